@@ -53,15 +53,15 @@ def propose(deployment: Deployment) -> ApprovalItem:
 
 
 def records(deployment: Deployment, item: ApprovalItem) -> dict[str, NotificationRecord]:
-    """What became of the notifications, by stage and target."""
+    """What became of the notifications, by stage and recipient."""
     found = deployment.agent("notified").approvals.get(item.id)
     assert found is not None
-    return {f"{one.stage} {one.target}": one for one in found.notifications}
+    return {f"{one.stage} {one.recipient}": one for one in found.notifications}
 
 
-def make_due(deployment: Deployment, item: ApprovalItem, target: str) -> None:
+def make_due(deployment: Deployment, item: ApprovalItem, recipient: str) -> None:
     """Let the time pass until the next attempt."""
-    name = f"delivery:{item.id}:waiting:notifier:{target}"
+    name = f"delivery:{item.id}:waiting:notifier:{recipient}"
     client = deployment.store.client
     client.hset(f"boyd:{{notified}}:{name}", "executionNotBefore", 1)
     client.zadd("boyd:{notified}:due", {name: 1})

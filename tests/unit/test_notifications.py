@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Context, Plugin
-from boyd.models import ApprovalItem, Autonomy, NotificationRecord, NotificationTarget, utc_now
+from boyd.models import ApprovalItem, Autonomy, NotificationRecipient, NotificationRecord, utc_now
 from boyd.store import Fence, Verdict
 from boyd.testing import Lab
 from kit import Recorder, choice, chooses, overdue, person, plugin
@@ -45,7 +45,7 @@ class Notifier:
 
 
 class Pager(Plugin):
-    """Two targets, of which one may be quiet, gone or broken."""
+    """Two recipients, of which one may be quiet, gone or broken."""
 
     id = "pager"
 
@@ -57,19 +57,21 @@ class Pager(Plugin):
         self.broken: set[str] = set()
         self.unable = False
 
-    def notification_targets(
+    def notification_recipients(
         self, approval: ApprovalItem, stage: str, ctx: Context
-    ) -> Iterable[NotificationTarget]:
+    ) -> Iterable[NotificationRecipient]:
         if self.unable:
-            raise OSError("no list of targets")
+            raise OSError("no list of recipients")
         quiet = {"phone": self.quiet_until}
         for name in self.names:
-            yield NotificationTarget(id=name, group="ops", kind="test", not_before=quiet.get(name))
+            yield NotificationRecipient(
+                id=name, group="ops", kind="test", not_before=quiet.get(name)
+            )
 
-    def on_approval(self, approval: ApprovalItem, stage: str, target: str) -> None:
-        if target in self.broken:
-            raise OSError(f"{target} is down")
-        self.sent.append((stage, target))
+    def on_approval(self, approval: ApprovalItem, stage: str, recipient: str) -> None:
+        if recipient in self.broken:
+            raise OSError(f"{recipient} is down")
+        self.sent.append((stage, recipient))
 
     def lab(self, **approvals: Any) -> Lab:
         """A lab with this plugin, whose agent has proposed its action."""
@@ -90,16 +92,16 @@ def name(item: ApprovalItem) -> str:
     return f"notice:{item.id}"
 
 
-def delivery(item: ApprovalItem, stage: str, target: str) -> str:
+def delivery(item: ApprovalItem, stage: str, recipient: str) -> str:
     """The job of one notification."""
-    return f"delivery:{item.id}:{stage}:pager:{target}"
+    return f"delivery:{item.id}:{stage}:pager:{recipient}"
 
 
-def record(lab: Lab, item: ApprovalItem, stage: str, target: str) -> NotificationRecord:
+def record(lab: Lab, item: ApprovalItem, stage: str, recipient: str) -> NotificationRecord:
     """What became of one notification."""
     found = lab.store.approvals.get(item.id)
     assert found is not None
-    [one] = [r for r in found.notifications if (r.stage, r.target) == (stage, target)]
+    [one] = [r for r in found.notifications if (r.stage, r.recipient) == (stage, recipient)]
     return one
 
 
@@ -286,7 +288,7 @@ def test_what_never_expires_has_no_half_time_and_is_told_when_answered(
     assert notifier.told == [("waiting", "pending"), ("answered", "denied")]
 
 
-# Each target by itself
+# Each recipient by itself
 
 
 def test_a_target_that_is_down_delays_no_other_and_is_tried_again() -> None:

@@ -72,9 +72,9 @@ from boyd.models.loop import (
 )
 from boyd.models.notification import (
     STAGES,
+    NotificationRecipient,
     NotificationRecord,
     NotificationStage,
-    NotificationTarget,
 )
 from boyd.models.run import (
     ActionPerformed,
@@ -166,9 +166,9 @@ __all__ = [
     "Mode",
     "Model",
     "NotDue",
+    "NotificationRecipient",
     "NotificationRecord",
     "NotificationStage",
-    "NotificationTarget",
     "Observation",
     "ObservationType",
     "ObserverHealth",

@@ -1,4 +1,4 @@
-"""Notifications of approvals: their stages, their targets, and what became of each."""
+"""Notifications of approvals: their stages, their recipients, and what became of each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NotificationStage = Literal["waiting", "half-time", "answered"]
 STAGES: tuple[NotificationStage, ...] = ("waiting", "half-time", "answered")
 
 
-class NotificationTarget(Model):
-    """A target to which a plugin can send notifications; nothing in it is secret.
+class NotificationRecipient(Model):
+    """A recipient to which a plugin can send notifications; nothing in it is secret.
 
     Attributes:
-        id: unique among the targets of the plugin, and the same on every worker.
+        id: unique among the recipients of the plugin, and the same on every worker.
         group: the group of recipients.
         kind: the kind of service, such as `slack`.
         not_before: the end of its quiet hours; None: send at once.
@@ -31,7 +31,7 @@ class NotificationTarget(Model):
 
 
 class NotificationRecord(Model):
-    """A notification of one stage to one target, and its delivery.
+    """A notification of one stage to one recipient, and its delivery.
 
     `queued` waits for its first or next attempt, at `next_at` if that is later. `skipped` was not
     wanted any more, as `error` says. `at` is the time of the last attempt.
@@ -39,7 +39,7 @@ class NotificationRecord(Model):
 
     stage: NotificationStage
     plugin: str
-    target: str
+    recipient: str
     group: str
     kind: str
     state: Literal["queued", "running", "succeeded", "failed", "skipped"] = "queued"
@@ -51,7 +51,7 @@ class NotificationRecord(Model):
     @property
     def name(self) -> str:
         """Its name, unique within the approval."""
-        return f"{self.stage}:{self.plugin}:{self.target}"
+        return f"{self.stage}:{self.plugin}:{self.recipient}"
 
     @property
     def ended(self) -> bool:
@@ -59,6 +59,6 @@ class NotificationRecord(Model):
         return self.state in ("succeeded", "failed", "skipped")
 
     def replaced_by(self, other: NotificationRecord) -> bool:
-        """Tell whether *other* tells the same target something later."""
-        same = (self.plugin, self.target) == (other.plugin, other.target)
+        """Tell whether *other* tells the same recipient something later."""
+        same = (self.plugin, self.recipient) == (other.plugin, other.recipient)
         return same and STAGES.index(other.stage) > STAGES.index(self.stage)

@@ -87,12 +87,12 @@ def on_loop_complete(result: LoopResult, ctx: Context) -> None:
     """
 
 
-def on_approval(approval: ApprovalItem, stage: str, target: str, ctx: Context) -> None:
+def on_approval(approval: ApprovalItem, stage: str, recipient: str, ctx: Context) -> None:
     """Notify people of an approval; `stage` is `waiting`, `half-time` or `answered`.
 
     Answered is also what has expired or was withdrawn: see `approval.status`. Called for each stage
-    that the approval reaches, and for each `target` of `Plugin.notification_targets`, at least once
-    and by itself, on a worker that consumes `callback`.
+    that the approval reaches and each `recipient` of `Plugin.notification_recipients`, at least
+    once, on a worker that consumes `callback`.
 
     When it fails: logged, recorded on the approval, and tried again for almost eight hours, as long
     as the stage lasts.

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 
 from boyd.errors import PluginError
-from boyd.models import ApprovalItem, Catalog, NotificationStage, NotificationTarget
+from boyd.models import ApprovalItem, Catalog, NotificationRecipient, NotificationStage
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 from boyd.redaction import register
@@ -75,15 +75,15 @@ class Plugin:
         """
         return ()
 
-    def notification_targets(
+    def notification_recipients(
         self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
-    ) -> Iterable[NotificationTarget]:
-        """The targets to call `on_approval` for; by default one.
+    ) -> Iterable[NotificationRecipient]:
+        """The recipients to call `on_approval` for; by default one.
 
-        Called when the stage begins, and before each attempt; a target that is no longer among them
-        is skipped.
+        Called when the stage begins, and before each attempt; a recipient that is no longer among
+        them is skipped.
         """
-        return (NotificationTarget(id="", group="", kind=self.id),)
+        return (NotificationRecipient(id="", group="", kind=self.id),)
 
     def playbooks(self, ctx: Context) -> Iterable[str]:
         """Playbooks for models: Markdown with front matter, as in a folder of playbooks.

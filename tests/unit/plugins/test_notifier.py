@@ -57,7 +57,7 @@ def tell(
     ctx = rig.ctx
     if links is not None:
         object.__setattr__(ctx, "_link", links.link)
-    hook(approval=item(**values), stage=stage, target="ops/0", ctx=ctx)
+    hook(approval=item(**values), stage=stage, recipient="ops/0", ctx=ctx)
 
 
 # The message
@@ -264,11 +264,14 @@ def test_only_who_may_answer_by_a_link_gets_one_and_only_to_answer() -> None:
 # Who is notified, and when
 
 
-def targets(groups: list[dict[str, Any]], stage: Any = "waiting", **values: Any) -> list[str]:
-    """The targets of an approval."""
+def recipients(groups: list[dict[str, Any]], stage: Any = "waiting", **values: Any) -> list[str]:
+    """The recipients of an approval."""
     given = [{"recipients": ["https://chat.example"], **group} for group in groups]
     rig = Rig(Notifier(groups=given))
-    return [target.id for target in rig.plugin.notification_targets(item(**values), stage, rig.ctx)]
+    return [
+        recipient.id
+        for recipient in rig.plugin.notification_recipients(item(**values), stage, rig.ctx)
+    ]
 
 
 def test_an_approval_goes_to_the_groups_of_its_policy_or_to_the_default_ones() -> None:
@@ -276,19 +279,19 @@ def test_an_approval_goes_to_the_groups_of_its_policy_or_to_the_default_ones() -
         *({"name": "ops"}, {"name": "dba", "default": False}, {"name": "all"}),
     ]
     of_dba = ApprovalPolicy(groups=["dba", "root"])
-    assert targets(groups, required=of_dba) == ["dba/0"]
-    assert targets(groups) == ["ops/0", "all/0"]
-    assert targets(groups, required=ApprovalPolicy(groups=["root"])) == ["ops/0", "all/0"]
+    assert recipients(groups, required=of_dba) == ["dba/0"]
+    assert recipients(groups) == ["ops/0", "all/0"]
+    assert recipients(groups, required=ApprovalPolicy(groups=["root"])) == ["ops/0", "all/0"]
 
 
 def test_a_group_chooses_stages_actions_and_risk() -> None:
     both = {"name": "ops", "recipients": ["https://a.example", "https://b.example"]}
-    assert targets([both]) == ["ops/0", "ops/1"]
-    assert targets([{"name": "ops", "stages": ["answered"]}]) == []
-    assert targets([{"name": "ops", "actions": ["db:*"]}]) == []
-    assert targets([{"name": "ops", "min_risk": "high"}]) == []
-    assert targets([{"name": "ops", "min_risk": "high"}], risk="critical") == ["ops/0"]
-    assert targets([{"name": "ops", "min_risk": "high"}], risk=None) == ["ops/0"]
+    assert recipients([both]) == ["ops/0", "ops/1"]
+    assert recipients([{"name": "ops", "stages": ["answered"]}]) == []
+    assert recipients([{"name": "ops", "actions": ["db:*"]}]) == []
+    assert recipients([{"name": "ops", "min_risk": "high"}]) == []
+    assert recipients([{"name": "ops", "min_risk": "high"}], risk="critical") == ["ops/0"]
+    assert recipients([{"name": "ops", "min_risk": "high"}], risk=None) == ["ops/0"]
 
 
 def test_quiet_hours_hold_back_what_is_not_critical() -> None:
@@ -297,8 +300,8 @@ def test_quiet_hours_hold_back_what_is_not_critical() -> None:
     rig = Rig(Notifier(groups=[group]))
 
     def until(**values: Any) -> datetime | None:
-        [target] = rig.plugin.notification_targets(item(**values), "waiting", rig.ctx)
-        found: datetime | None = target.not_before
+        [recipient] = rig.plugin.notification_recipients(item(**values), "waiting", rig.ctx)
+        found: datetime | None = recipient.not_before
         return found
 
     assert until() == rig.clock.time.replace(hour=18)
@@ -376,5 +379,5 @@ def test_addresses_are_not_shown() -> None:
     )
     assert "TokenBBBB" not in f"{notifier.options!r} {notifier.options.model_dump_json()}"
     rig = Rig(notifier)
-    [target] = notifier.notification_targets(item(), "waiting", rig.ctx)
-    assert "Token" not in target.to_json()
+    [recipient] = notifier.notification_recipients(item(), "waiting", rig.ctx)
+    assert "Token" not in recipient.to_json()

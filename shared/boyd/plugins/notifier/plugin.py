@@ -22,8 +22,8 @@ from boyd.models import (
     Actor,
     ApprovalItem,
     Level,
+    NotificationRecipient,
     NotificationStage,
-    NotificationTarget,
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
@@ -181,16 +181,16 @@ class Notifier(Plugin):
 
     options: Options
 
-    def notification_targets(
+    def notification_recipients(
         self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
-    ) -> Iterator[NotificationTarget]:
+    ) -> Iterator[NotificationRecipient]:
         """The recipients in the groups that the policy names, else in the default groups."""
         for group in self._groups(approval):
             if not group.wants(approval, stage):
                 continue
             not_before = group.not_before(approval, ctx.now())
             for number, recipient in enumerate(group.recipients):
-                yield NotificationTarget(
+                yield NotificationRecipient(
                     id=f"{group.name}/{number}",
                     group=group.name,
                     kind=recipient.kind,
@@ -198,21 +198,21 @@ class Notifier(Plugin):
                 )
 
     def on_approval(
-        self, approval: ApprovalItem, stage: NotificationStage, target: str, ctx: Context
+        self, approval: ApprovalItem, stage: NotificationStage, recipient: str, ctx: Context
     ) -> None:
         """Send one message, once."""
-        recipient = self._recipient(target)
-        to = recipient.actor if stage != "answered" else None
+        found = self._recipient(recipient)
+        to = found.actor if stage != "answered" else None
         message = approval_message(approval, stage, ctx.approval_link(approval, to), ctx.now())
-        url = recipient.url.get_secret_value()
-        if recipient.kind != "webhook":
+        url = found.url.get_secret_value()
+        if found.kind != "webhook":
             send_by_apprise(url, message, waits=stage != "answered")
             return
         body: dict[str, Any] = {"text": f"{message.title}\n{message.text()}"}
-        if recipient.style == "json":
+        if found.style == "json":
             body = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
             body |= {"link": message.link} if message.link else {}
-        headers = {name: value.get_secret_value() for name, value in recipient.headers.items()}
+        headers = {name: value.get_secret_value() for name, value in found.headers.items()}
         # The same for each attempt, so that receivers recognise repetitions.
         headers["webhook-id"] = f"approval_{approval.id}_{stage}"
         post_webhook(ctx.http, url, body, headers, self.options.timeout)
@@ -221,7 +221,7 @@ class Notifier(Plugin):
         named = [one for one in self.options.groups if one.name in approval.required.groups]
         return named or [one for one in self.options.groups if one.default]
 
-    def _recipient(self, target: str) -> Recipient:
-        name, _, number = target.rpartition("/")
+    def _recipient(self, id: str) -> Recipient:
+        name, _, number = id.rpartition("/")
         group = next(one for one in self.options.groups if one.name == name)
         return group.recipients[int(number)]

@@ -1,8 +1,8 @@
 """Notifies people of an agent's approvals.
 
-One job for each approval follows its stages. Each notification, of one stage to one target, is a
-job of its own: a slow or dead target delays no other. Its record on the approval shows what became
-of it.
+One job for each approval follows its stages. Each notification, of one stage to one recipient, is a
+job of its own: a slow or dead recipient delays no other. Its record on the approval shows what
+became of it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from boyd import naming
 from boyd.models import (
     STAGES,
     ApprovalItem,
+    NotificationRecipient,
     NotificationRecord,
     NotificationStage,
-    NotificationTarget,
     from_ms,
 )
 from boyd.outbound import retry_delay
@@ -47,7 +47,7 @@ class NotificationHandler:
         self._engine = engine
 
     def limit(self, fields: Fields) -> float:
-        """Seconds that naming all targets may take."""
+        """Seconds that naming all recipients may take."""
         return self._engine.settings.phase_limit
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
@@ -82,16 +82,16 @@ class NotificationHandler:
         failures: list[Exception] = []
         for hook in engine.agent.host.hooks("on_approval"):
             try:
-                targets = _targets(engine, hook.plugin_id, item, stage)
+                recipients = _recipients(engine, hook.plugin_id, item, stage)
             except Exception as error:  # noqa: BLE001 - raised when the others are planned
                 failures.append(error)
                 continue
-            for target in targets:
-                record = _record(hook.plugin_id, target, stage)
+            for recipient in recipients:
+                record = _record(hook.plugin_id, recipient, stage)
                 if _is_news(item, record):
                     records[record.name] = record
-                    if target.not_before is not None and target.not_before > now:
-                        waits[record.name] = _seconds(now, target.not_before)
+                    if recipient.not_before is not None and recipient.not_before > now:
+                        waits[record.name] = _seconds(now, recipient.not_before)
         obsolete = [
             earlier.name
             for earlier in item.notifications
@@ -105,7 +105,7 @@ class NotificationHandler:
 
 
 class DeliveryHandler:
-    """Sends one notification to one target, at least once, with retries over several hours."""
+    """Sends one notification to one recipient, at least once, with retries over several hours."""
 
     patient = True
 
@@ -123,13 +123,13 @@ class DeliveryHandler:
             return _ENDED
         if unwanted := _unwanted(item, record):
             return self._end(item, record, "skipped", fence, unwanted)
-        found = _targets(self._engine, record.plugin, item, record.stage)
-        target = next((one for one in found if one.id == record.target), None)
-        if target is None:
+        found = _recipients(self._engine, record.plugin, item, record.stage)
+        recipient = next((one for one in found if one.id == record.recipient), None)
+        if recipient is None:
             return self._end(item, record, "skipped", fence, "it is no longer configured")
         now = self._engine.store.clock.now()
-        if target.not_before is not None and target.not_before > now:
-            return self._put_off(item, record, fence, target.not_before)
+        if recipient.not_before is not None and recipient.not_before > now:
+            return self._put_off(item, record, fence, recipient.not_before)
         return self._attempt(item, record, fence, now)
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
@@ -179,7 +179,9 @@ class DeliveryHandler:
         ctx = engine.context(record.plugin)
         try:
             time_limit.call(
-                lambda: hook(approval=item, stage=record.stage, target=record.target, ctx=ctx),
+                lambda: hook(
+                    approval=item, stage=record.stage, recipient=record.recipient, ctx=ctx
+                ),
                 HOOK_TIMEOUT,
             )
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is recorded and tried again
@@ -216,17 +218,17 @@ class DeliveryHandler:
         return self._engine.store.notifications.store(item.id, record, fence)
 
 
-def _targets(
+def _recipients(
     engine: Engine, plugin_id: str, item: ApprovalItem, stage: NotificationStage
-) -> list[NotificationTarget]:
+) -> list[NotificationRecipient]:
     plugin = engine.agent.host.plugins.get(plugin_id)
     if plugin is None:
         return []
     ctx = engine.context(plugin_id)
-    targets: list[NotificationTarget] = time_limit.call(
-        lambda: list(plugin.notification_targets(item, stage, ctx)), HOOK_TIMEOUT
+    recipients: list[NotificationRecipient] = time_limit.call(
+        lambda: list(plugin.notification_recipients(item, stage, ctx)), HOOK_TIMEOUT
     )
-    return targets
+    return recipients
 
 
 def _hook(engine: Engine, plugin_id: str) -> Hook:
@@ -235,20 +237,20 @@ def _hook(engine: Engine, plugin_id: str) -> Hook:
 
 
 def _record(
-    plugin_id: str, target: NotificationTarget, stage: NotificationStage
+    plugin_id: str, recipient: NotificationRecipient, stage: NotificationStage
 ) -> NotificationRecord:
     return NotificationRecord(
         stage=stage,
         plugin=plugin_id,
-        target=target.id,
-        group=target.group,
-        kind=target.kind,
-        next_at=target.not_before,
+        recipient=recipient.id,
+        group=recipient.group,
+        kind=recipient.kind,
+        next_at=recipient.not_before,
     )
 
 
 def _is_news(item: ApprovalItem, record: NotificationRecord) -> bool:
-    """Tell whether the target needs to know: of an answer only if it knows of the question."""
+    """Tell whether the recipient needs to know: of an answer only if it knows of the question."""
     earlier = [one for one in item.notifications if one.replaced_by(record)]
     return record.stage != "answered" or not earlier or any(one.attempts for one in earlier)
 
