@@ -11,7 +11,7 @@ from typing import Any, get_args
 import click
 
 from boyd import models
-from boyd.cli import completion, output
+from boyd.cli import completion, output, tape_view
 from boyd.cli.api_access import Api
 from boyd.cli.options import data_options, not_empty
 from boyd.cli.parameter_types import Shaped, Whole, period_options
@@ -126,12 +126,19 @@ def show(result: models.LoopResult) -> None:
         ("phases", ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)),
         ("repeated", counted(result.retries, "time") if result.retries else ""),
         ("runs", ", ".join(result.runs)),
+        *tape_view.build_rows(result.builds),
     )
+    if result.phase_runs:
+        _heading("Phases")
+        output.print_table(tape_view.PHASES, map(tape_view.phase_row, result.phase_runs), indent=2)
     _heading("Observations")
     for line in observation_lines(result, output.width() - 2):
         output.say(f"  {line}")
     _show_problems("Failed observers", result.observer_errors)
     _show_problems("Problems", [p for p in result.problems if p not in result.observer_errors])
+    if result.reads:
+        _heading("Read in orient and decide")
+        output.print_pairs(*tape_view.read_rows(result.reads))
     if result.situation:
         _show_situation(result.situation, result.situation_changes)
     if result.decision is not None:
@@ -165,7 +172,7 @@ def _show_situation(situation: models.Situation, changes: Sequence[models.Change
         ),
         *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
         *(("correlation", item.description) for item in situation.correlations),
-        *(("changed", _change_text(change)) for change in changes),
+        *(("changed", tape_view.change_text(change)) for change in changes),
     )
 
 
@@ -181,47 +188,9 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
         ("approval", "required" if decision.requires_approval else ""),
         ("impact", decision.estimated_impact or ""),
         ("alternatives", alternatives),
-        *_trace_rows(result),
-        *_gate_rows(result.gate),
+        *tape_view.trace_rows(result),
+        *tape_view.gate_rows(result.gate),
     )
-
-
-def _trace_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
-    trace = result.trace or models.DecisionTrace()
-    if not trace.strategies:
-        yield "strategies", "none: the agent has no strategy"
-    for one in trace.verdicts:
-        yield one.verdict, f"{one.strategy}: {one.why}"
-    for change in trace.changes:
-        yield "changed", _change_text(change)
-    if trace.proposed:
-        params = output.text_of(trace.proposed.params) if trace.proposed.params else ""
-        yield "stopped", f"{trace.proposed.action} {params}".rstrip()
-    if trace.vetoed:
-        yield "vetoed", _refusal_text(trace.vetoed)
-    if trace.invalid:
-        yield "invalid", _refusal_text(trace.invalid)
-
-
-def _gate_rows(gate: models.Gate | None) -> Iterator[tuple[str, str]]:
-    if gate:
-        yield "gate", f"{gate.outcome}: {gate.reason}"
-        if gate.budget and gate.used is not None:
-            window = output.seconds(gate.budget.window)
-            yield "budget", f"{gate.used} of {gate.budget.limit} were used within {window}"
-
-
-def _change_text(change: models.Change) -> str:
-    """The changed fields with their values, as far as these are kept."""
-    parts = [
-        f"{name} from {output.text_of(change.before.get(name))} to {output.text_of(value)}"
-        for name, value in change.after.items()
-    ]
-    return f"{', '.join(parts or change.fields)} by {change.plugin}"
-
-
-def _refusal_text(refusal: models.Refusal) -> str:
-    return f"{refusal.action or 'the action'} by {refusal.by}: {refusal.reason}"
 
 
 def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
