@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent, Observation
+from boyd import Agent, Context, Observation
 from boyd.cli import boyd, control_commands
 from boyd.cli.output import duration, iteration_line, seconds
 from boyd.embedded.state_folder import RunningDeployment, publish_runtime, state_lock
@@ -33,13 +33,13 @@ from boyd.models import (
     utc_now,
 )
 from boyd.phases import decide
-from boyd.plugin import Observer, Strategy
+from boyd.plugin import Observer, Orienter, Strategy
 from boyd.store import Store, WorkerInfo, mask_url
 from boyd.testing import Lab
 from boyd.version import VERSION
 from cli_kit import PATIENCE, Cli, announced, beside, lab_of, new_key, said, serving, working
 from harness import Deployment, free_port
-from kit import Recorder, agent, choice, chooses, fails, plugin, reads, seen, sees
+from kit import Recorder, agent, assessed, choice, chooses, fails, plugin, reads, seen, sees
 
 pytestmark = pytest.mark.real
 
@@ -364,6 +364,24 @@ def test_one_iteration_tells_which_strategies_had_no_say_and_why(cli: Cli, store
     shown = cli("history", "1")
     assert re.search(r"not applicable +p:calm: its predicate is false in this situation", shown)
     assert re.search(r"not applicable +p:torn: its predicate failed: RuntimeError: no data", shown)
+
+
+def test_one_iteration_tells_everything_that_it_was_decided_on(cli: Cli, store: Store) -> None:
+    def orient(ctx: Context) -> Any:
+        ctx.state.get("level")
+        return assessed("x")
+
+    hooked = plugin(id="boss", on_decide=lambda: {"risk": "high"})
+    own = plugin(Orienter(name="o", orient=orient), chooses(choice()), Recorder().action())
+    Lab(Agent("test", plugins=[own, hooked]), client=store.client).run()
+    shown = cli("history", "1")
+    assert re.search(r"agent +build [0-9a-f]{16}, settings [0-9a-f]{16}, Boyd [\d.]+", shown)
+    assert re.search(r"plugins +situation-priority [\d.]+, p [0-9a-f]{16}, boss", shown)
+    assert re.search(r"^  orient +\+\d+ ms +\d+ ms +lab$", shown, re.MULTILINE)
+    assert re.search(r"p:o +state level: absent", shown)
+    assert re.search(r"chosen +p:chooses: it is the first that applies", shown)
+    assert re.search(r"changed +risk from low to high by boss", shown)
+    assert re.search(r"gate +automatic: the action is auto", shown)
 
 
 def test_one_iteration_tells_which_observers_were_not_due(cli: Cli, store: Store) -> None:
