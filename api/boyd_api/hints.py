@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from boyd.errors import StoreError
-from boyd.store import Events, Store
+from boyd.store import Events, Store, StreamWatcher, Topic
 from boyd_api.change_watcher import EVERYTHING
 from boyd_api.event_streams import EventFeed, ServerSentEvent
 
 #: Hints that one process keeps for streams that lag.
 _KEPT = 1000
+#: The kind of hint that the growth of an investigation's log gives; its steps are no events.
+_INVESTIGATION = "investigation"
+#: The most open investigations of an agent to look at, and seconds between two looks.
+_LOGS = 100
+_LOOK = 1.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,9 @@ class Hints:
         self._agents = agents
         self._lock = threading.Lock()
         self._events: Events | None = None
+        self._logs: StreamWatcher | None = None
+        self._topics: dict[str, set[Topic]] = {}
+        self._looked = 0.0
         self._kept: deque[Hint] = deque(maxlen=_KEPT)
         self._number = 0
         #: False while Redis does not answer.
@@ -58,12 +67,34 @@ class Hints:
                 self._events = self._store().events(agents)
             self._events.follow(agents)
             for agent_id, event in self._events.wait(0):
-                self._number += 1
-                self._kept.append(Hint(self._number, agent_id, event.kind.partition(".")[0]))
+                self._keep(agent_id, event.kind.partition(".")[0])
+            self._look_at_logs(agents)
             self.answers = True
         except StoreError:
             self.answers = False
             raise
+
+    def _keep(self, agent_id: str, kind: str) -> None:
+        self._number += 1
+        self._kept.append(Hint(self._number, agent_id, kind))
+        if kind == _INVESTIGATION:
+            self._topics.pop(agent_id, None)  # another one is open now, or one less
+
+    def _look_at_logs(self, agents: list[str]) -> None:
+        """Hint at the growth of the logs of open investigations."""
+        if time.monotonic() < self._looked + _LOOK:
+            return
+        self._looked = time.monotonic()
+        store = self._store()
+        self._logs = self._logs or store.growth()
+        for agent_id in agents:
+            if agent_id not in self._topics:
+                found = store.agent(agent_id).investigations.open(_LOGS)
+                self._topics[agent_id] = {(agent_id, id) for id in found}
+        self._logs.follow(topic for agent_id in agents for topic in self._topics[agent_id])
+        for agent_id in {agent_id for agent_id, _ in self._logs.wait(0)}:
+            self._number += 1
+            self._kept.append(Hint(self._number, agent_id, _INVESTIGATION))
 
 
 class HintFeed(EventFeed):

@@ -13,7 +13,9 @@ from boyd_api.console import (
     audit_page,
     fleet_page,
     inbox_page,
+    investigations_page,
     keys_page,
+    runs_page,
     sign_in,
     stream,
 )
@@ -31,6 +33,8 @@ _ALL: tuple[Pages, ...] = (
     fleet_page.pages,
     audit_page.pages,
     keys_page.pages,
+    runs_page.pages,
+    investigations_page.pages,
     stream.pages,
 )
 

@@ -14,7 +14,7 @@ from flask import Blueprint, Response, request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from boyd import naming
-from boyd.formatting import counted
+from boyd.formatting import counted, dollars
 from boyd.models import Model, utc_now
 from boyd.version import VERSION
 from boyd_api.console import frame
@@ -82,7 +82,7 @@ def _templates() -> Environment:
     made.filters.update(
         when=when, ago=ago, span=span, ms=ms, pretty=pretty, compact=compact, iso=iso
     )
-    made.filters["short"] = naming.short
+    made.filters.update(short=naming.short, dollars=dollars)
     return made
 
 

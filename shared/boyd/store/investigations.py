@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from boyd import naming
@@ -232,6 +233,20 @@ class Investigations:
             rows = self._client.xrange(self._keys.log(id), min=f"({after}", count=count)
         # An entry of a later release keeps its id, but cannot be read.
         return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
+
+    def entries_before(self, id: str, before: str | None, count: int) -> list[Logged]:
+        """Up to *count* log entries before *before*, or the last ones, newest first."""
+        latest = f"({before}" if before else "+"
+        with translated():
+            rows = self._client.xrevrange(self._keys.log(id), max=latest, count=count)
+        return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
+
+    def open(self, most: int) -> list[str]:
+        """The ids of up to *most* investigations that have not ended, in no order."""
+        begin = naming.investigation("")
+        with translated():
+            found = self._client.sscan_iter(self._keys.jobs, match=f"{begin}*", count=PAGE)
+            return [name.removeprefix(begin) for name in islice(found, most)]
 
     def forget(self, id: str, places: Sequence[str]) -> None:
         """Remove log entries whose content later entries repeat in full."""

@@ -10,124 +10,22 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import fakeredis
 import pytest
-from pydantic import BaseModel
 
 from api_kit import MAKER, Site, make_desk
-from boyd import Agent, Plugin, action, tool
-from boyd.models.investigation import Asked, Entry, Said
+from boyd.models.investigation import Asked, Said
 from boyd.store import investigations
-from boyd.testing import Lab, ScriptedModel
+from boyd.testing import ScriptedModel
 from boyd.testing.model_server import call, say
 from boyd_api import event_streams
 from boyd_api import investigation_routes as routes
 from boyd_api.change_watcher import Slots
+from investigation_kit import KEY, Case
 
 QUESTION = {"question": "Why is the disk full?"}
 RUN = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
-KEY = {"Idempotency-Key": "once"}
 ANSWER = say("The log of nginx has grown to 40 GB.")
 LOOK = call("look", {"path": "/var"})
-
-
-class Path(BaseModel):
-    """Where."""
-
-    path: str = "/"
-
-
-class Disk(Plugin):
-    """A tool, and an action that a person has to allow."""
-
-    id = "disk"
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.cleaned: list[str] = []
-
-    @tool()
-    def look(self, params: Path) -> str:
-        """Look how full it is."""
-        return f"{params.path} is full"
-
-    @action(tool=True, autonomy="approval-required")
-    def clean(self, params: Path) -> str:
-        """Remove what is old."""
-        self.cleaned.append(params.path)
-        return f"cleaned {params.path}"
-
-
-class Case:
-    """A site over an agent whose model follows a script."""
-
-    def __init__(self, server: Any, model: ScriptedModel) -> None:
-        self.disk = Disk()
-        self.model = model
-        llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
-        agent = Agent("disks", plugins=[self.disk], llm=llm)
-        client = fakeredis.FakeRedis(server=server, decode_responses=True)
-        self.site = Site(Lab(agent, client=client), server, max_wait=5)
-        self.get, self.post = self.site.get, self.site.post
-        self.store = self.site.lab.store.investigations
-
-    def asked(self, question: str = "Why?", **more: Any) -> str:
-        """The id of a new investigation."""
-        answer = self.post("/investigations", {"question": question, **more})
-        assert answer.status_code == 201, answer.text
-        found: str = answer.json["id"]
-        return found
-
-    def pending(self, question: str = "Why?") -> str:
-        """The id of one that no worker has taken up."""
-        self.site.dispatcher.held = True
-        return self.asked(question)
-
-    def written(self, id: str, *texts: str) -> None:
-        """Have those texts, of whatever release, in its log."""
-        for text in texts:
-            self.site.lab.client.xadd(f"boyd:{{disks}}:log:{id}", {"entry": text})
-
-    def twice(self, path: str, body: Any = None, meanwhile: Any = lambda: None) -> list[Any]:
-        """The answers to the same request, the first of which the process did not keep."""
-        first = self.post(path, body, headers=KEY)
-        meanwhile()
-        client = self.site.lab.client
-        client.delete(*client.keys("*answer*"))
-        return [first, self.post(path, body, headers=KEY)]
-
-    def entries(self, id: str) -> list[Entry | None]:
-        """Its log."""
-        return [one.entry for one in self.store.log(id)]
-
-    def stream(self, id: str, **headers: str) -> Stream:
-        """Its event stream."""
-        return Stream(self.get(f"/investigations/{id}/events", headers=headers, buffered=False))
-
-
-class Stream:
-    """An event stream, block by block."""
-
-    def __init__(self, answer: Any) -> None:
-        assert answer.status_code == 200, answer.text
-        self.answer = answer
-        self._blocks = self._read()
-
-    def _read(self) -> Iterator[dict[str, str]]:
-        for chunk in self.answer.response:
-            text = chunk.decode() if isinstance(chunk, bytes) else chunk
-            for block in filter(None, text.split("\n\n")):
-                yield dict(line.partition(": ")[::2] for line in block.splitlines())
-
-    def next(self) -> dict[str, str]:
-        """The next block."""
-        return next(self._blocks)
-
-    def rest(self) -> list[dict[str, str]]:
-        """All blocks to the end, which has to come by itself."""
-        found = list(self._blocks)
-        self.answer.close()
-        return found
 
 
 @pytest.fixture

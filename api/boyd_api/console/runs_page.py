@@ -1,0 +1,168 @@
+"""The pages of runs: the list, the form to submit one, and each run with its callback."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from flask import redirect, request
+
+from boyd.models import LEVELS, ApprovalItem, Callback, Run, RunStatus
+from boyd.models.responses import RunCreated
+from boyd_api import run_routes
+from boyd_api.console.forms import read_form, read_json_field
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.vital_signs import VitalSign, read_vital_signs
+from boyd_api.problems import HttpProblem
+
+pages = Pages()
+
+#: The name that runs of this form have as their source.
+SOURCE = "console"
+_ENDED = ("completed", "failed", "cancelled")
+_LISTED = 50
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """The progress of a run, and what it waits for.
+
+    Attributes:
+        approval: the one that it waits for, or waited for.
+        health: whether the agent looks, as long as the run is pending.
+    """
+
+    approval: ApprovalItem | None
+    health: VitalSign | None
+
+    @property
+    def waits(self) -> bool:
+        """True while somebody has to answer its approval."""
+        return self.approval is not None and self.approval.status == "pending"
+
+
+@pages.get("/agents/<agent>/runs")
+def runs(page: PageRequest) -> PageResult:
+    """Show the runs of the agent, newest first."""
+    args = request.args
+    names = ("status", "priority", "source", "cursor")
+    query = read_form(run_routes.RunsQuery, limit=_LISTED, **{one: args.get(one) for one in names})
+    found = run_routes.runs(page.ctx, query)
+    kept = {one: args[one] for one in names[:3] if args.get(one)}
+    health = _health(page) if not found.runs else None
+    return page.render(
+        "runs.html",
+        runs=found,
+        query=query,
+        kept=kept,
+        statuses=get_args(RunStatus),
+        levels=LEVELS,
+        health=health,
+    )
+
+
+@pages.get("/agents/<agent>/runs/new", scope="runs")
+def new(page: PageRequest) -> PageResult:
+    """Show the form to submit a run."""
+    return _form(page, {})
+
+
+@pages.post("/agents/<agent>/runs", scope="runs")
+def submit(page: PageRequest) -> PageResult:
+    """Submit a run."""
+    given = request.form
+    try:
+        body = read_form(
+            run_routes.SentRun,
+            title=given.get("title", "").strip(),
+            description=given.get("description", "").strip(),
+            priority=given.get("priority"),
+            kind=given.get("kind"),
+            context=read_json_field("context", given.get("context", "")),
+            callback_url=given.get("callbackUrl", "").strip(),
+            source=SOURCE,
+        )
+        created = run_routes.submit(page.ctx, body).body
+    except HttpProblem as problem:
+        return _form(page, given.to_dict(), problem)
+    assert isinstance(created, RunCreated)
+    return redirect(_address(page, created.id), 303)
+
+
+@pages.get("/agents/<agent>/runs/<id>")
+def run(page: PageRequest, id: str) -> PageResult:
+    """Show a run, its result, and its callback."""
+    return _show(page, run_routes.show(page.ctx, id))
+
+
+@pages.post("/agents/<agent>/runs/<id>/cancel", scope="runs")
+def cancel(page: PageRequest, id: str) -> PageResult:
+    """Cancel a run; if it has ended meanwhile, its page tells how."""
+    reason = request.form.get("reason", "").strip()
+    try:
+        run_routes.cancel(page.ctx, id, read_form(run_routes.CancelRequest, reason=reason))
+    except HttpProblem as problem:
+        if problem.kind.name == "not-found":
+            raise
+        return _show(page, run_routes.show(page.ctx, id), problem)
+    return redirect(_address(page, id), 303)
+
+
+@pages.post("/agents/<agent>/runs/<id>/deliver", scope="runs")
+def deliver(page: PageRequest, id: str) -> PageResult:
+    """Deliver the callback of a run again."""
+    run_routes.redeliver(page.ctx, id)
+    return redirect(f"{_address(page, id)}#callback", 303)
+
+
+def _form(
+    page: PageRequest, given: dict[str, str], problem: HttpProblem | None = None
+) -> PageResult:
+    return page.render(
+        "new_run.html",
+        problem.kind.status if problem else 200,
+        given=given,
+        problem=problem,
+        levels=LEVELS,
+        model=page.ctx.agent.entry.model,
+    )
+
+
+def _show(page: PageRequest, found: Run, problem: HttpProblem | None = None) -> PageResult:
+    return page.render(
+        "run.html",
+        problem.kind.status if problem else 200,
+        run=found,
+        progress=_progress(page, found),
+        callback=_callback(page, found),
+        investigation=_investigation(page, found),
+        is_over=found.status in _ENDED,
+        asked=request.args.get("do", ""),
+        problem=problem,
+    )
+
+
+def _progress(page: PageRequest, found: Run) -> RunProgress:
+    approvals = page.ctx.agent.store.approvals
+    approval = approvals.get(found.approval_id) if found.approval_id else None
+    return RunProgress(approval, _health(page) if found.status == "pending" else None)
+
+
+def _health(page: PageRequest) -> VitalSign | None:
+    return next(iter(read_vital_signs(page, [page.agent_id])), None)
+
+
+def _callback(page: PageRequest, found: Run) -> Callback | None:
+    asked = found.callback_url and found.status in _ENDED
+    return page.ctx.agent.store.runs.callback(found.id) if asked else None
+
+
+def _investigation(page: PageRequest, found: Run) -> str | None:
+    """The id of the investigation that answers the run, if one does: it has the same id."""
+    if found.kind != run_routes.INVESTIGATION:
+        return None
+    return found.id if page.ctx.agent.store.investigations.status(found.id) else None
+
+
+def _address(page: PageRequest, id: str) -> str:
+    return f"/console/agents/{page.agent_id}/runs/{id}"
