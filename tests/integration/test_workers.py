@@ -89,6 +89,14 @@ def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
     else:
         assert [r.output for r in result.action_results] == ["acted"]
     assert deployment.agent("traced").loop.status().phase == "idle"
+    lost = [run for run in result.phase_runs if run.lost]
+    counted = [run.phase for run in result.phase_runs if not run.lost]
+    assert [run.phase for run in lost] == ["observe" if phase == "one" else phase]
+    assert lost[0].worker
+    assert lost[0].host
+    assert counted == ["start", "observe", "orient", "decide", "act", "complete"]
+    assert result.gate is not None
+    assert result.gate.outcome == "automatic"
 
 
 def test_an_iteration_after_a_kill_goes_on_counting(deployment: Deployment) -> None:
