@@ -1,0 +1,120 @@
+"""The fleet and the agents: what is missing comes first, with the command; the dead are not alive."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from api_kit import Site
+from boyd.models import utc_now
+from boyd.store.fleet import WorkerInfo
+from boyd.store.keys import WORKERS
+from console_kit import Browser
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe"
+EVERYTHING = ["loop", "observe", "act", "printer"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(desk: Site) -> None:
+    """The lab's own workers have left."""
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+
+
+def start(desk: Site, name: str = "w1", **fields: Any) -> None:
+    """A process of the agent `desk` sends a heartbeat."""
+    known: dict[str, Any] = {
+        **{"role": "worker", "host": "here", "pid": 7, "queues": EVERYTHING, "agents": ["desk"]},
+        **{"version": "1.0", "started_at": utc_now()},
+    }
+    desk.store.fleet.beat(WorkerInfo(name=name, **{**known, **fields}))
+
+
+def kill(desk: Site, name: str, seconds: float = 120) -> None:
+    """The process has sent nothing for a while."""
+    desk.store.client.zadd(WORKERS, {name: (time.time() - seconds) * 1000})
+
+
+def test_without_a_process_the_page_says_that_nothing_runs(alice: Browser) -> None:
+    shown = alice.get("/console/fleet")
+
+    assert "desk : no process runs it, so it does nothing. boyd worker" in shown.text
+    assert "Nothing runs: no process has sent a heartbeat." in shown.text
+
+
+def test_a_process_is_listed_with_its_queues(alice: Browser, desk: Site) -> None:
+    start(desk)
+    shown = alice.get("/console/fleet")
+
+    assert shown.title.startswith("Fleet: 1 process ")
+    assert "w1 worker on here, pid 7" in shown.text
+    assert "Missing" not in shown.text and "unserved" not in shown.text
+
+
+def test_unserved_queues_come_first_with_the_command(alice: Browser, desk: Site) -> None:
+    start(desk, queues=["loop", "observe", "act"])
+    shown = alice.get("/console/fleet")
+
+    assert "desk queue printer : no live worker consumes it, needed by" in shown.text
+    assert "boyd worker -Q printer" in shown.text
+    assert shown.text.index("printer unserved") < shown.text.index("loop")
+    assert shown.title.startswith("Fleet: 1 gap")
+
+
+def test_a_worker_without_a_heartbeat_is_not_alive(alice: Browser, desk: Site) -> None:
+    start(desk)
+    start(desk, "w2", host="there")
+    kill(desk, "w2")
+    table, lost = alice.get("/console/fleet").text.split("Gone without a goodbye")
+
+    assert "w1" in table and "w2" not in table
+    assert "no heartbeat worker w2 on there: the last one came 2 min ago" in lost
+
+
+def test_the_last_worker_that_dies_leaves_a_gap(alice: Browser, desk: Site) -> None:
+    start(desk)
+    kill(desk, "w1")
+
+    assert "desk : no process runs it" in alice.get("/console/fleet").text
+
+
+def test_who_sees_one_agent_sees_only_its_processes(desk: Site) -> None:
+    start(desk, "both", agents=["desk", "other"])
+    start(desk, "hidden", agents=["other"])
+    limited = Browser(desk, desk.key("read", agents=["desk"]))
+    shown = limited.get("/console/fleet").text
+
+    assert "both" in shown
+    assert "hidden" not in shown and "other" not in shown
+
+
+def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
+    start(desk, problem=HOSTILE)
+    shown = alice.get("/console/fleet")
+
+    assert HOSTILE in shown.text
+    assert "<img src=x" not in shown.source
+    assert "ill" in shown.text
+
+
+def test_agents_are_listed_with_what_matters_most(alice: Browser, desk: Site) -> None:
+    assert "desk no worker Fleet has the command." in alice.get("/console/agents").text
+    start(desk)
+    assert alice.get("/console/agents").title.startswith("Agents: 1 of 1 running")
+    desk.lab.store.loop.pause("maintenance")
+    assert "desk paused maintenance idle, iteration 0" in alice.get("/console/agents").text
+    desk.store.freezes.freeze("stop", "desk")
+    assert "frozen stop paused: maintenance" in alice.get("/console/agents").text
+
+
+def test_a_retired_agent_is_listed_as_such_without_a_link(alice: Browser, desk: Site) -> None:
+    desk.post("/agents/desk/retire")
+    desk.services.forget_agents()
+    shown = alice.get("/console/agents")
+
+    assert "desk retired" in shown.text
+    assert 'href="/console/agents/desk"' not in shown.source
+    assert "desk" not in alice.get("/console/fleet").text.split("Fleet", 1)[1]
