@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 #: Days since these began.
 _DAYS = {"today": 0, "yesterday": 1}
-_AGE = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
+_AGE = re.compile(r"([1-9]\d{0,5})([smhdw])", re.ASCII)
 _HOW = "write 2h, today, yesterday, 2026-01-05 or 2026-01-05T12:00"
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +15,9 @@ from click.shell_completion import CompletionItem
 
 from boyd.cli.api_access import Api
 from boyd.cli.completion import Offers, completer
+from boyd.moments import UNITS, parse_moment
 from boyd.settings.validation import nearest
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-#: Days since these began.
-_DAYS = {"today": 0, "yesterday": 1}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 
 
@@ -31,7 +29,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     if match is None or int(match[1]) == 0:
         wanted = "write a number and s, m, h, d or w, as in 90d"
         raise click.BadParameter(f"{value!r} is not a time; {wanted}", ctx, param)
-    return float(match[1]) * _UNITS[match[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
 #: An option for a duration, in seconds.
@@ -42,20 +40,10 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     """Parse a date, a date with a time, an age, `today` or `yesterday`."""
     if value is None:
         return None
-    if value in _DAYS:
-        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        day = midnight.date() - timedelta(days=_DAYS[value])
-        return datetime(day.year, day.month, day.day).astimezone()
-    if _DURATION.fullmatch(value):
-        return datetime.now(UTC) - timedelta(seconds=_seconds(ctx, param, value) or 0)
     try:
-        return datetime.fromisoformat(value).astimezone()
-    except (ValueError, OverflowError):
-        wanted = (
-            "write a date as in 2026-01-05 or 2026-01-05T12:00, how long ago, as in 2h,"
-            " or today or yesterday"
-        )
-        raise click.BadParameter(f"{value!r} is not a time; {wanted}", ctx, param) from None
+        return parse_moment(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def period_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The fleet and the agents: what is missing comes first, with the command; the dead are not alive."""
+"""The fleet and the agents: what is missing comes first, and the dead are not shown alive."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ def nothing_runs(desk: Site) -> None:
 def start(desk: Site, name: str = "w1", **fields: Any) -> None:
     """A process of the agent `desk` sends a heartbeat."""
     known: dict[str, Any] = {
-        **{"role": "worker", "host": "here", "pid": 7, "queues": EVERYTHING, "agents": ["desk"]},
-        **{"version": "1.0", "started_at": utc_now()},
+        "role": "worker",
+        "host": "here",
+        "pid": 7,
+        "queues": EVERYTHING,
+        "agents": ["desk"],
+        "version": "1.0",
+        "started_at": utc_now(),
     }
     desk.store.fleet.beat(WorkerInfo(name=name, **{**known, **fields}))
 
@@ -51,7 +56,8 @@ def test_a_process_is_listed_with_its_queues(alice: Browser, desk: Site) -> None
 
     assert shown.title.startswith("Fleet: 1 process ")
     assert "w1 worker on here, pid 7" in shown.text
-    assert "Missing" not in shown.text and "unserved" not in shown.text
+    assert "Missing" not in shown.text
+    assert "unserved" not in shown.text
 
 
 def test_unserved_queues_come_first_with_the_command(alice: Browser, desk: Site) -> None:
@@ -70,7 +76,8 @@ def test_a_worker_without_a_heartbeat_is_not_alive(alice: Browser, desk: Site) -
     kill(desk, "w2")
     table, lost = alice.get("/console/fleet").text.split("Gone without a goodbye")
 
-    assert "w1" in table and "w2" not in table
+    assert "w1" in table
+    assert "w2" not in table
     assert "no heartbeat worker w2 on there: the last one came 2 min ago" in lost
 
 
@@ -88,7 +95,8 @@ def test_who_sees_one_agent_sees_only_its_processes(desk: Site) -> None:
     shown = limited.get("/console/fleet").text
 
     assert "both" in shown
-    assert "hidden" not in shown and "other" not in shown
+    assert "hidden" not in shown
+    assert "other" not in shown
 
 
 def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:

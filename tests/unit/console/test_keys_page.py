@@ -32,14 +32,16 @@ def test_a_new_key_is_shown_once_and_works(alice: Browser, desk: Site) -> None:
     text = next(word for word in made.text.split() if word.startswith("boyd_"))
 
     assert made.headers["Cache-Control"] == "no-store"
-    assert f'data-copy="{text}"' in made.source and 'data-live=""' in made.source
+    assert f'data-copy="{text}"' in made.source
+    assert 'data-live=""' in made.source
     [key] = [one for one in desk.store.access.all() if one.name == "pager"]
     assert (key.groups, key.person, key.created_by) == (["sre", "ops"], True, "alice")
     assert key.expires_at is not None
     assert Browser(desk).sign_in(text).title.startswith("Inbox")
     # A reload sends the form again: it creates nothing, and does not show the text again.
     again = alice.send(form, **NEW, groups="sre, ops", person="on", days="1")
-    assert text not in again.source and "is not shown again" in again.text
+    assert text not in again.source
+    assert "is not shown again" in again.text
     assert text.split("_")[2] not in alice.get(HERE).source
 
 
@@ -51,7 +53,8 @@ def test_a_wrong_form_creates_nothing_and_keeps_what_was_written(
     shown = alice.send(form, name="pager", principal="two words", scopes=["read"], days="30")
 
     assert shown.status == 400
-    assert "principal" in shown.text and 'value="two words"' in shown.source
+    assert "principal" in shown.text
+    assert 'value="two words"' in shown.source
     assert 'value="30" selected' in shown.source
     assert len(desk.store.access.all()) == before
 
@@ -67,7 +70,8 @@ def test_keys_change_only_shortly_after_a_login(alice: Browser, desk: Site, path
 
     assert "This needs a login within the last five minutes. Sign in again" in shown.text
     assert "/console/login?why=confirm&amp;next=%2Fconsole%2Fkeys%3F" in shown.source
-    assert sent.title.startswith("Sign in") and revoked.title.startswith("Sign in")
+    assert sent.title.startswith("Sign in")
+    assert revoked.title.startswith("Sign in")
     assert "pager" not in {one.name for one in desk.store.access.all()}
     assert desk.store.access.get(target.id) is not None
 
@@ -77,7 +81,8 @@ def test_a_key_is_revoked_with_two_clicks_and_its_sessions_end(
 ) -> None:
     [key] = [one for one in desk.store.access.all() if one.principal == "bob"]
     asked = alice.get(f"{HERE}?revoke={key.id}")
-    assert "refused from then on" in asked.text and "you will be signed out" not in asked.text
+    assert "refused from then on" in asked.text
+    assert "you will be signed out" not in asked.text
     assert desk.store.access.get(key.id) is not None
 
     alice.send(asked.form("/revoke"))
@@ -102,7 +107,8 @@ def test_who_may_not_see_keys_sees_and_closes_only_their_own_sessions(
     fields = shown.form("/close").fields
 
     assert "You may not see the keys: your key 'test' lacks the scope 'admin'" in shown.text
-    assert "guest this one" in shown.text and "alice" not in shown.text
+    assert "guest this one" in shown.text
+    assert "alice" not in shown.text
     assert guest.post(f"/console/sessions/{other.id}/close", fields).status == 404
     assert guest.post(HERE, {**fields, **NEW, "days": "1"}).status == 403
     assert guest.post(f"{HERE}/{other.key_id}/revoke", fields).status == 403

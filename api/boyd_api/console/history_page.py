@@ -1,0 +1,75 @@
+"""The past iterations of an agent: a list with a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flask import request
+
+from boyd.errors import ArchiveUnavailable, BadCursor, TooManyMatches
+from boyd.models.responses import IterationList, IterationSummary
+from boyd.outcomes import outcome, outcome_kind
+from boyd_api import loop_routes
+from boyd_api.console.filters import read_filter
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.strip import SHAPES, WORDS
+from boyd_api.console.vital_signs import read_vital_signs
+from boyd_api.loop_routes import HistoryQuery
+
+pages = Pages()
+
+#: Iterations on one page.
+_SHOWN = "50"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An iteration of the list.
+
+    Attributes:
+        name: what follows the agent in its id; it names the iteration's page.
+        shape: the shape of its outcome, and `word` the word for it.
+        text: the outcome in full; empty if nothing was done.
+    """
+
+    iteration: IterationSummary
+    name: str
+    shape: str
+    word: str
+    text: str
+
+
+@pages.get("/agents/<agent>/history")
+def history(page: PageRequest) -> PageResult:
+    """Show the iterations that match, newest first."""
+    filter = read_filter(page, HistoryQuery, limit=_SHOWN)
+    found, problem = _read(page, filter.query)
+    rows = [_row(one) for one in found.iterations] if found else []
+    nothing = not rows and filter.is_open and not problem
+    return page.render(
+        "history.html",
+        filter=filter,
+        problem=filter.problem or problem,
+        found=found,
+        rows=rows,
+        is_first="cursor" not in request.args,
+        health=read_vital_signs(page, [page.agent_id]) if nothing else [],
+        catalog=page.ctx.agent.entry.catalog,
+    )
+
+
+def _read(page: PageRequest, query: HistoryQuery | None) -> tuple[IterationList | None, str]:
+    """The iterations, or why they cannot be read; neither without a query."""
+    if query is None:
+        return None, ""
+    try:
+        return loop_routes.history(page.ctx, query), ""
+    except (ArchiveUnavailable, BadCursor, TooManyMatches) as error:
+        return None, str(error)
+
+
+def _row(one: IterationSummary) -> Row:
+    name = (one.id or "").partition(":")[2] or str(one.iteration)
+    kind = outcome_kind(one)
+    text = "" if kind == "idle" else outcome(one)
+    return Row(one, name, SHAPES[kind], WORDS[kind], text)
