@@ -150,6 +150,11 @@ class Redactor:
             return {self.redact(key): self._field(key, item) for key, item in value.items()}
         return value
 
+    def is_safe(self, value: Any) -> bool:
+        """Tell quickly that `redact_json` would leave *value* as it is; False: it may not."""
+        text = "\n".join(_strings(value))
+        return not any(matches(_NAMES, text)) and not any(self.found(text))
+
     def found(self, text: str) -> Iterator[tuple[Span, Span]]:
         """The spans of all secrets: the whole match, and the secret in it."""
         for form in self._forms:
@@ -265,6 +270,18 @@ def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
         for name, value in found.items()
         if len(value.strip()) >= MIN_ENVIRONMENT and _ENVIRONMENT.fullmatch(name)
     }
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings and keys in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        yield from value
+        yield from _strings(list(value.values()))
 
 
 def _partial(form: str, text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from time import thread_time
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -244,3 +245,19 @@ def test_no_step_of_redaction_looks_at_more_than_a_slice() -> None:
     assert list(matches(Watched(), "a" * 8_000_000)) == []  # type: ignore[arg-type]
     assert max(seen) == _SLICE + _OVERLAP
     assert len(seen) == -(-8_000_000 // _SLICE)
+
+
+@pytest.mark.parametrize(
+    ("value", "safe"),
+    [
+        ({"load": [1.5, None, True], "text": "all is well"}, True),
+        ({"password": "x"}, False),
+        ({"a": ["line\nghp_abcdefghijklmnopqrstuvwxyz0123"]}, False),
+        ({"hunter22hunter": 1}, False),
+    ],
+)
+def test_a_value_is_safe_only_if_redacting_leaves_it_as_it_is(value: Any, safe: bool) -> None:
+    redactor = Redactor(["hunter22hunter"])
+
+    assert redactor.is_safe(value) is safe
+    assert (redactor.redact_json(value) == value) is safe

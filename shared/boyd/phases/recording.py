@@ -52,8 +52,13 @@ class Tape:
 
     def reads(self, phase: TapedPhase) -> list[PluginReads]:
         """The reads so far, of those who read anything."""
-        found = [notes.reads(by, phase) for by, notes in self._by.items()]
-        return [one for one in found if one.clock or one.reads or one.omitted]
+        taken = [notes.reads(by, phase) for by, notes in self._by.items()]
+        found = [one for one in taken if one.clock or one.reads or one.omitted]
+        # One search in all of them: most phases read no secret.
+        plain = [[read.key, read.value] for one in found for read in one.reads]
+        if not plain or redactor().is_safe(plain):
+            return found
+        return [one.patched({"reads": list(map(_redacted, one.reads))}) for one in found]
 
 
 class _Room:
@@ -122,7 +127,7 @@ class _Notes:
 
 def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
     """A read, and its size in characters; its value may take up to *left*."""
-    key = redactor().redact(key) if len(key) <= MAX_KEY else digest_of(key)
+    key = key if len(key) <= MAX_KEY else digest_of(key)
     if value is _ABSENT:
         return _named(source, key, note="absent"), len(key) + _FRAME
     try:
@@ -130,13 +135,17 @@ def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
         if len(text) > min(MAX_VALUE, left - len(key) - _FRAME):
             read = _named(source, key, note="too large", digest=digest_of(text))
             return read, len(key) + _FRAME
-        plain = json.loads(text)
-        safe = redactor().redact_json(plain)
-        note = "redacted" if safe != plain else None
-        read = _named(source, key, value=safe, note=note)
+        read = _named(source, key, value=json.loads(text))
         return read, len(key) + len(text) + _FRAME
     except Exception:  # noqa: BLE001 - a value that nothing can be told of
         return _named(source, key, note="not JSON"), len(key) + _FRAME
+
+
+def _redacted(read: Read) -> Read:
+    """A read without secrets."""
+    key, value = redactor().redact_json([read.key, read.value])
+    note = read.note if value == read.value else "redacted"
+    return read.patched({"key": key, "value": value, "note": note})
 
 
 def _named(source: str, key: str, **known: Any) -> Read:
