@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import text
@@ -39,6 +40,7 @@ class Archive:
         self.database.upgrade()
         self.writer = ArchiveWriter(self.database)
         self.copier = Copier(store, self.writer, keep, threading.Event())
+        self._opened: list[ArchiveAccess] = []
 
     def copy(self, completely: bool = False) -> int:
         """Copy what is new; the number of records."""
@@ -49,12 +51,22 @@ class Archive:
     @property
     def past(self) -> Past:
         """The history, read by somebody who has read nothing yet."""
-        return Past(self.store.agent("test"), ArchiveAccess(self.url))
+        return Past(self.store.agent("test"), self._access())
 
     @property
     def work(self) -> PastWork:
         """The other lists, likewise."""
-        return PastWork(self.store.agent("test"), ArchiveAccess(self.url))
+        return PastWork(self.store.agent("test"), self._access())
+
+    def _access(self) -> ArchiveAccess:
+        self._opened.append(ArchiveAccess(self.url))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for one in self._opened:
+            one.close()
+        self.database.close()
 
     def count(self, kind: str) -> int:
         """The number of records of a kind."""
@@ -95,16 +107,12 @@ class PostgreSQL:
     """A private PostgreSQL on a loopback port; as root it runs as another user."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
+        """Make its files in *folder*, which belongs to the user that it runs as."""
         self._programs = programs
-        self._user = "postgres" if os.geteuid() == 0 else None
+        self._user = folder.owner() if os.geteuid() == 0 else None
         self._data = folder / "data"
         self.port = free_port()
         self.url = f"postgresql://boyd@127.0.0.1:{self.port}/postgres"
-        if self._user:
-            shutil.chown(folder, self._user)
-            for parent in folder.parents:
-                if parent != Path("/") and parent.stat().st_uid == 0 and parent != Path("/tmp"):
-                    parent.chmod(parent.stat().st_mode | 0o011)
         self._run("initdb", "-D", str(self._data), "-U", "boyd", "-A", "trust", "-N")
         self.start()
 
@@ -154,14 +162,17 @@ class PostgreSQL:
 
 
 @contextmanager
-def postgresql(programs: Path, folder: Path) -> Iterator[PostgreSQL]:
+def postgresql(programs: Path) -> Iterator[PostgreSQL]:
     """A PostgreSQL until the end of the block."""
-    server = PostgreSQL(programs, folder)
-    try:
-        wait_until(server.answers)
-        yield server
-    finally:
-        if server.answers():
+    # Not below the folder of pytest, where only root may look.
+    with TemporaryDirectory(prefix="boyd-postgresql-") as made:
+        if os.geteuid() == 0:
+            shutil.chown(made, "postgres")
+        server = PostgreSQL(programs, Path(made))
+        try:
+            wait_until(server.answers)
+            yield server
+        finally:
             server.stop()
 
 

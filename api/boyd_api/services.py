@@ -157,6 +157,7 @@ class Services:
         self.stopping.set()
         self.changes.wake()
         self.streams.wake()
+        self.archive.close()
 
     def _connect(self, timeout: float) -> Store:
         sealing = Sealing.of(self.settings.audit_key, self.settings.audit_keep)

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import psutil
 import redis
 
-from benchmarks import cost, kept, load, scaling, wake
+from archive_kit import Archive, postgresql, postgresql_programs, sqlite
+from benchmarks import archive, cost, kept, load, scaling, wake
 from harness import Deployment, free_port, server_program, wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -347,6 +348,32 @@ def s8(report: Report, folder: Path) -> None:
             process.wait(60)
 
 
+def s13(report: Report, url: str, folder: Path) -> None:
+    """The archive keeps up, and any filter answers at once with a million iterations."""
+    _archive(report, url, folder, "SQLite", sqlite(folder))
+    programs = postgresql_programs()
+    if programs is None:
+        print("PostgreSQL is not installed: the archive is measured with SQLite only")
+        return
+    with postgresql(programs) as server:
+        _archive(report, url, folder, "PostgreSQL", server.url)
+
+
+def _archive(report: Report, url: str, folder: Path, name: str, database: str) -> None:
+    redis.Redis.from_url(url).flushall()
+    with Deployment(url, folder) as deployment:
+        deployment.worker("w", "benchmarks.agents:trivial10")
+        rate = archive.rate(deployment, database)
+        report.add(f"{name}: iterations archived", rate, "1/s", ">= 200", rate >= 200)
+        filled = Archive(database, deployment.store)
+        archive.fill(filled)
+        found = archive.latencies(filled)
+        for query, times in found.items():
+            worst = archive.p95(times)
+            report.add(f"{name}: {query}, p95", worst, "ms", "<= 200", worst <= 200)
+        filled.close()
+
+
 def cpu(pid: int) -> float:
     """Seconds of CPU that a process and its descendants have used."""
     root = psutil.Process(pid)
@@ -363,7 +390,7 @@ def main() -> None:
     """Measure what the arguments name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8 cost; default: all but cost"
+        "only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8 s13 cost; default: all but cost"
     )
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
@@ -378,6 +405,7 @@ def main() -> None:
         "s6": lambda url, folder: s6(report, url, folder),
         "s7": lambda url, folder: s7(report, url, folder),
         "s8": lambda _, folder: s8(report, folder),
+        "s13": lambda url, folder: s13(report, url, folder),
         "cost": lambda url, folder: cost.measure(url, folder, monitored, report.tell),
     }
     if unknown := set(arguments.only) - measures.keys():

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from click.testing import CliRunner
 from redis.exceptions import NoPermissionError
 
 from boyd.cli import boyd
-from boyd.models import ApprovalItem
+from boyd.models import ApprovalItem, from_ms
 from boyd.store import connect
+from boyd.store.archive_status import read_archive_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
 from boyd.store.scripts import Scripts, sources
@@ -101,6 +103,9 @@ def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
         made.start("act", "worker", *agents, *act)
         made.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
         made.start("beat", "beat", *agents)
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["archive"]
+        made.environment["BOYD_ARCHIVE_URL"] = f"sqlite:///{tmp_path}/archive.db"
+        made.start("archive", "archive", ready=False)
         yield made
 
 
@@ -119,6 +124,12 @@ class Client:
         got = requests.request(method, url, json=body, headers=headers, timeout=60)
         assert got.status_code == expect, (path, got.text)
         return got.json() if got.headers["Content-Type"].startswith("application/") else got.text
+
+
+def archived_at(running: Deployment) -> datetime:
+    """The time up to which everything was archived."""
+    status = read_archive_status(running.store.client)
+    return (status and status.copied_at) or from_ms(0)
 
 
 def waiting(running: Deployment) -> list[ApprovalItem]:
@@ -160,7 +171,9 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
         ask("GET", path)
     key = ask("POST", "/api/v0/keys", {"name": "n", "principal": "p", "scopes": ["read"]}, 201)
     ask("DELETE", f"/api/v0/keys/{key['id']}")
-    for name in ("worker", "act", "beat", "api"):
+    begins = running.store.clock.now()
+    wait_until(lambda: archived_at(running) > begins)
+    for name in ("worker", "act", "beat", "api", "archive"):
         assert running.stop(name) == 0, running.log(name)
 
     assert guarded.refused() == []

@@ -76,7 +76,7 @@ def archive(lab: Lab, tmp_path: Path) -> Iterator[Archive]:
     """An empty archive for it."""
     made = Archive(sqlite(tmp_path), lab.whole)
     yield made
-    made.database.close()
+    made.close()
 
 
 def test_what_was_copied_is_not_copied_again(lab: Lab, archive: Archive) -> None:

@@ -49,6 +49,13 @@ class ArchiveAccess:
             self._error, self._away_until = error, time.monotonic() + AWAY
             raise
 
+    def close(self) -> None:
+        """Close all connections; the next question opens one again."""
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
     def _open(self) -> ArchiveReader:
         with self._lock:
             if self._reader is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -59,6 +60,10 @@ class ArchiveReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
 
     def body(self, agent: str, kind: Kind, name: str) -> str | None:
         """A record as JSON."""
@@ -155,54 +160,73 @@ def _search(
     span: _Span,
 ) -> ArchivePage:
     first, others = _shortest(connection, lists, span)
-    if first is None:
-        keys = select(records.c.key).where(whose, *span.of(records.c.key))
-        scanned = keys.order_by(records.c.key.desc()).limit(SCANNED if others else limit + 1)
-    else:
-        scanned = _merged(first, span)
-    window = scanned.subquery("window")
-    both = [_has(window, ids) for ids in others]
-    fitting = select(window.c.key).where(*both).order_by(window.c.key.desc()).limit(limit + 1)
-    found = list(connection.scalars(fitting))
-    shown = found[:limit]
-    hits = _read(connection, shown)
-    if len(found) > limit:
-        return ArchivePage(hits, shown[-1])
-    looked_at, last = connection.execute(
-        select(func.count(), func.min(window.c.key)).select_from(window)
-    ).one()
-    return ArchivePage(hits, last if looked_at >= SCANNED else None)
+    sources = [_Source(postings.c.key, postings.c.term == one) for one in first]
+    window = _window(
+        connection,
+        sources or [_Source(records.c.key, whose)],
+        SCANNED // max(1, len(sources)) if others else limit + 1,
+        span,
+    )
+    table = window.keys.subquery("window")
+    fitting = select(table.c.key).where(*(_has(table, ids) for ids in others))
+    found = list(connection.scalars(fitting.order_by(table.c.key.desc()).limit(limit + 1)))
+    hits = _read(connection, found[:limit])
+    return ArchivePage(hits, found[limit - 1] if len(found) > limit else window.floor)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A list of keys: a column, and the condition for the rows of the list."""
+
+    key: ColumnElement[int]
+    condition: ColumnElement[bool]
+
+    def newest(self, span: _Span) -> Select[Any]:
+        """The keys of the list within *span*, newest first."""
+        rows = select(self.key.label("key")).where(self.condition, *span.of(self.key))
+        return rows.order_by(self.key.desc())
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The newest keys of some lists, down to `floor`; None: all of them."""
+
+    keys: Select[Any]
+    floor: int | None
+
+
+def _window(connection: Connection, sources: Sequence[_Source], each: int, span: _Span) -> _Window:
+    """The newest keys that any of the lists has: up to *each* of it, and none between left out."""
+    # Below the last key that one of them may contribute, some of its keys are missing.
+    ends = [source.newest(span).offset(each - 1).limit(1) for source in sources]
+    found: list[int | None] = [connection.scalar(end) for end in ends]
+    floor = max((key for key in found if key is not None), default=None)
+    whole = _Span(span.before, floor if floor is not None else span.since)
+    parts = [source.newest(whole).order_by(None) for source in sources]
+    keys = parts[0] if len(parts) == 1 else select(union(*parts).subquery().c.key)
+    return _Window(keys, floor)
 
 
 def _shortest(
     connection: Connection, lists: Sequence[Sequence[int]], span: _Span
-) -> tuple[Sequence[int] | None, list[Sequence[int]]]:
+) -> tuple[Sequence[int], list[Sequence[int]]]:
     """The list that the fewest records are in, if one can be read in order, and the others."""
-    sizes = {
-        number: connection.scalar(select(func.count()).select_from(_merged(ids, span).subquery()))
-        for number, ids in enumerate(lists)
-        if len(ids) <= _MERGED
-    }
-    if not sizes:
-        return None, list(lists)
-    best = min(sizes, key=lambda number: sizes[number] or 0)
+    able = [number for number, ids in enumerate(lists) if len(ids) <= _MERGED]
+    if not able:
+        return [], list(lists)
+    best = able[0]
+    if len(lists) > 1:
+        best = min(able, key=lambda number: _size(connection, lists[number], span))
     return lists[best], [ids for number, ids in enumerate(lists) if number != best]
 
 
-def _merged(ids: Sequence[int], span: _Span) -> Select[tuple[int]]:
-    """The newest `SCANNED` keys that any of these terms has."""
-    parts = [
-        select(postings.c.key)
-        .where(postings.c.term == one, *span.of(postings.c.key))
-        .order_by(postings.c.key.desc())
-        .limit(SCANNED)
-        for one in ids
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    # A part with an order and a limit of its own has to be a subquery in SQLite.
-    every = union(*(select(part.subquery().c.key) for part in parts)).subquery()
-    return select(every.c.key).order_by(every.c.key.desc()).limit(SCANNED)
+def _size(connection: Connection, ids: Sequence[int], span: _Span) -> int:
+    """The number of keys that any of these terms has, as far as it is below `SCANNED`."""
+    size = 0
+    for one in ids:
+        keys = _Source(postings.c.key, postings.c.term == one).newest(span).limit(SCANNED)
+        size += connection.scalar(select(func.count()).select_from(keys.subquery())) or 0
+    return size
 
 
 def _has(window: Subquery, ids: Sequence[int]) -> ColumnElement[bool]:
@@ -230,7 +254,7 @@ def _read(connection: Connection, keys: Sequence[int]) -> list[Hit]:
     )
 
 
-def _hits() -> Select[tuple[str, int, int, str]]:
+def _hits() -> Select[Any]:
     return select(records.c.name, records.c.key, records.c.at, records.c.outline)
 
 

@@ -1,0 +1,196 @@
+"""`boyd archive` as a process: killed, without its database, with another Redis, beside another."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from archive_kit import PostgreSQL, postgresql, postgresql_programs, sqlite
+from boyd.archive.access import ArchiveAccess
+from boyd.archive.past import Past
+from boyd.models.archived import ArchiveStatus, HistoryFilter
+from boyd.store.archive_status import read_archive_status
+from harness import Deployment, wait_until
+
+pytestmark = pytest.mark.real
+
+AGENT = "agents.queue:agent"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgreSQL]:
+    """A PostgreSQL for the tests of this module; missing: skipped here, failed in CI."""
+    programs = postgresql_programs()
+    if programs is None:
+        if os.environ.get("CI"):
+            pytest.fail("PostgreSQL is not installed: there is no initdb")
+        pytest.skip("PostgreSQL is not installed: there is no initdb")
+    with postgresql(programs) as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        return sqlite(tmp_path)
+    made: PostgreSQL = request.getfixturevalue("server")
+    made.empty()
+    return made.url
+
+
+@pytest.fixture
+def world(deployment: Deployment, url: str) -> Deployment:
+    """A worker, and the URL of the archive for what is started later."""
+    deployment.environment["BOYD_ARCHIVE_URL"] = url
+    deployment.worker("worker", AGENT)
+    return deployment
+
+
+def iterate(world: Deployment, times: int) -> list[str]:
+    """Run iterations; the ids of their results."""
+    launcher = world.launcher("queue")
+    return [world.ended("queue", launcher.trigger("test").iteration).id for _ in range(times)]
+
+
+def archived(world: Deployment, url: str) -> list[str]:
+    """The ids of all iterations that only the archive has to tell, newest first."""
+    access = ArchiveAccess(url)
+    past = Past(world.agent("queue"), access)
+    found, cursor = [], None
+    while True:
+        page = past.page(7, cursor, HistoryFilter(status="ok"))
+        assert page.missing is None
+        found += [str(one.id) for one in page.iterations]
+        cursor = page.next_cursor
+        if cursor is None:
+            access.close()
+            return found
+
+
+def start(world: Deployment, name: str = "archive") -> None:
+    """Start an archive process."""
+    world.start(name, "archive", ready=False)
+
+
+def announced(world: Deployment, fits: Callable[[ArchiveStatus], Any]) -> ArchiveStatus:
+    """The announcement of the archive, once it fits."""
+
+    def look() -> ArchiveStatus | None:
+        status = read_archive_status(world.store.client)
+        return status if status is not None and fits(status) else None
+
+    found: ArchiveStatus = wait_until(look, 30)
+    return found
+
+
+def copied_since(world: Deployment) -> None:
+    """Wait until everything that has ended by now was copied."""
+    now = world.store.clock.now()
+    announced(world, lambda one: one.copied_at is not None and one.copied_at > now)
+
+
+def test_what_has_ended_outlives_an_emptied_redis(world: Deployment, url: str) -> None:
+    start(world)
+    ids = iterate(world, 3)
+    copied_since(world)
+    world.store.client.flushall()
+    wait_until(lambda: world.store.fleet.agents())
+    later = iterate(world, 2)
+
+    assert archived(world, url) == [*reversed(later), *reversed(ids)]
+    copied_since(world)
+    world.store.client.flushall()
+    assert archived(world, url) == [*reversed(later), *reversed(ids)]
+    assert world.stop("archive") == 0
+
+
+@pytest.mark.long
+def test_killed_at_any_moment_it_copies_everything_once(world: Deployment, url: str) -> None:
+    ids: list[str] = []
+    chance = random.Random(1)
+    for turn in range(8):
+        name = f"archive-{turn}"
+        start(world, name)
+        ids += iterate(world, chance.randrange(1, 12))
+        if turn % 2:
+            wait_until(lambda: "archive" in world.log(name))  # noqa: B023 - used at once
+        world.kill(name)
+    start(world)
+    copied_since(world)
+    world.store.client.flushall()
+
+    assert archived(world, url) == ids[::-1]
+
+
+@pytest.mark.long
+def test_two_processes_at_once_copy_everything_once(world: Deployment, url: str) -> None:
+    start(world, "first")
+    start(world, "second")
+    ids = iterate(world, 30)
+    copied_since(world)
+    world.kill("first")
+    ids += iterate(world, 5)
+    copied_since(world)
+    world.store.client.flushall()
+
+    assert archived(world, url) == ids[::-1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["stopped", "paused"])
+def test_without_its_database_it_says_so_and_then_copies_what_it_has_missed(
+    how: str, server: PostgreSQL, deployment: Deployment
+) -> None:
+    server.empty()
+    deployment.environment["BOYD_ARCHIVE_URL"] = server.url
+    deployment.worker("worker", AGENT)
+    start(deployment)
+    api = deployment.api("api")
+    ids = iterate(deployment, 3)
+    copied_since(deployment)
+    headers = deployment.key("ann", "read")
+    server.stop() if how == "stopped" else server.pause()
+    try:
+        ids += iterate(deployment, 3)
+        if how == "stopped":
+            announced(deployment, lambda one: one.down_since is not None and one.error)
+        page = requests.get(
+            f"{api}/api/v0/loop/history?q=nothing", headers=headers, timeout=60
+        ).json()
+        assert page["missing"]
+        assert page["iterations"] == []
+        listed = requests.get(f"{api}/api/v0/loop/history?limit=5", headers=headers, timeout=60)
+        assert len(listed.json()["iterations"]) == 5
+    finally:
+        server.start() if how == "stopped" else server.pause(signal.SIGCONT)
+    announced(deployment, lambda one: one.down_since is None)
+    copied_since(deployment)
+    deployment.store.client.flushall()
+
+    assert archived(deployment, server.url) == ids[::-1]
+    assert deployment.log("archive").count("trying again") <= 1
+
+
+def test_a_busy_database_only_delays_it(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.environment["BOYD_ARCHIVE_URL"] = sqlite(tmp_path)
+    deployment.worker("worker", AGENT)
+    start(deployment)
+    ids = iterate(deployment, 1)
+    copied_since(deployment)
+    with sqlite3.connect(tmp_path / "archive.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ids += iterate(deployment, 2)
+        other.execute("ROLLBACK")
+    copied_since(deployment)
+    deployment.store.client.flushall()
+
+    assert archived(deployment, sqlite(tmp_path)) == ids[::-1]
