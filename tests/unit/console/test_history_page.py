@@ -1,0 +1,110 @@
+"""The history: rows that lead to iterations, a search that is told when it fails, and pages."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+
+from api_kit import Site
+from boyd.errors import ArchiveUnavailable, TooManyMatches
+from boyd.models import responses
+from boyd_api import loop_routes
+from boyd_api.console import history_page
+from console_kit import Browser
+
+HERE = "/console/agents/desk/history"
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe"
+
+
+def test_the_iterations_are_listed_newest_first(alice: Browser, desk: Site) -> None:
+    desk.lab.run("first")
+    desk.lab.run("second")
+    shown = alice.get(HERE)
+
+    assert shown.text.index("second") < shown.text.index("first")
+    assert "nothing to do" in shown.text
+    assert f'href="{HERE.replace("history", "iterations/2")}' in shown.source
+    assert "Older" not in shown.text
+
+
+def test_an_empty_history_says_why_nothing_happens(alice: Browser, desk: Site) -> None:
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    shown = alice.get(HERE)
+
+    assert "No iteration has ended yet." in shown.text
+    assert "no worker consumes `loop`: boyd worker -Q loop" in shown.text
+
+
+def test_the_search_shows_what_matches_and_keeps_what_was_written(
+    alice: Browser, desk: Site
+) -> None:
+    desk.lab.run("first")
+    desk.lab.run("second")
+    shown = alice.get(f"{HERE}?trigger=second&status=ok&q=&since=1h")
+
+    assert "second" in shown.text
+    assert "first" not in shown.text
+    assert 'name="trigger" value="second"' in shown.source
+    assert '<option value="ok" selected>' in shown.source
+    assert "No iteration matches." in alice.get(f"{HERE}?status=failed").text
+    assert alice.get(f"{HERE}?q=leak").title.startswith("leak in the history of desk")
+
+
+@pytest.mark.parametrize("query", ["since=whenever", "status=maybe", "cursor=x", "q=" + "x" * 501])
+def test_a_wrong_search_shows_why_and_no_iterations(alice: Browser, desk: Site, query: str) -> None:
+    desk.lab.run("first")
+    shown = alice.get(f"{HERE}?{query}")
+
+    assert shown.status == 200
+    assert 'class="notice" role="alert"' in shown.source
+    assert "iterations/1" not in shown.source
+
+
+@pytest.mark.parametrize("error", [ArchiveUnavailable("it is down"), TooManyMatches("too wide")])
+def test_what_the_archive_cannot_answer_is_said_in_place(alice: Browser, error: Exception) -> None:
+    with mock.patch.object(loop_routes, "history", side_effect=error):
+        shown = alice.get(f"{HERE}?q=x")
+
+    assert str(error) in shown.text
+    assert "No iteration matches" not in shown.text
+    assert 'name="q" value="x"' in shown.source
+
+
+def test_missing_older_iterations_are_announced(alice: Browser) -> None:
+    part = responses.IterationList(iterations=[], missing="the archive does not answer")
+    with mock.patch.object(loop_routes, "history", return_value=part):
+        assert "Older iterations are missing: the archive does" in alice.get(HERE).text
+
+
+def test_older_iterations_are_a_page_away(alice: Browser, desk: Site) -> None:
+    for _ in range(3):
+        desk.lab.run()
+    with mock.patch.object(history_page, "_SHOWN", "2"):
+        first = alice.get(f"{HERE}?trigger=test")
+        address = first.source.split('" rel="next">')[0].rpartition('href="')[2]
+        second = alice.get(address.replace("&amp;", "&"))
+
+    assert "trigger=test" in address
+    assert "iterations/3" in first.source
+    assert "iterations/1" not in first.source
+    assert "iterations/1" in second.source
+    assert "iterations/2" not in second.source
+
+
+def test_hostile_text_is_shown_as_text(alice: Browser, desk: Site) -> None:
+    desk.lab.run(HOSTILE)
+    shown = alice.get(f"{HERE}?q=%3Cscript%3E")
+
+    assert "<script>" not in shown.source.split("</head>")[1]
+    assert HOSTILE in alice.get(HERE).text
+    assert "<img src=x" not in alice.get(HERE).source
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/fleet", "/console/agents/desk/history"])
+def test_each_page_has_one_field_to_search_the_history(alice: Browser, path: str) -> None:
+    shown = alice.get(path)
+
+    assert shown.source.count('data-key="/"') == 1
+    assert shown.source.count(f'action="{HERE}"') == 1
