@@ -18,7 +18,7 @@ _GAP, _TIMES = 60.0, 5.0
 
 
 @dataclass(frozen=True)
-class Mark:
+class Tile:
     """An iteration on the strip.
 
     Attributes:
@@ -48,7 +48,7 @@ SHAPES: dict[OutcomeKind, str] = {
 }
 
 
-def strip(newest_first: Sequence[IterationSummary]) -> list[Mark]:
+def strip(newest_first: Sequence[IterationSummary]) -> list[Tile]:
     """The marks, oldest first."""
     past = newest_first[::-1]
     gaps = [_between(earlier, later) for earlier, later in pairwise(past)]
@@ -61,7 +61,7 @@ def _between(earlier: IterationSummary, later: IterationSummary) -> float:
     return (later.started_at - earlier.ended_at).total_seconds()
 
 
-def _mark(one: IterationSummary, gap: float) -> Mark:
+def _mark(one: IterationSummary, gap: float) -> Tile:
     kind, what = outcome_kind(one), outcome(one)
     parts = [
         f"Iteration {one.iteration}: {WORDS[kind]}",
@@ -69,4 +69,4 @@ def _mark(one: IterationSummary, gap: float) -> Mark:
         when(one.ended_at),
         f"took {ms(one.duration)}",
     ]
-    return Mark(one.iteration, kind, " · ".join(filter(None, parts)), span(gap) if gap else "")
+    return Tile(one.iteration, kind, " · ".join(filter(None, parts)), span(gap) if gap else "")
