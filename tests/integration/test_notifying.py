@@ -8,7 +8,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import redis
 import requests
 
 from boyd import Agent
+from boyd.cli import approval_view
 from boyd.links import LinkSigner
 from boyd.models import ApprovalItem, Autonomy, NotificationRecord
 from boyd.plugins.notifier import Notifier
@@ -141,6 +144,24 @@ def test_a_target_that_is_down_delays_no_other_and_gets_its_message_when_it_is_u
         up = records(deployment, item)["waiting ops/0"]
         assert (up.attempts, up.error) == (2, None)
         assert len(chat.requests) == 1
+        _is_visible(deployment, item)
+
+
+def _is_visible(deployment: Deployment, item: ApprovalItem) -> None:
+    """The API, its metrics and the command line show what became of the notifications."""
+    base, headers = deployment.api("api"), deployment.key("ann", "read")
+    shown = requests.get(f"{base}/api/v0/approvals/{item.id}", headers=headers, timeout=60).json()
+    told = [(one["kind"], one["state"], one["attempts"]) for one in shown["notifications"]]
+    assert told == [("mailto", "succeeded", 2), ("webhook", "succeeded", 1)]
+    metrics = requests.get(f"{base}/metrics", headers=headers, timeout=60).text
+    assert 'boyd_notifications_total{agent="notified",state="succeeded"} 2.0' in metrics
+    found = deployment.agent("notified").approvals.get(item.id)
+    assert found is not None
+    with redirect_stdout(StringIO()) as printed:
+        approval_view.show(found, deployment.agent("notified").clock.now())
+    text = printed.getvalue()
+    assert "waiting: ops by mailto sent; 2 attempts" in text
+    assert "waiting: ops by webhook sent; 1 attempt," in text
 
 
 def test_a_target_that_never_answers_delays_neither_the_loop_nor_other_targets(
