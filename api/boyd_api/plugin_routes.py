@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from flask import Response, request
 
 from boyd.models import CallRequest, EndpointInfo, EndpointReply, EndpointRequest
+from boyd.models.base import Json
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import RequestContext, read_json
 from boyd_api.routing import Media, Routes, Status
@@ -41,41 +43,68 @@ _EMPTY = (204, 205, 304)
 @routes.delete(_PATH, label="delete", **_WRITES)
 def send(ctx: RequestContext, plugin: str, path: str) -> Response:
     """Send a request to an endpoint of a plugin."""
-    endpoint, values = _find(ctx, plugin, f"/{path}")
-    body = b"" if endpoint.method == "GET" else request.get_data()
-    work = CallRequest(
-        kind="endpoint",
-        action=endpoint.id,
-        endpoint=EndpointRequest(
-            method=endpoint.method,
-            path=values,
-            query=request.args.to_dict(),
-            body=read_json(body) if body else None,
-            actor=ctx.actor,
-        ),
-        actor=ctx.actor,
-    )
-    call_id = ctx.call_worker(work, endpoint.queue)
-    call = ctx.await_call(call_id, endpoint.timeout * 2)
-    if call is None:
-        raise HttpProblem("timeout", f"endpoint {endpoint.id} did not answer in time")
-    reply = call.reply or EndpointReply(status=503, failed="the endpoint returned no answer")
-    if reply.failed is not None:
-        name = _FAILURES.get(reply.status, "endpoint-failed")
-        raise HttpProblem(name, reply.failed, callId=call_id)
+    method = "GET" if request.method == "HEAD" else request.method
+    found = find(ctx, plugin, method, f"/{path}")
+    body = b"" if method == "GET" else request.get_data()
+    made = begin(ctx, found, request.args.to_dict(), read_json(body) if body else None)
+    reply = await_reply(ctx, made, found.endpoint.timeout * 2)
     text = "" if reply.status in _EMPTY else json.dumps(reply.body)
     return Response(text, reply.status, mimetype=_JSON)
 
 
-def _find(ctx: RequestContext, plugin: str, path: str) -> tuple[EndpointInfo, dict[str, str]]:
-    method = "GET" if request.method == "HEAD" else request.method
+@dataclass(frozen=True)
+class EndpointMatch:
+    """An endpoint, and the values of the `{name}` parts of its path."""
+
+    endpoint: EndpointInfo
+    values: dict[str, str]
+
+
+@dataclass(frozen=True)
+class EndpointCall:
+    """A call of an endpoint that a worker answers."""
+
+    id: str
+    endpoint: EndpointInfo
+
+
+def begin(
+    ctx: RequestContext, found: EndpointMatch, query: dict[str, str], body: Json = None
+) -> EndpointCall:
+    """Have a worker call an endpoint. Raises `HttpProblem` without a worker."""
+    endpoint = found.endpoint
+    work = CallRequest(
+        kind="endpoint",
+        action=endpoint.id,
+        endpoint=EndpointRequest(
+            method=endpoint.method, path=found.values, query=query, body=body, actor=ctx.actor
+        ),
+        actor=ctx.actor,
+    )
+    return EndpointCall(ctx.call_worker(work, endpoint.queue), endpoint)
+
+
+def await_reply(ctx: RequestContext, made: EndpointCall, seconds: float) -> EndpointReply:
+    """The reply of an endpoint, whatever its status. Raises `HttpProblem` if it gave none."""
+    call = ctx.await_call(made.id, seconds)
+    if call is None:
+        raise HttpProblem("timeout", f"endpoint {made.endpoint.id} did not answer in time")
+    reply = call.reply or EndpointReply(status=503, failed="the endpoint returned no answer")
+    if reply.failed is not None:
+        name = _FAILURES.get(reply.status, "endpoint-failed")
+        raise HttpProblem(name, reply.failed, callId=made.id)
+    return reply
+
+
+def find(ctx: RequestContext, plugin: str, method: str, path: str) -> EndpointMatch:
+    """The endpoint at *path* below the plugin. Raises `HttpProblem` if there is none."""
     allowed = []
     for endpoint in ctx.agent.entry.catalog.endpoints:
         values = endpoint.match(path) if endpoint.plugin == plugin else None
         if values is None:
             continue
         if endpoint.method == method:
-            return endpoint, values
+            return EndpointMatch(endpoint, values)
         allowed.append(endpoint.method)
     if allowed:
         allowed += ["HEAD"] if "GET" in allowed else []

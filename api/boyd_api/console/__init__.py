@@ -12,6 +12,7 @@ from boyd_api.console import (
     approval_page,
     audit_page,
     fleet_page,
+    goals_page,
     history_page,
     history_record,
     inbox_page,
@@ -39,6 +40,7 @@ _ALL: tuple[Pages, ...] = (
     keys_page.pages,
     runs_page.pages,
     investigations_page.pages,
+    goals_page.pages,
     stream.pages,
 )
 
