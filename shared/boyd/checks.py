@@ -85,7 +85,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     return [
         *_redis(health),
         *_processes(health.roster),
-        _archive(health),
+        archive_state(health),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
         *_unknown(health.roster, needs),
         *_paused_or_frozen(health),
@@ -238,7 +238,8 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
         yield ok("versions", versions[0])
 
 
-def _archive(health: HealthSnapshot) -> Finding:
+def archive_state(health: HealthSnapshot) -> Finding:
+    """The state of the archive."""
     status, behind = health.archive, health.archive_behind
     if status is None:
         return ok("archive", "none runs; history is what Redis keeps")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from flask import request
 
-from boyd.models import Verification
+from boyd.models import AuditPage, Verification
 from boyd.store import Audit
 from boyd_api import administration_routes
 from boyd_api.administration_routes import AuditPageQuery, ExportQuery, VerifyQuery
 from boyd_api.console.filters import read_filter
 from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.parts import Part, read_part
 from boyd_api.problems import HttpProblem
 
 pages = Pages()
@@ -46,17 +47,18 @@ def export_of_agent(page: PageRequest) -> PageResult:
 
 def _show(page: PageRequest) -> PageResult:
     filter = read_filter(page, AuditPageQuery, limit=_SHOWN)
-    why_not, found, verified = _why_not(page), None, None
-    asked = "verify" in request.args
+    why_not, query, found = _why_not(page), filter.query, Part[AuditPage](None)
+    verified, asked = None, "verify" in request.args
     if not why_not:
-        if filter.query is not None:
-            found = administration_routes.show(page.ctx, filter.query)
+        if query is not None:
+            found = read_part(lambda: administration_routes.show(page.ctx, query))
         verified = _verified(page, asked)
     return page.render(
         "audit.html",
         filter=filter,
         why_not=why_not,
-        found=found,
+        problem=filter.problem or found.why,
+        found=found.value,
         verified=verified,
         asked=asked,
         is_first="cursor" not in request.args,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from boyd import queues
-from boyd.checks import UnservedQueue, unserved
+from boyd.checks import UnservedQueue, archive_state, unserved
 from boyd.store.fleet import WorkerInfo
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot
@@ -66,6 +66,8 @@ def fleet(page: PageRequest) -> PageResult:
         unreadable=roster.unreadable,
         versions=sorted({one.version for one in live}),
         broker_error=health.broker_error,
+        # An error of the database may name its host.
+        archive=None if page.lacks("admin", everywhere=True) else archive_state(health),
     )
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from flask import request
 
-from boyd.errors import ArchiveUnavailable, BadCursor, TooManyMatches
 from boyd.models.responses import IterationList, IterationSummary
 from boyd.outcomes import outcome, outcome_kind
 from boyd_api import loop_routes
 from boyd_api.console.filters import read_filter
 from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.parts import Part, read_part
 from boyd_api.console.strip import SHAPES, WORDS
 from boyd_api.console.vital_signs import read_vital_signs
 from boyd_api.loop_routes import HistoryQuery
@@ -43,14 +43,14 @@ class Row:
 def history(page: PageRequest) -> PageResult:
     """Show the iterations that match, newest first."""
     filter = read_filter(page, HistoryQuery, limit=_SHOWN)
-    found, problem = _read(page, filter.query)
-    rows = [_row(one) for one in found.iterations] if found else []
-    nothing = not rows and filter.is_open and not problem
+    part = _read(page, filter.query)
+    rows = [_row(one) for one in part.value.iterations] if part.value else []
+    nothing = not rows and filter.is_open and not part.why
     return page.render(
         "history.html",
         filter=filter,
-        problem=filter.problem or problem,
-        found=found,
+        problem=filter.problem or part.why,
+        found=part.value,
         rows=rows,
         is_first="cursor" not in request.args,
         health=read_vital_signs(page, [page.agent_id]) if nothing else [],
@@ -58,14 +58,9 @@ def history(page: PageRequest) -> PageResult:
     )
 
 
-def _read(page: PageRequest, query: HistoryQuery | None) -> tuple[IterationList | None, str]:
+def _read(page: PageRequest, query: HistoryQuery | None) -> Part[IterationList]:
     """The iterations, or why they cannot be read; neither without a query."""
-    if query is None:
-        return None, ""
-    try:
-        return loop_routes.history(page.ctx, query), ""
-    except (ArchiveUnavailable, BadCursor, TooManyMatches) as error:
-        return None, str(error)
+    return Part(None) if query is None else read_part(lambda: loop_routes.history(page.ctx, query))
 
 
 def _row(one: IterationSummary) -> Row:

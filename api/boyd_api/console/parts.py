@@ -8,8 +8,14 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from boyd.errors import StoreError, StoreUnavailable
-from boyd_api.problems import HttpProblem
+from boyd.errors import (
+    ArchiveUnavailable,
+    BadCursor,
+    StoreError,
+    StoreUnavailable,
+    TooManyMatches,
+)
+from boyd_api.problems import HttpProblem, problem_of
 
 _T = TypeVar("_T")
 
@@ -30,5 +36,7 @@ def read_part(read: Callable[[], _T]) -> Part[_T]:
         raise
     except (StoreError, HttpProblem) as error:
         return Part(None, str(error))
+    except (ArchiveUnavailable, BadCursor, TooManyMatches) as error:
+        return Part(None, str(problem_of(error)))
     except (ValidationError, ValueError, KeyError):
         return Part(None, "what Redis holds for it cannot be read")

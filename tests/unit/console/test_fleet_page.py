@@ -9,6 +9,8 @@ import pytest
 
 from api_kit import Site
 from boyd.models import utc_now
+from boyd.models.archived import ArchiveStatus
+from boyd.store.archive_status import announce_archive
 from boyd.store.fleet import WorkerInfo
 from boyd.store.keys import WORKERS
 from console_kit import Browser
@@ -74,11 +76,11 @@ def test_a_worker_without_a_heartbeat_is_not_alive(alice: Browser, desk: Site) -
     start(desk)
     start(desk, "w2", host="there")
     kill(desk, "w2")
-    table, lost = alice.get("/console/fleet").text.split("Gone without a goodbye")
+    table, lost = alice.get("/console/fleet").text.split("Without a heartbeat")
 
     assert "w1" in table
     assert "w2" not in table
-    assert "no heartbeat worker w2 on there: the last one came 2 min ago" in lost
+    assert "lost worker w2 on there: its last heartbeat came 2 min ago" in lost
 
 
 def test_the_last_worker_that_dies_leaves_a_gap(alice: Browser, desk: Site) -> None:
@@ -97,6 +99,15 @@ def test_who_sees_one_agent_sees_only_its_processes(desk: Site) -> None:
     assert "both" in shown
     assert "hidden" not in shown
     assert "other" not in shown
+
+
+def test_the_state_of_the_archive_is_for_admins(alice: Browser, guest: Browser, desk: Site) -> None:
+    down = ArchiveStatus(name="a", at=utc_now(), down_since=utc_now(), error="db-host refuses")
+    announce_archive(desk.store.client, down)
+
+    assert "Archive: down for" in alice.get("/console/fleet").text
+    assert "db-host refuses" in alice.get("/console/fleet").text
+    assert "db-host" not in guest.get("/console/fleet").text
 
 
 def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
