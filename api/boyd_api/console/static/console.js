@@ -14,9 +14,10 @@
   function hear(message) {
     if (message.type === "alive") {
       heardAt = Date.now();
-      const wasLost = state !== "live" && state !== "connecting";
+      const wasLive = state === "live";
       state = message.redis ? "live" : "redis";
-      if (message.first || (wasLost && message.redis)) refreshSoon(); // what was missed is read now
+      // What was missed is read now, also between the reading of this page and its first sign of life.
+      if (message.redis && !wasLive) refreshSoon();
       else if (message.redis && concerns({ kind: "alive" })) refreshSoon(); // no event tells that a process died
     } else if (message.type === "hint") {
       heardAt = Date.now();
@@ -43,11 +44,7 @@
   function lead() {
     leads = true;
     const source = new EventSource("/console/stream");
-    let isFirst = true;
-    source.addEventListener("open", () => {
-      tell({ type: "alive", redis: true, first: !isFirst || state !== "connecting" });
-      isFirst = false;
-    });
+    source.addEventListener("open", () => tell({ type: "alive", redis: true }));
     source.addEventListener("alive", (event) => tell({ type: "alive", redis: JSON.parse(event.data).redis }));
     source.addEventListener("hint", (event) => {
       const [kind, agent] = event.data.split(" ");
@@ -71,6 +68,7 @@
   let readAt = 0;
   let timer = null;
   let isDue = false;
+  let isReading = false;
 
   function concerns({ kind, agent }) {
     const shown = page();
@@ -90,11 +88,24 @@
 
   function refresh() {
     timer = null;
-    if (document.hidden || !page() || isAnswering()) return;
+    if (document.hidden || !page() || isAnswering() || isReading) return; // it stays due
     isDue = false;
     readAt = Date.now();
     htmx.trigger(page(), "boyd:refresh");
   }
+
+  const readsPage = (event) => event.target === page();
+  document.addEventListener("htmx:before:request", (event) => {
+    if (readsPage(event)) isReading = true;
+  });
+  document.addEventListener("htmx:finally:request", (event) => {
+    if (!readsPage(event)) return;
+    isReading = false;
+    if (isDue) refreshSoon();
+  });
+  document.addEventListener("input", () => {
+    if (isDue) refreshSoon();
+  });
 
   // A note that is being written stays as it is, and so does an open menu.
   function isAnswering() {

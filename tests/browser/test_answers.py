@@ -1,0 +1,167 @@
+"""Answers in a real browser: by keys, on a phone, without scripts, late, and while the API dies."""
+
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+
+from browser_kit import PHONE, Console
+from harness import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+
+def test_two_keys_approve_what_waits(console: Console) -> None:
+    id = console.waiting("by keys")
+    with console.person() as context:
+        [page] = context.pages
+        page.locator("[data-item]", has_text="by keys").wait_for()
+        page.keyboard.press("j")
+        page.keyboard.press("a")
+        page.get_by_role("heading", name="Approve?").wait_for()
+        assert "by keys" not in console.deployment.effects_file.read_text()
+        page.keyboard.press("Enter")
+        page.get_by_text("Execution: succeeded").wait_for()
+
+    assert "by keys" in console.deployment.effects_file.read_text()
+    assert console.item(id).acted_by == "alice"
+
+
+def test_a_single_key_never_acts(console: Console) -> None:
+    id = console.waiting("untouched")
+    with console.person() as context:
+        [page] = context.pages
+        page.goto(console.page_of(id))
+        for key in ("d", "Escape", "w", "Escape", "a", "Escape", "?", "Escape", "j", "k", "/"):
+            page.keyboard.press(key)
+            page.wait_for_load_state()
+    assert console.item(id).status == "pending"
+
+
+def test_a_phone_without_scripts_answers_too(console: Console) -> None:
+    id = console.waiting("no scripts")
+    with console.person(size=PHONE, java_script_enabled=False) as context:
+        [page] = context.pages
+        page.get_by_role("link", name="desk:write").last.click()
+        page.goto(console.page_of(id))
+        page.get_by_role("link", name=re.compile("Approve")).click()
+        page.get_by_label(re.compile("Note")).fill("from the train")
+        page.get_by_role("button", name="Approve").click()
+        page.get_by_text("from the train").first.wait_for()
+    wait_until(lambda: "no scripts" in console.deployment.effects_file.read_text())
+
+
+def test_who_is_late_is_told_and_keeps_the_note(console: Console) -> None:
+    id = console.waiting("late")
+    with console.person() as context:
+        [page] = context.pages
+        page.goto(f"{console.page_of(id)}?answer=approve")
+        page.get_by_label(re.compile("Note")).fill("I have looked at it")
+        answered = requests.post(
+            f"{console.url}/api/v0/approvals/{id}/deny",
+            headers=console.deployment.key("bob", "approvals"),
+            timeout=60,
+        )
+        assert answered.ok
+        page.get_by_role("button", name="Approve").click()
+        page.get_by_text("Your answer does not count: the approval is denied by bob").wait_for()
+        assert "I have looked at it" in page.content()
+    assert "late" not in console.deployment.effects()
+
+
+def test_what_is_being_typed_survives_what_happens_meanwhile(console: Console) -> None:
+    id, other = console.waiting("typing"), console.waiting("other")
+    with console.person() as context:
+        [page] = context.pages
+        page.goto(f"{console.page_of(id)}?answer=approve")
+        note = page.get_by_label(re.compile("Note"))
+        note.press_sequentially("half a sen")
+        before = page.locator("#stream").get_attribute("data-at")
+        console.waiting("a third")
+        page.wait_for_timeout(3000)
+        assert note.input_value() == "half a sen"
+        assert page.evaluate("document.activeElement.name") == "note"
+        note.fill("")
+        console.waiting("a fourth")
+        page.wait_for_function(
+            "(before) => document.getElementById('stream').dataset.at !== before", arg=before
+        )
+        assert page.evaluate("document.activeElement.name") == "note"
+    for one in (id, other):
+        console.deployment.resolver("desk").answer(one, "withdrawn", _actor())
+
+
+def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console: Console) -> None:
+    port = console.url.rpartition(":")[2]
+    with console.person() as context:
+        [page] = context.pages
+        for number in range(6):
+            id = console.waiting(f"crash{number}")
+            page.goto(f"{console.page_of(id)}?answer=approve")
+            page.evaluate("document.querySelector('.confirm form').requestSubmit()")
+            time.sleep(number / 100)
+            console.deployment.kill("api")
+            console.deployment.start("api", "api", "--port", port, ready=False)
+            wait_until(lambda: _answers(console.url))
+            page.goto(console.page_of(id))
+            shown = {"pending": "waits for an answer", "approved": "approved by alice"}
+            page.get_by_text(shown[console.item(id).status]).first.wait_for()
+            if console.item(id).status == "pending":
+                page.goto(f"{console.page_of(id)}?answer=approve")
+                page.get_by_role("button", name="Approve").click()
+            page.get_by_text("Execution: succeeded").wait_for()
+            assert console.deployment.effects().count(f"crash{number}") == 1
+
+
+def test_fifty_racing_answers_have_one_outcome_and_all_are_told_it(console: Console) -> None:
+    id = console.waiting("race")
+    keys = [console.deployment.key(f"p{n}", "approvals", "read") for n in range(48)]
+
+    def over_api(headers: dict[str, str]) -> Any:
+        verb = "approve" if int(headers["Authorization"][-1], 36) % 2 else "deny"
+        address = f"{console.url}/api/v0/approvals/{id}/{verb}?wait=0"
+        return requests.post(address, headers=headers, timeout=120)
+
+    with (
+        console.person("ann") as first,
+        console.person("ben") as second,
+        ThreadPoolExecutor(16) as pool,
+    ):
+        pages = [first.pages[0], second.pages[0]]
+        for page in pages:
+            page.goto(f"{console.page_of(id)}?answer=approve")
+        racing = [pool.submit(over_api, headers) for headers in keys]
+        for page in pages:
+            page.evaluate("document.querySelector('.confirm form')?.requestSubmit()")
+        answers = [one.result() for one in racing]
+        item = console.item(id)
+        assert item.status in ("approved", "denied")
+        won = sum(one.ok for one in answers)
+        for page in pages:
+            page.get_by_text(re.compile(f"{item.status} by {item.acted_by}")).first.wait_for()
+            won += item.acted_by in ("ann", "ben") and page is pages[item.acted_by == "ben"]
+        assert won == 1
+        for one in answers:
+            told = one.json().get("approval", one.json())
+            assert (told["status"], told["actedBy"]) == (item.status, item.acted_by)
+    if item.status == "approved":
+        wait_until(lambda: "race" in console.deployment.effects())
+    assert console.deployment.effects().count("race") == (item.status == "approved")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return requests.get(f"{url}/healthz", timeout=10).ok
+    except requests.RequestException:
+        return False
+
+
+def _actor() -> Any:
+    from boyd.models import Actor
+
+    return Actor(principal="tests")
