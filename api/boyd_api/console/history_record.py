@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
 
 @dataclass(frozen=True)
-class Seen:
+class SourceGroup:
     """The observations of one source, the first few with their data; the worst one's severity."""
 
     source: str
@@ -97,13 +97,15 @@ def _absence(name: str, newest: int) -> str:
     return f"iteration {name} is no longer kept: history keeps the latest ones"
 
 
-def _by_source(observations: Sequence[Observation]) -> list[Seen]:
+def _by_source(observations: Sequence[Observation]) -> list[SourceGroup]:
     """The observations by source, the worst first."""
     found: dict[str, list[Observation]] = {}
     for one in observations:
         found.setdefault(one.source, []).append(one)
     groups = [
-        Seen(source, max((o.severity or "" for o in all), key=_weight), all[:_EACH], len(all))
+        SourceGroup(
+            source, max((o.severity or "" for o in all), key=_weight), all[:_EACH], len(all)
+        )
         for source, all in found.items()
     ]
     return sorted(groups, key=lambda group: -_weight(group.worst))
