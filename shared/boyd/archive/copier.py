@@ -22,9 +22,9 @@ from boyd.models import AuditEntry
 from boyd.models.archived import InvestigationRecord
 from boyd.store import DEPLOYMENT, AgentStore, Audit, Store, read_investigation, read_item
 from boyd.store.ended_work import (
-    Mark,
     Place,
     WorkKind,
+    WorkMark,
     read_ended_run,
     read_iteration,
     read_ledger_entry,
@@ -129,7 +129,7 @@ class Copier:
         return done
 
     def _read(
-        self, agent: AgentStore, kind: WorkKind, marks: Sequence[Mark]
+        self, agent: AgentStore, kind: WorkKind, marks: Sequence[WorkMark]
     ) -> Iterator[ArchiveEntry]:
         oldest = self._oldest()
         for mark, fields in agent.ended.fields(kind, marks):
@@ -178,7 +178,7 @@ def _goes_on(audit: Audit, seq: int, digest: str) -> bool:
 
 
 def _entry(
-    agent: AgentStore, kind: WorkKind, mark: Mark, fields: Mapping[str, str]
+    agent: AgentStore, kind: WorkKind, mark: WorkMark, fields: Mapping[str, str]
 ) -> ArchiveEntry:
     name, stamp, at = agent.agent_id, mark.stamp, int(mark.at)
     if kind == "iteration":

@@ -27,7 +27,9 @@ from boyd.archive.schema import bodies, postings, records, term_text, terms
 from boyd.errors import TooManyMatches
 
 #: The most keys that one page looks at.
-SCANNED = 10_000
+SCANNED = 5000
+#: The keys of a list that are counted to find the shortest one.
+_COUNTED = 1000
 #: The most words that a beginning may stand for.
 WORDS = 200
 #: The most lists of keys that are merged; a beginning of more words only filters another list.
@@ -221,10 +223,10 @@ def _shortest(
 
 
 def _size(connection: Connection, ids: Sequence[int], span: _Span) -> int:
-    """The number of keys that any of these terms has, as far as it is below `SCANNED`."""
+    """The number of keys that any of these terms has, as far as it is below `_COUNTED`."""
     size = 0
     for one in ids:
-        keys = _Source(postings.c.key, postings.c.term == one).newest(span).limit(SCANNED)
+        keys = _Source(postings.c.key, postings.c.term == one).newest(span).limit(_COUNTED)
         size += connection.scalar(select(func.count()).select_from(keys.subquery())) or 0
     return size
 

@@ -8,7 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, exists, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Table,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from boyd.archive.database import Database
@@ -117,7 +128,20 @@ class ArchiveWriter:
         ]
         # In order of the index, which touches each of its pages once.
         rows.sort(key=lambda row: (row["term"], row["key"]))
-        self._upsert(connection, postings, rows, ["term", "key"])
+        self._post(connection, rows)
+
+    def _post(self, connection: Connection, rows: Sequence[Mapping[str, int]]) -> None:
+        """Add *rows* to the index."""
+        if self._database.is_sqlite:
+            self._upsert(connection, postings, rows, ["term", "key"])
+            return
+        # Two arrays in one statement: the driver would send a statement for each row.
+        columns = [
+            func.unnest(literal([row["term"] for row in rows], postgresql.ARRAY(Integer))),
+            func.unnest(literal([row["key"] for row in rows], postgresql.ARRAY(BigInteger))),
+        ]
+        added = postgresql.insert(postings).from_select(["term", "key"], select(*columns))
+        connection.execute(added.on_conflict_do_nothing())
 
     def _term_ids(self, connection: Connection, entries: Sequence[ArchiveEntry]) -> dict[str, int]:
         texts = sorted({text for entry in entries for text in _term_texts(entry)})

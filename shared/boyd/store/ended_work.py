@@ -35,7 +35,7 @@ Place = tuple[str, float]
 
 
 @dataclass(frozen=True)
-class Mark:
+class WorkMark:
     """A record in Redis: its name, and a stamp that differs when it has changed.
 
     `member` and `at` are its place in the index; `fields` are all of it, if they were read already.
@@ -106,7 +106,7 @@ class EndedWork:
             found = zip(names, pipe.execute(), strict=True)
         return {name for name, there in found if there}
 
-    def marks(self, kind: WorkKind, places: Sequence[Place]) -> list[Mark]:
+    def marks(self, kind: WorkKind, places: Sequence[Place]) -> list[WorkMark]:
         """The marks of those that have ended, or have begun if they are executions."""
         names = _STAMP[kind]
         hashes = self._hashes(kind, [member for member, _ in places], names)
@@ -115,8 +115,8 @@ class EndedWork:
         return [mark for mark in marks if mark is not None]
 
     def fields(
-        self, kind: WorkKind, marks: Sequence[Mark]
-    ) -> Iterator[tuple[Mark, dict[str, str]]]:
+        self, kind: WorkKind, marks: Sequence[WorkMark]
+    ) -> Iterator[tuple[WorkMark, dict[str, str]]]:
         """Each record with all of its fields; those that are gone are left out."""
         for first in range(0, len(marks), STEP):
             some = marks[first : first + STEP]
@@ -163,28 +163,27 @@ def _named(names: Sequence[str], answer: Sequence[str | None]) -> dict[str, str]
     return {name: value for name, value in zip(names, answer, strict=True) if value is not None}
 
 
-def _iteration_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
+def _iteration_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
     if "iteration" not in found or "endedAt" not in found:
         return None
     name = naming.iteration(int(found["iteration"]), found.get("timeline", ""))
-    return Mark(name, *place, found["endedAt"])
+    return WorkMark(name, *place, found["endedAt"])
 
 
-def _execution_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
-    return Mark(place[0], *place, _digest(found)) if "action" in found else None
+def _execution_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
+    return WorkMark(place[0], *place, _digest(found)) if "action" in found else None
 
 
-def _investigation_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
-    return (
-        Mark(place[0], *place, found.get("version", "")) if found.get("status") == "ended" else None
-    )
+def _investigation_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
+    ended = found.get("status") == "ended"
+    return WorkMark(place[0], *place, found.get("version", "")) if ended else None
 
 
-def _whole_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
-    return Mark(place[0], *place, _digest(found), found) if "status" in found else None
+def _whole_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
+    return WorkMark(place[0], *place, _digest(found), found) if "status" in found else None
 
 
-_MARKS: Mapping[WorkKind, Callable[[Place, Mapping[str, str]], Mark | None]] = {
+_MARKS: Mapping[WorkKind, Callable[[Place, Mapping[str, str]], WorkMark | None]] = {
     "iteration": _iteration_mark,
     "execution": _execution_mark,
     "investigation": _investigation_mark,
