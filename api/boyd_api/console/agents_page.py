@@ -12,7 +12,7 @@ pages = Pages()
 
 
 @dataclass(frozen=True)
-class Row:
+class AgentRow:
     """An agent and its state: the word, and the shape that goes with it."""
 
     agent: responses.AgentState
@@ -24,7 +24,7 @@ class Row:
 def agents(page: PageRequest) -> PageResult:
     """Show all agents, those that were retired last."""
     found = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
-    rows = [Row(one, *_state(one)) for one in found.agents]
+    rows = [AgentRow(one, *_state(one)) for one in found.agents]
     rows.sort(key=lambda row: (row.agent.retired_at is not None, row.agent.id))
     return page.render("agents.html", rows=rows)
 

@@ -43,7 +43,7 @@ class Filter(Generic[_M]):
         return not self.given
 
     def written(self, name: str) -> str:
-        """What was written into a field."""
+        """The text in a field, as written."""
         return self.given.get(name, "")
 
     def link(self, path: str = "", **more: str) -> str:

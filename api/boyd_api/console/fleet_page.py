@@ -18,7 +18,7 @@ _HOSTS = f"{queues.HOST}."
 
 
 @dataclass(frozen=True)
-class Gap:
+class FleetGap:
     """Something that an agent lacks: in words, and with the command that adds it.
 
     Attributes:
@@ -34,7 +34,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Column:
+class QueueColumn:
     """A queue; `waiting` is the number of its messages, None if the broker does not answer."""
 
     queue: str
@@ -43,7 +43,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProcessRow:
     """A live process, and the columns of the queues that it serves."""
 
     process: WorkerInfo
@@ -56,7 +56,7 @@ def fleet(page: PageRequest) -> PageResult:
     health = _visible(page, read_health(page.services.store.client, page.services.broker))
     roster, gaps = health.roster, list(_gaps(health))
     live = sorted(roster.live(), key=lambda one: (one.role != "worker", one.host, one.name))
-    rows = [Row(one, frozenset(map(_column_of, one.queues))) for one in live]
+    rows = [ProcessRow(one, frozenset(map(_column_of, one.queues))) for one in live]
     return page.render(
         "fleet.html",
         gaps=sorted(gaps, key=lambda gap: not gap.queue),
@@ -95,7 +95,7 @@ def _visible(page: PageRequest, health: HealthSnapshot) -> HealthSnapshot:
     )
 
 
-def _gaps(health: HealthSnapshot) -> Iterator[Gap]:
+def _gaps(health: HealthSnapshot) -> Iterator[FleetGap]:
     roster = health.roster
     for agent in health.agents:
         name = agent.entry.id
@@ -103,28 +103,30 @@ def _gaps(health: HealthSnapshot) -> Iterator[Gap]:
             continue
         if not roster.live("worker", name):
             what = "worker" if roster.live("beat", name) else "process"
-            yield Gap(name, f"no {what} runs it, so it does nothing", "boyd worker")
+            yield FleetGap(name, f"no {what} runs it, so it does nothing", "boyd worker")
         else:
             yield from map(_queue_gap, unserved(health, agent))
         if agent.entry.mode == "continuous" and not roster.live("beat", name):
-            yield Gap(name, "no beat starts its iterations", "boyd beat")
+            yield FleetGap(name, "no beat starts its iterations", "boyd beat")
 
 
-def _queue_gap(missing: UnservedQueue) -> Gap:
+def _queue_gap(missing: UnservedQueue) -> FleetGap:
     name, where = missing.queue, ""
     if name.startswith(_HOSTS):
         name, where = queues.HOST, name.removeprefix(_HOSTS)
     text = f"no live worker consumes it{missing.why}"
-    return Gap(missing.agent_id, text, f"boyd worker -Q {name}", missing.queue, where)
+    return FleetGap(missing.agent_id, text, f"boyd worker -Q {name}", missing.queue, where)
 
 
-def _columns(health: HealthSnapshot, rows: list[Row], gaps: list[Gap]) -> list[Column]:
+def _columns(
+    health: HealthSnapshot, rows: list[ProcessRow], gaps: list[FleetGap]
+) -> list[QueueColumn]:
     """The queues: those that are not served first, then in their usual order."""
     missing = {_column_of(gap.queue) for gap in gaps if gap.queue}
     named = {queue for row in rows for queue in row.serves} | missing
     usual = {queue: number for number, queue in enumerate(queues.DEFAULT)}
     order = sorted(named, key=lambda one: (one not in missing, usual.get(one, len(usual)), one))
-    return [Column(one, one not in missing, _waiting(health, one)) for one in order]
+    return [QueueColumn(one, one not in missing, _waiting(health, one)) for one in order]
 
 
 def _waiting(health: HealthSnapshot, column: str) -> int | None:

@@ -23,7 +23,7 @@ _SHOWN = "50"
 
 
 @dataclass(frozen=True)
-class Row:
+class HistoryRow:
     """An iteration of the list.
 
     Attributes:
@@ -63,8 +63,8 @@ def _read(page: PageRequest, query: HistoryQuery | None) -> Part[IterationList]:
     return Part(None) if query is None else read_part(lambda: loop_routes.history(page.ctx, query))
 
 
-def _row(one: IterationSummary) -> Row:
+def _row(one: IterationSummary) -> HistoryRow:
     name = (one.id or "").partition(":")[2] or str(one.iteration)
     kind = outcome_kind(one)
     text = "" if kind == "idle" else outcome(one)
-    return Row(one, name, SHAPES[kind], WORDS[kind], text)
+    return HistoryRow(one, name, SHAPES[kind], WORDS[kind], text)

@@ -107,7 +107,7 @@ def _wanted() -> dict[str, object]:
 
 
 def _sign_in_address(page: PageRequest) -> str:
-    """Where to sign in again before keys can be changed; empty if that was just done."""
+    """The address to sign in again before keys can be changed; empty if that was just done."""
     if page.session is None or page.session.is_fresh:
         return ""
     return f"{LOGIN}?{urlencode({'why': 'confirm', 'next': page.here})}"

@@ -163,7 +163,7 @@ class PageRequest:
         return self.key is None or self.key.allows(scope)
 
     def lacks(self, scope: Scope, *, everywhere: bool = False) -> str:
-        """Why the reader's key does not allow *scope*, or not *everywhere*; empty if it does."""
+        """The reason why the reader may not use *scope*, or not *everywhere*; empty: they may."""
         key = self.key
         if key is None:
             return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -13,7 +14,11 @@ from boyd_api.console.keys_page import browser_name
 from console_kit import Browser
 
 HERE = "/console/keys"
-NEW = {"name": "pager", "principal": "ops@example.com", "scopes": ["read", "approvals"]}
+NEW: dict[str, Any] = {
+    "name": "pager",
+    "principal": "ops@example.com",
+    "scopes": ["read", "approvals"],
+}
 WINDOWS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
     "Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0"
@@ -144,7 +149,7 @@ def test_hostile_names_are_shown_as_text(alice: Browser) -> None:
     ("agent", "name"),
     [
         (WINDOWS, "Edge 126 on Windows"),
-        ("Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0", "Firefox 128"),
+        ("Mozilla/5.0 (Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0", "Firefox 128"),
         ("curl/8.5", "curl/8.5"),
         ("", "unknown"),
         (None, "unknown"),
