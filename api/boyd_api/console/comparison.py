@@ -54,10 +54,12 @@ def compare(here: LoopResult, there: LoopResult) -> list[Section]:
 
 def _section(title: str, here: _Facts, there: _Facts) -> Section:
     names = [*here, *(name for name in there if name not in here)]
+    # The data of an observation that one iteration lacks are not listed one by one.
+    single = here.keys() ^ there.keys()
     found = [
         Difference(name, here.get(name, ""), there.get(name, ""))
         for name in names
-        if here.get(name) != there.get(name)
+        if here.get(name) != there.get(name) and name.rpartition(": ")[0] not in single
     ]
     return Section(title, found[:_SHOWN], max(0, len(found) - _SHOWN))
 
