@@ -24,7 +24,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check docs bench chaos soak protections lock clean
+.PHONY: help up test test-all parts check docs bench chaos soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -35,8 +35,11 @@ up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl
 test: $(VENV)/.tests ## Run the tests, except the slow ones; ARGS="-k words" chooses some.
 	@$(PYTEST) -m "not long" $(ARGS)
 
-test-all: $(VENV)/.tests ## Run all tests; ARGS="-m long" runs only those that `make test` skips.
+test-all: $(VENV)/.tests parts ## Run all tests; ARGS="-m long" runs only those that `make test` skips.
 	@$(PYTEST) $(ARGS)
+
+parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider, with npm.
+	@$(VENV)/bin/python tests/oidc_kit.py
 
 check: $(VENV)/.tests ## Check lint, format, types, imports between packages, and the examples.
 	$(VENV)/bin/ruff check .
@@ -64,7 +67,7 @@ protections: $(VENV)/.tests ## Check that a test fails when any one protection i
 lock: ## Renew the image's requirements and hashes from constraints.txt (needs uv).
 	@set -e; compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt"; \
 	{ echo "# Requirements of the image, with hashes; renewed by \`make lock\`."; \
-	  $$compile pyproject.toml --extra goals --extra postgresql --extra notify; } > deploy/requirements.txt; \
+	  $$compile pyproject.toml --extra goals --extra notify --extra oidc --extra postgresql; } > deploy/requirements.txt; \
 	{ echo "# Requirements to build the image's wheel, with hashes; renewed by \`make lock\`."; \
 	  printf 'build\nhatchling\n' | $$compile -; } > deploy/build-requirements.txt
 

@@ -89,12 +89,18 @@ class Site:
     """An API, the lab behind it, and keys for it."""
 
     def __init__(
-        self, lab: Lab, server: Any, intake: dict[str, Any] | None = None, **api: Any
+        self,
+        lab: Lab,
+        server: Any,
+        intake: dict[str, Any] | None = None,
+        oidc: dict[str, Any] | None = None,
+        **api: Any,
     ) -> None:
         self.lab = lab
         self.server = server
         self.dispatcher = InlineDispatcher(lab)
-        settings = load_settings({"api": {"max_wait": 0.2, **api}, "intake": intake or {}})
+        groups = {"api": {"max_wait": 0.2, **api}, "intake": intake or {}, "oidc": oidc or {}}
+        settings = load_settings(groups)
         self.services = Services(settings, open_store=self._open, dispatcher=self.dispatcher)
         self.app = _application(settings, self.services)
         self.client: Any = self.app.test_client()

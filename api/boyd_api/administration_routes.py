@@ -138,6 +138,8 @@ def create_login_link(ctx: RequestContext) -> JsonResponse:
     """Create a link that signs a browser in to the console once, with the key of this request."""
     if ctx.key is None or ctx.now is None:
         raise HttpProblem("bad-request", "the console needs no login here: open /console/")
+    if ctx.key.is_identity:
+        raise HttpProblem("bad-request", "only keys create login links: sign in at /console/login")
     path = login_path(ctx.services.store.sessions.create_link(ctx.key.id))
     link = LoginLink(expires_at=ctx.now + timedelta(seconds=LINK))
     return JsonResponse(link.patched({"path": path}), kept=link)

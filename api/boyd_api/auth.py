@@ -11,6 +11,8 @@ from flask import g, request
 
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey
+from boyd.store.api_keys import is_key
+from boyd_api.oidc.identities import NoScopes, ProviderUnavailable, TokenRefused
 from boyd_api.problems import HttpProblem, retry_after
 from boyd_api.routing import Route
 from boyd_api.services import Services, is_loopback
@@ -21,6 +23,8 @@ ANONYMOUS = "anonymous"
 #: The name of a key's separate rate limit for intake.
 _INTAKE_LIMIT = "intake"
 
+#: Seconds after which to send an access token again that could not be checked.
+_RETRY = 2
 _HOW = "send `Authorization: Bearer boyd_<id>_<secret>`; `boyd keys create` creates a key"
 
 
@@ -66,7 +70,7 @@ def admit_anonymous(services: Services) -> Caller:
 
 def admit_text(services: Services, text: str) -> ApiKey:
     """The API key with that text; raises `HttpProblem` if it is not valid."""
-    key = _admitted_key(services, text)
+    key = _admitted_key(services, text, tokens=False)
     assert key is not None, "a text that is admitted belongs to a key"
     return key
 
@@ -127,12 +131,20 @@ def host_of(url: str) -> str:
         return ""
 
 
-def _admitted_key(services: Services, text: str | None, *, inlet: bool = False) -> ApiKey | None:
+def _admitted_key(
+    services: Services, text: str | None, *, inlet: bool = False, tokens: bool = True
+) -> ApiKey | None:
     services.check_reachable()
     limits = services.settings.intake if inlet else services.settings.api
     purpose = _INTAKE_LIMIT if inlet else ""
+    identity = _identity(services, text) if text is not None and tokens else None
+    access = services.store.access
     try:
-        admission = services.store.access.admit(text, limits.rate, limits.burst, purpose)
+        if identity is not None:
+            admission = access.admit_identity(identity, limits.rate, limits.burst, purpose)
+            services.note_name(identity)
+        else:
+            admission = access.admit(text, limits.rate, limits.burst, purpose)
     except StoreUnavailable:
         services.note_away()
         raise
@@ -150,6 +162,20 @@ def _admitted_key(services: Services, text: str | None, *, inlet: bool = False) 
         detail = f"more than {limits.rate:g} requests a second; try again later"
         raise HttpProblem(name, detail, headers=retry_after(admission.wait))
     return admission.key
+
+
+def _identity(services: Services, text: str) -> ApiKey | None:
+    """The identity of an access token; None if there is no provider, or *text* is a key."""
+    if services.provider is None or is_key(text):
+        return None
+    try:
+        return services.provider.identity_of(text)
+    except TokenRefused as error:
+        raise _unauthenticated(str(error)) from None
+    except NoScopes as error:
+        raise HttpProblem("forbidden", str(error)) from None
+    except ProviderUnavailable as error:
+        raise HttpProblem("unavailable", str(error), headers=retry_after(_RETRY)) from None
 
 
 def _unauthenticated(detail: str) -> HttpProblem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 
 import click
 
@@ -31,6 +32,9 @@ def api(settings: Settings, host: str | None, port: int | None) -> None:
     where = settings.api.model_copy(update=given)
     services = Services(settings.model_copy(update={"api": where}))
     app = create_app(services.settings, services)
+    if services.provider is not None:
+        # In a thread: the API serves keys even if the provider does not answer.
+        threading.Thread(target=services.provider.check, daemon=True).start()
     listening = listen(where.host, where.port)
     log.info("API on http://%s:%d", where.host, listening.getsockname()[1])
     if where.warning:

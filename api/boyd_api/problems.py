@@ -141,8 +141,8 @@ under the call in `callId`.
 It is unknown whether the endpoint did its work; `callId` is the call.
 
 503 unavailable: Temporarily unavailable
-Redis does not answer or accepts no writes, the archive does not answer, or the API is overloaded.
-Retry after the seconds in `Retry-After`.
+Redis, the archive or the identity provider does not answer, Redis accepts no writes, or the API is
+overloaded. Retry after the seconds in `Retry-After`.
 
 503 overloaded: Too many messages
 The intake limit of the key is exceeded, or too many observations wait for the agent. Nothing was

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from boyd import intake, queues
 from boyd.errors import StoreUnavailable
 from boyd.json_limits import MAX_VALUES
-from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp
+from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp, utc_now
 from boyd.store import AgentEntry
 from boyd_api import idempotency_keys
 from boyd_api.event_streams import EventFeed
@@ -86,8 +86,14 @@ class RequestContext:
 
     def stream(self, feed: EventFeed) -> Response:
         """Respond with the events of *feed* as they come; see `EventStreams.respond`."""
-        is_valid = self.services.store.access.is_good
-        return self.services.streams.respond(feed, self.key.id if self.key else None, is_valid)
+        key = self.key
+
+        def is_valid(key_id: str) -> bool:
+            if key is not None and key.is_identity:
+                return key.expires_at is None or key.expires_at > utc_now()
+            return self.services.store.access.is_good(key_id)
+
+        return self.services.streams.respond(feed, key.id if key else None, is_valid)
 
     def call_worker(self, work: CallRequest, queue: str | None) -> str:
         """Have a worker do *work*; the id of the call. Raises `HttpProblem` without a worker."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
@@ -28,12 +29,17 @@ from boyd_api.idempotency_keys import LEASE
 from boyd_api.metrics import Metrics, RefusalReporter
 from boyd_api.problems import HttpProblem
 
+if TYPE_CHECKING:
+    from boyd_api.oidc.provider import IdentityProvider
+
 log = logging.getLogger("boyd.api")
 
 #: Seconds to wait for Redis, so that a request is answered within one.
 TIMEOUT = 0.8
 #: Seconds for which the list of agents is cached.
 _FRESH = 1.0
+#: Seconds for which the names of people are cached.
+_NAMES_FRESH = 5.0
 #: Seconds in which no request tries a Redis that has just not answered.
 _AWAY = 0.3
 #: Seconds for a message to reach the broker.
@@ -66,10 +72,11 @@ class Services:
         """Create them; connections are opened when they are needed.
 
         *open_store* opens the store, with a time limit in seconds. Raises `ConfigError` if
-        everybody would be admitted from other machines.
+        everybody would be admitted from other machines, or nobody could sign in with the provider.
         """
         _check_open(settings)
         self.settings = settings
+        self.provider = _open_provider(settings)
         self.stopping = threading.Event()
         self.leases = Leases(LEASE / 4)
         self._open_store = open_store or self._connect
@@ -86,6 +93,7 @@ class Services:
         self.refusals = RefusalReporter(self.metrics)
         self._lock = threading.Lock()
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
+        self._people: tuple[float, dict[str, str]] = (float("-inf"), {})
         self._away_until = float("-inf")
 
     @cached_property
@@ -116,6 +124,23 @@ class Services:
         """Drop the cached list of agents."""
         with self._lock:
             self._agents = (float("-inf"), {})
+
+    def names(self) -> dict[str, str]:
+        """The readable names of principals, as read within the last seconds."""
+        with self._lock:
+            read_at, found = self._people
+        if time.monotonic() - read_at > _NAMES_FRESH:
+            found = self.store.people.all()
+            with self._lock:
+                self._people = (time.monotonic(), found)
+        return found
+
+    def note_name(self, identity: ApiKey) -> None:
+        """Keep the name of an identity, if it is new or has changed."""
+        if self.names().get(identity.principal) != identity.name:
+            self.store.people.remember(identity.principal, identity.name)
+            with self._lock:
+                self._people = (float("-inf"), {})
 
     def visible(self, key: ApiKey | None) -> dict[str, AgentEntry]:
         """The agents that *key* may see."""
@@ -234,6 +259,23 @@ def _check_open(settings: Settings) -> None:
             f"api.allow_unauthenticated admits everyone who can reach {settings.api.host}; "
             "it is meant for a loopback address such as 127.0.0.1: unset it, and use keys"
         )
+
+
+def _open_provider(settings: Settings) -> IdentityProvider | None:
+    """The identity provider that the settings name."""
+    if settings.oidc.issuer is None:
+        return None
+    if settings.api.url is None:
+        raise ConfigError(
+            "oidc.issuer needs api.url, the public address of the console, such as"
+            " https://boyd.example.com: the provider sends browsers back there"
+        )
+    try:
+        from boyd_api.oidc.provider import IdentityProvider
+    except ModuleNotFoundError as error:
+        why = f"oidc.issuer needs the extra boyd[oidc] ({error}): pip install 'boyd[oidc]'"
+        raise ConfigError(why) from None
+    return IdentityProvider(settings.oidc, settings.api.url)
 
 
 def is_loopback(host: str) -> bool:

@@ -473,7 +473,7 @@ def test_every_toml_block_is_an_agent_settings_or_a_part_of_a_pyproject(
         assert agent_from_file(path).id == values["id"]
     else:
         path.write_text(code, encoding="utf-8")
-        assert load_settings(file=path).agents == tuple(values["agents"])
+        assert load_settings(file=path).agents == tuple(values.get("agents", ()))
 
 
 def _with_plugins(code: str, values: Mapping[str, Any], folder: Path) -> str:

@@ -18,6 +18,7 @@ from boyd_api.console import (
     inbox_page,
     investigations_page,
     keys_page,
+    oidc_sign_in,
     runs_page,
     sign_in,
     stream,
@@ -27,6 +28,7 @@ from boyd_api.services import Services
 
 _ALL: tuple[Pages, ...] = (
     sign_in.pages,
+    oidc_sign_in.pages,
     inbox_page.pages,
     approval_page.pages,
     answer_page.pages,

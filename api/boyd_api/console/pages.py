@@ -66,6 +66,7 @@ class Page:
         path: below `BASE`; a page of one agent has `<agent>` in it.
         scope: the scope that its reader needs; None: it is open to all.
         fresh: it needs a recent login.
+        signed: a program sends it, with a signature that the view checks, not a form.
     """
 
     method: Literal["GET", "POST"]
@@ -73,6 +74,7 @@ class Page:
     view: Callable[..., PageResult]
     scope: Scope | None
     fresh: bool = False
+    signed: bool = False
 
     @property
     def endpoint(self) -> str:
@@ -91,15 +93,22 @@ class Pages:
         """Declare a page that shows something, and changes nothing."""
         return self._add("GET", path, scope)
 
-    def post(self, path: str, scope: Scope | None, *, fresh: bool = False) -> Callable[[_V], _V]:
-        """Declare the receiver of a form."""
-        return self._add("POST", path, scope, fresh)
+    def post(
+        self, path: str, scope: Scope | None, *, fresh: bool = False, signed: bool = False
+    ) -> Callable[[_V], _V]:
+        """Declare the receiver of a form, or of a signed message."""
+        return self._add("POST", path, scope, fresh, signed)
 
     def _add(
-        self, method: Literal["GET", "POST"], path: str, scope: Scope | None, fresh: bool = False
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        scope: Scope | None,
+        fresh: bool = False,
+        signed: bool = False,
     ) -> Callable[[_V], _V]:
         def declare(view: _V) -> _V:
-            self.all.append(Page(method, path, view, scope, fresh))
+            self.all.append(Page(method, path, view, scope, fresh, signed))
             return view
 
         return declare
@@ -213,7 +222,7 @@ def _serve(services: Services, page: Page, **parts: Any) -> PageResult:
     opened = open_page(services, page)
     if not isinstance(opened, PageRequest):
         return opened
-    if page.method == "POST":
+    if page.method == "POST" and not page.signed:
         check_origin(services)
         _check_csrf()
         if page.fresh and opened.session is not None and not opened.session.is_fresh:

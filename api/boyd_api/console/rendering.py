@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, current_app, request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from boyd import naming
@@ -22,6 +22,7 @@ from boyd_api.problems import HttpProblem, not_found
 
 if TYPE_CHECKING:
     from boyd_api.console.pages import PageRequest
+    from boyd_api.services import Services
 
 _ASSETS = "static"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -82,7 +83,7 @@ def _templates() -> Environment:
     made.filters.update(
         when=when, ago=ago, span=span, ms=ms, pretty=pretty, compact=compact, iso=iso
     )
-    made.filters.update(short=naming.short, dollars=dollars)
+    made.filters.update(short=naming.short, dollars=dollars, who=who)
     return made
 
 
@@ -123,6 +124,13 @@ def _asset(name: str) -> tuple[bytes, str]:
 def new_nonce() -> str:
     """A number that is used once, which marks the scripts and styles of one response as ours."""
     return secrets.token_urlsafe(16)
+
+
+def who(principal: str) -> str:
+    """A principal with its readable name in front, if one is known; names need not be unique."""
+    services: Services = current_app.extensions["boyd"]
+    name = services.names().get(principal)
+    return f"{name} ({principal})" if name else principal
 
 
 def iso(at: datetime) -> str:

@@ -15,9 +15,11 @@ from boyd_api.auth import host_of
 from boyd_api.problems import HttpProblem, retry_after
 from boyd_api.services import Services, is_loopback
 
-#: The names of cookies, without prefix: the session, and what forms depend on before a login.
+#: The names of cookies, without prefix: the session, what forms depend on before a login, and a
+#: login that the browser has begun at the identity provider.
 SESSION = "boyd"
 VISITOR = "boyd-visitor"
+LOGIN_STATE = "boyd-login"
 #: The time after a login in which high-risk operations are allowed.
 FRESH = timedelta(minutes=5)
 
@@ -29,19 +31,19 @@ class BrowserSession:
     Attributes:
         id: the digest of its secret.
         key: the identity of its user.
-        opened_at: the time of the login.
+        confirmed_at: the last time the user proved who they are.
         now: the time of the request; both on the Redis server's clock.
     """
 
     id: str
     key: ApiKey
-    opened_at: datetime
+    confirmed_at: datetime
     now: datetime
 
     @property
     def is_fresh(self) -> bool:
-        """True shortly after the login."""
-        return self.now - self.opened_at < FRESH
+        """True shortly after the user proved who they are."""
+        return self.now - self.confirmed_at < FRESH
 
 
 def admit_session(services: Services) -> BrowserSession | None:
@@ -64,9 +66,9 @@ def admit_session(services: Services) -> BrowserSession | None:
     if found.refused == "too-many":
         detail = f"more than {limits.rate:g} requests a second; try again later"
         raise HttpProblem("too-many-requests", detail, headers=retry_after(found.wait))
-    if found.key is None or found.opened_at is None:
+    if found.key is None or found.confirmed_at is None:
         return None
-    return BrowserSession(digest(secret), found.key, found.opened_at, found.now)
+    return BrowserSession(digest(secret), found.key, found.confirmed_at, found.now)
 
 
 def is_automatic() -> bool:

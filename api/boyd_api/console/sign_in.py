@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from flask import redirect, request
 
 from boyd.models import ApiKey
@@ -9,6 +11,7 @@ from boyd.store.login_sessions import IDLE, LINK, LONGEST
 from boyd_api import auth
 from boyd_api.console import rendering
 from boyd_api.console.pages import (
+    BASE,
     HOME,
     PageRequest,
     PageResult,
@@ -37,7 +40,7 @@ _WHY = {
 @pages.get("/login", scope=None)
 def login(page: PageRequest) -> PageResult:
     """Show the form to sign in."""
-    return _form(page, why=_WHY.get(request.args.get("why", ""), ""))
+    return show_form(page, why=_WHY.get(request.args.get("why", ""), ""))
 
 
 @pages.post("/login", scope=None)
@@ -46,8 +49,8 @@ def sign_in(page: PageRequest) -> PageResult:
     try:
         key = auth.admit_text(page.services, request.form.get("key", "").strip())
     except HttpProblem as problem:
-        return _form(page, why=str(problem), status=problem.kind.status)
-    return _opened(page, key, local_path(request.form.get("next", "")))
+        return show_form(page, why=str(problem), status=problem.kind.status)
+    return open_session(page, key, local_path(request.form.get("next", "")))
 
 
 @pages.get("/open/<token>", scope=None)
@@ -63,8 +66,8 @@ def use_one_time(page: PageRequest, token: str) -> PageResult:
     if key is None:
         age = f"older than {int(LINK / 60)} minutes"
         why = f"The link was used before, or is {age}: `boyd open` gives a new one."
-        return _form(page, why=why, status=403)
-    return _opened(page, key, HOME)
+        return show_form(page, why=why, status=403)
+    return open_session(page, key, HOME)
 
 
 @pages.post("/logout", scope="read")
@@ -72,17 +75,34 @@ def sign_out(page: PageRequest) -> PageResult:
     """Close the session."""
     if page.session is not None:
         page.services.store.sessions.close(page.session.id, page.ctx.actor)
-    response = redirect("/console/login?why=left", 303)
+    response = _goodbye(page)
     delete_cookie(response)
     return response
 
 
-def _opened(page: PageRequest, key: ApiKey, where: str) -> PageResult:
-    """Open a session, which replaces the one that the browser had."""
+def _goodbye(page: PageRequest) -> PageResult:
+    """The page after signing out, which goes on to the provider if that vouched for the user.
+
+    It is no redirect: browsers apply the policy of the form, `form-action`, to redirects as well.
+    """
+    provider, key = page.services.provider, page.key
+    url = provider.logout_url() if provider and key and key.is_identity else None
+    if provider is None or url is None:
+        return redirect("/console/login?why=left", 303)
+    response = _plain(page, "signed_out.html", url=url, name=provider.name)
+    response.headers["Refresh"] = f"0; url={url}"
+    return response
+
+
+def open_session(page: PageRequest, key: ApiKey, where: str, age: float | None = 0.0) -> PageResult:
+    """Open a session, which replaces the one that the browser had, and go to the page *where*.
+
+    *age* is how many seconds ago the user proved who they are; None: nobody knows.
+    """
     sessions = page.services.store.sessions
     before = admit_session(page.services)
     browser = request.headers.get("User-Agent", "")
-    secret = sessions.open(key, address=request.remote_addr, browser=browser)
+    secret = sessions.open(key, address=request.remote_addr, browser=browser, age=age)
     if before is not None:
         sessions.close(before.id, key.actor(request.remote_addr))
     response = redirect(where, 303)
@@ -90,13 +110,21 @@ def _opened(page: PageRequest, key: ApiKey, where: str) -> PageResult:
     return response
 
 
-def _form(page: PageRequest, why: str, status: int = 200) -> PageResult:
+def show_form(page: PageRequest, why: str, status: int = 200, back: str = "") -> PageResult:
+    """Show the form to sign in, which then leads *back*."""
+    provider = page.services.provider
+    where = back or local_path(request.values.get("next", ""))
+    again = {"why": "confirm"} if request.args.get("why") == "confirm" else {}
+    query = urlencode({"next": where, **again})
     return _plain(
         page,
         "login.html",
         status,
         why=why,
-        next=local_path(request.values.get("next", "")),
+        next=where,
+        provider=provider.name if provider else "",
+        # At the public address, where the provider sends the browser back to.
+        begin=f"{page.services.settings.api.url}{BASE}/oidc/login?{query}",
         idle=int(IDLE / 60),
         longest=int(LONGEST / 3600),
     )

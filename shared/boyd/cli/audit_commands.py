@@ -217,7 +217,8 @@ def _line(entry: AuditEntry) -> str:
     """A change as one line: when, who, what, from and to, reason."""
     claims = f" for {entry.claims}" if entry.claims else ""
     address = f" from {entry.address}" if entry.address else ""
-    who = f"{entry.who or 'boyd'}{claims}{address}"
+    named = f"{entry.name} ({entry.who})" if entry.name else entry.who or "boyd"
+    who = f"{named}{claims}{address}"
     what = " ".join(f"{name}={value}" for name, value in entry.what.items())
     change = f"{entry.before or ''} → {entry.after}".strip() if entry.after else ""
     parts = [output.date(entry.at), f"#{entry.seq}", who, entry.kind, what, change]

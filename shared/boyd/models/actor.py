@@ -19,6 +19,7 @@ class Actor(Model):
     Attributes:
         principal: `alice@example.com`, or `agent:watch` for an agent itself.
         person: whether it is a person, not a program.
+        name: the name of the principal, if a provider has told it; several may have the same one.
         groups: the groups of the principal.
         key: the id of the API key used, if any.
         address: the address of the client, if remote.
@@ -28,6 +29,7 @@ class Actor(Model):
 
     principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
     person: bool = False
+    name: str | None = None
     groups: list[str] = Field(default_factory=list)
     key: str | None = None
     address: str | None = None
@@ -36,17 +38,17 @@ class Actor(Model):
 
 
 class ApiKey(Model):
-    """An API key as stored, with only the hash of its secret.
+    """An API key as stored, with only the hash of its secret, or an identity without a key.
 
     Attributes:
-        id: the public part of the key.
+        id: the public part of the key; for an identity, `oidc-` and a digest of the principal.
         name: chosen by its owner.
         principal: whom it identifies.
         person: whether the principal is a person, as `human-only` actions require.
         scopes: its permissions; `admin` includes all others.
         groups: the groups of the principal, for approval policies.
         agents: the agents it may see; empty: all.
-        hash: SHA-256 of the secret part, in hex.
+        hash: SHA-256 of the secret part, in hex; empty for an identity.
     """
 
     id: str
@@ -61,13 +63,19 @@ class ApiKey(Model):
     created_by: str
     expires_at: Timestamp | None = None
 
+    @property
+    def is_identity(self) -> bool:
+        """True if a provider vouches for it: there is no key."""
+        return not self.hash
+
     def actor(self, address: str | None = None) -> Actor:
         """The actor that uses this key from *address*."""
         return Actor(
             principal=self.principal,
             person=self.person,
+            name=self.name if self.is_identity else None,
             groups=self.groups,
-            key=self.id,
+            key=None if self.is_identity else self.id,
             address=address,
         )
 

@@ -48,6 +48,7 @@ class AuditEntry(Model):
         at: when, by the Redis server's clock.
         kind: what happened, as in `approval.approved`.
         who: the principal who did it.
+        name: the principal's name at that time, if a provider has told it.
         key: the id of the key that was shown, if one was.
         address: where the request came from; `from` on the wire.
         claims: who the caller said to act for.
@@ -65,6 +66,7 @@ class AuditEntry(Model):
     at: Timestamp
     kind: str
     who: str | None = None
+    name: str | None = None
     key: str | None = None
     address: str | None = Field(default=None, alias="from")
     claims: str | None = None

@@ -40,7 +40,7 @@ def check_address(url: str, *, allow_http: bool) -> str:
     ending = next((end for end in _ENDINGS if url.rstrip("/").endswith(end)), None)
     if ending:
         raise ValueError(f"it ends in {ending}, which Boyd appends itself; leave that out")
-    if url.startswith("http:") and not (allow_http or _is_loopback(host)):
+    if url.startswith("http:") and not (allow_http or is_loopback(host)):
         raise ValueError(
             f"{host} is a remote host, and http is not encrypted;"
             " use https, or set llm.allow_http = true"
@@ -50,7 +50,7 @@ def check_address(url: str, *, allow_http: bool) -> str:
 
 def is_here(url: str) -> bool:
     """Report whether a checked URL is on this host."""
-    return _is_loopback(_host(url))
+    return is_loopback(_host(url))
 
 
 def _host(url: str) -> str:
@@ -78,7 +78,8 @@ def _describe_form(what: str) -> str:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Report whether a host is this one by its name or address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     with suppress(ValueError):

@@ -34,6 +34,7 @@ from pydantic_settings import (
 
 from boyd.errors import ConfigError
 from boyd.redaction import register
+from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.validation import mistakes, read_toml
 
 PREFIX = "BOYD_"
@@ -228,6 +229,7 @@ class Settings(BaseSettings):
         api: settings of the HTTP API.
         intake: limits of `/intake`.
         callbacks: settings of callbacks.
+        oidc: sign-in with an OpenID Connect provider.
         embedded: the Redis server that `boyd up` starts.
     """
 
@@ -252,6 +254,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     intake: IntakeSettings = IntakeSettings()
     callbacks: CallbackSettings = CallbackSettings()
+    oidc: OidcSettings = OidcSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
     @field_validator("agents", mode="before")
@@ -297,7 +300,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 def _secrets(settings: Settings) -> Iterator[str]:
     """Values that must never appear in a log."""
     yield from settings.callbacks.secrets
-    for secret in (settings.audit_key, settings.link_secret):
+    for secret in (settings.audit_key, settings.link_secret, settings.oidc.client_secret):
         if secret is not None:
             yield secret.get_secret_value()
     for url in (settings.redis_url, settings.broker_url, settings.archive_url):

@@ -53,6 +53,7 @@ from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
 from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
 from boyd.store.loop_control import Begun, Loop, Room, Slot
 from boyd.store.notification_records import NotificationRecords
+from boyd.store.people import People
 from boyd.store.plugin_state import PluginState
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
@@ -136,6 +137,7 @@ class Store:
         self.freezes = Freezes(client, self._scripts)
         self.access = ApiKeys(client, deployment)
         self.sessions = LoginSessions(client, deployment)
+        self.people = People(client)
         self.answers = IdempotentAnswers(client, self._scripts)
         self.audit = Audit(client, deployment, deployment.keys, self.sealing)
 

@@ -163,11 +163,31 @@ class ApiKeys:
         refused: Refused | None = "too-many" if wait else None
         return Admission(key, refused, wait / 1000, int(remaining), whole / 1000, from_ms(now))
 
+    def admit_identity(
+        self, identity: ApiKey, rate: float, burst: int, purpose: str = ""
+    ) -> Admission:
+        """Count the request of an identity that has been checked, as `admit` does for a key."""
+        now, _, wait, remaining, whole = self._scripts.run(
+            "admit_request",
+            bucket=bucket(identity.id, purpose),
+            id="",
+            digest="",
+            interval=int(1_000_000 / rate),
+            burst=burst,
+        )
+        refused: Refused | None = "too-many" if wait else None
+        return Admission(identity, refused, wait / 1000, int(remaining), whole / 1000, from_ms(now))
+
     def _now(self) -> float:
         """The Redis server's time in milliseconds, which decides when keys expire."""
         with translated():
             seconds, micros = self._client.time()
         return float(seconds) * 1000 + float(micros) / 1000
+
+
+def is_key(text: str) -> bool:
+    """Tell whether *text* begins as the text of a key does."""
+    return text.startswith("boyd_")
 
 
 def id_of(text: str) -> str:

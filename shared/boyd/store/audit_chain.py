@@ -20,7 +20,7 @@ PLAIN = "sha256"
 #: The head of an empty chain.
 START = AuditHead(seq=0, hash="")
 #: Fields of an entry that have their own attribute in `AuditEntry`.
-_NAMED = frozenset({"kind", "who", "key", "from", "claims", "before", "after", "note"})
+_NAMED = frozenset({"kind", "who", "name", "key", "from", "claims", "before", "after", "note"})
 
 
 @dataclass(frozen=True)

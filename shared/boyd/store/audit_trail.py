@@ -44,6 +44,7 @@ def actor_fields(actor: Actor | None) -> list[str]:
         return []
     named = {
         "who": actor.principal,
+        "name": actor.name,
         "key": actor.key,
         "from": actor.address,
         "claims": actor.claims,
@@ -71,13 +72,13 @@ class Audit:
 
         *kind* is for example `key.created`. *fields* are `before`, `after`, `note` and the
         changed values; None and empty ones are left out. They must not use the actor's names:
-        `who`, `key`, `from`, `claims`, `link`.
+        `who`, `name`, `key`, `from`, `claims`, `link`.
         """
         entry = {"kind": kind}
         flat = actor_fields(actor)
         entry |= dict(zip(flat[::2], flat[1::2], strict=True))
         for name, value in fields.items():
-            assert name not in ("kind", "who", "key", "from", "claims", "link"), name
+            assert name not in ("kind", "who", "name", "key", "from", "claims", "link"), name
             if value is not None and value != "":
                 entry[name] = str(value)
         with translated():

@@ -17,6 +17,8 @@ WORKER_INFO = "boyd:{*}:workers:info"
 API_KEYS = "boyd:{*}:keys"
 #: Sorted set: the open sessions of the console, by their latest end.
 SESSIONS = "boyd:{*}:sessions"
+#: Hash: the readable names of principals, as a provider has told them.
+PEOPLE = "boyd:{*}:people"
 #: The state of the archive, as JSON.
 ARCHIVE = "boyd:{*}:archive"
 
@@ -56,6 +58,7 @@ class Keys:
     worker_info = WORKER_INFO
     api_keys = API_KEYS
     sessions = SESSIONS
+    people = PEOPLE
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id

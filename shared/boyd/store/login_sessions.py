@@ -37,14 +37,14 @@ class SessionAdmission:
         key: the identity of the session; None when it is refused.
         refused: the reason for a refusal; `unknown`: it has ended, or its key was revoked.
         wait: seconds until the request would be admitted.
-        opened_at: the time of the login.
+        confirmed_at: the last time the user proved who they are.
         now: the Redis server's time.
     """
 
     key: ApiKey | None
     refused: Refused | None
     now: datetime
-    opened_at: datetime | None = None
+    confirmed_at: datetime | None = None
     wait: float = 0.0
 
 
@@ -69,15 +69,17 @@ class LoginSessions:
         self._client = client
         self._scripts = scripts
 
-    def open(self, key: ApiKey, *, address: str | None, browser: str, stored: bool = True) -> str:
+    def open(
+        self, key: ApiKey, *, address: str | None, browser: str, age: float | None = 0.0
+    ) -> str:
         """Open a session and return its secret.
 
-        *stored*: *key* is an API key, which decides at each request; else the session keeps the
-        identity as it is.
+        An API key decides again at each request; an identity without one is kept as it is. *age*
+        is how many seconds ago the user proved who they are; None: nobody knows.
         """
         secret = secrets.token_urlsafe(32)
         id = digest(secret)
-        whose = {"keyId": key.id} if stored else {"identity": key.to_json()}
+        whose = {"identity": key.to_json()} if key.is_identity else {"keyId": key.id}
         fields = {**whose, "address": address or "", "browser": browser[:_BROWSER]}
         self._scripts.run(
             "open_session",
@@ -86,6 +88,9 @@ class LoginSessions:
             holder=f"{key.name!r} of {key.principal}",
             idle=milliseconds(IDLE),
             longest=milliseconds(LONGEST),
+            age=-1 if age is None else milliseconds(age),
+            name=key.name if key.is_identity else "",
+            principal=key.principal,
             fields=flat(fields),
             actor=actor_fields(key.actor(address)),
         )
@@ -110,12 +115,12 @@ class LoginSessions:
         at = from_ms(now)
         if not found:
             return SessionAdmission(None, "unknown", at)
-        record, opened, wait, _, _ = found
+        record, confirmed, wait, _, _ = found
         key = ApiKey.from_json(record)
         if key.expires_at is not None and key.expires_at <= at:
             return SessionAdmission(None, "expired", at)
         refused: Refused | None = "too-many" if wait else None
-        return SessionAdmission(key, refused, at, from_ms(float(opened)), wait / 1000)
+        return SessionAdmission(key, refused, at, from_ms(float(confirmed)), wait / 1000)
 
     def is_open(self, id: str) -> bool:
         """Tell whether a session is open and its key has not been revoked."""
@@ -133,6 +138,11 @@ class LoginSessions:
             "close_session", session=session(id), id=id, actor=actor_fields(by)
         )
         return bool(closed)
+
+    def close_all(self, principal: str, by: Actor) -> int:
+        """Close every session of a principal; return their number."""
+        found = [one.id for one in self.all() if one.principal == principal]
+        return sum(self.close(id, by) for id in found)
 
     def create_link(self, key_id: str) -> str:
         """A token that logs in once, within `LINK` seconds, with that API key."""

@@ -4,13 +4,13 @@
 -- renew      1: a person is there; 0: a page refreshes itself, which keeps no session open
 -- interval   microseconds in which one request is refilled
 -- burst      how many requests the whole allowance is
--- Returns {now in ms}: there is no such session, or its key was revoked; or {now in ms, record of the identity, opened at,
+-- Returns {now in ms}: there is no such session, or its key was revoked; or {now in ms, record of the identity, confirmed at,
 -- ms to wait or 0, requests left, ms until the allowance is whole}
 local session, api_keys = unpack(KEYS)
 local idle, longest, renew, interval, burst = unpack(ARGV)
 -- @include allowance keys time
 local now = now_ms()
-local have = redis.call('HMGET', session, 'keyId', 'identity', 'openedAt')
+local have = redis.call('HMGET', session, 'keyId', 'identity', 'openedAt', 'confirmedAt')
 local record = have[2] or have[1] and redis.call('HGET', api_keys, have[1])
 if not record or not have[3] then
   return {now}
@@ -24,4 +24,4 @@ if renew == '1' then
   redis.call('PEXPIRE', session, math.min(idle, left))
 end
 local id = have[1] or string.match(session, '[^:]+$')
-return {now, record, have[3], take_allowance(key('bucket', id .. ':console'), interval, burst)}
+return {now, record, have[4], take_allowance(key('bucket', id .. ':console'), interval, burst)}

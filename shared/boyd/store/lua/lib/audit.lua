@@ -1,6 +1,6 @@
 -- Uses audit_open
 -- audit(kind, field, value, ...): record a change in the open audit stream, in the step that makes it. The entry's id is
--- its time. Fields: the actor's, as `actor_fields(actor)` gives them (who, key, from, claims), `before` and `after`, and
+-- its time. Fields: the actor's, as `actor_fields(actor)` gives them (who, name, key, from, claims), `before` and `after`, and
 -- what was changed (approval, run, note ...). A pair whose value is false, nil or '' is left out, so that what HGET
 -- answers fits. To pass an actor on, let its pairs be the last arguments:
 --   audit('approval.denied', 'approval', id, 'before', 'pending', 'after', 'denied', unpack(actor))

@@ -1,0 +1,166 @@
+"""What Boyd makes of the claims of an identity provider, and how it keeps its documents."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from api_kit import Site, make_lab
+from boyd.errors import ConfigError
+from boyd.settings.oidc_settings import OidcSettings
+from boyd.settings.process_settings import load_settings
+from boyd_api.oidc import provider_documents
+from boyd_api.oidc.identities import (
+    NoScopes,
+    ProviderUnavailable,
+    groups_of,
+    identify,
+    principal_of,
+    readable_name,
+)
+from boyd_api.oidc.provider_documents import CachedDocument
+
+ISSUER = "https://id.example.com/realms/ops"
+SETTINGS: dict[str, Any] = {
+    "issuer": ISSUER,
+    "client_id": "boyd",
+    "groups": {"oncall": ["approvals", "read"], "leads": ["admin"]},
+}
+
+
+@pytest.mark.parametrize("subject", ["a b", "ann", "ä" * 100, "x" * 255, "a#b", "\x7f", "日本"])
+def test_a_principal_has_no_spaces_and_at_most_200_characters(subject: str) -> None:
+    principal = principal_of(ISSUER, subject)
+
+    assert principal.startswith(f"{ISSUER}#")
+    assert principal.isascii()
+    assert principal.isprintable()
+    assert " " not in principal
+    assert len(principal) <= 200
+
+
+def test_different_subjects_have_different_principals() -> None:
+    long = "x" * 255
+    digest = principal_of(ISSUER, long).partition("#")[2]
+    subjects = ["a b", "a%20b", "a+b", "a", "A", long, long[:-1], digest]
+
+    assert len({principal_of(ISSUER, subject) for subject in subjects}) == len(subjects)
+
+
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        ({"name": "Ann Example", "email": "ann@example.com"}, "Ann Example"),
+        ({"name": " ", "preferred_username": "ann"}, "ann"),
+        ({"name": 7, "email": "ann@example.com"}, "ann@example.com"),
+        ({"name": "Ann\u202e\u2066\n\x1b[31m Example"}, "Ann [31m Example"),
+        ({"name": "x" * 300}, "x" * 100),
+        ({}, ""),
+    ],
+)
+def test_a_name_is_one_short_line(claims: dict[str, Any], name: str) -> None:
+    assert readable_name(claims) == name
+
+
+@pytest.mark.parametrize(
+    ("claims", "claim", "groups"),
+    [
+        ({"groups": ["a", "b", "a"]}, "groups", ["a", "b"]),
+        ({"groups": "a"}, "groups", ["a"]),
+        ({"groups": {"a": 1}}, "groups", []),
+        ({"groups": [1, None, "", "a", "x" * 201]}, "groups", ["a"]),
+        ({"realm_access": {"roles": ["a"]}}, "realm_access.roles", ["a"]),
+        ({"https://example.com/groups": ["a"]}, "https://example.com/groups", ["a"]),
+        ({"realm_access": "roles"}, "realm_access.roles", []),
+        ({}, "groups", []),
+    ],
+)
+def test_groups_come_from_the_claim_in_any_usual_form(
+    claims: dict[str, Any], claim: str, groups: list[str]
+) -> None:
+    assert groups_of(claims, claim) == groups
+
+
+def test_an_identity_has_the_scopes_of_its_groups_and_no_key() -> None:
+    settings = OidcSettings(**SETTINGS)
+    ann = identify(settings, {"sub": "ann", "groups": ["oncall", "others"]}, person=True)
+
+    assert ann.scopes == ["read", "approvals"]
+    assert ann.groups == ["oncall", "others"]
+    assert ann.actor().key is None
+    with pytest.raises(NoScopes, match="the groups others"):
+        identify(settings, {"sub": "ann", "groups": ["others"]}, person=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"issuer": "http://id.example.com"}, "must be https"),
+        ({"issuer": "id.example.com"}, "must be an address"),
+        ({"issuer": "https://id.example.com/?a=b"}, "must be without"),
+        ({"issuer": f"https://id.example.com/{'x' * 120}"}, "at most 120 characters"),
+        ({"client_id": None}, "client_id is missing"),
+        ({"groups": {}}, "groups is missing"),
+        ({"groups": {"oncall": ["reed"]}}, "oidc.groups.oncall"),
+        ({"audience": "boyd"}, "audience must differ from client_id"),
+        ({"client_idd": "x"}, "did you mean 'client_id'"),
+    ],
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        load_settings({"oidc": {**SETTINGS, **wrong}})
+
+
+def test_sign_in_needs_the_public_address_and_the_extra(server: Any) -> None:
+    with pytest.raises(ConfigError, match=r"oidc.issuer needs api.url"):
+        Site(make_lab(server), server, oidc=SETTINGS)
+
+    missing = {"boyd_api.oidc.provider": None}
+    with (
+        mock.patch.dict("sys.modules", missing),
+        pytest.raises(ConfigError, match=r"pip install 'boyd\[oidc\]'"),
+    ):
+        Site(make_lab(server), server, oidc=SETTINGS, url="https://boyd.example.com")
+
+
+def test_the_secret_is_in_no_text_of_the_settings() -> None:
+    settings = load_settings({"oidc": {**SETTINGS, "client_secret": "hush-hush-0123456789"}})
+
+    assert "hush" not in f"{settings!r} {settings.oidc!r} {settings.model_dump_json()}"
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("boyd_api.oidc.provider_documents.time.monotonic", lambda: self.now)
+
+
+def test_a_document_is_read_again_when_old_and_kept_while_the_provider_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, answers, asked = Clock(monkeypatch), ["one", "two"], []
+
+    def read() -> str:
+        asked.append(clock.now)
+        if not answers:
+            raise ProviderUnavailable("away")
+        return answers.pop(0)
+
+    document = CachedDocument(read)
+    assert [document.get(), document.get()] == ["one", "one"]
+    assert len(asked) == 1
+    clock.now += provider_documents.FRESH
+    assert document.get() == "two"
+    clock.now += provider_documents.FRESH
+    assert [document.get(), document.get()] == ["two", "two"]
+    assert len(asked) == 3, "nobody asks again at once after a failure"
+    clock.now += provider_documents.AWAY
+    assert document.get() == "two"
+    assert len(asked) == 4
+    clock.now += provider_documents.KEPT
+    with pytest.raises(ProviderUnavailable):
+        document.get()
