@@ -21,8 +21,9 @@ from boyd.models import ApprovalPolicy
 from boyd_api.commands import listen
 from boyd_api.oidc import provider_documents
 from boyd_api.server import ApiServer
-from harness import free_port, wait_until
-from oidc_kit import AUDIENCE, Provider, WebBrowser, missing, path_of
+from browser_kit import ARGUMENTS, browser_program
+from harness import Deployment, free_port, wait_until
+from oidc_kit import AUDIENCE, SECRET, Provider, WebBrowser, missing, path_of
 
 pytestmark = pytest.mark.long
 
@@ -547,3 +548,60 @@ def test_a_mistake_in_the_settings_is_told_where_one_signs_in(
         assert why in service.browser().get("/console/oidc/login").text
     finally:
         service.stop()
+
+
+# In a browser, and as a process
+
+
+def test_chromium_signs_in_and_out_without_a_report_of_the_policy(service: Service) -> None:
+    program = browser_program()
+    if program is None:
+        pytest.skip("no Chromium here: install the package chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=program, args=ARGUMENTS)
+        page = chromium.new_page()
+        reports: list[str] = []
+        page.on("console", lambda said: reports.append(f"{said.type}: {said.text}"))
+        page.goto(f"{service.url}/console/fleet")
+        page.get_by_role("link", name="Sign in with Test ID").click()
+        page.locator('[name="login"]').fill("ann")
+        page.locator('[name="password"]').fill("x")
+        page.locator("button").first.click()
+        page.wait_for_url(f"{service.url}/console/fleet")
+        page.get_by_text("Ann Example").click()
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/session/end**")
+        page.locator('button[value="yes"]').click()
+        page.wait_for_url(f"{service.url}/console/login**")
+        chromium.close()
+
+    assert [one for one in reports if "Content Security Policy" in one] == []
+    assert service.site.store.sessions.all() == []
+
+
+def test_a_process_reads_the_secret_from_a_file_and_logs_that_people_can_sign_in(
+    provider: Provider, ports: tuple[int, int], deployment: Deployment
+) -> None:
+    secret = deployment.folder / "secret"
+    secret.write_text(SECRET)
+    settings = provider.settings()
+    deployment.environment.update(
+        BOYD_API__URL=f"http://127.0.0.1:{ports[1]}",
+        BOYD_OIDC__ISSUER=settings["issuer"],
+        BOYD_OIDC__CLIENT_ID=settings["client_id"],
+        BOYD_OIDC__CLIENT_SECRET_FILE=str(secret),
+        BOYD_OIDC__NAME=settings["name"],
+        BOYD_OIDC__AUDIENCE=settings["audience"],
+        BOYD_OIDC__ALLOW_PRIVATE="true",
+        BOYD_OIDC__GROUPS=json.dumps(settings["groups"]),
+    )
+    url = f"http://127.0.0.1:{ports[1]}"
+    deployment.start("api", "api", "--port", str(ports[1]), ready=False)
+    log = deployment.folder / "api.log"
+    wait_until(lambda: "people can sign in with Test ID" in log.read_text(), 30)
+
+    assert path_of(WebBrowser(url).sign_in("ann")) == "/console/"
+    headers = {"Authorization": f"Bearer {provider.token()}"}
+    assert requests.get(f"{url}/api/v0/agents", headers=headers, timeout=60).status_code == 200
+    assert SECRET not in log.read_text()
