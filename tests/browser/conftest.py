@@ -21,7 +21,10 @@ def chromium() -> Iterator[Any]:
     if program is None:
         why = "no Chromium here: install the package chromium"
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
-    playwright = pytest.importorskip("playwright.sync_api").sync_playwright().start()
+    # Imported only here: it takes a while, and most tests need no browser.
+    from playwright.sync_api import sync_playwright
+
+    playwright = sync_playwright().start()
     browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
     yield browser
     browser.close()
