@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from boyd.models import ApprovalItem, ApprovalPolicy, Decision, Level, Proposal
+from boyd.models import ApprovalItem, ApprovalPolicy, Decision, JsonObject, Level, Proposal
 from boyd.store import Retention
 from harness import Deployment
 
@@ -106,7 +106,7 @@ class Console:
         self, text: str = "news", *, risk: Level = "medium", ttl: float = 3600, **policy: Any
     ) -> str:
         """The id of a new pending approval of the agent `desk`."""
-        params = {"text": text}
+        params: JsonObject = {"text": text}
         decision = Decision(action="desk:write", params=params, rationale="test", confidence=1.0)
         proposal = Proposal(
             decision=decision,

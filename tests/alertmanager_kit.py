@@ -1,0 +1,86 @@
+"""A real Alertmanager, which tells a webhook of the alerts that it is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import requests
+
+from harness import free_port, wait_until
+
+
+def alertmanager_program() -> str:
+    """The Alertmanager of this machine; missing: skipped here, failed in CI."""
+    program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+    if program is not None:
+        return program
+    why = "no Alertmanager here: install the package prometheus-alertmanager"
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+class Alertmanager:
+    """An Alertmanager that runs."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def fire(self, name: str, **labels: str) -> None:
+        """Send it an alert, as Prometheus does."""
+        alert = {
+            "labels": {"alertname": name, **labels},
+            "annotations": {"summary": f"{name} fires"},
+            "startsAt": datetime.now(UTC).isoformat(),
+        }
+        requests.post(f"{self.url}/api/v2/alerts", json=[alert], timeout=30).raise_for_status()
+
+
+@contextmanager
+def alertmanager(folder: Path, webhook: str, key: str) -> Iterator[Alertmanager]:
+    """An Alertmanager with a folder of its own, which shows *key* to *webhook*."""
+    program, port = alertmanager_program(), free_port()
+    (folder / "boyd.key").write_text(key)
+    (folder / "alertmanager.yml").write_text(_configuration(webhook, folder / "boyd.key"))
+    command = [
+        *(program, "--config.file", str(folder / "alertmanager.yml")),
+        *("--storage.path", str(folder / "data"), "--cluster.listen-address="),
+        *("--web.listen-address", f"127.0.0.1:{port}"),
+    ]
+    made = Alertmanager(f"http://127.0.0.1:{port}")
+    with (folder / "alertmanager.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: _is_ready(made.url))
+        yield made
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _configuration(webhook: str, key_file: Path) -> str:
+    """The configuration, in the part of YAML that is JSON."""
+    receiver = {
+        "url": webhook,
+        "max_alerts": 5000,
+        "send_resolved": True,
+        "http_config": {"authorization": {"credentials_file": str(key_file)}},
+    }
+    route = {"receiver": "boyd", "group_wait": "0s"}
+    receivers = [{"name": "boyd", "webhook_configs": [receiver]}]
+    return json.dumps({"route": route, "receivers": receivers})
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return requests.get(f"{url}/-/ready", timeout=10).ok
+    except requests.RequestException:
+        return False
