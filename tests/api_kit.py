@@ -151,7 +151,7 @@ class Site:
         *,
         action: str = "desk:publish",
         ttl: float = 3600,
-        risk: Level = "low",
+        risk: Level | None = "low",
         **policy: Any,
     ) -> str:
         """A new pending approval of the agent `desk`, which takes what *policy* says; its id."""

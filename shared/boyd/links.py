@@ -17,13 +17,11 @@ from urllib.parse import quote
 from itsdangerous import BadData, URLSafeSerializer
 from pydantic import ValidationError
 
-from boyd.models import LEVELS, Actor, ApprovalItem
+from boyd.models import Actor, ApprovalItem
 from boyd.models.base import Model, Timestamp
 
 #: The longest life of a signed link; its approval may end earlier.
 LIFETIME = timedelta(days=1)
-#: The risks whose approvals need a login.
-_RISKY = LEVELS[LEVELS.index("high") :]
 #: Separates these signatures from others with the same secret.
 _SALT = "boyd.approval-link"
 
@@ -85,7 +83,7 @@ def login_reason(item: ApprovalItem) -> str | None:
     required = item.required
     if required.links != "bearer":
         return "its policy does not allow signed links"
-    if item.risk is None or {item.risk, item.decision.risk}.intersection(_RISKY):
+    if item.is_risky:
         return "its risk is high, critical or unknown"
     if required.min_approvals > 1:
         return f"it needs {required.min_approvals} approvals"

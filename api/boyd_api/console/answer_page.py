@@ -12,6 +12,7 @@ from boyd.models import ApprovalItem
 from boyd.runtime import Resolver
 from boyd_api import approval_routes
 from boyd_api.console import rendering
+from boyd_api.console.forms import read_note
 from boyd_api.console.pages import PageRequest, PageResult, Pages, csrf_token
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.services import AgentAccess
@@ -40,7 +41,7 @@ def show(page: PageRequest, token: str) -> PageResult:
 def answer(page: PageRequest, token: str) -> PageResult:
     """Answer as the addressee of the link."""
     link, agent = _read(page, token)
-    verb, note = request.form.get("verb", ""), request.form.get("note", "").strip()
+    verb, note = request.form.get("verb", ""), read_note()
     if verb not in ("approve", "deny"):
         raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
     resolver = Resolver(agent.store, page.services.dispatcher, agent.entry.retention)

@@ -11,7 +11,8 @@ from werkzeug.wrappers import Response as AnyResponse
 from boyd.models import ActionInfo, ApprovalItem, ApprovalOutcome, ExecutionEntry, LoopResult
 from boyd.runtime import Resolution
 from boyd_api import action_routes, approval_routes
-from boyd_api.console.inbox_page import VERDICTS
+from boyd_api.console.forms import read_note, read_version
+from boyd_api.console.inbox_page import VERDICTS, needs_login
 from boyd_api.console.pages import PageRequest, PageResult, Pages, to_login
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import WaitQuery
@@ -20,8 +21,6 @@ pages = Pages()
 
 #: The age of a preview after which the dry run is repeated.
 OLD = timedelta(minutes=1)
-#: Risks whose approval needs a recent login.
-_RISKY = ("high", "critical")
 #: Earlier executions of the same action that are shown.
 _EARLIER = 5
 
@@ -50,15 +49,14 @@ def approval(page: PageRequest, id: str) -> PageResult:
 @pages.post("/agents/<agent>/approvals/<id>/answer", scope="approvals")
 def answer(page: PageRequest, id: str) -> PageResult:
     """Answer the approval as it was shown; the page then tells what is so."""
-    verb, note = request.form.get("verb", ""), request.form.get("note", "").strip()
-    shown = request.form.get("version", "")
-    if verb not in VERDICTS or not shown.isdecimal():
+    verb, note = request.form.get("verb", ""), read_note()
+    shown = read_version(request.form.get("version", ""))
+    if verb not in VERDICTS or shown is None:
         raise HttpProblem("bad-request", "the form is not one of this page: open it again")
     item = _item(page, id)
-    is_risky = verb == "approve" and item.risk in _RISKY and item.status == "pending"
-    if is_risky and page.session is not None and not page.session.is_fresh:
+    if needs_login(page, item, verb):
         return to_login("confirm", f"{address(item)}?answer=approve", note=note)
-    found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, int(shown))
+    found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, shown)
     if found.done:
         return redirect(address(item), 303)
     return _refused(page, id, found, note)
@@ -97,7 +95,7 @@ def _show(
         why_not=why_not,
         asked=asked if item.status == "pending" and asked in VERDICTS else "",
         may_deny=item.status == "pending" and page.allows("approvals"),
-        is_risky=item.risk in _RISKY,
+        is_risky=item.is_risky,
         is_old=_is_old(page, item),
         note=note,
         refused=refused,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TypeVar
 
+from flask import request
 from pydantic import ValidationError
 
 from boyd.models import Model
+from boyd_api.approval_routes import ApprovalAnswer
 from boyd_api.problems import FieldError, HttpProblem, invalid
 
 _M = TypeVar("_M", bound=Model)
+
+_VERSION = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 def read_form(model: type[_M], /, **values: object) -> _M:
@@ -34,3 +39,15 @@ def read_json_field(name: str, text: str) -> object:
         raise HttpProblem(
             "invalid-request", f"{name}: it is not JSON: {error}", errors=[wrong]
         ) from None
+
+
+def read_note() -> str:
+    """The note to an answer, no longer than the API takes it. Raises `HttpProblem`."""
+    # Forms send a line break as two characters, and text fields count it as one.
+    text = request.form.get("note", "").replace("\r\n", "\n").strip()
+    return read_form(ApprovalAnswer, note=text).note or ""
+
+
+def read_version(text: str) -> int | None:
+    """The version of an approval; None if it cannot be one."""
+    return int(text) if _VERSION.fullmatch(text) else None

@@ -9,8 +9,9 @@ from flask import request
 from boyd.models import ApprovalItem
 from boyd.store import Verdict
 from boyd_api import approval_routes
+from boyd_api.console.forms import read_note, read_version
 from boyd_api.console.frame import LISTED
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.pages import HOME, PageRequest, PageResult, Pages, to_login
 from boyd_api.console.vital_signs import read_vital_signs
 from boyd_api.problems import HttpProblem
 
@@ -68,28 +69,50 @@ def answer_several(page: PageRequest) -> PageResult:
     if not chosen:
         raise HttpProblem("bad-request", "no approval was ticked: go back, and tick some")
     if "confirmed" not in request.form:
-        items = [page.of(agent).ctx.agent.store.approvals.get(id) for agent, id, _ in chosen]
+        items = [_item(page, agent, id) for agent, id, _ in chosen]
         found = [item for item in items if item is not None and item.status == "pending"]
+        if any(needs_login(page, item, verb) for item in found):
+            return to_login("confirm", HOME)
         if len({item.title for item in found}) > 1:
             raise HttpProblem("bad-request", "the ticked approvals are for different actions")
         return page.render(
             "confirm_several.html", verb=verb, items=found, gone=len(items) - len(found)
         )
-    note = request.form.get("note", "").strip() or None
-    done = [_answer(page.of(agent), id, verb, note, version) for agent, id, version in chosen]
+    note = read_note() or None
+    done = [_answer(page, agent, id, verb, note, version) for agent, id, version in chosen]
     return page.render("answered_several.html", verb=verb, results=done)
 
 
 def _chosen(text: str) -> tuple[str, str, int]:
     agent, _, rest = text.partition("/")
     id, _, version = rest.partition("/")
-    if not version.isdecimal():
+    shown = read_version(version)
+    if shown is None:
         raise HttpProblem("bad-request", "the form is not one of the console")
-    return agent, id, int(version)
+    return agent, id, shown
 
 
-def _answer(page: PageRequest, id: str, verb: str, note: str | None, version: int) -> Answered:
-    found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note, version)
+def needs_login(page: PageRequest, item: ApprovalItem, verb: str) -> bool:
+    """Tell whether this answer needs a more recent login."""
+    return verb == "approve" and item.is_risky and item.status == "pending" and page.is_stale
+
+
+def _item(page: PageRequest, agent: str, id: str) -> ApprovalItem | None:
+    """The approval; None if the reader may see none of that name."""
+    if agent not in page.ctx.agents:
+        return None
+    return page.of(agent).ctx.agent.store.approvals.get(id)
+
+
+def _answer(
+    page: PageRequest, agent: str, id: str, verb: str, note: str | None, version: int
+) -> Answered:
+    item = _item(page, agent, id)
+    if item is None:
+        return Answered(None, id, False, "no longer known")
+    if needs_login(page, item, verb):
+        return Answered(item, id, False, "it is risky: open it, and sign in again")
+    found = approval_routes.answer(page.of(agent).ctx, id, VERDICTS[verb], note, version)
     text = found.outcome.value
     if not found.done:
         text = (

@@ -92,7 +92,7 @@ def _named(found: list[responses.KeyInfo], id: str | None) -> responses.KeyInfo 
 def _wanted() -> dict[str, object]:
     """The key that the form describes."""
     form = request.form
-    days = form.get("days", type=int, default=0)
+    days = form.get("days", type=int, default=-1)
     if days not in LIFETIMES:
         raise HttpProblem("bad-request", "the form is not one of this page: open it again")
     return {
@@ -108,7 +108,7 @@ def _wanted() -> dict[str, object]:
 
 def _sign_in_address(page: PageRequest) -> str:
     """The address to sign in again before keys can be changed; empty if that was just done."""
-    if page.session is None or page.session.is_fresh:
+    if not page.is_stale:
         return ""
     return f"{LOGIN}?{urlencode({'why': 'confirm', 'next': page.here})}"
 

@@ -138,6 +138,11 @@ class PageRequest:
         return self.ctx.key
 
     @property
+    def is_stale(self) -> bool:
+        """True if the last login is too long ago for what is dangerous."""
+        return self.session is not None and not self.session.is_fresh
+
+    @property
     def is_live(self) -> bool:
         """True when the page refreshes itself, so that only its changing part is sent."""
         return "HX-Request" in request.headers
@@ -225,7 +230,7 @@ def _serve(services: Services, page: Page, **parts: Any) -> PageResult:
     if page.method == "POST" and not page.signed:
         check_origin(services)
         _check_csrf()
-        if page.fresh and opened.session is not None and not opened.session.is_fresh:
+        if page.fresh and opened.is_stale:
             return to_login("confirm", _referring_page())
     agent_id = parts.pop("agent", None)
     if agent_id is not None:

@@ -9,9 +9,12 @@ from pydantic import Field
 
 from boyd.models.action import ActionResult, Autonomy, JobExecution
 from boyd.models.actor import Actor
-from boyd.models.base import Confidence, JsonObject, Level, Model, Timestamp
+from boyd.models.base import LEVELS, Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
 from boyd.models.notification import NotificationRecord
+
+#: The risks at which a mistake is not bearable.
+_RISKY = LEVELS[LEVELS.index("high") :]
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 
@@ -214,6 +217,11 @@ class ApprovalItem(Proposal):
         if any(vote.by == actor.principal for vote in self.approvals):
             return ApprovalOutcome.ALREADY_APPROVED
         return None
+
+    @property
+    def is_risky(self) -> bool:
+        """True if the higher risk of action and decision is high, or it is unknown."""
+        return self.risk is None or not {self.risk, self.decision.risk}.isdisjoint(_RISKY)
 
     @property
     def askers(self) -> list[str]:

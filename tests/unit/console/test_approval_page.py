@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from unittest import mock
+
 import pytest
 
 from api_kit import Site
+from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
 
@@ -147,3 +151,25 @@ def test_an_unknown_approval_is_said_to_be_unknown(alice: Browser) -> None:
 
     assert shown.status == 404
     assert "agent 'desk' has no approval 'none'" in shown.text
+
+
+def test_an_answer_with_an_endless_note_or_version_changes_nothing(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting()
+    form = alice.get(f"/console/agents/desk/approvals/{id}?answer=approve").form("/answer")
+
+    assert alice.send(form, note="x" * 5001).status == 422
+    assert alice.send(form, version="9" * 5000).status == 400
+    assert desk.get(f"/approvals/{id}").json["status"] == "pending"
+    assert alice.send(form, note="line\r\n" * 1000).status == 200
+
+
+def test_an_approval_of_unknown_risk_needs_a_recent_login(alice: Browser, desk: Site) -> None:
+    id = desk.waiting(risk=None)
+    form = alice.get(f"/console/agents/desk/approvals/{id}?answer=approve").form("/answer")
+    with mock.patch.object(sessions_of_browsers, "FRESH", timedelta(seconds=-1)):
+        shown = alice.send(form)
+
+    assert "needs a login within the last five minutes" in shown.text
+    assert desk.get(f"/approvals/{id}").json["status"] == "pending"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import html
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from unittest import mock
 
 from api_kit import Site
+from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\"'{{7*7}}"
@@ -91,6 +95,56 @@ def test_ticked_approvals_of_different_actions_are_refused(alice: Browser, desk:
     assert all(_item(desk, id)["status"] == "pending" for id in ids)
 
 
+def test_several_risky_approvals_need_a_recent_login_too(alice: Browser, desk: Site) -> None:
+    risky, bearable = desk.waiting("one", risk="high"), desk.waiting("two")
+    form = alice.get("/console/").form("/answer-several")
+    ticked = [f"desk/{risky}/1", f"desk/{bearable}/1"]
+    asked = alice.send(form, chosen=ticked, verb="approve")
+    with _long_after_the_login():
+        login = alice.send(form, chosen=ticked, verb="approve")
+        done = alice.send(asked.form("/answer-several"), chosen=ticked)
+
+    assert "needs a login within the last five minutes" in login.text
+    assert "1 answer of 2 count" in done.text
+    assert "it is risky: open it, and sign in again" in done.text
+    assert _item(desk, risky)["status"] == "pending"
+    assert _item(desk, bearable)["status"] == "approved"
+
+
+def test_several_risky_approvals_are_denied_without_another_login(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting(risk="critical")
+    form = alice.get("/console/").form("/answer-several")
+    with _long_after_the_login():
+        alice.send(form, chosen=f"desk/{id}/1", verb="deny", confirmed="1")
+
+    assert _item(desk, id)["status"] == "denied"
+
+
+def test_an_approval_of_no_known_agent_leaves_the_outcomes_of_others_visible(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting()
+    form = alice.get("/console/").form("/answer-several")
+    ticked = [f"desk/{id}/1", "nobody/x/1"]
+    assert alice.send(form, chosen=ticked, verb="approve").status == 200
+    done = alice.send(form, chosen=ticked, verb="approve", confirmed="1")
+
+    assert "1 answer of 2 count" in done.text
+    assert "no longer known" in done.text
+    assert _item(desk, id)["status"] == "approved"
+
+
+def test_a_ticked_version_that_cannot_be_one_is_refused(alice: Browser, desk: Site) -> None:
+    id = desk.waiting()
+    form = alice.get("/console/").form("/answer-several")
+    for version in ("9" * 5000, "-1", "", "٣"):
+        shown = alice.send(form, chosen=f"desk/{id}/{version}", verb="approve", confirmed="1")
+        assert shown.status == 400
+    assert _item(desk, id)["status"] == "pending"
+
+
 def test_nothing_ticked_changes_nothing(alice: Browser, desk: Site) -> None:
     desk.waiting()
     shown = alice.send(alice.get("/console/").form("/answer-several"), verb="approve")
@@ -123,6 +177,11 @@ def test_an_empty_inbox_says_when_it_was_looked_last(alice: Browser, desk: Site)
     assert "it has not looked yet" in alice.get("/console/").text
     desk.post("/loop/trigger")
     assert "last look 0 s ago; it looks when something triggers it" in alice.get("/console/").text
+
+
+def _long_after_the_login() -> AbstractContextManager[object]:
+    """All logins are too old for what is dangerous."""
+    return mock.patch.object(sessions_of_browsers, "FRESH", timedelta(seconds=-1))
 
 
 def _item(desk: Site, id: str) -> dict[str, object]:
