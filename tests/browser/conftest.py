@@ -45,7 +45,7 @@ def console(
 
 @pytest.fixture
 def pictures(request: pytest.FixtureRequest) -> Path:
-    """The folder for screenshots: `BOYD_PICTURES`, or none that is kept."""
+    """The folder for screenshots: `PICTURES`, or one that is not kept."""
     given = os.environ.get("PICTURES")
     folder: Path = request.getfixturevalue("tmp_path")
     return Path(given) if given else folder
