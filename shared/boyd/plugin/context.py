@@ -169,7 +169,7 @@ class Llm(Protocol):
         """The investigation that this plugin calls *key*, if it was started and is kept."""
 
 
-class Watch(Protocol):
+class ReadWatch(Protocol):
     """Notes what a plugin reads through its context."""
 
     def state(self, state: State) -> State:
@@ -225,9 +225,9 @@ class Context:
     worker: str = ""
     not_due: Mapping[str, datetime] = field(default_factory=dict)
     execution_id: str | None = None
-    _watch: Watch | None = None
+    _watch: ReadWatch | None = None
 
-    def watched(self, watch: Watch) -> Context:
+    def watched(self, watch: ReadWatch) -> Context:
         """A context that tells *watch* what the plugin reads."""
         return replace(self, state=watch.state(self.state), now=watch.clock(self.now), _watch=watch)
 
