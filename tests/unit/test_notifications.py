@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Context, Plugin
+from boyd.cli import approval_view
 from boyd.models import ApprovalItem, Autonomy, NotificationRecipient, NotificationRecord, utc_now
 from boyd.store import Fence, Verdict
 from boyd.testing import Lab
@@ -291,7 +292,9 @@ def test_what_never_expires_has_no_half_time_and_is_told_when_answered(
 # Each recipient by itself
 
 
-def test_a_target_that_is_down_delays_no_other_and_is_tried_again() -> None:
+def test_a_target_that_is_down_delays_no_other_and_is_tried_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     pager = Pager()
     pager.broken = {"phone"}
     lab = pager.lab()
@@ -302,6 +305,8 @@ def test_a_target_that_is_down_delays_no_other_and_is_tried_again() -> None:
     assert (down.state, down.attempts, down.error) == ("queued", 1, "OSError: phone is down")
     assert down.next_at is not None
     assert timedelta(seconds=3) < down.next_at - utc_now() < timedelta(seconds=6)
+    approval_view.show(pending(lab), down.next_at - timedelta(seconds=2.5))
+    assert "next in 3 s; OSError: phone is down" in capsys.readouterr().out
 
     overdue(lab, delivery(item, "waiting", "phone"))
     assert record(lab, item, "waiting", "phone").attempts == 2

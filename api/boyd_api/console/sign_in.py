@@ -55,7 +55,11 @@ def sign_in(page: PageRequest) -> PageResult:
 
 @pages.get("/open/<token>", scope=None)
 def one_time(page: PageRequest, token: str) -> PageResult:
-    """Show the button that uses a one-time link: programs that look at links do not press it."""
+    """Show the button that uses a one-time link.
+
+    A script presses it, also for a program that checks links and runs scripts, so no message has
+    such a link.
+    """
     return _plain(page, "open.html", token=token)
 
 

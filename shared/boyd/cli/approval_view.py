@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING
 
 from boyd.cli import output
@@ -152,7 +153,7 @@ def _notification(one: NotificationRecord, now: datetime) -> str:
     if one.at is not None:
         parts.append(f"{counted(one.attempts, 'attempt')}, {output.age(one.at, now)}")
     if one.state == "queued" and one.next_at is not None and one.next_at > now:
-        parts.append(f"next in {output.seconds((one.next_at - now).total_seconds())}")
+        parts.append(f"next in {output.seconds(ceil((one.next_at - now).total_seconds()))}")
     return "; ".join([*parts, *filter(None, [one.error])])
 
 

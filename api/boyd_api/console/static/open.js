@@ -1,4 +1,4 @@
-// Presses the button of a one-time link for a person who follows it; programs that read the page do not wait.
+// Presses the button of a one-time link, which only its owner's terminal shows: no message has one.
 "use strict";
 addEventListener("pageshow", () => {
   if (document.visibilityState === "visible") document.getElementById("open").requestSubmit();
