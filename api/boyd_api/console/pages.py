@@ -220,7 +220,9 @@ def mount(app: Flask, services: Services, modules: Iterable[Pages]) -> None:
 
 
 def _limit_form() -> None:
-    request.max_form_memory_size = _FORM
+    request.max_content_length = request.max_form_memory_size = _FORM
+    if request.method == "POST":
+        request.get_data()  # kept: a form that is sent again is known by its content
 
 
 def _serve(services: Services, page: Page, **parts: Any) -> PageResult:
@@ -280,9 +282,8 @@ def _referring_page() -> str:
 
 def local_path(path: str) -> str:
     """*path* if it is one of the console's own, else its first page."""
-    parts = urlsplit(path)
-    own = not parts.scheme and not parts.netloc and parts.path.startswith(HOME)
-    return path if own and "\\" not in path else HOME
+    is_own = path.startswith(HOME) and path.isprintable() and "\\" not in path
+    return path if is_own else HOME
 
 
 def check_origin(services: Services) -> None:
@@ -297,7 +298,7 @@ def check_origin(services: Services) -> None:
         allowed = site == "same-origin"
     else:
         public = urlsplit(services.settings.api.url).netloc
-        allowed = origin is not None and urlsplit(origin).netloc in {request.host, public} - {""}
+        allowed = (origin or "").partition("://")[2] in {request.host, public} - {""}
     if not allowed:
         raise HttpProblem("forbidden", "the form was not sent by a page of this console")
 

@@ -84,6 +84,16 @@ def test_a_run_is_submitted_once_however_often_the_form_is_sent(desk: Site, alic
     assert (run.source, run.priority, run.requested_by) == ("console", "high", ["alice"])
 
 
+def test_a_form_that_was_changed_before_it_was_sent_again_is_another_run(
+    desk: Site, alice: Browser
+) -> None:
+    form = alice.get("/console/agents/desk/runs/new").form("/runs")
+    for title in ("one", "two"):
+        assert title in alice.send(form, title=title, description="test").title
+
+    assert len(desk.get("/runs").json["runs"]) == 2
+
+
 def test_a_refused_form_says_why_and_keeps_what_was_written(desk: Site, alice: Browser) -> None:
     form = alice.get(f"{RUNS}/new").form("/runs")
     page = alice.send(form, title="Slow desk", description="", context="{")
