@@ -20,6 +20,8 @@ from boyd_api.services import Services, is_loopback
 SESSION = "boyd"
 VISITOR = "boyd-visitor"
 LOGIN_STATE = "boyd-login"
+#: The stream of events that every browser reads as long as a page is open.
+STREAM = "/console/stream"
 #: The time after a login in which high-risk operations are allowed.
 FRESH = timedelta(minutes=5)
 
@@ -72,8 +74,8 @@ def admit_session(services: Services) -> BrowserSession | None:
 
 
 def is_automatic() -> bool:
-    """True if a page that refreshes itself sent the request, not a person."""
-    return "HX-Request" in request.headers and request.method == "GET"
+    """True if an open page sent the request by itself: it refreshes, or opens its stream."""
+    return request.method != "POST" and ("HX-Request" in request.headers or request.path == STREAM)
 
 
 def is_secure() -> bool:

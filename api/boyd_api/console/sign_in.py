@@ -58,9 +58,10 @@ def one_time(page: PageRequest, token: str) -> PageResult:
     """Show the button that uses a one-time link.
 
     A script presses it, also for a program that checks links and runs scripts, so no message has
-    such a link.
+    such a link. A page of another site that leads here might sign the reader in as somebody else.
     """
-    return _plain(page, "open.html", token=token)
+    is_direct = request.headers.get("Sec-Fetch-Site") == "none"
+    return _plain(page, "open.html", token=token, is_direct=is_direct)
 
 
 @pages.post("/open/<token>", scope=None)

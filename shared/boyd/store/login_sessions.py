@@ -123,7 +123,7 @@ class LoginSessions:
         return SessionAdmission(key, refused, at, from_ms(float(confirmed)), wait / 1000)
 
     def is_open(self, id: str) -> bool:
-        """Tell whether a session is open and its key has not been revoked."""
+        """Tell whether a session is open and its key is good."""
         return any(one.id == id for one in self._read([id]))
 
     def all(self) -> list[OpenSession]:
@@ -155,8 +155,11 @@ class LoginSessions:
         """Consume a login token; the API key that it is for, or None when it is not valid."""
         with translated():
             key_id = self._client.getdel(login(digest(token)))
-            text = self._client.hget(API_KEYS, key_id) if key_id else None
-        return ApiKey.from_json(text) if text else None
+            if not key_id:
+                return None
+            pipe = self._client.pipeline(transaction=False)
+            text, now = pipe.hget(API_KEYS, key_id).time().execute()
+        return _good(text, now)
 
     def _read(self, ids: list[str]) -> list[OpenSession]:
         with translated():
@@ -164,17 +167,26 @@ class LoginSessions:
             for id in ids:
                 pipe.hgetall(session(id))
             pipe.hgetall(API_KEYS)
-            *found, keys = pipe.execute()
+            pipe.time()
+            *found, keys, now = pipe.execute()
         pairs = zip(ids, found, strict=True)
-        read = [_read(id, fields, keys) for id, fields in pairs if fields]
+        read = [_read(id, fields, keys, now) for id, fields in pairs if fields]
         return [one for one in read if one is not None]
 
 
-def _read(id: str, fields: Mapping[str, str], keys: Mapping[str, str]) -> OpenSession | None:
-    record = fields.get("identity") or keys.get(fields.get("keyId", ""))
-    if record is None:
-        return None  # its key was revoked
-    key = ApiKey.from_json(record)
+def _good(record: str | None, now: tuple[int, int]) -> ApiKey | None:
+    """The key of a record; None if it was revoked, or has expired."""
+    key = ApiKey.from_json(record) if record else None
+    at = from_ms(now[0] * 1000 + now[1] / 1000)
+    return None if key is None or (key.expires_at and key.expires_at <= at) else key
+
+
+def _read(
+    id: str, fields: Mapping[str, str], keys: Mapping[str, str], now: tuple[int, int]
+) -> OpenSession | None:
+    key = _good(fields.get("identity") or keys.get(fields.get("keyId", "")), now)
+    if key is None:
+        return None
     return OpenSession(
         id=id,
         key_id=key.id,

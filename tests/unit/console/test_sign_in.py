@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from unittest import mock
 
 import pytest
 
 from api_kit import MAKER, Site
+from boyd.store.keys import API_KEYS
 from boyd.store.login_sessions import digest
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
@@ -83,6 +84,7 @@ def test_a_session_ends_without_use_and_only_a_person_keeps_it_open(desk: Site) 
     desk.store.client.pexpire(key, 1000)
 
     browser.get("/console/", **{"HX-Request": "true"})
+    browser.client.head("/console/stream")
     assert desk.store.client.pttl(key) <= 1000, "a page that refreshes itself kept it open"
     browser.get("/console/")
     assert desk.store.client.pttl(key) > before - 60_000
@@ -110,6 +112,7 @@ def test_the_cookie_opens_no_route_of_the_api(alice: Browser) -> None:
         {"Sec-Fetch-Site": "none"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {},
     ],
 )
@@ -142,7 +145,16 @@ def test_a_login_needs_the_token_too(desk: Site) -> None:
 
 @pytest.mark.parametrize(
     "next",
-    ["https://evil.example/console/", "//evil.example/console/", "/\\evil.example", "/docs", ""],
+    [
+        "https://evil.example/console/",
+        "//evil.example/console/",
+        "/\\evil.example",
+        "/docs",
+        "",
+        "//[",
+        "/console/\r\nSet-Cookie: a=b",
+        "/console/\x00",
+    ],
 )
 def test_a_login_leads_to_no_other_place(desk: Site, next: str) -> None:
     browser = Browser(desk)
@@ -163,6 +175,28 @@ def test_a_link_signs_in_once(desk: Site) -> None:
     refused = late.send(late.get(link).form(link))
     assert refused.status == 403
     assert "was used before" in refused.text
+
+
+def test_only_a_link_that_is_opened_directly_presses_its_button_by_itself(desk: Site) -> None:
+    link = desk.post("/login-links").json["path"]
+
+    assert "open.js" in Browser(desk).get(link, **{"Sec-Fetch-Site": "none"}).source
+    for site in ("cross-site", "same-site", "same-origin"):
+        assert "open.js" not in Browser(desk).get(link, **{"Sec-Fetch-Site": site}).source
+
+
+def test_an_expired_key_opens_nothing_and_ends_its_sessions(desk: Site) -> None:
+    key = desk.key("read", expires_in=3600)
+    link = desk.post("/login-links", headers=key).json["path"]
+    browser = Browser(desk, key)
+    [opened] = desk.store.sessions.all()
+    assert desk.store.sessions.is_open(opened.id)
+    _expire(desk, key["Authorization"].split("_")[1])
+
+    assert not desk.store.sessions.is_open(opened.id), "a stream would go on"
+    assert desk.store.sessions.all() == []
+    assert browser.get("/console/").path.startswith("/console/login")
+    assert browser.send(browser.get(link).form(link)).status == 403
 
 
 def test_a_link_of_a_revoked_key_opens_nothing(desk: Site) -> None:
@@ -190,6 +224,17 @@ def test_what_is_dangerous_needs_a_recent_login(alice: Browser, desk: Site) -> N
     assert len(desk.store.sessions.all()) == 1, "the new session replaces the old one"
 
 
+def test_forms_have_a_limit(desk: Site) -> None:
+    for content in (b"&a" * 150_000, b"key=" + b"x" * 300_000):
+        answer = desk.app.test_client().post(
+            "/console/login",
+            data=content,
+            content_type="application/x-www-form-urlencoded",
+            headers={"Sec-Fetch-Site": "same-origin"},
+        )
+        assert answer.status_code == 413
+
+
 def test_every_page_has_the_policy_that_forbids_foreign_code(alice: Browser) -> None:
     for path in ("/console/", "/console/login", "/console/nothing", "/console/answered"):
         shown = alice.get(path)
@@ -204,6 +249,14 @@ def test_every_page_has_the_policy_that_forbids_foreign_code(alice: Browser) -> 
         assert "style=" not in shown.source
         assert not re.search(r"\son\w+=", shown.source)
     assert alice.get("/console/").source != alice.get("/console/").source
+
+
+def _expire(desk: Site, id: str) -> None:
+    """Let a key expire."""
+    record = desk.store.access.get(id)
+    assert record is not None
+    past = record.patched({"expires_at": datetime.now(UTC) - timedelta(seconds=1)})
+    desk.store.client.hset(API_KEYS, id, past.to_json())
 
 
 def _trail(desk: Site) -> list[object]:
