@@ -20,6 +20,7 @@ from boyd import (
     orienter,
     strategy,
 )
+from boyd.models import JsonObject
 
 EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 
@@ -38,7 +39,7 @@ class Desk(Plugin):
     @observer()
     def look(self) -> list[Observation]:
         """Look at the paper."""
-        data = {"lines": len(EFFECTS.read_text().splitlines())}
+        data: JsonObject = {"lines": len(EFFECTS.read_text().splitlines())}
         return [Observation(source="desk", type="state", data=data, severity="warning")]
 
     @orienter()

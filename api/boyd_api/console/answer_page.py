@@ -5,6 +5,8 @@ Opening it changes nothing, whoever or whatever does it; only the button of its 
 
 from __future__ import annotations
 
+from typing import Literal
+
 from flask import redirect, request
 
 from boyd.links import AnswerLink, LinkProblem, LinkSigner
@@ -19,6 +21,7 @@ from boyd_api.services import AgentAccess
 
 pages = Pages()
 
+_VERDICTS: dict[str, Literal["approved", "denied"]] = {"approve": "approved", "deny": "denied"}
 _FORGED = "this link is not one of this deployment, or was cut off on the way"
 #: What a link that cannot answer tells its reader.
 _PROBLEMS = {
@@ -42,11 +45,10 @@ def answer(page: PageRequest, token: str) -> PageResult:
     """Answer as the addressee of the link."""
     link, agent = _read(page, token)
     verb, note = request.form.get("verb", ""), read_note()
-    if verb not in ("approve", "deny"):
+    if verb not in _VERDICTS:
         raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
     resolver = Resolver(agent.store, page.services.dispatcher, agent.entry.retention)
-    verdict = "approved" if verb == "approve" else "denied"
-    found = resolver.answer_link(link, verdict, note or None, request.remote_addr)
+    found = resolver.answer_link(link, _VERDICTS[verb], note or None, request.remote_addr)
     if found.done:
         return redirect(request.path, 303)
     refused = approval_routes.refusal_text(found.outcome, found.item) if found.item else ""

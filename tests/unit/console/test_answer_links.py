@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +18,7 @@ JANE = Actor(principal="mail:jane@example.com", groups=["ops"])
 
 
 @pytest.fixture
-def signer(desk: Site) -> Iterator[LinkSigner]:
+def signer(desk: Site) -> LinkSigner:
     """Signs the links of the office."""
     services = desk.services
     services.settings = services.settings.model_copy(update={"link_secret": SecretStr(SECRET)})

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from api_kit import MAKER, Site
+from boyd.models import AuditEntry
 from boyd.store.keys import API_KEYS
 from boyd.store.login_sessions import digest
 from boyd_api.console import session as sessions_of_browsers
@@ -259,6 +260,6 @@ def _expire(desk: Site, id: str) -> None:
     desk.store.client.hset(API_KEYS, id, past.to_json())
 
 
-def _trail(desk: Site) -> list[object]:
+def _trail(desk: Site) -> list[AuditEntry]:
     desk.store.audit.seal()
-    return list(desk.store.audit.entries())  # type: ignore[arg-type]
+    return list(desk.store.audit.entries())

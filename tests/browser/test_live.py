@@ -1,0 +1,162 @@
+"""Live pages: one stream per browser, what is out of date says so, and many people at once."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from browser_kit import Console
+from harness import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+
+def streams(console: Console) -> int:
+    """The number of open streams of the API."""
+    pid = console.deployment.processes["api"].pid
+    found = psutil.Process(pid).net_connections("tcp")
+    ours = [one for one in found if one.laddr and one.laddr.port == _port(console)]
+    return sum(one.status == "ESTABLISHED" for one in ours)
+
+
+def test_twelve_tabs_share_one_stream_and_all_are_live(console: Console) -> None:
+    with console.person() as context:
+        asked: list[str] = []
+        context.on("request", lambda request: asked.append(request.url))
+        pages = [context.pages[0], *(context.new_page() for _ in range(11))]
+        for page in pages:
+            page.goto(f"{console.url}/console/")
+        for page in pages:
+            page.locator("#stream[data-state=live]").wait_for()
+        assert sum(url.endswith("/console/stream") for url in asked) <= 2
+
+        console.waiting("for all tabs")
+        for page in pages:
+            page.bring_to_front()
+            page.get_by_text("for all tabs").first.wait_for()
+
+        pages[0].close()  # the tab that read the stream: another one takes over
+        console.waiting("after the first tab was closed")
+        pages[-1].get_by_text("after the first tab was closed").first.wait_for()
+
+
+def test_a_page_is_live_within_a_second_of_an_event(console: Console) -> None:
+    with console.person() as context:
+        [page] = context.pages
+        page.locator("#stream[data-state=live]").wait_for()
+        console.waiting("seen at once")
+        page.get_by_text("seen at once").first.wait_for(timeout=10_000)
+
+
+def test_a_page_says_since_when_it_is_out_of_date(console: Console) -> None:
+    with console.person() as context:
+        [page] = context.pages
+        page.locator("#stream[data-state=live]").wait_for()
+        console.deployment.kill("api", signal.SIGSTOP)
+        page.get_by_text(re.compile(r"stale \d+ s")).wait_for()
+        console.waiting("while it was stopped")
+        console.deployment.kill("api", signal.SIGCONT)
+        page.locator("#stream[data-state=live]").wait_for()
+        page.get_by_text("while it was stopped").first.wait_for()
+
+
+def test_a_page_survives_the_death_of_the_api(console: Console) -> None:
+    with console.person() as context:
+        [page] = context.pages
+        page.locator("#stream[data-state=live]").wait_for()
+        console.deployment.kill("api")
+        page.get_by_text(re.compile(r"stale \d+ s")).wait_for()
+        console.waiting("while it was dead")
+        console.deployment.start("api", "api", "--port", str(_port(console)), ready=False)
+        page.get_by_text("while it was dead").first.wait_for()
+        page.locator("#stream[data-state=live]").wait_for()
+
+
+def test_a_page_says_that_redis_does_not_answer(console: Console, redis_server: str) -> None:
+    port = int(redis_server.rpartition(":")[2].partition("/")[0])
+    server = next(
+        psutil.Process(one.pid)
+        for one in psutil.net_connections("tcp")
+        if one.status == "LISTEN" and one.laddr and one.laddr.port == port and one.pid
+    )
+    with console.person() as context:
+        [page] = context.pages
+        page.locator("#stream[data-state=live]").wait_for()
+        server.suspend()
+        try:
+            page.get_by_text("stale: Redis does not answer").wait_for()
+        finally:
+            server.resume()
+        page.locator("#stream[data-state=live]").wait_for()
+
+
+def test_signing_out_ends_the_stream_of_all_tabs(console: Console) -> None:
+    with console.person("carol", "read") as context:
+        [page] = context.pages
+        other = context.new_page()
+        other.goto(f"{console.url}/console/answered")
+        other.locator("#stream[data-state=live]").wait_for()
+        page.bring_to_front()
+        page.locator("#me summary").click()
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_text("You are signed out").wait_for()
+        other.bring_to_front()
+        other.get_by_text("off: you are signed out").wait_for()
+
+
+def test_five_hundred_streams_leave_the_api_as_fast_and_small(console: Console) -> None:
+    cookies = [_cookie(console, f"many{n}") for n in range(4)]
+    process = psutil.Process(console.deployment.processes["api"].pid)
+    headers = console.deployment.key("reader", "read")
+    before = process.memory_info().rss
+    opened = []
+    with ThreadPoolExecutor(16) as pool:
+        opened = list(pool.map(lambda n: _open(console, cookies[n % 4]), range(400)))
+    try:
+        assert all(one.status_code == 200 for one in opened)
+        for _ in range(50):
+            answer = requests.get(f"{console.url}/api/v0/approvals", headers=headers, timeout=30)
+            assert answer.ok
+        grown = process.memory_info().rss - before
+        assert grown / len(opened) < 50_000, f"{grown / len(opened):.0f} bytes per stream"
+        console.waiting("told to all")
+        for one in (opened[0], opened[-1]):
+            lines = one.iter_lines()
+            wait_until(lambda lines=lines: b"hint" in next(lines))  # type: ignore[misc]
+    finally:
+        for one in opened:
+            one.close()
+    wait_until(lambda: streams(console) < 50)
+
+
+def _cookie(console: Console, principal: str) -> dict[str, str]:
+    """The cookie of a new session."""
+    with requests.Session() as browser:
+        link = console.link(principal, "read")
+        token = re.search(r'name="csrf" value="(\w+)"', browser.get(link, timeout=60).text)
+        assert token is not None
+        same = {"Sec-Fetch-Site": "same-origin"}
+        browser.post(link, data={"csrf": token[1]}, headers=same, timeout=60)
+        return dict(browser.cookies)
+
+
+def _open(console: Console, cookies: dict[str, str]) -> Any:
+    for _ in range(20):
+        answer = requests.get(
+            f"{console.url}/console/stream", cookies=cookies, stream=True, timeout=120
+        )
+        if answer.status_code != 429:
+            return answer
+        time.sleep(0.2)
+    return answer
+
+
+def _port(console: Console) -> int:
+    return int(console.url.rpartition(":")[2])

@@ -1,0 +1,155 @@
+"""Every page at each size and in each theme: axe, layout, keyboard, policy and outside requests.
+
+The pages are found by following the links of the console, so that a new one is tried by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag, urlsplit
+
+import pytest
+
+from browser_kit import DESK, PHONE, Console, keep_screenshot
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+#: Text that must stay text, and stay in its place.
+HOSTILE = (
+    "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\u2066\x1b[31m"
+    "{{7*7}}" + "W" * 300
+)
+#: The parts of addresses that differ between pages of one kind.
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=/iterations/)[\w.]+|[0-9a-f]{32,}")
+#: At most so many pages of one kind are tried.
+_OF_A_KIND = 2
+
+
+@pytest.fixture(scope="module")
+def busy(console: Console) -> Console:
+    """A console with something on every page, some of it hostile."""
+    deployment = console.deployment
+    deployment.beat("beat", "agents.desk:agent")
+    for text in ("news", HOSTILE):
+        console.waiting(text)
+    answered = console.waiting("done")
+    deployment.resolver("desk").answer(answered, "approved", _actor())
+    launcher = deployment.launcher("desk")
+    for _ in range(3):
+        begun = launcher.trigger(HOSTILE[:90].replace(" ", "_"), _actor())
+        deployment.ended("desk", begun.iteration)
+    return console
+
+
+@pytest.fixture(scope="module")
+def paths(busy: Console) -> list[str]:
+    """The paths of all pages."""
+    with busy.person() as context:
+        found = pages_of(context.pages[0], busy.url)
+    assert len(found) > 12
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("name", "size"), [("desk", DESK), ("phone", PHONE)])
+def test_every_page_can_be_read_by_everybody(
+    busy: Console, paths: list[str], pictures: Path, name: str, size: Any, scheme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    wrong: list[str] = []
+    with busy.person(size=size, color_scheme=scheme) as context:
+        [page] = context.pages
+        for path in paths:
+            page.goto(f"{busy.url}{path}")
+            page.locator("#stream:not([data-state=connecting]), body.plain").first.wait_for()
+            for found in Axe().run(page, options=_AXE).response["violations"]:
+                nodes = [node["html"][:200] for node in found["nodes"][:3]]
+                wrong.append(f"{path}: {found['id']}: {found['help']}: {nodes}")
+            width = page.evaluate("document.documentElement.scrollWidth")
+            if width > size["width"]:
+                wrong.append(f"{path}: {width} px wide")
+            if "alert(" in page.content() and page.evaluate(_FOREIGN):
+                wrong.append(f"{path}: hostile text became an element")
+            label = re.sub(r"\W+", "-", _ID.sub("ID", path)).strip("-")
+            keep_screenshot(page, pictures, f"{label[:80]}-{name}-{scheme}")
+    assert wrong == []
+
+
+def test_every_page_can_be_used_by_keyboard_alone(busy: Console, paths: list[str]) -> None:
+    with busy.person() as context:
+        [page] = context.pages
+        for path in paths:
+            page.goto(f"{busy.url}{path}")
+            wanted = page.evaluate(_FOCUSABLE)
+            reached = set()
+            for _ in range(wanted + 10):
+                page.keyboard.press("Tab")
+                place, outlined = page.evaluate(_FOCUSED)
+                assert outlined, f"{path}: nobody sees that {place} has the focus"
+                reached.add(place)
+            assert len(reached) >= wanted, path
+
+
+def test_a_page_is_understood_in_its_tab(busy: Console, paths: list[str]) -> None:
+    with busy.person() as context:
+        [page] = context.pages
+        titles: dict[str, str] = {}
+        for path in paths:
+            page.goto(f"{busy.url}{path}")
+            title = page.title()
+            assert title.endswith("· Boyd")
+            kind = _ID.sub("ID", urlsplit(path).path)
+            assert titles.setdefault(title, kind) == kind, f"{path}: {title}"
+
+
+def pages_of(page: Any, url: str) -> list[str]:
+    """The paths of all pages that links lead to, a few of each kind."""
+    waiting, seen, kinds = deque(["/console/"]), ["/console/"], {"/console/": 1}
+    while waiting:
+        page.goto(f"{url}{waiting.popleft()}")
+        for found in page.locator("a[href]:not([download])").evaluate_all(
+            "all => all.map(one => one.href)"
+        ):
+            parts = urlsplit(urldefrag(found).url)
+            path = parts.path + (f"?{parts.query}" if parts.query else "")
+            kind = _ID.sub("ID", path)
+            if not path.startswith("/console/") or parts.path.endswith(".json") or path in seen:
+                continue
+            kinds[kind] = kinds.get(kind, 0) + 1
+            if kinds[kind] <= _OF_A_KIND and len(seen) < 60:
+                seen.append(path)
+                waiting.append(path)
+    return seen
+
+
+def _actor() -> Any:
+    from boyd.models import Actor
+
+    return Actor(principal="tests", person=True)
+
+
+#: All rules but the experimental ones.
+_AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+#: Elements that our templates do not make.
+_FOREIGN = """
+document.querySelector("main img, main script, main iframe, main [onerror]") !== null
+"""
+_FOCUSABLE = """
+[...document.querySelectorAll("a[href], button, input, textarea, select, summary")]
+  .filter(one => one.checkVisibility() && one.type !== "hidden")
+  .filter(one => !one.disabled && one.tabIndex >= 0).length
+"""
+_FOCUSED = """
+(() => {
+  const one = document.activeElement;
+  if (!one || one === document.body) return ["body", true];
+  const all = [...document.querySelectorAll("*")];
+  const style = getComputedStyle(one);
+  const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
+  return [String(all.indexOf(one)), outlined];
+})()
+"""
