@@ -100,8 +100,10 @@ def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
     waiting = [item for queue in queues for item in queue.pending]
     waiting.sort(key=lambda item: (item.expires_at is None, item.expires_at or item.created_at))
     shown = waiting[:LISTED]
-    mine = [item for item in shown if may_answer(page, item)]
-    others = [item for item in shown if item not in mine]
+    mine: list[ApprovalItem] = []
+    others: list[ApprovalItem] = []
+    for item in shown:
+        (mine if may_answer(page, item) else others).append(item)
     more = len(waiting) > LISTED or any(queue.next_cursor for queue in queues)
     return Inbox(mine, others, more)
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from unittest import mock
 
 from api_kit import Site
+from boyd.models import ApprovalItem
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
@@ -24,6 +25,18 @@ def test_the_badge_counts_what_the_list_shows(alice: Browser, bob: Browser, desk
     others = alice.get("/console/?tab=others")
     assert "text two" in others.text
     assert "text one" not in others.text
+
+
+def test_the_badge_of_many_requests_compares_none_of_them_with_each_other(
+    bob: Browser, desk: Site
+) -> None:
+    for number in range(30):
+        desk.waiting(f"{number}", principals=["bob" if number % 2 else "carol"])
+    with mock.patch.object(ApprovalItem, "__eq__") as compare:
+        shown = bob.get("/console/")
+
+    assert "Mine to answer 15 Waiting for others 15" in shown.text
+    assert not compare.called, "each page would take as long as there are pairs"
 
 
 def test_who_may_only_read_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
