@@ -18,6 +18,18 @@ from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
+#: What the stream says of itself, and the height of the bar with such a text.
+_STATES = (
+    "connecting",
+    "live",
+    "stale 12 s",
+    "stale: Redis does not answer",
+    "off: you are signed out",
+)
+_HEIGHT_WITH = """(text) => {
+  document.getElementById("stream").textContent = text;
+  return document.getElementById("bar").offsetHeight;
+}"""
 #: The most seconds from the click to the effect, which is a requirement.
 SOON = 10.0
 
@@ -60,6 +72,15 @@ def test_an_alert_is_answered_on_a_phone_by_the_link_in_a_mail(
     measure(6, f"mail {mailed:.1f} s after the alert; effect {took:.1f} s after the click")
     measure(6, f"from the link in the mail, over the login, to the effect: {total:.1f} s")
     assert took < SOON
+
+
+def test_nothing_moves_under_a_finger_when_a_page_becomes_live(console: Console) -> None:
+    with console.person(size=PHONE) as context:
+        [page] = context.pages
+        page.goto(console.page_of(console.waiting()))
+        page.locator("#stream[data-state=live]").wait_for()
+        heights = [page.evaluate(_HEIGHT_WITH, text) for text in _STATES]
+    assert len(set(heights)) == 1
 
 
 def _text(headers: dict[str, str]) -> str:
