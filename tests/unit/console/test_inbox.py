@@ -39,6 +39,17 @@ def test_the_badge_of_many_requests_compares_none_of_them_with_each_other(
     assert not compare.called, "each page would take as long as there are pairs"
 
 
+def test_only_the_list_shortens_long_parameters(alice: Browser, desk: Site) -> None:
+    text = "long " * 2000 + "end"
+    ticked = f"desk/{desk.waiting(text)}/1"
+    listed = alice.get("/console/")
+    asked = alice.send(listed.form("/answer-several"), chosen=ticked, verb="approve")
+
+    assert "long long" in listed.text
+    assert text not in listed.text, "the list is read again with each event"
+    assert text in asked.text
+
+
 def test_who_may_only_read_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
     desk.waiting("one")
     shown = guest.get("/console/?tab=others")
