@@ -1,7 +1,8 @@
-"""Numbers with their nouns, in the singular and in the plural."""
+"""Texts for people: numbers with their nouns, sums, and characters that cannot be seen."""
 
 from __future__ import annotations
 
+import json
 from math import floor, log10
 
 
@@ -24,3 +25,10 @@ def dollars(amount: float) -> str:
         return f"${amount:.2f}"
     places = 1 - floor(log10(amount))
     return "$" + f"{amount:.{places}f}".rstrip("0").rstrip(".")
+
+
+def visible(text: str) -> str:
+    """JSON whose invisible characters are escaped, so that nobody approves them unseen."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

@@ -14,7 +14,7 @@ from flask import Blueprint, Response, current_app, request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from boyd import naming
-from boyd.formatting import counted, dollars
+from boyd.formatting import counted, dollars, visible
 from boyd.models import Model, utc_now
 from boyd.version import VERSION
 from boyd_api.console import frame
@@ -83,7 +83,7 @@ def _templates() -> Environment:
     made.filters.update(
         when=when, ago=ago, span=span, ms=ms, pretty=pretty, compact=compact, iso=iso
     )
-    made.filters.update(short=naming.short, dollars=dollars, who=who)
+    made.filters.update(short=naming.short, dollars=dollars, who=who, visible=visible)
     return made
 
 
@@ -171,12 +171,12 @@ def ms(milliseconds: float) -> str:
 
 def pretty(value: Any) -> str:
     """A value as indented JSON."""
-    return json.dumps(_wire(value), ensure_ascii=False, indent=2)
+    return visible(json.dumps(_wire(value), ensure_ascii=False, indent=2))
 
 
 def compact(value: Any) -> str:
     """A value as JSON on one line."""
-    return json.dumps(_wire(value), ensure_ascii=False)
+    return visible(json.dumps(_wire(value), ensure_ascii=False))
 
 
 def _wire(value: Any) -> Any:

@@ -22,7 +22,7 @@ import click
 from boyd import outcomes
 from boyd.cli.tables import GAP, Column, layout
 from boyd.errors import ApiProblem
-from boyd.formatting import counted
+from boyd.formatting import counted, visible
 from boyd.models import ActionResult, LoopResult, Model
 from boyd.models.responses import IterationSummary
 
@@ -349,11 +349,7 @@ def text_of(value: object) -> str:
 
 
 def _json(value: object, indent: int | None = None) -> str:
-    """Encode as JSON; invisible characters are escaped, so that nobody approves them unseen."""
-    text = json.dumps(_wire(value), indent=indent, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    return visible(json.dumps(_wire(value), indent=indent, ensure_ascii=False))
 
 
 def _wire(value: object) -> Any:

@@ -50,6 +50,17 @@ def test_only_the_list_shortens_long_parameters(alice: Browser, desk: Site) -> N
     assert text in asked.text
 
 
+def test_invisible_characters_of_parameters_are_seen(alice: Browser, desk: Site) -> None:
+    id = desk.waiting("/srv/\u202etxt.exe\u200b\x07")
+    listed = alice.get("/console/")
+    form = listed.form("/answer-several")
+    asked = alice.send(form, chosen=f"desk/{id}/1", verb="approve")
+
+    for shown in (listed, asked, alice.get(f"/console/agents/desk/approvals/{id}")):
+        assert r"/srv/\u202etxt.exe\u200b\u0007" in shown.text
+        assert "\u202e" not in shown.source
+
+
 def test_who_may_only_read_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
     desk.waiting("one")
     shown = guest.get("/console/?tab=others")
