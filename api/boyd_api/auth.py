@@ -145,8 +145,8 @@ def _admitted_key(
             services.note_name(identity)
         else:
             admission = access.admit(text, limits.rate, limits.burst, purpose)
-    except StoreUnavailable:
-        services.note_away()
+    except StoreUnavailable as error:
+        services.note_away(error)
         raise
     g.now = admission.now
     if admission.refused in ("unknown", "expired"):

@@ -17,7 +17,7 @@ from boyd.archive.past import Past
 from boyd.archive.past_work import PastWork
 from boyd.checks import broker_of
 from boyd.embedded.state_folder import with_redis
-from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
+from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAgent
 from boyd.models import ApiKey, Phase
 from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
 from boyd.settings.process_settings import Settings
@@ -106,9 +106,10 @@ class Services:
         if time.monotonic() < self._away_until:
             raise StoreUnavailable
 
-    def note_away(self) -> None:
-        """Remember that Redis has just not answered."""
-        self._away_until = time.monotonic() + _AWAY
+    def note_away(self, error: StoreUnavailable) -> None:
+        """Remember that Redis has just not answered; one that takes no writes did so at once."""
+        if not isinstance(error, StoreReadOnly):
+            self._away_until = time.monotonic() + _AWAY
 
     def agents(self) -> dict[str, AgentEntry]:
         """All agents, as read within the last second."""

@@ -61,8 +61,8 @@ def admit_session(services: Services) -> BrowserSession | None:
     try:
         sessions, renew = services.store.sessions, not is_automatic()
         found = sessions.admit(secret, limits.rate, limits.burst, renew=renew)
-    except StoreUnavailable:
-        services.note_away()
+    except StoreUnavailable as error:
+        services.note_away(error)
         raise
     g.now = found.now
     if found.refused == "too-many":

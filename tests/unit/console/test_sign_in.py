@@ -9,9 +9,10 @@ from unittest import mock
 import pytest
 
 from api_kit import MAKER, Site
+from boyd.errors import StoreReadOnly
 from boyd.models import AuditEntry
 from boyd.store.keys import API_KEYS
-from boyd.store.login_sessions import digest
+from boyd.store.login_sessions import LoginSessions, digest
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
@@ -223,6 +224,15 @@ def test_what_is_dangerous_needs_a_recent_login(alice: Browser, desk: Site) -> N
     assert back.path.startswith(path)
     assert "I looked" in back.source
     assert len(desk.store.sessions.all()) == 1, "the new session replaces the old one"
+
+
+def test_a_redis_that_takes_no_writes_is_called_so_each_time(alice: Browser) -> None:
+    refusal = StoreReadOnly("NOREPLICAS Not enough good replicas to write.")
+    with mock.patch.object(LoginSessions, "admit", side_effect=refusal):
+        for _ in range(2):
+            shown = alice.get("/console/")
+            assert shown.status == 503
+            assert "Redis does not accept writes now" in shown.text
 
 
 def test_forms_have_a_limit(desk: Site) -> None:
