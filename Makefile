@@ -24,7 +24,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all parts check docs bench chaos soak protections lock clean
+.PHONY: help up test test-all parts check docs pictures bench chaos soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -51,6 +51,9 @@ check: $(VENV)/.tests ## Check lint, format, types, imports between packages, an
 docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken link is an error.
 	@$(VENV)/bin/properdocs build --strict --config-file mkdocs.yml
 	@echo "open site/index.html"
+
+pictures: $(VENV)/.tests ## Take the pictures of the console for the documentation, with Chromium.
+	@exec $(VENV)/bin/python docs/pictures.py
 
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)

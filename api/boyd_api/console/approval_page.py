@@ -8,6 +8,7 @@ from datetime import timedelta
 from flask import redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
+from boyd import naming
 from boyd.models import ActionInfo, ApprovalItem, ApprovalOutcome, ExecutionEntry, LoopResult
 from boyd.runtime import Resolution
 from boyd_api import action_routes, approval_routes
@@ -33,11 +34,13 @@ class Evidence:
         iteration: the iteration that proposed it; None if it is no longer kept.
         action: the action, with its reversibility; None if the agent no longer has it.
         earlier: its latest executions.
+        investigations: the ids of the investigations that wait for it.
     """
 
     iteration: LoopResult | None
     action: ActionInfo | None
     earlier: list[ExecutionEntry]
+    investigations: list[str]
 
 
 @pages.get("/agents/<agent>/approvals/<id>")
@@ -111,6 +114,7 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
         agent.store.history.get(item.loop_iteration) if item.loop_iteration else None,
         next((one for one in actions if one.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
+        [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
     )
 
 
