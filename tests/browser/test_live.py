@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import psutil
@@ -160,3 +161,19 @@ def _open(console: Console, cookies: dict[str, str]) -> Any:
 
 def _port(console: Console) -> int:
     return int(console.url.rpartition(":")[2])
+
+
+def test_twenty_people_with_twelve_tabs_each_stay_live(console: Console) -> None:
+    with ExitStack() as stack:
+        people = [stack.enter_context(console.person(f"p{n}")) for n in range(20)]
+        for context in people:
+            for _ in range(11):
+                context.new_page().goto(f"{console.url}/console/")
+        wait_until(lambda: streams(console) >= len(people))
+        console.waiting("seen by twenty people")
+        for context in people:
+            assert len(context.pages) == 12
+            for page in context.pages[::4]:
+                page.bring_to_front()
+                page.get_by_text("seen by twenty people").first.wait_for()
+                page.locator("#stream[data-state=live]").wait_for()

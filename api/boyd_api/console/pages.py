@@ -35,6 +35,7 @@ from boyd_api.console.session import (
     is_secure,
     set_cookie,
 )
+from boyd_api.event_streams import MEDIA_TYPE as EVENT_STREAM
 from boyd_api.problems import HttpProblem, problem_of
 from boyd_api.request_context import RequestContext
 from boyd_api.services import Services
@@ -272,6 +273,8 @@ def to_login(why: str, back: str, **query: str) -> PageResult:
     if "HX-Request" in request.headers:
         # A page that refreshes itself cannot show the login in its place.
         return Response(status=401, headers={"HX-Redirect": where})
+    if request.accept_mimetypes.best == EVENT_STREAM:
+        return Response(status=401)
     return redirect(where, 303)
 
 

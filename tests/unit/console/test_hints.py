@@ -61,3 +61,5 @@ def test_the_stream_needs_a_session(desk: Site) -> None:
 
     assert answer.status_code == 303
     assert answer.headers["Location"].startswith("/console/login")
+    streamed = desk.client.get("/console/stream", headers={"Accept": "text/event-stream"})
+    assert streamed.status_code == 401

@@ -4,6 +4,7 @@
   const REFRESH = 800; // ms between two readings of a page, at least
   const STALE = 9000; // ms without a sign of life after which a page is out of date
   const RETRY = 2000; // ms before the stream is opened again
+  const SIGNED_OUT = 15000; // the same when nobody is signed in: somebody may sign in, in another tab
   const page = () => document.getElementById("page");
 
   // ---- The stream: one tab leads and reads it; it tells the others what it hears. ----
@@ -16,8 +17,8 @@
       heardAt = Date.now();
       const wasLive = state === "live";
       state = message.redis ? "live" : "redis";
-      // What was missed is read now, also between the reading of this page and its first sign of life.
-      if (message.redis && !wasLive) refreshSoon();
+      // What was missed is read now: before a new stream, and between reading this page and its first sign of life.
+      if (message.redis && (message.isNew || !wasLive)) refreshSoon();
       else if (message.redis && concerns({ kind: "alive" })) refreshSoon(); // no event tells that a process died
     } else if (message.type === "hint") {
       heardAt = Date.now();
@@ -44,7 +45,7 @@
   function lead() {
     leads = true;
     const source = new EventSource("/console/stream");
-    source.addEventListener("open", () => tell({ type: "alive", redis: true }));
+    source.addEventListener("open", () => tell({ type: "alive", redis: true, isNew: true }));
     source.addEventListener("alive", (event) => tell({ type: "alive", redis: JSON.parse(event.data).redis }));
     source.addEventListener("hint", (event) => {
       const [kind, agent] = event.data.split(" ");
@@ -54,9 +55,10 @@
       tell({ type: "lost" });
       if (source.readyState !== EventSource.CLOSED) return; // the browser opens it again by itself
       source.close();
-      const answer = await fetch("/console/stream", { method: "HEAD", redirect: "manual" }).catch(() => null);
-      if (answer && answer.type === "opaqueredirect") tell({ type: "ended" });
-      setTimeout(lead, RETRY);
+      const headers = { Accept: "text/event-stream" };
+      const answer = await fetch("/console/stream", { method: "HEAD", headers }).catch(() => null);
+      if (answer?.status === 401) tell({ type: "ended" });
+      setTimeout(lead, answer?.status === 401 ? SIGNED_OUT : RETRY);
     });
   }
 
