@@ -23,6 +23,7 @@ from boyd.models import (
     CallRequest,
     Decision,
     LoopResult,
+    NotificationRecord,
     Proposal,
     RunOutcome,
     RunRequest,
@@ -47,6 +48,7 @@ from boyd.store import (
     connect,
 )
 from boyd.store.connection import Client
+from boyd.store.login_sessions import digest
 from boyd.store.scripts import ScriptCall, Scripts, sources
 from kit import LAX, person, seen
 
@@ -255,6 +257,9 @@ def deployment(store: Store) -> None:
     store.turns(["a"]).take("sweep", 1.0)
     key, text = store.access.create("k", "ann", ["read"], by=ANN)
     assert store.access.admit(text, 10, 10).key
+    secret = store.sessions.open(key, address=None, browser="b")
+    assert store.sessions.admit(secret, 10, 10).key
+    assert store.sessions.close(digest(secret), ANN)
     store.access.revoke(key.id, by=ANN)
     token = store.answers.take("digest", "request", 10).token
     store.answers.renew("digest", token, 10)
@@ -369,6 +374,13 @@ def approvals(store: Store, a: AgentStore) -> None:
     first = a.approvals.enqueue(proposal(1, run_ids=["run3"]), KEEP, "loop:1", notify=True)
     assert a.approvals.enqueue(proposal(1), KEEP, "loop:2") == first
     a.approvals.refresh(first, done())
+    told = NotificationRecord(
+        stage="waiting", plugin="notifier", recipient="ops", group="ops", kind="mailto"
+    )
+    [job] = a.notifications.plan(first, {told.name: told}, {}, [])
+    assert a.jobs.enter(job, 1, "w/1")
+    sent = told.patched({"state": "succeeded", "attempts": 1})
+    assert a.notifications.store(first, sent, Fence(job, 1, "w/1"))
     policy = LAX.patched({"min_approvals": 2})
     a.approvals.resolve(first, "approved", ANN, KEEP, policy=policy)
     a.approvals.resolve(first, "approved", person("bob"), KEEP, policy=policy)

@@ -297,7 +297,7 @@ def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
 
 
 def test_what_is_no_number_is_told_so(cli: Cli) -> None:
-    assert "'abc' is not a valid whole number" in cli("history", "abc", status=2)
+    assert "'abc' is not the number of an iteration" in cli("history", "abc", status=2)
     assert "'soon' is not a valid number" in cli("trigger", "--timeout", "soon", status=2)
 
 

@@ -19,9 +19,11 @@ local left = have[3] + longest - now
 if left <= 0 then
   return {now}
 end
+-- First what may fail: nothing is changed then.
+local id = have[1] or string.match(session, '[^:]+$')
+local wait, remaining, whole = take_allowance(key('bucket', id .. ':console'), interval, burst)
 if renew == '1' then
   redis.call('HSET', session, 'seenAt', now)
   redis.call('PEXPIRE', session, math.min(idle, left))
 end
-local id = have[1] or string.match(session, '[^:]+$')
-return {now, record, have[4], take_allowance(key('bucket', id .. ':console'), interval, burst)}
+return {now, record, have[4], wait, remaining, whole}

@@ -12,7 +12,7 @@ local session, sessions, people, audit_open = unpack(KEYS)
 local id, holder, idle, longest, age, name, principal, fields = unpack(ARGV, 1, 8)
 -- @include audit expect rest time
 local actor = rest(9)
-expect(sessions, 'zset', people, 'hash', audit_open, 'stream')
+expect(session, 'hash', sessions, 'zset', people, 'hash', audit_open, 'stream')
 local now = now_ms()
 redis.call('ZREMRANGEBYSCORE', sessions, '-inf', now)
 redis.call('ZADD', sessions, now + longest, id)
