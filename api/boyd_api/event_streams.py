@@ -66,8 +66,11 @@ class EventFeed(Protocol):
     """The source of a stream."""
 
     topic: Topic
-    #: Seconds between two signs of life.
-    interval: float = HEARTBEAT
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two signs of life."""
+        return HEARTBEAT
 
     @property
     def group(self) -> Hashable:

@@ -101,12 +101,15 @@ class HintFeed(EventFeed):
     """The hints about some agents."""
 
     topic = EVERYTHING
-    #: A page is out of date when it misses two signs of life.
-    interval = 5.0
 
     def __init__(self, hints: Hints, agents: frozenset[str]) -> None:
         self._hints = hints
         self._agents = agents
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two signs of life: a page that misses two is out of date."""
+        return 5.0
 
     @property
     def group(self) -> Hashable:

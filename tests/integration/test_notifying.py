@@ -268,7 +268,7 @@ def lab_on(url: str, groups: list[dict[str, Any]]) -> Lab:
 
 def settle(lab: Lab, clock: Clock) -> None:
     """Do everything that is due within seconds; after a jump, sweepers wait for a lease first."""
-    for _ in range(4):
+    for _ in range(10):
         lab.sweeper.sweep()
         lab.deliver()
         clock.shift(clock.seconds + 2)

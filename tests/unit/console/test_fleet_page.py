@@ -73,14 +73,15 @@ def test_unserved_queues_come_first_with_the_command(alice: Browser, desk: Site)
 
 
 def test_a_worker_without_a_heartbeat_is_not_alive(alice: Browser, desk: Site) -> None:
-    start(desk)
     start(desk, "w2", host="there")
     kill(desk, "w2")
+    start(desk)
     table, lost = alice.get("/console/fleet").text.split("Without a heartbeat")
 
     assert "w1" in table
     assert "w2" not in table
-    assert "lost worker w2 on there: its last heartbeat came 2 min ago" in lost
+    assert "lost worker w2 on there: its last heartbeat came" in lost
+    assert "2 min ago" in lost or "1 min 59 s ago" in lost
 
 
 def test_the_last_worker_that_dies_leaves_a_gap(alice: Browser, desk: Site) -> None:
