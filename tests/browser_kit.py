@@ -18,6 +18,8 @@ from harness import Deployment
 
 #: The sizes that every page is tried in.
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+#: Milliseconds for anything to appear on a busy machine.
+PATIENCE = 120_000
 #: A browser that asks nobody but the console for anything.
 ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -94,6 +96,7 @@ class Console:
     def visitor(self, size: Any = DESK, **options: Any) -> Iterator[Any]:
         """The context of somebody who is not signed in."""
         context = self.browser.new_context(viewport=size, **options)
+        context.set_default_timeout(PATIENCE)
         watched = Watched(urlsplit(self.url).netloc)
         watched.watch(context)
         try:

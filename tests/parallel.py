@@ -15,8 +15,13 @@ COMPUTING = "tests/unit/"
 SHARING = ("tests/integration/test_up.py", "tests/faults/test_shifted_hosts.py")
 
 
+#: Tests below this folder share one process: several browsers would leave no time to others.
+BROWSING = "tests/browser/"
+
+
 #: Files with tests that take longest: they come first, so that nothing else waits for them.
 FIRST = (
+    BROWSING,
     *SHARING,
     "tests/integration/test_all_or_nothing.py",
     "tests/integration/test_halfway.py",
@@ -46,7 +51,9 @@ class MixedScheduling(LoadScopeScheduling):
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        """A file of tests that compute; a single test that waits, as it may take a minute."""
+        """All in browsers; a file that computes; a single test that waits: it may take a minute."""
+        if nodeid.startswith(BROWSING):
+            return BROWSING
         return nodeid.partition("::")[0] if nodeid.startswith((COMPUTING, *SHARING)) else nodeid
 
     def _assign_work_unit(self, node: WorkerController) -> None:

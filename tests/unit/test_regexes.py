@@ -67,7 +67,8 @@ def modules() -> Iterator[ModuleType]:
         package = importlib.import_module(name)
         yield package
         for found in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not found.name.endswith("__main__"):
+            # Alembic alone can import its environment.
+            if not found.name.endswith(("__main__", ".env")):
                 yield importlib.import_module(found.name)
 
 
