@@ -19,9 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import Page, ViewportSize, sync_playwright
+
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
-DESK, PHONE = {"width": 1200, "height": 760}, {"width": 390, "height": 780}
+DESK: ViewportSize = {"width": 1200, "height": 760}
+PHONE: ViewportSize = {"width": 390, "height": 780}
 #: Seconds for anything to happen; the example's folder fills within two minutes.
 PATIENCE = 240.0
 
@@ -31,8 +34,6 @@ def main() -> None:
     program = shutil.which("chromium")
     if program is None:
         sys.exit("no Chromium here: install the package chromium")
-    from playwright.sync_api import sync_playwright
-
     with (
         tempfile.TemporaryDirectory() as name,
         _example(Path(name)) as link,
@@ -46,7 +47,7 @@ def main() -> None:
         browser.close()
 
 
-def _photograph(page: Any, folder: Path) -> None:
+def _photograph(page: Page, folder: Path) -> None:
     base = page.url.removesuffix("/console/")
     page.goto(f"{base}/console/agents/watch")
     page.get_by_text(re.compile("endpoint is healthy")).first.wait_for(timeout=PATIENCE * 1000)
@@ -67,7 +68,7 @@ def _photograph(page: Any, folder: Path) -> None:
     _take(page, "console-phone")
 
 
-def _take(page: Any, name: str) -> None:
+def _take(page: Page, name: str) -> None:
     page.locator("#stream[data-state]:not([data-state=connecting])").wait_for()
     page.screenshot(path=IMAGES / f"{name}.png")
     print(f"took docs/images/{name}.png")

@@ -25,6 +25,8 @@ ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
 )
+#: How the errors begin that a page may report.
+_NO_FAULTS = ("Failed to load resource", "htmx: htmx:error: Failed to fetch")
 #: Reports each violation of the content security policy as an error of the page.
 _REPORT = """
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -55,8 +57,8 @@ class Watched:
         page.on("console", self._hear)
 
     def _hear(self, message: Any) -> None:
-        # A status that the page has asked for, such as that of a late answer, is not a fault.
-        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+        # An error status, such as that of a late answer, is no fault; neither is a dead server.
+        if message.type == "error" and not message.text.startswith(_NO_FAULTS):
             self.faults.append(message.text)
 
     def _check(self, request: Any) -> None:

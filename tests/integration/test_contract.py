@@ -117,6 +117,7 @@ def known(site: Site) -> dict[str, Sequence[str]]:
         "plugins": ["today"],
         "intake": ["json", "cloudevents", "alertmanager"],
         "problems": ["not-found"],
+        "history": ["1"],
     }
 
 
@@ -131,11 +132,11 @@ REACHED = {
     *("POST /investigations", "GET /investigations/<id>", "GET /investigations/<id>/log"),
     *("POST /investigations/<id>/messages", "POST /investigations/<id>/cancel"),
     *("POST /runs", "GET /runs/<id>", "GET /runs/<id>/callback", "GET /executions/<id>"),
-    *("POST /actions/<id>", "POST /executions/<id>/rollback", "GET /loop/history/<int:iteration>"),
+    *("POST /actions/<id>", "POST /executions/<id>/rollback", "GET /loop/history/<iteration>"),
     *("PUT /plugins/<plugin>/<rest:path>", "POST /plugins/<plugin>/<rest:path>"),
 }
 #: The parameter that the ids stand for.
-PARAMETERS = {"plugins": "path", "intake": "format", "problems": "name"}
+PARAMETERS = {"plugins": "path", "intake": "format", "problems": "name", "history": "iteration"}
 #: `Allow` of these also tells GET and HEAD: they fit the path of an approval that nobody has.
 BULK = """
 [[operations]]

@@ -24,8 +24,11 @@ _DAY = 86_400.0
 LIFETIMES = (1, 7, 30, 90, 365, 0)
 #: Names of browsers by their mark in `User-Agent`; most carry the marks of the later ones, too.
 _BROWSERS = (
-    *(("Firefox", r"Firefox/(\d+)"), ("Edge", r"Edg/(\d+)"), ("Opera", r"OPR/(\d+)")),
-    *(("Chrome", r"Chrome/(\d+)"), ("Safari", r"Version/(\d+).*Safari")),
+    ("Firefox", re.compile(r"Firefox/(\d+)")),
+    ("Edge", re.compile(r"Edg/(\d+)")),
+    ("Opera", re.compile(r"OPR/(\d+)")),
+    ("Chrome", re.compile(r"Chrome/(\d+)")),
+    ("Safari", re.compile(r"Version/(\d+)")),
 )
 _SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux")
 
@@ -133,7 +136,7 @@ def _why_not(page: PageRequest) -> str:
 def browser_name(agent: str | None) -> str:
     """A browser and its system, from its header `User-Agent`."""
     text = agent or ""
-    marks = ((name, re.search(mark, text)) for name, mark in _BROWSERS)
+    marks = ((name, mark.search(text)) for name, mark in _BROWSERS)
     name = next((f"{name} {found[1]}" for name, found in marks if found), "")
     system = next((one for one in _SYSTEMS if one in text), "")
     known = f"{name} on {system}" if name and system else name

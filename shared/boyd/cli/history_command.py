@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -220,10 +221,14 @@ _TOGETHER = 100_000
 
 #: Numbers, and what tells apart iterations of the same number.
 _ITERATION = Shaped(
-    "iteration", r"[1-9][0-9]{0,15}(\.[0-9a-f]{1,16})?", "the number of an iteration, such as 12"
+    "iteration",
+    re.compile(r"[1-9][0-9]{0,15}(\.[0-9a-f]{1,16})?"),
+    "the number of an iteration, such as 12",
 )
 _CURSOR = Shaped(
-    "iteration", r"[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{1,15}", "the number of an iteration"
+    "iteration",
+    re.compile(r"[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{1,15}"),
+    "the number of an iteration",
 )
 
 

@@ -81,10 +81,10 @@ class Number(click.FloatRange):
 class Shaped(_Text):
     """A text of a certain shape."""
 
-    def __init__(self, name: str, shape: str, wanted: str) -> None:
+    def __init__(self, name: str, shape: re.Pattern[str], wanted: str) -> None:
         """Accept texts that match *shape* as a whole; *wanted* says what they look like."""
         self.name = name
-        self._shape = re.compile(shape, re.ASCII)
+        self._shape = shape
         self._wanted = wanted
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
