@@ -12,7 +12,7 @@ from boyd.models import ApprovalItem
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
-HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\"'{{7*7}}"
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\"'{{7007*7001}}"
 
 
 def test_the_badge_counts_what_the_list_shows(alice: Browser, bob: Browser, desk: Site) -> None:
@@ -84,7 +84,7 @@ def test_hostile_text_is_shown_as_text(alice: Browser, desk: Site) -> None:
     for path in ("/console/", f"/console/agents/desk/approvals/{id}"):
         shown = alice.get(path)
         assert "<img" not in shown.source.replace('<img src="/console', "")
-        assert "49" not in shown.text.split("desk:publish")[1].split("test")[0]
+        assert "49056007" not in shown.text
     assert html.escape("<img src=x onerror=alert(1)>", quote=False) in shown.source
 
 
