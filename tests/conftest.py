@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
+from browser_kit import ARGUMENTS, browser_program
 from harness import Deployment, free_port, nursery, server_program, wait_until
 from measuring import Measure
 from parallel import Parallel, longest_first
@@ -103,6 +104,23 @@ def deployment(redis_url: str, tmp_path: Path) -> Iterator[Deployment]:
     """Real processes against an empty real Redis; all are killed at the end."""
     with Deployment(redis_url, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser of this machine; missing: skipped here, failed in CI."""
+    program = browser_program()
+    if program is None:
+        why = "no Chromium here: install the package chromium"
+        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
+    # Imported only here: it takes a while, and most tests need no browser.
+    from playwright.sync_api import sync_playwright
+
+    playwright = sync_playwright().start()
+    browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+    yield browser
+    browser.close()
+    playwright.stop()
 
 
 @pytest.fixture

@@ -10,25 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from browser_kit import ARGUMENTS, Console, browser_program
+from browser_kit import Console
 from harness import Deployment
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """The browser of this machine; missing: skipped here, failed in CI."""
-    program = browser_program()
-    if program is None:
-        why = "no Chromium here: install the package chromium"
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
-    # Imported only here: it takes a while, and most tests need no browser.
-    from playwright.sync_api import sync_playwright
-
-    playwright = sync_playwright().start()
-    browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-    yield browser
-    browser.close()
-    playwright.stop()
 
 
 @pytest.fixture(scope="module")

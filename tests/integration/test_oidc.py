@@ -21,7 +21,6 @@ from boyd.models import ApprovalPolicy
 from boyd_api.commands import listen
 from boyd_api.oidc import provider_documents
 from boyd_api.server import ApiServer
-from browser_kit import ARGUMENTS, browser_program
 from harness import Deployment, free_port, wait_until
 from oidc_kit import AUDIENCE, SECRET, Provider, WebBrowser, missing, path_of
 
@@ -553,14 +552,11 @@ def test_a_mistake_in_the_settings_is_told_where_one_signs_in(
 # In a browser, and as a process
 
 
-def test_chromium_signs_in_and_out_without_a_report_of_the_policy(service: Service) -> None:
-    program = browser_program()
-    if program is None:
-        pytest.skip("no Chromium here: install the package chromium")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=program, args=ARGUMENTS)
-        page = chromium.new_page()
+def test_chromium_signs_in_and_out_without_a_report_of_the_policy(
+    service: Service, chromium: Any
+) -> None:
+    with chromium.new_context() as context:
+        page = context.new_page()
         reports: list[str] = []
         page.on("console", lambda said: reports.append(f"{said.type}: {said.text}"))
         page.goto(f"{service.url}/console/fleet")
@@ -574,7 +570,6 @@ def test_chromium_signs_in_and_out_without_a_report_of_the_policy(service: Servi
         page.wait_for_url("**/session/end**")
         page.locator('button[value="yes"]').click()
         page.wait_for_url(f"{service.url}/console/login**")
-        chromium.close()
 
     assert [one for one in reports if "Content Security Policy" in one] == []
     assert service.site.store.sessions.all() == []
