@@ -62,6 +62,11 @@ EVENTS = {
         "A notification of the approval was sent, given up or skipped, as `state` says.",
     ),
     "approval.executed": ("approval, state, title", "The approved action ended, as `state` says."),
+    "execution.verified": (
+        "execution, action, target, verdict",
+        "An execution has a verdict, or harm was compensated.",
+    ),
+    "hold.lifted": ("action, target", "Somebody lifted the hold of an action."),
     "call.executed": ("call, state", "A client's call ended."),
     "callback.executed": ("callback, state", "A callback was delivered or given up."),
     "investigation.started": ("investigation", "A question was asked."),

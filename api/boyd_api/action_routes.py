@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from boyd import naming
-from boyd.models import Call, CallRequest, ExecutionPage, JsonObject, Model
-from boyd.models.responses import ActionList, Execution, Taken
+from boyd.models import Call, CallRequest, ExecutionPage, HoldList, JsonObject, Model
+from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 from boyd_api.problems import not_found
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext, WaitQuery
 from boyd_api.routing import JsonResponse, Routes
@@ -38,6 +38,14 @@ class RollbackRequest(Model):
 
 class ActionRequest(RollbackRequest, DryRunRequest):
     """An execution of an action; `rationale` says why."""
+
+
+class LiftRequest(Model):
+    """The hold to lift; `note` says why."""
+
+    action: str = Field(min_length=1, max_length=200)
+    target: str = Field(default="", max_length=5000)
+    note: str = Field(default="", max_length=5000)
 
 
 class ExecutionsQuery(PageQuery, PeriodQuery):
@@ -76,6 +84,21 @@ def dry_run(
     asked = dict(body or DryRunRequest())
     work = CallRequest(kind="dry-run", action=id, actor=ctx.actor, **asked)
     return _executed(ctx, work, query.wait)
+
+
+@routes.get("/holds", scope="read")
+def holds(ctx: RequestContext) -> HoldList:
+    """List the actions that are not repeated on a target for now, and why."""
+    return HoldList(holds=ctx.agent.store.holds.all())
+
+
+@routes.post("/holds/lift", scope="admin")
+def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
+    """Let a held action run again without a person, on its target."""
+    if not ctx.agent.store.holds.lift(body.action, body.target, ctx.actor, body.note):
+        on = f" on {body.target!r}" if body.target else ""
+        raise not_found(f"{body.action!r}{on} is not held")
+    return LiftedHold(action=body.action, target=body.target)
 
 
 @routes.get("/executions", scope="read")

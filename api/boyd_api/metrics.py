@@ -203,6 +203,8 @@ _HELP = {
         "Time until the next approval expires; below 0: it is overdue."
     ),
     "boyd_notifications": "Notifications of approvals, by how they ended.",
+    "boyd_verdicts": "Executions that were verified, by what they achieved.",
+    "boyd_actions_suspended": "Actions that are suspended on a target because they did harm.",
     "boyd_queue_messages": "Messages that wait for a worker.",
     "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
     "boyd_observer_failures": "Consecutive failures.",
@@ -269,6 +271,8 @@ def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     yield _metric("boyd_agent_iterations", begun, ("agent",), CounterMetricFamily)
     told = [((a.entry.id, state), n) for a in agents for state, n in a.notified.items()]
     yield _metric("boyd_notifications", told, ("agent", "state"), CounterMetricFamily)
+    judged = [((a.entry.id, verdict), n) for a in agents for verdict, n in a.verdicts.items()]
+    yield _metric("boyd_verdicts", judged, ("agent", "verdict"), CounterMetricFamily)
     for name, read in _PER_AGENT.items():
         yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 
@@ -290,6 +294,7 @@ _PER_AGENT: dict[str, Callable[[AgentHealth, float], float | None]] = {
     ),
     "boyd_agent_paused": lambda a, _: a.paused is not None,
     "boyd_agent_frozen": lambda a, _: a.frozen is not None,
+    "boyd_actions_suspended": lambda a, _: a.suspended,
     "boyd_intake_waiting": lambda a, _: a.intake,
     "boyd_runs_pending": lambda a, _: a.runs,
     "boyd_runs_oldest_seconds": lambda a, now: _age(now, a.oldest_run),

@@ -22,6 +22,8 @@ from boyd.models import (
     Decision,
     Level,
     Mode,
+    VerificationPlan,
+    VerificationSettings,
 )
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object, located, version_of
@@ -34,6 +36,8 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 #: Plugins that precede an agent's own, unless it sets `default_plugins`.
 DEFAULT_PLUGINS = ("situation-priority",)
+#: Seconds until an action without effect or budget may be repeated in the same situation.
+REPEAT_AFTER = 3600.0
 
 
 class _Settings(BaseModel):
@@ -127,6 +131,7 @@ class AgentSettings(_Settings):
     history: HistorySettings = HistorySettings()
     runs: RunSettings = RunSettings()
     budgets: dict[str, Budget] = Field(default_factory=dict)
+    verification: dict[str, VerificationSettings] = Field(default_factory=dict)
     llm: ModelSettings | None = None
 
     @field_validator("id")
@@ -203,15 +208,33 @@ class Agent:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """Its components, with the budgets that its settings give to actions."""
+        """Its components, with the budgets and verifications that its settings give to actions."""
         known = self.host.catalog
-        actions = [one.patched({"budget": self.budget(one.id)}) for one in known.actions]
+        actions = [
+            one.patched({"budget": self.budget(one.id), "verify": self.verification(one.id)})
+            for one in known.actions
+        ]
         return known.patched({"actions": actions})
 
     def budget(self, action_id: str) -> Budget | None:
         """The budget of an action: from the agent's settings, or else the action's own."""
         own = self.host.actions.get(action_id)
         return self.settings.budgets.get(action_id) or (own.budget if own else None)
+
+    def verification(self, action_id: str) -> VerificationPlan | None:
+        """The verification of an action's effect; None: it cannot be verified."""
+        action = self.host.actions.get(action_id)
+        if action is None or not action.has("verify"):
+            return None
+        ours = self.settings.verification.get(action_id, VerificationSettings())
+        budget = self.budget(action_id)
+        return VerificationPlan(
+            within=ours.within or action.verify_within,
+            every=ours.every or action.verify_every,
+            hold=ours.hold,
+            repeat_after=ours.repeat_after or (budget.window if budget else REPEAT_AFTER),
+            roll_back=ours.roll_back,
+        )
 
     def policy(self, action: Action, decision: Decision) -> ApprovalPolicy:
         """The policy for approving *decision*; `human-only` always requires a person."""

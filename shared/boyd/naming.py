@@ -62,6 +62,11 @@ def rollback(undone: str) -> str:
     return f"{_ROLLBACK}:{undone}"
 
 
+def verification(execution: str) -> str:
+    """The job that verifies the effect of an execution."""
+    return f"verify:{execution}"
+
+
 def investigation(investigation_id: str) -> str:
     """The job of an investigation."""
     return f"investigation:{investigation_id}"

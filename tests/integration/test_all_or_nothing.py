@@ -21,7 +21,10 @@ from boyd.models import (
     ActionResult,
     Budget,
     CallRequest,
+    Compensation,
     Decision,
+    EffectName,
+    JsonObject,
     LoopResult,
     NotificationRecord,
     Proposal,
@@ -226,6 +229,7 @@ def live(store: Store) -> None:
     deployment(store)
     iterations(store, a)
     work(store, a)
+    effects(store, a)
     questions(store, a)
     approvals(store, a)
     losses(store, a)
@@ -346,6 +350,28 @@ def work(store: Store, a: AgentStore) -> None:
     take(store, a, "call:c3", lambda proof: a.jobs.retry("call:c3", proof))
 
 
+def effects(store: Store, a: AgentStore) -> None:
+    """Verdicts on what was executed, and the holds that follow from them."""
+    call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
+    verdicts: tuple[EffectName, ...] = ("worse", "effective")
+    for number, verdict in enumerate(verdicts, 4):
+        name = f"call:c{number}"
+        a.calls.submit(call, None, f"c{number}")
+        assert a.jobs.enter(name, 1, "w/1")
+        assert claim(a, name, Fence(name, 1, "w/1"), verified=True) == "claimed"
+        a.ledger.finish(name, "token", done())
+        store.client.hset(f"boyd:{{a}}:verify:{name}", "executionNotBefore", 1)
+        fields = a.jobs.enter(f"verify:{name}", 1, "w/2")
+        assert fields
+        fence = Fence(f"verify:{name}", 1, "w/2")
+        hold = {"kind": "suspended", "execution": name} if verdict == "worse" else None
+        assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
+        if hold:
+            assert a.holds.compensated(name, fence, Compensation(state="none"), hold, 60)
+            assert a.holds.lift("p:do", "t", ANN)
+        assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
+
+
 def questions(store: Store, a: AgentStore) -> None:
     """Investigations and the runs that they are for."""
     asked = InvestigationRequest(question="why?")
@@ -429,10 +455,22 @@ def take(store: Store, a: AgentStore, member: str, retry: Callable[[str], Any]) 
     retry(proof)
 
 
-def claim(a: AgentStore, execution: str, fence: Fence) -> str:
+def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -> str:
     """Claim an execution."""
-    budget = Budget(limit=5, window=60)
-    return a.ledger.claim(execution, "token", "p:do", {}, "t", False, budget, fence).outcome
+    verify: JsonObject = {"within": 5000, "every": 1000, "hold": True, "queue": ""}
+    return a.ledger.claim(
+        execution,
+        "token",
+        "p:do",
+        {},
+        "t",
+        False,
+        Budget(limit=5, window=60),
+        fence,
+        verify=verify if verified else None,
+        situation="s",
+        held=verified,
+    ).outcome
 
 
 def done() -> ActionResult:

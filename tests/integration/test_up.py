@@ -284,6 +284,44 @@ def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> N
     assert first != second
 
 
+@pytest.mark.long
+def test_the_example_asks_for_the_clean_up_when_a_restart_has_no_effect(tmp_path: Path) -> None:
+    port = str(free_port())
+    folder = tmp_path / "watch"
+    _copy(ROOT / "examples" / "watch", folder, port)
+    with (folder / "agent.toml").open("a") as file:
+        file.write('\n[verification."http-monitor:restartService"]\nwithin = 5\n')
+    scratch = tmp_path / "boyd-watch" / "scratch"
+    scratch.mkdir(parents=True)
+    for number in range(45):
+        (scratch / f"scratch-{number:06}.bin").write_bytes(b"0" * 500_000)
+    with Up(tmp_path, str(folder / "agent.toml"), WATCH_PORT=port) as running:
+        running.says("restartService", 60)
+        [held] = wait_until(lambda: _holds(running, "no effect"), 60)
+        asked = wait_until(lambda: _instead(running), 60)
+        restarts = [
+            one["verification"]["verdict"]
+            for one in running.command("actions", "executions")
+            if one["action"] == "http-monitor:restartService"
+        ]
+
+    assert "answered 503" in held["evidence"]
+    assert asked[0].startswith("http-monitor:restartService on web is not repeated")
+    assert restarts == ["no effect"]
+
+
+def _holds(running: Up, kind: str) -> list[Any]:
+    found = running.command("actions", "holds")
+    return [one for one in found if one["kind"] == kind]
+
+
+def _instead(running: Up) -> list[str]:
+    pending = running.command("approvals", "list")["pending"]
+    return [
+        reason for item in pending for reason in item.get("insteadOf", []) if "no eff" in reason
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "environment", "said"),
     [

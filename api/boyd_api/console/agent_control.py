@@ -1,4 +1,4 @@
-"""The forms of an agent's page: trigger, pause, resume, freeze and unfreeze."""
+"""The forms of an agent's page: trigger, pause, resume, freeze, unfreeze, and lift a hold."""
 
 from __future__ import annotations
 
@@ -53,6 +53,16 @@ def unfreeze(page: PageRequest) -> PageResult:
         agent_routes.unfreeze_all(page.ctx)
     else:
         agent_routes.unfreeze(page.ctx)
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/lift", scope="admin", fresh=True)
+def lift(page: PageRequest) -> PageResult:
+    """Lift the hold of an action; it stays lifted if somebody else was faster."""
+    form = request.form
+    page.ctx.agent.store.holds.lift(
+        form.get("action", ""), form.get("target", ""), page.ctx.actor, form.get("note", "")[:1000]
+    )
     return _back(page)
 
 

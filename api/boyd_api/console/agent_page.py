@@ -8,8 +8,9 @@ from datetime import datetime
 
 from flask import request
 
+from boyd import naming
 from boyd.formatting import counted
-from boyd.models import ApprovalItem, LoopResult, LoopStatus, Run
+from boyd.models import ApprovalItem, ExecutionEntry, LoopResult, LoopStatus, Run
 from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
 from boyd_api import agent_routes, loop_routes, run_routes
@@ -24,6 +25,8 @@ pages = Pages()
 #: Iterations on the strip, and items that wait which are shown.
 _STRIP = 60
 _WAITING = 8
+#: Held actions that are shown.
+_HOLDS = 50
 #: The forms that a link can open.
 _FORMS = ("pause", "freeze", "unfreeze")
 
@@ -58,6 +61,8 @@ def agent(page: PageRequest) -> PageResult:
         observers=read_part(lambda: _observers(page, last.value)),
         waiting=read_part(lambda: _waiting(page)),
         budgets=read_part(lambda: _budgets(page)),
+        execution=read_part(lambda: _execution(page, last.value)),
+        holds=read_part(lambda: store.holds.all(_HOLDS)),
         vital=next(iter(read_vital_signs(page, [entry.id])), None),
         due=_due(page, status),
         own_freeze=freezes.get(entry.id),
@@ -98,6 +103,13 @@ def _waiting(page: PageRequest) -> Waiting:
 def _budgets(page: PageRequest) -> list[BudgetUse]:
     agent = page.ctx.agent
     return agent.store.budgets.uses(agent.entry.catalog.actions, _now(page))
+
+
+def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | None:
+    """The execution of the last iteration, if it has acted."""
+    if last is None or not any(one.success for one in last.action_results):
+        return None
+    return page.ctx.agent.store.ledger.get(naming.loop(last.id.removeprefix(f"{page.agent_id}:")))
 
 
 def _due(page: PageRequest, status: LoopStatus) -> datetime | None:

@@ -35,12 +35,14 @@ class Evidence:
         action: the action, with its reversibility; None if the agent no longer has it.
         earlier: its latest executions.
         investigations: the ids of the investigations that wait for it.
+        execution: its own execution, if it was approved.
     """
 
     iteration: LoopResult | None
     action: ActionInfo | None
     earlier: list[ExecutionEntry]
     investigations: list[str]
+    execution: ExecutionEntry | None
 
 
 @pages.get("/agents/<agent>/approvals/<id>")
@@ -115,6 +117,7 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
         next((one for one in actions if one.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
         [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
+        agent.store.ledger.get(naming.approval(item.id)) if item.result else None,
     )
 
 

@@ -60,6 +60,7 @@ def iteration(page: PageRequest, name: str) -> PageResult:
         more_groups=len(groups) - _SOURCES,
         newest=page.ctx.agent.store.loop.iteration(),
         entries=_entries(page, result),
+        execution=read_part(lambda: page.ctx.agent.past_work.execution(_execution(result))),
         other=_other(page, result),
         copied=text if len(text) <= _COPIED else "",
         kind=outcome_kind(result),
@@ -71,6 +72,10 @@ def iteration(page: PageRequest, name: str) -> PageResult:
 def record(page: PageRequest, name: str) -> PageResult:
     """The record as JSON, as the API gives it."""
     return Response(_found(page, name)[0].to_json(), mimetype="application/json")
+
+
+def _execution(result: LoopResult) -> str:
+    return naming.loop(result.id.removeprefix(f"{result.agent_id}:"))
 
 
 def _found(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
@@ -125,7 +130,7 @@ def _entries(page: PageRequest, result: LoopResult) -> Part[list[AuditEntry]]:
     )
     subjects = {
         ("iteration", str(result.iteration)),
-        ("execution", naming.loop(result.id.removeprefix(f"{result.agent_id}:"))),
+        ("execution", _execution(result)),
         *(("approval", one.waits_for) for one in result.action_results if one.waits_for),
         *(("run", run) for run in result.runs),
     }

@@ -27,8 +27,8 @@ from boyd.store.ended_work import (
     WorkMark,
     read_ended_run,
     read_iteration,
-    read_ledger_entry,
 )
+from boyd.store.executions import read_ledger_entry
 
 log = logging.getLogger("boyd.archive")
 

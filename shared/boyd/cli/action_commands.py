@@ -1,4 +1,4 @@
-"""`boyd actions list|executions|run|dry-run|rollback`: run an action, or see what was run."""
+"""`boyd actions …`: run an action, see what was run and whether it helped, and lift holds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from boyd.cli.parameter_types import Pairs, Whole, object_option, pairs_option, 
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
-from boyd.models import ActionInfo, ActionResult, ExecutionEntry
-from boyd.models.responses import ActionList, Execution, Taken
+from boyd.models import ActionInfo, ActionResult, ExecutionEntry, HoldList
+from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 
 EXECUTION_COLUMNS = (
     *(label("execution", least=17), whole("started"), label("action"), whole("state")),
+    whole("effect", drop=4),
     *(label("target", drop=3), whole("took", drop=2), label("host"), label("by", drop=1)),
 )
 
@@ -55,6 +56,7 @@ def _execution_row(entry: ExecutionEntry) -> list[str]:
         output.short_date(entry.started_at or entry.ended_at),
         entry.action,
         entry.state,
+        output.effect(entry.verification),
         entry.target,
         output.duration(took.total_seconds() * 1000) if took is not None else "",
         entry.host or "",
@@ -84,6 +86,43 @@ def actions() -> None:
 
 
 actions.add_command(executions)
+
+HOLD_COLUMNS = (
+    *(label("action"), label("target", drop=2), whole("kind"), label("execution", least=17)),
+    *(whole("until"), sentence("evidence", drop=1)),
+)
+
+
+@actions.command()
+@data_options
+def holds(api: Api, form: str) -> None:
+    """List the actions that are not repeated on a target for now."""
+    found = api.agent.get("/holds", HoldList).holds
+    rows = [
+        [
+            *(one.action, one.target, one.kind, one.execution),
+            *(output.short_date(one.until) or "lifted", one.evidence or ""),
+        ]
+        for one in found
+    ]
+    output.print_list(form, found, HOLD_COLUMNS, rows, "No action is held.")
+
+
+@actions.command()
+@id_argument("action", completion.actions)
+@click.argument("target", default="")
+@click.option("--note", help="Reason; shown in the audit trail.")
+@data_options
+def lift(api: Api, action: str, target: str, note: str | None, form: str) -> None:
+    """Let a held action run again on its target.
+
+    A suspended action did harm: find out why first.
+    """
+    body = {"action": action, "target": target, "note": note or ""}
+    lifted = api.agent.post("/holds/lift", LiftedHold, body)
+    if not output.print_data(form, lifted):
+        on = f" on {output.one_line(target)}" if target else ""
+        output.say(f"{output.one_line(action)} may run again{on}")
 
 
 @actions.command("list")

@@ -121,6 +121,8 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "action", item.action_id
     yield "undoes", item.undoes or ""
     yield "why", item.decision.rationale
+    for reason in item.instead_of:
+        yield "instead", reason
     yield "because", item.reason or ""
     yield "situation", item.situation_summary or ""
     yield "risk", item.risk or ""

@@ -126,6 +126,17 @@ def _unknown_actions(agent: Agent) -> Iterator[str]:
     for id in agent.settings.budgets:
         if id not in known:
             yield f"budgets: no action has the id {id!r}, so it has no effect{nearest(id, known)}"
+    yield from _unverified(agent)
+
+
+def _unverified(agent: Agent) -> Iterator[str]:
+    """Yield settings of verifications that have no effect."""
+    known = agent.host.actions
+    for id in agent.settings.verification:
+        if id not in known:
+            yield f"verification: no action has the id {id!r}{nearest(id, known)}"
+        elif agent.verification(id) is None:
+            yield f"verification: action {id!r} has no `verify`, so it cannot be verified"
 
 
 def _show(agent: Agent, reference: str, show_all: bool) -> None:
@@ -206,6 +217,9 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         per = f" per {action.target}" if action.target else ""
         yield f"at most {budget.limit} in {output.seconds(budget.window)}{per}"
     yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
+    plan = agent.verification(action.id)
+    if plan:
+        yield f"verified within {output.seconds(plan.within)}"
     if action.idempotent:
         yield "idempotent"
 

@@ -23,7 +23,7 @@ from boyd import outcomes
 from boyd.cli.tables import GAP, Column, layout
 from boyd.errors import ApiProblem
 from boyd.formatting import counted, visible
-from boyd.models import ActionResult, LoopResult, Model
+from boyd.models import ActionResult, EffectVerification, LoopResult, Model
 from boyd.models.responses import IterationSummary
 
 if TYPE_CHECKING:
@@ -429,3 +429,10 @@ def command_name() -> str:
     """`boyd` if it is on PATH, else the command as typed, as in `.venv/bin/boyd`."""
     typed = sys.argv[0]
     return typed if Path(typed).name == "boyd" and shutil.which("boyd") is None else "boyd"
+
+
+def effect(verification: EffectVerification | None) -> str:
+    """The effect of an execution, in one or two words."""
+    if verification is None:
+        return "not verified"
+    return verification.verdict or "open"

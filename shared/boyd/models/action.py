@@ -8,11 +8,12 @@ from pydantic import Field
 
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
+from boyd.models.verification import EffectVerification, VerificationPlan
 
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
 #: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
-#: difference to what was approved, or no worker.
-Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved"]
+#: difference to what was approved, no worker, or a hold.
+Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved", "held"]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
@@ -92,6 +93,7 @@ class ActionInfo(Model):
     dry_run: bool = False
     rollback: bool = False
     budget: Budget | None = None
+    verify: VerificationPlan | None = None
 
 
 class EndpointInfo(Model):
@@ -196,7 +198,11 @@ class Call(CallRequest):
 
 
 class ExecutionEntry(Model):
-    """An execution as the ledger has it; `id` is `loop:<n>`, `approval:<id>` or `call:<id>`."""
+    """An execution as the ledger has it; `id` is `loop:<n>`, `approval:<id>` or `call:<id>`.
+
+    `succeeded` means only that the call returned; `verification` tells whether it had its effect,
+    if the action can be verified.
+    """
 
     id: str
     state: Literal["running", "succeeded", "failed", "unknown"]
@@ -209,6 +215,7 @@ class ExecutionEntry(Model):
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
     result: ActionResult | None = None
+    verification: EffectVerification | None = None
 
 
 class ExecutionPage(Model):

@@ -150,6 +150,7 @@ class Proposal(Model):
         wakes: the jobs that wait for it, such as `investigation:<id>`.
         bound_to: the only execution it is for; None: equal proposals join it.
         preview: the result of the action's dry run.
+        instead_of: why the actions that were decided first are not repeated, one line each.
     """
 
     decision: Decision
@@ -171,6 +172,7 @@ class Proposal(Model):
     wakes: list[str] = Field(default_factory=list)
     bound_to: str | None = None
     preview: ActionResult | None = None
+    instead_of: list[str] = Field(default_factory=list)
 
 
 class ApprovalItem(Proposal):

@@ -71,11 +71,12 @@ _FALSE = "its predicate is false in this situation"
 class StrategyVerdict(Model):
     """A strategy's part in a decision, and why.
 
-    `failed`: it applied, and raised when it was to decide.
+    `failed`: it applied, and raised when it was to decide. `held`: it decided on an action that is
+    not repeated for now, so the next one decided.
     """
 
     strategy: str
-    verdict: Literal["chosen", "passed over", "not applicable", "failed"]
+    verdict: Literal["chosen", "passed over", "not applicable", "failed", "held"]
     why: str
 
 
@@ -87,11 +88,21 @@ class Refusal(Model):
     action: str
 
 
+class HeldDecision(Model):
+    """A strategy's decision that was not taken because its action is held on its target."""
+
+    strategy: str
+    action: str
+    target: str = ""
+    reason: str
+
+
 class DecisionTrace(Model):
     """The trace of a decision.
 
     A veto or failed guard sets `vetoed`; an invalid decision sets `invalid`. `proposed` is the
-    decision that was stopped in this way. `verdicts` has every strategy, in their order.
+    decision that was stopped in this way. `verdicts` has every strategy, in their order. `held` has
+    the decisions that came before the one taken.
     """
 
     strategies: list[str] = Field(default_factory=list)
@@ -101,6 +112,7 @@ class DecisionTrace(Model):
     vetoed: Refusal | None = None
     invalid: Refusal | None = None
     proposed: Decision | None = None
+    held: list[HeldDecision] = Field(default_factory=list)
     verdicts: list[StrategyVerdict] = Field(default_factory=list)
 
     def judged(self, failures: Mapping[str, str]) -> DecisionTrace:
@@ -112,12 +124,17 @@ class DecisionTrace(Model):
         if name not in self.applicable:
             why = f"its predicate failed: {error}" if error else _FALSE
             return StrategyVerdict(strategy=name, verdict="not applicable", why=why)
+        held = next((one.reason for one in self.held if one.strategy == name), None)
+        if held:
+            return StrategyVerdict(strategy=name, verdict="held", why=held)
         if name != self.chosen:
-            why = f"{self.chosen} applies and comes first"
+            why = f"{self.chosen or 'another'} applies and comes first"
             return StrategyVerdict(strategy=name, verdict="passed over", why=why)
         if error:
             return StrategyVerdict(strategy=name, verdict="failed", why=error)
-        return StrategyVerdict(strategy=name, verdict="chosen", why="it is the first that applies")
+        first = "it is the first that applies"
+        why = f"{first} and whose action is not held" if self.held else first
+        return StrategyVerdict(strategy=name, verdict="chosen", why=why)
 
     @property
     def asked_by(self) -> str | None:

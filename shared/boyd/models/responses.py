@@ -12,6 +12,7 @@ from boyd.models.approval import ApprovalItem
 from boyd.models.base import JsonObject, Model, Timestamp
 from boyd.models.loop import LoopResult, Mode, ObserverHealth, Phase
 from boyd.models.run import RunStatus
+from boyd.models.verification import EffectVerification
 
 
 class AgentState(Model):
@@ -250,7 +251,10 @@ class Taken(Model):
 
 
 class Execution(Model):
-    """An execution and its state; `waiting`: for the approval `approvalId`."""
+    """An execution and its state; `waiting`: for the approval `approvalId`.
+
+    `succeeded` means that its call returned; `verification` tells whether it had its effect.
+    """
 
     id: str
     state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown"]
@@ -263,6 +267,14 @@ class Execution(Model):
     ended_at: Timestamp | None = None
     approval_id: str | None = None
     result: ActionResult | None = None
+    verification: EffectVerification | None = None
+
+
+class LiftedHold(Model):
+    """A hold that was lifted."""
+
+    action: str
+    target: str
 
 
 class KeyInfo(Model):

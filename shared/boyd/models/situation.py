@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -100,9 +102,24 @@ class Situation(Model):
     priority: Level = "low"
     confidence: Confidence = 0.0
 
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the class of situation: the kinds of anomalies and who found them.
+
+        Situations that differ only in figures, texts or confidence are of the same class.
+        """
+        found = [_class(one) for one in self.anomalies]
+        by = [[one.source, sorted(map(_class, one.anomalies or []))] for one in self.assessments]
+        text = json.dumps([sorted(found), sorted(by)])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
     def evidence(self, source: str) -> JsonObject:
         """The typed data that the orienter *source* (`plugin:name`) gave, or an empty object."""
         for assessment in self.assessments:
             if assessment.source == source and assessment.data is not None:
                 return assessment.data
         return {}
+
+
+def _class(anomaly: Anomaly) -> list[str]:
+    return [anomaly.type, anomaly.severity, *sorted(anomaly.affected_resources or [])]

@@ -64,7 +64,7 @@ class Gate(Model):
     required: ApprovalPolicy | None = None
 
 
-ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http"]
+ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http", "holds"]
 #: Why a read has no value, or not all of it.
 ReadNote = Literal["absent", "redacted", "too large", "not JSON"]
 #: The phases in which reads are recorded.

@@ -22,6 +22,7 @@ from boyd.models import (
     JsonObject,
     Prevention,
     Proposal,
+    VerificationPlan,
     explain,
 )
 from boyd.phases import time_limit
@@ -40,7 +41,7 @@ class Claim:
     Attributes:
         token: proves the claim when finishing; None: the claim was refused.
         result: the result of an earlier attempt.
-        refused: reason for a refusal: frozen, unknown outcome, running elsewhere.
+        refused: reason for a refusal: frozen, held, unknown outcome, running elsewhere.
         prevented: the kind of that reason.
         over_budget: the budget for this target is used up.
         unknown: an earlier attempt was started and its outcome lost.
@@ -58,7 +59,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class ExecutionRequest:
-    """An execution to claim."""
+    """An execution to claim.
+
+    Attributes:
+        verification: how its effect is verified, by workers of `queue`.
+        situation: the class of the situation in which it was decided.
+        held: whether holds of the action bind it.
+    """
 
     id: str
     action: str
@@ -69,6 +76,10 @@ class ExecutionRequest:
     budget: Budget | None
     by: str = ""
     host: str = ""
+    verification: VerificationPlan | None = None
+    queue: str | None = None
+    situation: str = ""
+    held: bool = False
 
 
 class Ledger(Protocol):
@@ -125,6 +136,8 @@ class Request:
         wakes: the job that waits for the proposal; other requests do not join it.
         for_model: redact secrets from the result before it is stored.
         unserved: the reason why this worker may only propose the action, without a dry run.
+        situation: the class of the situation in which it was decided.
+        instead_of: why the actions that were decided first are not repeated.
     """
 
     execution_id: str
@@ -141,6 +154,8 @@ class Request:
     wakes: str = ""
     for_model: bool = False
     unserved: str = ""
+    situation: str = ""
+    instead_of: tuple[str, ...] = ()
 
     @property
     def proposer(self) -> str:
@@ -365,7 +380,9 @@ class _Execution:
 
     def _entry(self, plain: JsonObject) -> ExecutionRequest:
         action = self.action
-        unlimited = self.request.approved or self.undone is not None
+        undoes = self.undone is not None
+        unlimited = self.request.approved or undoes
+        plan = None if undoes else self.ctx.agent.verification(action.id)
         return ExecutionRequest(
             id=self.request.execution_id,
             action=action.id,
@@ -377,6 +394,11 @@ class _Execution:
             budget=None if unlimited else self.ctx.agent.budget(action.id),
             by=self.request.by or f"agent:{self.ctx.agent.id}",
             host=self.ctx.context(action.plugin_id).host,
+            verification=plan,
+            queue=action.queue,
+            situation=self.request.situation,
+            # A person who approves an action decides to repeat it.
+            held=plan is not None and plan.hold and not unlimited,
         )
 
     def _execute(self, params: Any, token: str) -> ActionResult:
@@ -436,6 +458,7 @@ def _queue(
         undone=undone.result if undone else None,
         wakes=[request.wakes] if request.wakes else [],
         bound_to=request.execution_id if request.wakes else None,
+        instead_of=list(request.instead_of),
     )
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
         preview = _preview(ctx, action, request)

@@ -7,7 +7,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from boyd.errors import Overrun, Veto
-from boyd.models import NO_OP, Change, Decision, DecisionTrace, Refusal, Situation, explain, no_op
+from boyd.models import (
+    NO_OP,
+    Change,
+    Decision,
+    DecisionTrace,
+    HeldDecision,
+    Refusal,
+    Situation,
+    explain,
+    no_op,
+)
 from boyd.phases import time_limit
 from boyd.phases.orient import fields
 from boyd.phases.phase_context import PhaseContext, describe
@@ -36,14 +46,13 @@ class _Deciding:
         self.invalid: Refusal | None = None
         self.proposed: Decision | None = None
         self.applicable: list[Strategy] = []
+        self.held: list[HeldDecision] = []
         self.decision = no_op("No applicable strategy")
 
     def run(self) -> tuple[Decision, DecisionTrace]:
         strategies = list(self.ctx.host.strategies.values())
         self.applicable = [s for s in strategies if self._applies(s)]
-        chosen = self.applicable[0] if self.applicable else None
-        if chosen and self._choose(chosen):
-            self._ask_hooks()
+        chosen = self._first_free()
         self._block()
         trace = DecisionTrace(
             strategies=[s.id for s in strategies],
@@ -53,8 +62,37 @@ class _Deciding:
             vetoed=self.vetoed,
             invalid=self.invalid,
             proposed=self.proposed,
+            held=self.held,
         )
         return self.decision, trace
+
+    def _first_free(self) -> Strategy | None:
+        """Let the strategies decide in turn, until one decides on an action that is not held."""
+        for strategy in self.applicable:
+            decided = self._choose(strategy)
+            held = self._hold(strategy) if decided else None
+            if held is None:
+                if decided:
+                    self._ask_hooks()
+                return strategy
+            self.held.append(held)
+            self.decision = no_op(held.reason)
+        return None
+
+    def _hold(self, strategy: Strategy) -> HeldDecision | None:
+        """The hold of the action decided on, if it binds; claiming the action checks that again."""
+        decision = self.decision
+        action = self.ctx.host.actions.get(decision.action)
+        plan = self.ctx.agent.verification(decision.action)
+        if action is None or plan is None or not plan.hold:
+            return None
+        target = action.target_of(decision.params)
+        hold = self.ctx.hold(decision.action, target)
+        if hold is None or not hold.binds(self.situation):
+            return None
+        return HeldDecision(
+            strategy=strategy.id, action=action.id, target=target, reason=hold.reason
+        )
 
     def review(self, decision: Decision) -> tuple[Decision, DecisionTrace]:
         self.decision = decision

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from boyd.agent import Agent
 from boyd.errors import Overrun, Veto
-from boyd.models import Change, Gate, NotDue, Phase, PluginReads, Problem, Refusal, TapedPhase
+from boyd.models import Change, Gate, Hold, NotDue, Phase, PluginReads, Problem, Refusal, TapedPhase
 from boyd.phases import time_limit
 from boyd.phases.recording import Tape
 from boyd.plugin import Context, Hook
@@ -48,7 +48,9 @@ class PhaseContext:
         phase: Phase,
         contexts: Callable[[str, int | None], Context],
         iteration: int | None = None,
+        holds: Callable[[str, str], Hold | None] | None = None,
     ) -> None:
+        """The context of *agent* in *phase*; *holds* gives the hold of an action on a target."""
         self.agent = agent
         self.host = agent.host
         self.phase: Phase = phase
@@ -61,6 +63,7 @@ class PhaseContext:
         self.used: int | None = None
         self.tape = Tape()
         self._contexts = contexts
+        self._holds = holds
 
     def context(self, plugin_id: str, by: str = "") -> Context:
         """The `ctx` of the plugin *plugin_id*.
@@ -72,6 +75,12 @@ class PhaseContext:
             context = replace(context, not_due={late.id: late.due_at for late in self.not_due})
         taped = by and self.iteration is not None and self.phase in get_args(TapedPhase)
         return self.tape.context(context, by) if taped else context
+
+    def hold(self, action: str, target: str) -> Hold | None:
+        """The hold of an action on a target, if there is one; it is recorded as a read."""
+        found = self._holds(action, target) if self._holds else None
+        self.tape.note(action, "holds", target, found)
+        return found
 
     def reads(self) -> list[PluginReads]:
         """The reads of components and hooks, in a phase of which these are recorded."""

@@ -50,6 +50,11 @@ class Tape:
         """The context *ctx* for the component or hook *by*, which notes what that reads."""
         return ctx.watched(self._by.setdefault(by, _Notes(self._room)))
 
+    def note(self, by: str, source: str, key: str, value: Any) -> None:
+        """Note what was read on behalf of the component *by*; None: there was nothing."""
+        notes = self._by.setdefault(by, _Notes(self._room))
+        notes.add(source, key, _ABSENT if value is None else value)
+
     def reads(self, phase: TapedPhase) -> list[PluginReads]:
         """The reads so far, of those who read anything."""
         taken = [notes.reads(by, phase) for by, notes in self._by.items()]

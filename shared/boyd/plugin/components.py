@@ -222,12 +222,15 @@ class Action(Component):
         budget: how often it may run per target.
         tool: whether models may use it in investigations, with the usual gate.
         category: the kind of tool.
+        verify_within: seconds in which it has to show its effect, if it can be verified.
+        verify_every: seconds between two checks of its effect.
     """
 
     functions: ClassVar = {
         "execute": ("params", "ctx"),
         "dry_run": ("params", "ctx"),
         "rollback": ("params", "result", "ctx"),
+        "verify": ("params", "result", "ctx"),
     }
 
     timeout = 60.0
@@ -240,6 +243,8 @@ class Action(Component):
     budget: Budget | None = None
     tool: bool = False
     category: Category = "execution"
+    verify_within: float = 60.0
+    verify_every: float = 5.0
 
     def bind(self, plugin_id: str) -> Self:
         """Also find the parameters' model in the annotation of `execute`."""

@@ -76,6 +76,18 @@ class DeclaredAction(Declared[Action]):
         """Use the method to undo a successful execution."""
         return self._also("rollback", function)
 
+    def verify(
+        self, *, within: float = 60.0, every: float = 5.0
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Use the method to tell whether an execution had its effect.
+
+        It runs after the execution, every *every* seconds for at most *within*, until it gives a
+        verdict: true (effective), the name of a verdict, or an `EffectVerdict`. False means no
+        effect so far, None that it cannot tell so far.
+        """
+        self.settings |= {"verify_within": within, "verify_every": every}
+        return lambda function: self._also("verify", function)
+
 
 def observer(
     *,

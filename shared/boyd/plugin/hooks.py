@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from boyd.models import ActionResult, ApprovalItem, Decision, LoopResult, Observation, Situation
+    from boyd.models import (
+        ActionResult,
+        ApprovalItem,
+        Decision,
+        ExecutionEntry,
+        Hold,
+        LoopResult,
+        Observation,
+        Situation,
+    )
     from boyd.plugin.components import Action
     from boyd.plugin.context import Context
 
@@ -99,6 +108,16 @@ def on_approval(approval: ApprovalItem, stage: str, recipient: str, ctx: Context
     """
 
 
+def on_suspend(hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
+    """Tell people that an action is suspended on a target, because it made it worse.
+
+    Run when it could not be rolled back, at least once, on a worker that performs the action.
+    `execution.verification` has the evidence, and what became of the rollback.
+
+    When it fails: logged, and run again each minute, at most thirty times.
+    """
+
+
 SPECIFICATIONS: dict[str, tuple[str, ...]] = {
     function.__name__: tuple(inspect.signature(function).parameters)
     for function in (
@@ -110,6 +129,7 @@ SPECIFICATIONS: dict[str, tuple[str, ...]] = {
         on_after_act,
         on_loop_complete,
         on_approval,
+        on_suspend,
     )
 }
 

@@ -18,6 +18,7 @@ from boyd.runtime.jobs.investigation_job import InvestigationHandler
 from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
 from boyd.runtime.jobs.run_callbacks import RunCallbackHandler
+from boyd.runtime.jobs.verification_job import VerificationHandler
 from boyd.runtime.leases import Leases
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
@@ -83,5 +84,6 @@ def job_runner(engine: Engine) -> JobRunner:
             "notice": NotificationHandler(engine),
             "delivery": DeliveryHandler(engine),
             "investigation": InvestigationHandler(engine),
+            "verify": VerificationHandler(engine),
         },
     )

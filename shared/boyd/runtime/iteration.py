@@ -151,7 +151,8 @@ class IterationSteps:
         if entry is None:
             return False
         record = entry.record
-        ctx = PhaseContext(self._agent, entry.phase, self._engine.context, entry.iteration)
+        holds = self._store.holds.get
+        ctx = PhaseContext(self._agent, entry.phase, self._engine.context, entry.iteration, holds)
         ctx.problems += record.problems
         ctx.blocks += record.blocks
         ctx.not_due = record.not_due
@@ -267,6 +268,8 @@ class IterationSteps:
             retry=entry.epoch > 1,
             asked_by=record.trace.asked_by if record.trace else None,
             unserved=entry.fields.get("unserved", ""),
+            situation=record.situation.fingerprint if record.situation else "",
+            instead_of=tuple(one.reason for one in record.trace.held) if record.trace else (),
         )
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
         ledger = LeasedLedger(self._store, self._engine.leases, fence)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.models import FROZEN, ActionResult, ExecutionEntry
+from boyd.models import FROZEN, ActionResult, ExecutionEntry, JsonObject
 from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
+from boyd.store.timing import milliseconds
 
 log = logging.getLogger("boyd.runtime")
 
@@ -104,6 +105,7 @@ class LeasedLedger:
     def __init__(self, store: AgentStore, leases: Leases, fence: Fence | None = None) -> None:
         """Claim only while *fence* holds; None: always."""
         self._ledger = store.ledger
+        self._holds = store.holds
         self._leases = leases
         self._fence = fence
         self._holding = ExitStack()
@@ -120,6 +122,8 @@ class LeasedLedger:
         """Claim the execution, and renew the claim while the action runs."""
         token = uuid.uuid4().hex
         reply = persistently(lambda: self._claim(execution, token))
+        if reply.outcome == "held":
+            return self._held(execution)
         if reply.outcome == "claimed":
             hold = self._leases.hold(
                 lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
@@ -147,6 +151,10 @@ class LeasedLedger:
         finally:
             self._holding.close()
 
+    def _held(self, execution: ExecutionRequest) -> Claim:
+        hold = self._holds.get(execution.action, execution.target)
+        return Claim(refused=hold.reason if hold else "It was held", prevented="held")
+
     def _claim(self, execution: ExecutionRequest, token: str) -> ClaimReply:
         return self._ledger.claim(
             execution.id,
@@ -159,7 +167,23 @@ class LeasedLedger:
             self._fence,
             execution.by,
             execution.host,
+            verify=_stored(execution),
+            situation=execution.situation,
+            held=execution.held,
         )
+
+
+def _stored(execution: ExecutionRequest) -> JsonObject | None:
+    """The verification of an execution, as the ledger needs it to begin."""
+    plan = execution.verification
+    if plan is None:
+        return None
+    return {
+        "within": milliseconds(plan.within),
+        "every": milliseconds(min(plan.every, plan.within)),
+        "hold": plan.hold,
+        "queue": execution.queue or "",
+    }
 
 
 def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:

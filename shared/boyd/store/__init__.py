@@ -29,6 +29,7 @@ from boyd.store.fleet import (
 )
 from boyd.store.freezes import Freezes, reason_text
 from boyd.store.history import History
+from boyd.store.holds import Holds
 from boyd.store.idempotency import IdempotentAnswers, ReservedAnswer, StoredAnswer
 from boyd.store.investigations import (
     Investigations,
@@ -96,6 +97,7 @@ class AgentStore:
         self.usage = ModelUsage(client, of_agent, keys)
         self.events = AgentEvents(client, keys)
         self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
+        self.holds = Holds(client, of_agent, keys)
         self.budgets = BudgetBook(client, keys, self.ledger)
         self.audit = Audit(client, of_agent, keys, sealing)
         self.ended = EndedWork(client, keys)
@@ -197,6 +199,7 @@ __all__ = [
     "Fleet",
     "Freezes",
     "History",
+    "Holds",
     "IdempotentAnswers",
     "Investigations",
     "Iterations",

@@ -89,6 +89,7 @@ class Approvals:
             "title": naming.title(proposal.action_id, proposal.undoes),
             "undoes": proposal.undoes or "",
             "notify": notify,
+            **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
         }
         if retention.ttl is not None:
             options["ttl"] = milliseconds(retention.ttl)

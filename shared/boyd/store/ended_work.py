@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from boyd import naming
-from boyd.models import ExecutionEntry, LoopResult, Run
+from boyd.models import LoopResult, Run
 from boyd.store.connection import Client, translated
-from boyd.store.executions import result_of
 from boyd.store.hashes import restore
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
@@ -26,7 +25,10 @@ _STAMP: Mapping[WorkKind, Sequence[str]] = {
     "iteration": ("iteration", "timeline", "endedAt"),
     "run": (),
     "approval": (),
-    "execution": ("action", "state", "worker", "startedAt", "endedAt"),
+    "execution": (
+        *("action", "state", "worker", "startedAt", "endedAt"),
+        *("verdict", "verifiedAt", "compensation"),
+    ),
     "investigation": ("id", "status", "version"),
 }
 
@@ -152,11 +154,6 @@ def read_iteration(agent_id: str, fields: Mapping[str, str]) -> LoopResult:
 def read_ended_run(fields: Mapping[str, str]) -> Run:
     """A run from its hash."""
     return restore(Run, fields)
-
-
-def read_ledger_entry(name: str, fields: Mapping[str, str]) -> ExecutionEntry:
-    """An execution from its hash."""
-    return restore(ExecutionEntry, {**fields, "id": name}).patched({"result": result_of(fields)})
 
 
 def _named(names: Sequence[str], answer: Sequence[str | None]) -> dict[str, str]:

@@ -11,7 +11,17 @@ from typing import Any
 
 from boyd import naming
 from boyd.errors import StoreError
-from boyd.models import ActionResult, Budget, ExecutionEntry, ExecutionPage, JsonObject, to_ms
+from boyd.models import (
+    ActionResult,
+    Budget,
+    Compensation,
+    EffectVerification,
+    ExecutionEntry,
+    ExecutionPage,
+    JsonObject,
+    from_ms,
+    to_ms,
+)
 from boyd.store.connection import Client, translated
 from boyd.store.hashes import restore
 from boyd.store.keys import Keys
@@ -25,6 +35,7 @@ KEEP = 7 * 86400.0
 _LISTED = (
     *("id", "state", "action", "params", "target", "by"),
     *("host", "worker", "startedAt", "endedAt"),
+    *("verdict", "verifyUntil", "verifiedAt", "evidence", "checks", "compensation"),
 )
 #: Sorts after the name of every execution.
 _BEHIND = "\uffff"
@@ -93,8 +104,7 @@ class ActionLedger:
             fields = self._client.hgetall(self._keys.execution(whole))
         if "action" not in fields:
             return None
-        entry = restore(ExecutionEntry, {**fields, "id": whole})
-        return entry.patched({"result": result_of(fields)})
+        return read_ledger_entry(whole, fields)
 
     def page(
         self,
@@ -127,7 +137,7 @@ class ActionLedger:
             fields=_LISTED,
             oldest=to_ms(since) if since is not None else -math.inf,
         )
-        found = [restore(ExecutionEntry, fields) for fields in hits.hashes]
+        found = [_listed(fields) for fields in hits.hashes]
         return ExecutionPage(executions=found, next_cursor=hits.next_cursor)
 
     def whole(self, execution_id: str) -> str:
@@ -189,15 +199,21 @@ class ActionLedger:
         fence: Fence | None = None,
         by: str = "",
         host: str = "",
+        *,
+        verify: JsonObject | None = None,
+        situation: str = "",
+        held: bool = False,
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
         *by* is the requester and *host* the place of execution; both are stored for the audit
-        and for filters.
+        and for filters. *verify* is stored for the verification of its effect: `within` and `every`
+        in ms, `queue`, and `hold`, whether it holds the action meanwhile. *situation* is the class
+        of the situation; with *held*, a hold refuses the claim.
 
         Returns:
-            `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `done` with the
-            result as JSON, `unknown` and the reason.
+            `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `done` with
+            the result as JSON, `unknown` and the reason.
 
         Raises:
             StillRunning: another live worker executes it; or Redis has lost data and the agent is
@@ -210,6 +226,8 @@ class ActionLedger:
             "idempotent": idempotent,
             "keep": milliseconds(KEEP),
             "agent": keys.agent_id,
+            "held": held,
+            "situation": situation,
             **_fence(fence),
         }
         if budget:
@@ -223,6 +241,8 @@ class ActionLedger:
             "host": host,
             "idempotent": int(idempotent),
         }
+        if verify is not None:
+            fields |= {"verify": json.dumps(verify), "situation": situation}
         reply = self._scripts.run(
             "claim_execution",
             execution=keys.execution(execution_id),
@@ -292,6 +312,36 @@ class ActionLedger:
 
 def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
     return StillRunning(f"execution {execution_id} is still running on {worker}", left / 1000)
+
+
+def _listed(fields: Mapping[str, str]) -> ExecutionEntry:
+    entry = restore(ExecutionEntry, fields)
+    return entry.patched({"verification": read_verification(fields)})
+
+
+def read_ledger_entry(name: str, fields: Mapping[str, str]) -> ExecutionEntry:
+    """An execution from its hash."""
+    entry = restore(ExecutionEntry, {**fields, "id": name})
+    more = {"result": result_of(fields), "verification": read_verification(fields)}
+    return entry.patched(more)
+
+
+def read_verification(fields: Mapping[str, str]) -> EffectVerification | None:
+    """The verification of an execution from its hash; None: its action cannot be verified."""
+    verdict = fields.get("verdict")
+    if verdict is None:
+        return None
+    ended, compensation = fields.get("verifiedAt"), fields.get("compensation")
+    return EffectVerification.model_validate(
+        {
+            "verdict": None if verdict == "open" else verdict,
+            "evidence": fields.get("evidence") or None,
+            "until": from_ms(float(fields["verifyUntil"])),
+            "checks": int(fields.get("checks", 0)),
+            "ended_at": from_ms(float(ended)) if ended else None,
+            "compensation": Compensation.from_json(compensation) if compensation else None,
+        }
+    )
 
 
 def result_of(fields: Mapping[str, str]) -> ActionResult | None:

@@ -6,14 +6,14 @@ import json
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import redis
 from pydantic import ValidationError
 
 from boyd import naming, queues
 from boyd.errors import StoreError
-from boyd.models import LEVELS, ObserverHealth, from_ms
+from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.store.archive_status import parse_archive_status
 from boyd.store.connection import Client, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
@@ -224,6 +224,7 @@ class _Look:
             "expired": lambda pipe: pipe.zcount(keys.approvals_pending, "-inf", now * 1000),
             "last": lambda pipe: pipe.zrevrange(keys.history, 0, 0, withscores=True),
             "event": lambda pipe: pipe.xrevrange(keys.events, count=1),
+            "suspended": lambda pipe: pipe.zcount(keys.held_actions, "+inf", "+inf"),
             "usage": lambda pipe: pipe.hgetall(keys.usage),
         }
         if self._entry.catalog.observers:
@@ -291,6 +292,8 @@ class _Look:
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
             notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},
+            verdicts={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _VERDICTS},
+            suspended=self._of(answers, "suspended"),
         )
 
     def _waiting(
@@ -350,6 +353,8 @@ class _Look:
 _FORMAT = ("formatVersion",)
 #: The numbers of notifications that ended in each way.
 _NOTIFIED = ("notified:succeeded", "notified:failed", "notified:skipped")
+#: The numbers of verdicts on the effects of executions.
+_VERDICTS = tuple(f"verdict:{name}" for name in get_args(EffectName))
 _LOOP = (
     "iteration",
     "slot",
@@ -358,12 +363,18 @@ _LOOP = (
     "eventsLostAt",
     "eventsLostWhy",
     *_NOTIFIED,
+    *_VERDICTS,
     *_FORMAT,
 )
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)
 _JOB = ("executionState", "queuedAt", "queue")
 #: Descriptions of the jobs that somebody waits for, by the beginning of their names.
-_JOBS = {"approval": "an approved action", "call": "a call", "delivery": "a notification"}
+_JOBS = {
+    "approval": "an approved action",
+    "call": "a call",
+    "delivery": "a notification",
+    "verify": "a verification",
+}
 
 
 def _batch(by: str | None, sent: str | None, payload: str | None) -> WaitingWork | None:

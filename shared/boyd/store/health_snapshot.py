@@ -203,6 +203,8 @@ class AgentHealth:
         observers: the health of its observers.
         model: the totals of its model.
         notified: the number of notifications that ended in each state.
+        verdicts: the number of executions with each verdict.
+        suspended: the number of actions, by target, that are suspended because they did harm.
     """
 
     entry: AgentEntry
@@ -233,6 +235,8 @@ class AgentHealth:
     observers: dict[str, ObserverHealth] = field(default_factory=dict)
     model: ModelTotals = field(default_factory=ModelTotals)
     notified: dict[str, int] = field(default_factory=dict)
+    verdicts: dict[str, int] = field(default_factory=dict)
+    suspended: int = 0
 
     @property
     def named_queues(self) -> dict[str, list[str]]:

@@ -75,6 +75,8 @@ class Keys:
         self.events = self.prefix + "events"
         #: Sorted set: the ledger's entries, by time of claim.
         self.executions = self.prefix + "executions"
+        #: Sorted set: the holds of actions, by end; those that a person has to lift come last.
+        self.held_actions = self.prefix + "holds"
         #: Sorted set: past iterations, by end.
         self.history = self.prefix + "history"
         #: Hashes by observer: the time of its last run, and its health as JSON.
@@ -142,6 +144,10 @@ class Keys:
     def budget(self, action_id: str, target: str) -> str:
         """The recent executions of an action on a target, for its budget."""
         return self.of("budget", f"{action_id}:{target}")
+
+    def hold(self, action_id: str, target: str) -> str:
+        """The hold of an action on a target."""
+        return self.of("hold", f"{action_id}:{target}")
 
     def state(self, plugin_id: str, key: str) -> str:
         """One value of a plugin's state."""

@@ -33,6 +33,14 @@ def _written(desk: Site) -> str:
     return str(desk.post("/actions/desk:write", {"params": {"text": "x"}}).json["executionId"])
 
 
+def _held(desk: Site) -> str:
+    desk.lab.client.hset(
+        "boyd:{desk}:hold:desk:write:",
+        mapping={"action": "desk:write", "kind": "suspended", "execution": "loop:1"},
+    )
+    return "desk:write"
+
+
 def _pending_run(desk: Site) -> str:
     desk.post("/pause")
     return _run(desk)
@@ -75,6 +83,7 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/abandon": lambda desk: (_in_flight(desk), None),
     "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
+    "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
     "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
     "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),

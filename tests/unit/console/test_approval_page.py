@@ -44,7 +44,7 @@ def test_an_answer_takes_two_steps_and_is_then_true(
     assert "approved by alice" in after.text
     assert "“go”" in after.text
     assert "Execution: succeeded" in after.text
-    assert "Whether it helped is not verified" in after.text
+    assert "Not verified: the call returned" in after.text
     assert not [one for one in ("answer=approve", "answer=deny") if one in after.source]
 
 

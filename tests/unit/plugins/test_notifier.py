@@ -14,8 +14,8 @@ from boyd.errors import PluginError
 from boyd.links import LinkBuilder, LinkSigner
 from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision
 from boyd.plugins.notifier import Notifier, QuietHours
-from boyd.plugins.notifier.approval_message import ApprovalMessage, approval_message
 from boyd.plugins.notifier.channels import SendError, send_by_apprise
+from boyd.plugins.notifier.message import NotificationMessage, approval_message
 from harness import free_port
 from mail_kit import mail_server, parts_of
 from plugin_kit import Rig, site
@@ -43,7 +43,7 @@ def item(**values: Any) -> ApprovalItem:
     return ApprovalItem(**{**given, **values})
 
 
-def message(stage: Any = "waiting", link: str = "", **values: Any) -> ApprovalMessage:
+def message(stage: Any = "waiting", link: str = "", **values: Any) -> NotificationMessage:
     """The message about an approval."""
     return approval_message(item(**values), stage, link, NOW)
 
@@ -233,7 +233,7 @@ def test_a_long_message_is_one_message_cut_short() -> None:
     long = [("p", "x" * 500)] * 100
     with site() as chat:
         address = chat.url.replace("http://", "json://")
-        send_by_apprise(address, ApprovalMessage("t", tuple(long), LINK, ""), waits=True)
+        send_by_apprise(address, NotificationMessage("t", tuple(long), LINK, ""), waits=True)
         [(_, _, _, body)] = chat.requests
     assert json.loads(body)["message"].startswith(LINK)
 

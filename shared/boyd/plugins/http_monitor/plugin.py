@@ -10,6 +10,7 @@ from boyd.models import (
     ActionResult,
     Autonomy,
     Decision,
+    EffectVerdict,
     JsonObject,
     Model,
     Observation,
@@ -84,6 +85,9 @@ class HttpMonitor(Plugin):
             target="endpointId",
             execute=self.restart_service,
             dry_run=self._would_restart,
+            verify=self._has_recovered,
+            verify_within=30.0,
+            verify_every=2.0,
         )
 
     @property
@@ -195,6 +199,14 @@ class HttpMonitor(Plugin):
 
     def _would_restart(self, params: RestartParams) -> str:
         return describe_restart(self._known(params))
+
+    def _has_recovered(self, params: RestartParams) -> EffectVerdict:
+        endpoint = self._known(params)
+        [check] = self._prober.check_all([endpoint])
+        if check.healthy:
+            return EffectVerdict(verdict="effective", evidence=f"{endpoint.title} is healthy")
+        why = f"{endpoint.title} still fails: {check.error}"
+        return EffectVerdict(verdict="no effect", evidence=why, final=False)
 
     def _known(self, params: RestartParams) -> MonitoredEndpoint:
         if params.endpoint_id not in self._endpoints:

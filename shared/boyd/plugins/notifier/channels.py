@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 
 from boyd.errors import ConfigError
-from boyd.plugins.notifier.approval_message import ApprovalMessage
+from boyd.plugins.notifier.message import NotificationMessage
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -75,7 +75,7 @@ def post_webhook(
         raise SendError(f"the webhook answered {answer.status_code}")
 
 
-def send_by_apprise(url: str, message: ApprovalMessage, waits: bool) -> None:
+def send_by_apprise(url: str, message: NotificationMessage, waits: bool) -> None:
     """Send once through Apprise; *waits* marks a message that asks for an answer.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import (
     BaseModel,
@@ -21,18 +21,25 @@ from boyd.models import (
     STAGES,
     Actor,
     ApprovalItem,
+    ExecutionEntry,
+    Hold,
+    JsonObject,
     Level,
     NotificationRecipient,
     NotificationStage,
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
-from boyd.plugins.notifier.approval_message import approval_message
 from boyd.plugins.notifier.channels import (
     check_address,
     kind_of,
     post_webhook,
     send_by_apprise,
+)
+from boyd.plugins.notifier.message import (
+    NotificationMessage,
+    approval_message,
+    suspension_message,
 )
 
 #: The step in which the end of quiet hours is searched; zones are offset by quarters of an hour.
@@ -157,7 +164,10 @@ class RecipientGroup(_Part):
 
 
 class Notifier(Plugin):
-    """Notifies groups of people when an approval waits, at half of its time, and when answered."""
+    """Notifies groups of people of approvals and suspended actions.
+
+    It does so when an approval waits, at half of its time, and when it is answered.
+    """
 
     id = "notifier"
 
@@ -204,17 +214,51 @@ class Notifier(Plugin):
         found = self._recipient(recipient)
         to = found.actor if stage != "answered" else None
         message = approval_message(approval, stage, ctx.approval_link(approval, to), ctx.now())
-        url = found.url.get_secret_value()
-        if found.kind != "webhook":
-            send_by_apprise(url, message, waits=stage != "answered")
-            return
-        body: dict[str, Any] = {"text": f"{message.title}\n{message.text()}"}
-        if found.style == "json":
-            body = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
-            body |= {"link": message.link} if message.link else {}
-        headers = {name: value.get_secret_value() for name, value in found.headers.items()}
+        body: JsonObject = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
         # The same for each attempt, so that receivers recognise repetitions.
-        headers["webhook-id"] = f"approval_{approval.id}_{stage}"
+        id = f"approval_{approval.id}_{stage}"
+        self._send(found, message, body, id, ctx, waits=stage != "answered")
+
+    def on_suspend(self, hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
+        """Tell everybody in the groups for the action at once, also in quiet hours."""
+        message = suspension_message(hold, execution, ctx.agent.id)
+        body: JsonObject = {
+            "agent": ctx.agent.id,
+            "hold": hold.to_wire(),
+            "execution": execution.to_wire(),
+        }
+        failed: list[Exception] = []
+        for group in self.options.groups:
+            if not any(fnmatchcase(hold.action, pattern) for pattern in group.actions):
+                continue
+            for one in group.recipients:
+                try:
+                    self._send(one, message, body, f"suspended_{execution.id}", ctx, waits=True)
+                except Exception as error:  # noqa: BLE001 - raised when the others are told
+                    failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def _send(
+        self,
+        to: Recipient,
+        message: NotificationMessage,
+        body: JsonObject,
+        id: str,
+        ctx: Context,
+        *,
+        waits: bool,
+    ) -> None:
+        url = to.url.get_secret_value()
+        if to.kind != "webhook":
+            send_by_apprise(url, message, waits=waits)
+            return
+        if to.style != "json":
+            body = {"text": f"{message.title}\n{message.text()}"}
+        elif message.link:
+            body = {**body, "link": message.link}
+        headers = {name: value.get_secret_value() for name, value in to.headers.items()}
+        headers["webhook-id"] = id
         post_webhook(ctx.http, url, body, headers, self.options.timeout)
 
     def _groups(self, approval: ApprovalItem) -> list[RecipientGroup]:

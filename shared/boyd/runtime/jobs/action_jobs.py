@@ -37,6 +37,7 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
         request,
         decision=decision,
         situation_summary=situation.summary if situation else None,
+        situation=situation.fingerprint if situation else "",
         asked_by=trace.asked_by or request.asked_by,
     )
     return act.act(ctx, reviewed, ledger, engine.approvals)

@@ -3,14 +3,15 @@
 -- heartbeat brings back.
 -- token      proves the claim when finishing
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
---            limit and window of the budget, keep (ms that the ledger remembers), agent;
+--            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
+--            situation (its class);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
--- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why}, {'unregistered'}, {'over', how many counted}, {'done', result},
+-- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why}, {'unregistered'}, {'over', how many counted}, {'held'}, {'done', result},
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
-local execution, budget, freezes, origin, audit_open, registered, executions = unpack(KEYS)
+local execution, budget, freezes, origin, audit_open, registered, executions, due, held_actions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit executes expect format frozen holds lose_claim rest server time
+-- @include audit executes expect format frozen hold holds lose_claim rest server time
 local fields = rest(4)
 options = cjson.decode(options)
 -- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
@@ -74,11 +75,17 @@ end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.
 if options.origin and not state and not options.idempotent and redis.call('HGET', origin, 'server') ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
+  if given('verify') then
+    expect_verification(given('id'), given('action'), given('target'))
+  end
   redis.call('HSET', execution, 'worker', worker, unpack(fields))
   redis.call('PEXPIRE', execution, options.keep)
   list(now)
   lose_claim(execution, why)
   return {'unknown', why}
+end
+if not state and options.held and is_held(given('action'), given('target'), options.situation) then
+  return {'held'}
 end
 local used = ''
 if not state and options.limit then

@@ -3,10 +3,10 @@
 -- state      succeeded, failed or unknown
 -- result     JSON
 -- Returns 1, or 0 when the claim was lost
-local execution, audit_open = unpack(KEYS)
+local execution, audit_open, due, held_actions = unpack(KEYS)
 local token, state, result = unpack(ARGV)
--- @include audit expect time
-local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker')
+-- @include audit begin_verification expect time
+local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target')
 if have[1] == state and have[2] == token then
   return 1
 end
@@ -17,8 +17,14 @@ if have[1] ~= 'running' or have[2] ~= token then
   return 0
 end
 expect(audit_open, 'stream')
+if have[8] then
+  expect_verification(have[3], have[4], have[9])
+end
 -- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
 audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', state, 'who', have[5])
+if state ~= 'failed' then
+  begin_verification(execution)
+end
 redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())
 return 1

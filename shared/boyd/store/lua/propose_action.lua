@@ -3,7 +3,8 @@
 -- options    ttl (ms until it expires, if it does), summary of the situation, notify (notifiers are to be told),
 --            runs: ids that wait for it, asked_by: principals who asked for it or submitted those runs, wakes: the job
 --            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
---            item that they join; title of what it does; undoes: the execution that it rolls back
+--            item that they join; title of what it does; undoes: the execution that it rolls back;
+--            instead_of: JSON, if actions that were decided first are not repeated
 -- fields     field, value, ... to store
 -- Returns id of the item, or empty when all the runs that it is for are cancelled
 -- Events  approval.pending, approval.seen
@@ -53,6 +54,9 @@ local function join(found)
     joined(known[3], options.wakes))
   if options.summary ~= '' then
     redis.call('HSET', item, 'situationSummary', options.summary)
+  end
+  if options.instead_of then
+    redis.call('HSET', item, 'insteadOf', options.instead_of)
   end
   if options.runs == '' then
     redis.call('HSET', item, 'own', 1)

@@ -1,4 +1,4 @@
-"""The message about an approval: a title and labelled lines, as text or HTML."""
+"""Messages to people: a title and labelled lines, as text or HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 
-from boyd.models import ActionResult, ApprovalItem, JsonObject, NotificationStage
+from boyd.models import (
+    ActionResult,
+    ApprovalItem,
+    ExecutionEntry,
+    Hold,
+    JsonObject,
+    NotificationStage,
+)
 
 #: The most characters of one line; the page and `boyd approvals show` have everything.
 MAX_LINE = 500
@@ -21,14 +28,14 @@ _BODY = "margin:0;padding:12px;font:16px/1.4 sans-serif;overflow-wrap:anywhere"
 
 
 @dataclass(frozen=True)
-class ApprovalMessage:
-    """A message about an approval.
+class NotificationMessage:
+    """A message about an approval or a suspended action.
 
     Attributes:
         title: one line.
         lines: labels and texts, each on one line; the label may be empty.
         link: the address to look and answer; empty: there is none.
-        command: the command that shows the approval.
+        command: the command that shows it.
     """
 
     title: str
@@ -57,14 +64,35 @@ class ApprovalMessage:
 
 def approval_message(
     item: ApprovalItem, stage: NotificationStage, link: str, now: datetime
-) -> ApprovalMessage:
+) -> NotificationMessage:
     """The message about *item* at *stage*, with the address *link* if there is one."""
     rows = ((label, _one_line(text)) for label, text in _rows(item, stage, now) if text)
-    return ApprovalMessage(
+    return NotificationMessage(
         title=_one_line(f"{_headline(item, stage)}: {item.title or item.action_id}", 200),
         lines=tuple(rows),
         link=link,
         command=f"boyd approvals show {item.id[:8]} --agent {item.agent_id}",
+    )
+
+
+def suspension_message(hold: Hold, execution: ExecutionEntry, agent_id: str) -> NotificationMessage:
+    """The message about an action that is suspended because it did harm."""
+    verification = execution.verification
+    done = verification.compensation if verification else None
+    undone = f"{done.state}: {done.detail}".removesuffix(": ") if done else ""
+    rows = [
+        ("why", hold.reason),
+        ("params", _json(execution.params)),
+        ("host", execution.host or ""),
+        ("rollback", undone),
+        ("agent", agent_id),
+    ]
+    on = f" on {hold.target}" if hold.target else ""
+    return NotificationMessage(
+        title=_one_line(f"Suspended: {hold.action}{on}", 200),
+        lines=tuple((label, _one_line(text)) for label, text in rows if text),
+        link="",
+        command=f"boyd actions holds --agent {agent_id}",
     )
 
 
@@ -81,6 +109,8 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
     else:
         yield "time left", _time_left(item, now)
     yield "why", item.decision.rationale
+    for reason in item.instead_of:
+        yield "instead", reason
     yield "action", _called(item.action_name, item.action_id)
     yield "params", _json(item.params)
     yield "risk", item.risk or "unknown"

@@ -1,0 +1,147 @@
+"""Verification: what an action has achieved, and why it may not be repeated yet."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from boyd.models.base import Model, Timestamp
+from boyd.models.situation import Situation
+
+#: What an action has achieved. "ok" alone means only that its call returned.
+EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
+#: What Boyd did after an action had made it worse.
+CompensationState = Literal["rolled back", "asked", "failed", "none"]
+#: Why an action is held: its verdict is open, it had no effect, or it has done harm, which was
+#: rolled back or not.
+HoldKind = Literal["open", "no effect", "rolled back", "suspended"]
+
+
+class VerificationSettings(Model):
+    """The verification of an action in the agent file; times in seconds, absent as by the action.
+
+    Attributes:
+        within: the time in which the action has to show its effect.
+        every: the time between two checks.
+        hold: whether the action waits for its verdict on the same target before it is repeated.
+        repeat_after: the time after which an action without effect may be repeated although the
+            situation is the same; absent: the window of its budget, or else an hour.
+        roll_back: whether Boyd undoes an action that has made it worse, if it has a rollback.
+    """
+
+    within: float | None = Field(default=None, gt=0, le=86400)
+    every: float | None = Field(default=None, ge=0.1, le=3600)
+    hold: bool = True
+    repeat_after: float | None = Field(default=None, gt=0)
+    roll_back: bool = True
+
+
+class VerificationPlan(Model):
+    """The verification of an action, from its own settings and the agent's; times in seconds."""
+
+    within: float
+    every: float
+    hold: bool
+    repeat_after: float
+    roll_back: bool
+
+
+class EffectVerdict(Model):
+    """A result of `verify`: a verdict, and the evidence for it in one line.
+
+    A `final` one ends the verification at once; another one counts if no check gives a final one.
+    """
+
+    verdict: EffectName
+    evidence: str = ""
+    final: bool = True
+
+
+class Compensation(Model):
+    """The fate of an action that had made it worse.
+
+    Attributes:
+        state: `rolled back`; `asked`: a person has to approve the rollback; `failed`: the rollback
+            failed; `none`: it has no rollback, or the policy forbids it.
+        detail: in one line.
+        execution: of the rollback.
+        approval: that the rollback waits for.
+    """
+
+    state: CompensationState
+    detail: str = ""
+    execution: str | None = None
+    approval: str | None = None
+
+
+class EffectVerification(Model):
+    """The check of an execution's effect.
+
+    Attributes:
+        verdict: None while it is open.
+        evidence: for the verdict, or what the last check saw.
+        until: the end of the time in which the effect has to show.
+        checks: the number of checks so far.
+        ended_at: the time of the verdict.
+        compensation: after *worse*.
+    """
+
+    verdict: EffectName | None = None
+    evidence: str | None = None
+    until: Timestamp
+    checks: int = 0
+    ended_at: Timestamp | None = None
+    compensation: Compensation | None = None
+
+
+class Hold(Model):
+    """An action that is not repeated on a target for now, unless a person approves it.
+
+    Attributes:
+        action: its id.
+        target: what it acts on; empty: it has no target.
+        kind: why.
+        execution: the execution that it waits for, or that had no effect or did harm.
+        situations: the classes of situations in which it had no effect or was rolled back; it is
+            held in these only, and if there are none, or for another reason, in all.
+        since: when the hold began.
+        until: when it ends by itself; absent: a person has to lift it.
+        evidence: for the verdict, if there is one.
+    """
+
+    action: str
+    target: str = ""
+    kind: HoldKind
+    execution: str
+    situations: list[str] = Field(default_factory=list)
+    since: Timestamp
+    until: Timestamp | None = None
+    evidence: str | None = None
+
+    def binds(self, situation: Situation) -> bool:
+        """Tell whether it holds the action in *situation*."""
+        if self.kind in ("open", "suspended") or not self.situations:
+            return True
+        return situation.fingerprint in self.situations
+
+    @property
+    def reason(self) -> str:
+        """The reason why the action is not repeated, in one line."""
+        what = f"{self.action} on {self.target}" if self.target else self.action
+        # The part after the dot tells apart what lost data had the same number.
+        done = self.execution.partition(".")[0]
+        seen = f": {self.evidence}" if self.evidence else ""
+        if self.kind == "open":
+            return f"{what} is not repeated yet: {done} is being verified"
+        if self.kind == "suspended":
+            return f"{what} is suspended: {done} made it worse{seen}"
+        if self.kind == "rolled back":
+            return f"{what} is not repeated: {done} made it worse and was rolled back{seen}"
+        return f"{what} is not repeated: {done} had no effect{seen}"
+
+
+class HoldList(Model):
+    """The held actions of an agent, latest first."""
+
+    holds: list[Hold]

@@ -1,0 +1,60 @@
+"""One check of the effect of an action."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from boyd.errors import Overrun
+from boyd.models import EffectName, EffectVerdict, ExecutionEntry
+from boyd.phases import time_limit
+from boyd.phases.act import validate
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.plugin import Action
+from boyd.redaction import clean
+
+#: Characters of the evidence for a verdict.
+MAX_EVIDENCE = 500
+
+
+@dataclass(frozen=True)
+class EffectCheck:
+    """The result of a check: `verdict` is final if `ends`, and otherwise what would be said now."""
+
+    verdict: EffectName
+    evidence: str = ""
+    ends: bool = False
+
+
+def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCheck:
+    """Check the effect of an execution once; an error means that it cannot tell so far."""
+    context = replace(ctx.context(action.plugin_id), execution_id=entry.id)
+
+    def look() -> EffectCheck:
+        params = validate(action, entry.params)
+        found = action.call("verify", params=params, result=entry.result, ctx=context)
+        return _read(found)
+
+    try:
+        check: EffectCheck = time_limit.call(look, action.timeout)
+        return check
+    except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - the check is repeated
+        return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE])
+
+
+def _read(found: Any) -> EffectCheck:
+    if found is None:
+        return EffectCheck("cannot tell")
+    if isinstance(found, bool):
+        return EffectCheck("effective", ends=True) if found else EffectCheck("no effect")
+    try:
+        said = EffectVerdict.model_validate({"verdict": found} if isinstance(found, str) else found)
+    except ValidationError:
+        names = ", ".join(repr(name) for name in get_args(EffectName))
+        raise TypeError(
+            f"verify returned {found!r:.80}; expected a bool, None, an EffectVerdict or one of "
+            f"{names}"
+        ) from None
+    return EffectCheck(said.verdict, clean(said.evidence)[:MAX_EVIDENCE], said.final)

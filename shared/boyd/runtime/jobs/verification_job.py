@@ -1,0 +1,180 @@
+"""Verifies the effects of executions, and compensates those that did harm.
+
+The job begins with the end of its execution, in the same step. Each check, the verdict, the
+rollback and the notice to people may be repeated after a worker was lost; the ledger makes sure
+that the rollback happens once.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from boyd import naming
+from boyd.models import Compensation, Decision, EffectName, ExecutionEntry, VerificationPlan
+from boyd.phases import act
+from boyd.phases.verify import EffectCheck, verify
+from boyd.plugin import Action
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.action_jobs import run_action
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.leases import LeasedLedger
+from boyd.store import Fence, StuckJob
+
+log = logging.getLogger("boyd.runtime")
+
+_ENDED = Done("succeeded", 0.0)
+#: Seconds between attempts after an error or a failed notice, and their number.
+_RETRY = 60.0
+_TRIES = 30
+
+
+class VerificationHandler:
+    """The verifications of one agent's executions; the id of the job is that of the execution."""
+
+    patient = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._holds = engine.store.holds
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds that one check and a rollback may take."""
+        return 2 * self._engine.action_limit(fields.get("action"))
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
+        """Check once; after a verdict of *worse*, compensate and tell people."""
+        entry = self._engine.store.ledger.get(id)
+        if entry is None or entry.verification is None:
+            return _ENDED
+        verdict = entry.verification.verdict
+        if verdict is None:
+            checks = int(fields.get("checks", 0)) + 1
+            check, now = self._check(entry), self._engine.store.clock.now()
+            left = (entry.verification.until - now).total_seconds()
+            if not check.ends and left > 0:
+                return self._again(entry, checks, left)
+            if not self._judge(entry, fence, check, checks):
+                return _ENDED
+            verdict = check.verdict
+        return self._after_harm(id, fields, fence) if verdict == "worse" else _ENDED
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+        """Try it again for half an hour."""
+        tries = int(fields.get("tries", 0)) + 1
+        return _ENDED if tries > _TRIES else Later(_RETRY, {"tries": str(tries)})
+
+    def lost(self, id: str, stuck: StuckJob) -> None:
+        """Let another worker repeat it."""
+
+    def given_up(self, id: str, stuck: StuckJob) -> Done:
+        """End an open verification without a verdict."""
+        entry = self._engine.store.ledger.get(id)
+        if entry is not None and entry.verification and entry.verification.verdict is None:
+            fence = Fence(naming.verification(id), stuck.attempt, stuck.worker)
+            where = f" of queue {stuck.queue!r}" if stuck.queue else ""
+            check = EffectCheck("cannot tell", f"no worker{where} could check it")
+            self._judge(entry, fence, check, entry.verification.checks)
+        return _ENDED
+
+    def _check(self, entry: ExecutionEntry) -> EffectCheck:
+        action = self._action(entry)
+        if action is None or not action.has("verify"):
+            why = "the action has no verification any more"
+            return EffectCheck("cannot tell", why, ends=True)
+        return verify(self._engine.act_context(), action, entry)
+
+    def _again(self, entry: ExecutionEntry, checks: int, left: float) -> Later:
+        plan = self._plan(entry)
+        every = plan.every if plan else left
+        return Later(max(0.1, min(every, left)), {"checks": str(checks)})
+
+    def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
+        """Record the verdict; the action is held from then on, or not any more."""
+        hold, seconds = self._hold(entry, check.verdict, check.evidence)
+        recorded = self._holds.judge(
+            entry.id, fence, check.verdict, check.evidence, checks, hold, seconds
+        )
+        if recorded:
+            log.info("%s: %s: %s", self._engine.agent.id, entry.id, check.verdict)
+        return recorded
+
+    def _hold(
+        self, entry: ExecutionEntry, verdict: EffectName, evidence: str
+    ) -> tuple[dict[str, str] | None, float]:
+        plan = self._plan(entry)
+        if verdict == "worse":
+            # Held at once; a rollback that succeeds makes it a weaker hold.
+            return _held("suspended", entry, evidence), 0.0
+        if verdict != "no effect" or plan is None or not plan.hold:
+            return None, 0.0
+        return _held("no effect", entry, evidence), plan.repeat_after
+
+    def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
+        entry = self._engine.store.ledger.get(id)
+        if entry is None or entry.verification is None:
+            return _ENDED
+        done = entry.verification.compensation
+        if done is None:
+            done = self._compensate(entry, fence)
+            if not self._record(entry, fence, done):
+                return _ENDED
+        return _ENDED if done.state == "rolled back" else self._tell(entry, fields)
+
+    def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
+        action, plan = self._action(entry), self._plan(entry)
+        if action is None or plan is None or not action.has("rollback"):
+            return Compensation(state="none", detail="the action has no rollback")
+        if not plan.roll_back:
+            return Compensation(state="none", detail="the agent's settings forbid a rollback")
+        undo = naming.rollback(entry.id)
+        request = act.Request(
+            execution_id=undo,
+            decision=_undoing(entry, action),
+            retry=True,
+            by=f"agent:{self._engine.agent.id}",
+            undoes=entry.id,
+            origin=naming.verification(entry.id),
+        )
+        ledger = LeasedLedger(self._engine.store, self._engine.leases, fence)
+        result = run_action(self._engine, ledger, request)
+        if result.waits_for:
+            return Compensation(state="asked", approval=result.waits_for)
+        if result.success:
+            return Compensation(state="rolled back", execution=undo)
+        return Compensation(state="failed", execution=undo, detail=result.error or "it failed")
+
+    def _record(self, entry: ExecutionEntry, fence: Fence, done: Compensation) -> bool:
+        plan, verification = self._plan(entry), entry.verification
+        if done.state != "rolled back" or plan is None or verification is None:
+            return self._holds.compensated(entry.id, fence, done)
+        hold = _held("rolled back", entry, verification.evidence or "")
+        return self._holds.compensated(entry.id, fence, done, hold, plan.repeat_after)
+
+    def _tell(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
+        """Tell people that the action is suspended, at least once."""
+        hold = self._holds.get(entry.action, entry.target)
+        tries = int(fields.get("tries", 0)) + 1
+        if hold is None or hold.kind != "suspended" or tries > _TRIES:
+            return _ENDED
+        ctx = self._engine.act_context()
+        ctx.run_hooks("on_suspend", hold=hold, execution=entry)
+        return Later(_RETRY, {"tries": str(tries)}) if ctx.problems else _ENDED
+
+    def _action(self, entry: ExecutionEntry) -> Action | None:
+        return self._engine.agent.host.actions.get(entry.action)
+
+    def _plan(self, entry: ExecutionEntry) -> VerificationPlan | None:
+        return self._engine.agent.verification(entry.action)
+
+
+def _held(kind: str, entry: ExecutionEntry, evidence: str) -> dict[str, str]:
+    hold = {"kind": kind, "execution": entry.id}
+    return {**hold, "evidence": evidence} if evidence else hold
+
+
+def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
+    found = entry.verification.evidence if entry.verification else None
+    why = f"{entry.id} made it worse: {found}" if found else f"{entry.id} made it worse"
+    return Decision(
+        action=action.id, params=entry.params, rationale=why, confidence=1.0, risk=action.risk
+    )

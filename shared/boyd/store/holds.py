@@ -1,0 +1,114 @@
+"""Holds: actions that are not repeated on a target for now, and the verdicts that cause them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from boyd import naming
+from boyd.models import Actor, Compensation, EffectName, Hold, from_ms
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
+from boyd.store.executions import Fence
+from boyd.store.keys import Keys
+from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.timing import milliseconds
+
+_TIMES = ("since", "until")
+
+
+class Holds:
+    """The held actions of one agent, and the verdicts on its executions."""
+
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+
+    def get(self, action: str, target: str) -> Hold | None:
+        """The hold of an action on a target, if there is one."""
+        with translated():
+            return _read(self._client.hgetall(self._keys.hold(action, target)))
+
+    def all(self, limit: int = 500) -> list[Hold]:
+        """The holds, latest end first; at most *limit*."""
+        with translated():
+            members = self._client.zrange(self._keys.held_actions, 0, limit - 1, desc=True)
+            pipe = self._client.pipeline(transaction=False)
+            for member in members:
+                pipe.hgetall(self._keys.of("hold", member))
+            found = map(_read, pipe.execute())
+        return [hold for hold in found if hold is not None]
+
+    def lift(self, action: str, target: str, by: Actor, note: str = "") -> bool:
+        """Lift a hold; False: there is none."""
+        lifted = self._scripts.run(
+            "lift_hold", action=action, target=target, note=note, actor=actor_fields(by)
+        )
+        return bool(lifted)
+
+    def judge(
+        self,
+        execution_id: str,
+        fence: Fence,
+        verdict: EffectName,
+        evidence: str,
+        checks: int,
+        hold: Mapping[str, str] | None,
+        seconds: float = 0.0,
+    ) -> bool:
+        """Record the verdict on an execution; False: its job was lost, or it is no longer kept.
+
+        Its action is held on its target as *hold* says, for so many *seconds*, or with 0 until a
+        person lifts it; None: it is not held any more.
+        """
+        fields = {"verdict": verdict, "evidence": evidence, "checks": checks}
+        kept = milliseconds(seconds) if hold is not None else -1
+        return self._record(execution_id, fence, "verified", evidence, fields, hold or {}, kept)
+
+    def compensated(
+        self,
+        execution_id: str,
+        fence: Fence,
+        compensation: Compensation,
+        hold: Mapping[str, str] | None = None,
+        seconds: float = 0.0,
+    ) -> bool:
+        """Record what became of an action that did harm; with *hold* it is held as `judge` says."""
+        fields = {"compensation": compensation.to_json()}
+        note = f"{compensation.state}: {compensation.detail}".removesuffix(": ")
+        kept = milliseconds(seconds) if hold is not None else ""
+        return self._record(execution_id, fence, "compensated", note, fields, hold or {}, kept)
+
+    def _record(
+        self,
+        execution_id: str,
+        fence: Fence,
+        kind: str,
+        note: str,
+        fields: Mapping[str, object],
+        held: Mapping[str, str],
+        hold_for: int | str,
+    ) -> bool:
+        recorded = self._scripts.run(
+            "record_effect",
+            job=self._keys.job(naming.verification(execution_id)),
+            execution=self._keys.execution(execution_id),
+            attempt=fence.token,
+            worker=fence.entered,
+            id=execution_id,
+            kind=kind,
+            note=note,
+            hold_for=hold_for,
+            held=dict(held),
+            fields=flat(fields),
+        )
+        return bool(recorded)
+
+
+def _read(fields: Mapping[str, str]) -> Hold | None:
+    if not fields:
+        return None
+    times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}
+    texts = {name: text for name, text in fields.items() if name not in _TIMES}
+    known = {**texts, **times, "situations": fields.get("situations", "").split()}
+    return Hold.model_validate(known, extra="ignore")

@@ -1,0 +1,38 @@
+-- Record a step of the verification of an execution, if its job is still held by that worker: its verdict, or what was
+-- done after that.
+-- id         of the execution
+-- kind       of the entry in the audit: verified or compensated
+-- note       for the audit
+-- hold_for   ms to hold the action on its target; 0: until a person lifts it; -1: not at all; empty: as it is held now
+-- held       JSON: fields of the hold; it binds in the class of situation of the execution
+-- fields     field, value, ... to store with the execution
+-- Returns 1, or 0 when the job is lost or the execution is no longer kept
+-- Events  execution.verified
+local job, execution, loop, events, audit_open, held_actions = unpack(KEYS)
+local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
+-- @include audit emit executes expect hold rest time
+local fields = rest(8)
+local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'situation')
+if not executes(job, attempt, worker) or not have[1] then
+  return 0
+end
+expect(loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash')
+local known = {}
+for i = 1, #fields, 2 do
+  known[fields[i]] = fields[i + 1]
+end
+if hold_for == '-1' then
+  unhold(have[1], have[2])
+elseif hold_for ~= '' then
+  hold(have[1], have[2], cjson.decode(held), tonumber(hold_for), have[5])
+end
+audit('action.' .. kind, 'execution', id, 'action', have[1], 'host', have[3], 'before', have[4],
+  'after', known.verdict or have[4], 'note', note)
+if known.verdict then
+  redis.call('HSET', execution, 'verifiedAt', now_ms(), unpack(fields))
+  redis.call('HINCRBY', loop, 'verdict:' .. known.verdict, 1)
+else
+  redis.call('HSET', execution, unpack(fields))
+end
+emit('execution.verified', 'execution', id, 'action', have[1], 'target', have[2], 'verdict', known.verdict or have[4])
+return 1

@@ -1,0 +1,117 @@
+"""Real workers verify and compensate, also when they are killed at it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from boyd.models import EffectVerification
+from harness import Deployment, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+MODULE = "agents.verified:agent"
+
+
+def waiting_at(deployment: Deployment, step: str) -> Path:
+    """The file that lets a step wait."""
+    path = deployment.effects_file.with_name(f"{deployment.effects_file.name}.{step}")
+    path.touch()
+    return path
+
+
+def act(deployment: Deployment) -> str:
+    """Have the agent act; the execution."""
+    begun = deployment.launcher("verified").trigger("test")
+    deployment.ended("verified", begun.iteration)
+    return deployment.agent("verified").ledger.of_iteration(begun.iteration)
+
+
+def verification(deployment: Deployment, execution: str) -> EffectVerification:
+    """The verification of an execution."""
+    entry = deployment.agent("verified").ledger.get(execution)
+    assert entry is not None
+    assert entry.verification is not None
+    return entry.verification
+
+
+def compensated(deployment: Deployment, execution: str) -> bool:
+    """Tell whether something was done about the harm."""
+    return verification(deployment, execution).compensation is not None
+
+
+def test_harm_is_seen_and_undone_by_workers(deployment: Deployment) -> None:
+    deployment.worker("w0", MODULE)
+    execution = act(deployment)
+    wait_until(lambda: compensated(deployment, execution))
+
+    found = verification(deployment, execution)
+    assert (found.verdict, found.evidence) == ("worse", "it is broken")
+    assert found.compensation is not None
+    assert found.compensation.state == "rolled back"
+    assert deployment.effects() == ["break", "look", "mend"]
+    held = deployment.launcher("verified").trigger("test")
+    result = deployment.ended("verified", held.iteration)
+    assert result.decision is not None
+    assert result.decision.is_no_op
+    assert deployment.effects() == ["break", "look", "mend"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_another_worker_verifies_when_one_is_lost_at_a_check(
+    deployment: Deployment, number: int
+) -> None:
+    gate = waiting_at(deployment, "look")
+    deployment.worker("w0", MODULE)
+    execution = act(deployment)
+    wait_until(lambda: deployment.effects() == ["break", "look"])
+    deployment.kill("w0", number)
+    gate.unlink()
+    deployment.worker("w1", MODULE)
+
+    wait_until(lambda: compensated(deployment, execution))
+    assert deployment.effects() == ["break", "look", "look", "mend"]
+
+
+def test_a_rollback_whose_worker_was_killed_is_not_repeated_and_the_action_is_suspended(
+    deployment: Deployment,
+) -> None:
+    gate = waiting_at(deployment, "mend")
+    deployment.worker("w0", MODULE)
+    execution = act(deployment)
+    wait_until(lambda: deployment.effects() == ["break", "look", "mend"])
+    deployment.kill("w0")
+    gate.unlink()
+    deployment.worker("w1", MODULE)
+
+    wait_until(lambda: compensated(deployment, execution))
+    found = verification(deployment, execution).compensation
+    assert found is not None
+    assert found.state == "failed"
+    assert "stopped while executing it" in found.detail
+    assert deployment.effects() == ["break", "look", "mend"]
+    [hold] = deployment.agent("verified").holds.all()
+    assert hold.kind == "suspended"
+
+
+def test_an_action_whose_worker_was_killed_is_verified(deployment: Deployment) -> None:
+    gate = waiting_at(deployment, "break")
+    deployment.worker("w0", MODULE)
+    begun = deployment.launcher("verified").trigger("test")
+    wait_until(lambda: deployment.effects() == ["break"])
+    deployment.kill("w0")
+    gate.unlink()
+    deployment.worker("w1", MODULE)
+    result = deployment.ended("verified", begun.iteration)
+    execution = deployment.agent("verified").ledger.of_iteration(begun.iteration)
+
+    assert [one.state for one in result.action_results] == ["unknown"]
+    wait_until(lambda: compensated(deployment, execution))
+    found = verification(deployment, execution)
+    assert found.verdict == "worse"
+    assert found.compensation is not None
+    # Nobody knows what a rollback would have to undo.
+    assert found.compensation.state == "failed"
+    assert "Only a successful execution can be rolled back" in found.compensation.detail

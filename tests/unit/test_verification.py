@@ -1,0 +1,447 @@
+"""Actions are verified after they were executed, held meanwhile, and compensated after harm."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from boyd import Agent, Budget
+from boyd.models import (
+    ActionResult,
+    Actor,
+    Anomaly,
+    Autonomy,
+    CallRequest,
+    EffectName,
+    EffectVerdict,
+    ExecutionEntry,
+    Hold,
+    JsonObject,
+    LoopResult,
+    Proposal,
+)
+from boyd.plugin import Action
+from boyd.store import Retention
+from boyd.testing import Lab
+from kit import Recorder, choice, chooses, overdue, person, plugin
+
+JOB = "boyd:{test}:verify:"
+ACTION = "p:do"
+
+
+class Patient:
+    """An action whose effect is what the test says."""
+
+    def __init__(
+        self, *verdicts: Any, decisions: Sequence[JsonObject] = ({},), **settings: Any
+    ) -> None:
+        self.verdicts = list(verdicts)
+        self.looks: list[Any] = []
+        self.suspended: list[Hold] = []
+        self.recorder = Recorder()
+        self.undone: list[Any] = []
+        self.decisions = [choice(params=params) for params in decisions]
+        self.settings = settings
+        self.anomalies: list[Anomaly] = []
+
+    def lab(self, *more: Any, rollback: bool = False, **agent: Any) -> Lab:
+        """A lab with this action, which a strategy always decides on."""
+        extra: dict[str, Any] = {"rollback": self._undo} if rollback else {}
+        action = self.recorder.action(verify=self._verify, **extra, **self.settings)
+        strategies = [chooses(one, name=f"s{n}") for n, one in enumerate(self.decisions)]
+        parts = [*strategies, *more, action]
+
+        def on_orient() -> dict[str, Any]:
+            return {"anomalies": [one.to_wire() for one in self.anomalies]}
+
+        own = plugin(*parts, on_suspend=self._suspend, on_orient=on_orient)
+        return Lab(Agent("test", plugins=[own], **agent))
+
+    def _verify(self, params: Any, result: Any) -> Any:
+        self.looks.append((params, result))
+        found = self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _undo(self, params: Any, result: Any) -> str:
+        self.undone.append(params)
+        return "undone"
+
+    def _suspend(self, hold: Hold) -> None:
+        self.suspended.append(hold)
+
+
+def check(lab: Lab, times: int = 1) -> None:
+    """Let the time pass until the next check, that many times."""
+    for _ in range(times):
+        for name in lab.client.zrange("boyd:{test}:due", 0, -1):
+            if name.startswith("verify:"):
+                overdue(lab, name)
+
+
+def run_out(lab: Lab, execution: str) -> None:
+    """Let the time end in which the effect has to show."""
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "verifyUntil", 1)
+    check(lab)
+
+
+def executed(lab: Lab, result: LoopResult) -> ExecutionEntry:
+    """The execution of an iteration."""
+    entry = lab.store.ledger.get(f"loop:{result.iteration}")
+    assert entry is not None
+    return entry
+
+
+def called(lab: Lab, **fields: Any) -> ActionResult:
+    """The result of the action when a client asks for it."""
+    request = CallRequest(kind="execute", action=ACTION, actor=person("ann"), **fields)
+    call_id = lab.launcher.call(request, None)
+    lab.deliver()
+    found = lab.store.calls.get(call_id)
+    assert found is not None
+    assert found.result is not None
+    return found.result
+
+
+def verdict_of(lab: Lab, result: LoopResult) -> EffectName | None:
+    """The verdict on the execution of an iteration, if there is one yet."""
+    found = executed(lab, result).verification
+    assert found is not None
+    return found.verdict
+
+
+def rationale(lab: Lab) -> str:
+    """The rationale of the decision of a new iteration."""
+    decision = lab.run().decision
+    assert decision is not None
+    assert decision.is_no_op
+    return decision.rationale
+
+
+def test_an_action_is_verified_after_the_iteration_which_does_not_wait() -> None:
+    action = Patient(True)
+    lab = action.lab()
+    result = lab.run()
+    entry = executed(lab, result)
+
+    assert entry.state == "succeeded"
+    assert entry.verification is not None
+    assert (entry.verification.verdict, action.looks) == (None, [])
+
+    check(lab)
+    entry = executed(lab, result)
+    assert entry.verification is not None
+    assert entry.verification.verdict == "effective"
+    assert entry.verification.checks == 1
+    assert [result.output for _, result in action.looks] == ["done"]
+    assert lab.client.zrange("boyd:{test}:due", 0, -1) == []
+
+
+def test_an_action_without_verification_has_none() -> None:
+    lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), Recorder().action())]))
+    result = lab.run()
+
+    assert executed(lab, result).verification is None
+    assert lab.client.keys("*verify*") == []
+
+
+def test_checks_go_on_until_one_is_final() -> None:
+    action = Patient(False, None, OSError("down"), "effective")
+    lab = action.lab()
+    result = lab.run()
+    check(lab, 3)
+    assert verdict_of(lab, result) is None
+
+    check(lab)
+    found = executed(lab, result).verification
+    assert found is not None
+    assert (found.verdict, found.checks) == ("effective", 4)
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict", "evidence"),
+    [
+        (False, "no effect", None),
+        (None, "cannot tell", None),
+        (OSError("no route"), "cannot tell", "OSError: no route"),
+        (7, "cannot tell", "TypeError: verify returned 7; expected"),
+        ("better", "cannot tell", "TypeError: verify returned 'better'; expected"),
+        (EffectVerdict(verdict="no effect", evidence="still 503", final=False), "no effect", "503"),
+    ],
+)
+def test_the_last_check_within_the_time_decides(
+    last: Any, verdict: EffectName, evidence: str | None
+) -> None:
+    lab = Patient(last).lab()
+    result = lab.run()
+    check(lab)
+    run_out(lab, executed(lab, result).id)
+
+    found = executed(lab, result).verification
+    assert found is not None
+    assert found.verdict == verdict
+    assert (evidence or "") in (found.evidence or "")
+
+
+def test_the_same_action_is_not_repeated_while_its_verdict_is_open() -> None:
+    action = Patient(None)
+    lab = action.lab(chooses(choice("p:other"), name="second"), Recorder("else").action("other"))
+    lab.run()
+    second = lab.run()
+
+    assert len(action.recorder.calls) == 1
+    assert [one.action for one in second.action_results] == ["p:other"]
+    assert second.trace is not None
+    [held, chosen] = second.trace.verdicts
+    assert (held.verdict, chosen.verdict) == ("held", "chosen")
+    assert held.why == "p:do is not repeated yet: loop:1 is being verified"
+    assert chosen.why == "it is the first that applies and whose action is not held"
+
+
+def test_an_iteration_whose_only_action_is_held_does_nothing_and_says_why() -> None:
+    lab = Patient(None).lab()
+    lab.run()
+    second = lab.run()
+
+    assert second.decision is not None
+    assert second.decision.is_no_op
+    assert second.decision.rationale == "p:do is not repeated yet: loop:1 is being verified"
+    assert second.action_results == []
+    assert second.success
+
+
+def test_an_action_without_effect_is_not_repeated_until_the_situation_changes() -> None:
+    action = Patient("no effect")
+    lab = action.lab()
+    lab.run()
+    check(lab)
+    assert rationale(lab) == "p:do is not repeated: loop:1 had no effect"
+
+    action.anomalies = [Anomaly(type="hot", description="90 degrees", severity="high")]
+    lab.run()
+    assert len(action.recorder.calls) == 2
+    check(lab)
+
+    # It had no effect in either situation.
+    for description in ("91 degrees", "92 degrees"):
+        action.anomalies = [Anomaly(type="hot", description=description, severity="high")]
+        lab.run()
+        action.anomalies = []
+        lab.run()
+    assert len(action.recorder.calls) == 2
+
+
+def test_an_action_without_effect_may_be_repeated_when_its_budget_has_a_new_window() -> None:
+    action = Patient("no effect", budget=Budget(limit=5, window=100))
+    lab = action.lab()
+    lab.run()
+    check(lab)
+
+    assert 0 < lab.client.pttl("boyd:{test}:hold:p:do:") <= 100_000
+    lab.client.delete("boyd:{test}:hold:p:do:")
+    lab.run()
+    assert len(action.recorder.calls) == 2
+
+
+def test_other_targets_are_not_held() -> None:
+    action = Patient(None, target="name", decisions=[{"name": "a"}, {"name": "b"}])
+    lab = action.lab()
+    lab.run()
+    lab.run()
+
+    assert [params["name"] for params in action.recorder.calls] == ["a", "b"]
+
+
+def test_the_agent_file_can_let_an_action_repeat() -> None:
+    action = Patient("no effect")
+    lab = action.lab(verification={ACTION: {"hold": False}})
+    lab.run()
+    lab.run()
+    check(lab)
+    lab.run()
+
+    assert len(action.recorder.calls) == 3
+    assert lab.store.holds.all() == []
+
+
+def test_the_agent_file_says_how_long_and_how_often_it_is_checked() -> None:
+    plan = Patient(None).lab(verification={ACTION: {"within": 7, "every": 2, "repeat_after": 9}})
+    found = plan.agent.verification(ACTION)
+
+    assert found is not None
+    assert (found.within, found.every, found.repeat_after) == (7, 2, 9)
+
+
+def test_a_person_may_repeat_what_is_held() -> None:
+    action = Patient("no effect")
+    lab = action.lab()
+    lab.run()
+    check(lab)
+    refused = called(lab)
+    assert refused.prevented == "held"
+    assert refused.error == "p:do is not repeated: loop:1 had no effect"
+
+    waits = called(lab, requires_approval=True)
+    assert waits.waits_for is not None
+    lab.resolver.answer(waits.waits_for, "approved", person("jane"))
+    lab.deliver()
+    assert len(action.recorder.calls) == 2
+
+
+def test_harm_is_rolled_back_once_and_the_action_not_repeated() -> None:
+    action = Patient(EffectVerdict(verdict="worse", evidence="errors doubled"))
+    lab = action.lab(rollback=True)
+    first = lab.run()
+    check(lab)
+
+    found = executed(lab, first).verification
+    assert found is not None
+    assert found.compensation is not None
+    assert (found.verdict, found.compensation.state) == ("worse", "rolled back")
+    undo = lab.store.ledger.get(f"rollback:{executed(lab, first).id}")
+    assert undo is not None
+    assert (undo.state, undo.by) == ("succeeded", "agent:test")
+    assert len(action.undone) == 1
+    assert action.suspended == []
+    assert rationale(lab) == (
+        "p:do is not repeated: loop:1 made it worse and was rolled back: errors doubled"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rollback", "settings", "why"),
+    [
+        (False, {}, "the action has no rollback"),
+        (True, {"roll_back": False}, "the agent's settings forbid a rollback"),
+    ],
+)
+def test_harm_that_cannot_be_rolled_back_suspends_the_action_and_people_are_told(
+    rollback: bool, settings: dict[str, Any], why: str
+) -> None:
+    action = Patient("worse")
+    lab = action.lab(rollback=rollback, verification={ACTION: settings})
+    first = lab.run()
+    check(lab)
+
+    found = executed(lab, first).verification
+    assert found is not None
+    assert found.compensation is not None
+    assert (found.compensation.state, found.compensation.detail) == ("none", why)
+    assert [hold.kind for hold in action.suspended] == ["suspended"]
+    action.anomalies = [Anomaly(type="hot", description="", severity="high")]
+    assert rationale(lab) == "p:do is suspended: loop:1 made it worse"
+
+
+def test_a_rollback_that_needs_a_person_is_asked_for() -> None:
+    action = Patient("worse", autonomy=Autonomy(mode="approval-required"))
+    lab = action.lab(rollback=True)
+    proposed = lab.run().action_results[0].waits_for
+    assert proposed is not None
+    lab.resolver.answer(proposed, "approved", person("jane"))
+    lab.deliver()
+    check(lab)
+
+    [item] = lab.store.approvals.page(5).pending
+    assert item.undoes == f"approval:{proposed}"
+    assert item.decision.rationale == f"approval:{proposed} made it worse"
+    assert [hold.kind for hold in action.suspended] == ["suspended"]
+    lab.resolver.answer(item.id, "approved", person("jane"))
+    lab.deliver()
+    assert len(action.undone) == 1
+
+
+def test_a_person_lifts_a_suspension() -> None:
+    action = Patient("worse")
+    lab = action.lab()
+    lab.run()
+    check(lab)
+    jane = Actor(principal="user:jane")
+
+    assert not lab.store.holds.lift(ACTION, "elsewhere", jane)
+    assert lab.store.holds.lift(ACTION, "", jane, "it was the network")
+    assert lab.store.holds.all() == []
+    lab.run()
+    assert len(action.recorder.calls) == 2
+    lab.whole.seal(["test"])
+    kinds = [entry.kind for entry in lab.store.audit.page(20).entries]
+    assert {"action.verified", "action.compensated", "hold.lifted"} <= set(kinds)
+
+
+def test_people_are_told_again_until_they_could_be_told() -> None:
+    action = Patient("worse")
+    lab = action.lab()
+    failures = [OSError("mail is down"), None]
+    told: list[Hold] = []
+
+    def on_suspend(hold: Hold) -> None:
+        error = failures.pop(0)
+        if error:
+            raise error
+        told.append(hold)
+
+    hook = lab.agent.host.hooks("on_suspend")[0]
+    hook.taker.function = on_suspend
+    lab.run()
+    check(lab)
+    assert told == []
+    check(lab)
+    assert len(told) == 1
+    assert lab.client.keys(f"{JOB}*") == []
+
+
+def test_an_outcome_that_was_lost_is_verified_too() -> None:
+    action = Patient("effective", timeout=0.05)
+    over = threading.Event()
+    action.recorder.action = lambda **settings: Action(  # type: ignore[method-assign]
+        name="do", execute=lambda: over.wait(10), **settings
+    )
+    lab = action.lab()
+    result = lab.run()
+    over.set()
+    assert executed(lab, result).state == "unknown"
+
+    check(lab)
+    assert verdict_of(lab, result) == "effective"
+
+
+def test_a_failed_action_is_not_verified() -> None:
+    action = Patient("effective")
+    action.recorder = Recorder(error=OSError("no"))
+    lab = action.lab()
+    result = lab.run()
+
+    assert executed(lab, result).state == "failed"
+    assert executed(lab, result).verification is None
+
+
+def test_a_hold_ends_by_itself() -> None:
+    lab = Patient("no effect", budget=Budget(limit=5, window=60)).lab()
+    lab.run()
+    check(lab)
+    [hold] = lab.store.holds.all()
+
+    assert hold.until is not None
+    assert timedelta(0) < hold.until - hold.since <= timedelta(seconds=60)
+    assert hold.kind == "no effect"
+
+
+def test_an_approval_says_what_it_is_asked_for_instead_of() -> None:
+    action = Patient("no effect")
+    gated = Recorder().action("clean", autonomy=Autonomy(mode="approval-required"))
+    lab = action.lab(chooses(choice("p:clean"), name="second"), gated)
+    lab.store.approvals.enqueue(
+        Proposal(decision=choice("p:clean"), action_id="p:clean", params={}, loop_iteration=0),
+        Retention(),
+    )
+    lab.run()
+    check(lab)
+    lab.run()
+
+    [item] = lab.store.approvals.page(5).pending
+    assert item.instead_of == ["p:do is not repeated: loop:1 had no effect"]
+    assert item.seen == 2
