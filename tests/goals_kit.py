@@ -11,6 +11,7 @@ from boyd.models import Decision as LoopDecision
 from boyd.models import EndpointReply, EndpointRequest, LoopResult, Triple
 from boyd.plugin import Context, Graph, Plugin
 from boyd.plugins.goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
+from boyd.plugins.goals.judgement import findings_in
 from boyd.plugins.goals.memory import push
 from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
 from boyd.plugins.goals.plugin import Goals
@@ -64,7 +65,10 @@ def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) ->
     config = fields.pop("config", CONFIG)
     session = begin_cycle(session, NOW)
     fence = session.goals[goal].fence
-    known = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "kg_query"}
+    known = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "others:look"}
+    if state == "done":
+        tool, output = fields.get("tool", known["tool"]), fields.get("output", "")
+        known["findings"] = findings_in(tool, output)
     return apply_outcome(
         session, DecisionOutcome(**{**known, "state": state, **fields}), NOW, config
     )

@@ -83,7 +83,14 @@ def _plain_words(text: str) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    return _WORD.findall(_BOUNDARY.sub(" ", text))
+    return [part for word in _WORD.findall(text) for part in _split(word)]
+
+
+def _split(word: str) -> list[str]:
+    """The words in `likeThis`; a name of stop words only, as in `HowTo`, is one word."""
+    parts = _BOUNDARY.split(word)
+    is_name = len(parts) > 1 and all(part.lower() in STOP for part in parts)
+    return [word] if is_name else parts
 
 
 def _stems(found: list[str]) -> list[str]:

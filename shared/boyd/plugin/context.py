@@ -136,8 +136,17 @@ class Llm(Protocol):
             ModelError: the model did not answer or refused.
         """
 
-    def answer(self, prompt: str, shape: type[_M], *, instructions: str = "") -> _M:
+    def answer(
+        self,
+        prompt: str,
+        shape: type[_M],
+        *,
+        instructions: str = "",
+        timeout: float | None = None,
+    ) -> _M:
         """Request one answer of that *shape*; one that does not fit is requested once more.
+
+        It takes at most *timeout* seconds, and never longer than the limits of the agent allow.
 
         Raises:
             ModelError: the model did not answer, refused, or its answer does not fit.

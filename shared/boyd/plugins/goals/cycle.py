@@ -7,7 +7,7 @@ Each step happens once: a cycle has begun when the session names its iteration, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,9 +16,11 @@ from boyd.models import ActionResult, ApprovalItem, LoopResult
 from boyd.plugin import ApprovalReader, Graph
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.api_models import WaitingTool
+from boyd.plugins.goals.criteria import subject_of
 from boyd.plugins.goals.goal_toolbox import GoalToolbox, digest
-from boyd.plugins.goals.goal_tree import decompose_stalled, give_up_stuck, symbol, wanted_words
-from boyd.plugins.goals.knowledge.vocabulary import RELATED_TO
+from boyd.plugins.goals.goal_tree import decompose_stalled, give_up_stuck, symbol
+from boyd.plugins.goals.judgement import Finding, around, findings_in
+from boyd.plugins.goals.knowledge.association import find_mentions
 from boyd.plugins.goals.outcome import (
     KEPT,
     DecisionOutcome,
@@ -28,7 +30,6 @@ from boyd.plugins.goals.outcome import (
     state_of,
     symbols_of,
 )
-from boyd.plugins.goals.progress import is_metadata
 from boyd.plugins.goals.psyche import is_due, reflect
 from boyd.plugins.goals.questions import apply_answers
 from boyd.plugins.goals.sessions import claim, release
@@ -36,8 +37,8 @@ from boyd.plugins.goals.state import Config, Goal, GoalSession, Psyche, Question
 
 log = logging.getLogger("boyd.plugins.goals")
 
-#: Labels per word to check for knowledge.
-_LABELS = 5
+#: The symbols that a goal mentions around which criteria may be met.
+_MENTIONED = 5
 
 
 def begin(
@@ -98,31 +99,38 @@ def outcome_of(
         tool=tool,
         state=state,
         output=refusal.reason if refusal else "",
-        known=known_words(session, goal, graph),
         params_digest=choice.params_digest if choice and is_chosen else digest(decision.params),
         score=choice.score if choice else None,
         iteration=result.iteration,
         approval=done.waits_for if done else None,
     )
-    return outcome.patched(_findings(tool, done)) if done else outcome
+    return outcome.patched(_fields(goal, tool, done, toolbox, graph)) if done else outcome
 
 
-def _findings(tool: str, result: ActionResult) -> dict[str, Any]:
+def _fields(
+    goal: Goal, tool: str, result: ActionResult, toolbox: GoalToolbox, graph: Graph
+) -> dict[str, Any]:
     """The fields of an outcome that come from the result of its action."""
-    output, duration = output_of(tool, result), result.duration / 1000
-    return {"output": output, "symbols": symbols_of(result), "duration": duration}
+    output, symbols = output_of(tool, result), symbols_of(result)
+    fields = {"output": output, "symbols": symbols, "duration": result.duration / 1000}
+    if not result.success:
+        return fields
+    findings = [*findings_in(tool, output), *_surroundings(goal, symbols, graph)]
+    # A person was asked when the answer has arrived.
+    is_act = tool != "user_interact" and toolbox.is_act(tool, goal)
+    return {**fields, "findings": findings, "is_act": is_act}
 
 
-def known_words(session: GoalSession, goal: Goal, graph: Graph) -> list[str]:
-    """The keywords of the goal and of those above it that the graph knows."""
-    wanted = wanted_words(session, goal)
-    found = graph.symbols_with(wanted, _LABELS) if wanted else {}
-    # Labels about goals do not count as knowledge.
-    return sorted(
-        word
-        for word, labels in found.items()
-        if not all(label == RELATED_TO or is_metadata(label) for label in labels)
-    )
+def _surroundings(goal: Goal, symbols: Collection[str], graph: Graph) -> list[Finding]:
+    """The facts around each of those symbols that the goal mentions."""
+    if not symbols:
+        return []
+    mentioned = find_mentions(graph, subject_of(goal.description), _MENTIONED)
+    found = [one for one in mentioned if one in symbols]
+    if not found:
+        return []
+    out, into = graph.out_many(found), graph.into_many(found)
+    return [around([*out[one], *into[one]]) for one in found]
 
 
 def record_outcome(
@@ -171,7 +179,7 @@ def _owner(iteration: int) -> str:
 
 
 def approval_outcomes(
-    session: GoalSession, approvals: ApprovalReader, graph: Graph
+    session: GoalSession, approvals: ApprovalReader, toolbox: GoalToolbox, graph: Graph
 ) -> list[DecisionOutcome]:
     """The outcomes of decisions whose approvals were resolved.
 
@@ -183,7 +191,7 @@ def approval_outcomes(
     asked = {one.approval for one in pending if one.approval}
     items = _read_approvals(approvals, asked - approvals.waiting(asked))
     found = [
-        _approval_outcome(session, one, items[one.approval], graph)
+        _approval_outcome(session, one, items[one.approval], toolbox, graph)
         for one in pending
         if one.approval in items
     ]
@@ -222,7 +230,11 @@ def _read_approvals(
 
 
 def _approval_outcome(
-    session: GoalSession, decision: ToolDecision, item: ApprovalItem | None, graph: Graph
+    session: GoalSession,
+    decision: ToolDecision,
+    item: ApprovalItem | None,
+    toolbox: GoalToolbox,
+    graph: Graph,
 ) -> DecisionOutcome | None:
     """The outcome of a decision after its approval; None: the action has no result yet.
 
@@ -239,9 +251,9 @@ def _approval_outcome(
         return outcome.patched({"output": f"{item.status}{by}{why}"})
     if item.result is None:
         return None
-    state, findings = state_of(item.result), _findings(decision.tool, item.result)
+    state, tool = state_of(item.result), decision.tool
     if state is None:
-        undone = f"approved but not executed: {findings['output']}"
+        undone = f"approved but not executed: {output_of(tool, item.result)}"
         return outcome.patched({"state": "undone", "output": undone})
-    known = known_words(session, session.goals[decision.goal], graph)
-    return outcome.patched({**findings, "state": state, "known": known})
+    fields = _fields(session.goals[decision.goal], tool, item.result, toolbox, graph)
+    return outcome.patched({**fields, "state": state})

@@ -33,6 +33,7 @@ class GoalOptions(Plugin.Options, GoalThresholds):
     Attributes:
         graph: name of the graph of facts.
         graph_of: the agent that owns the graph; this one if absent.
+        judge_with_model: let the agent's model, if it has one, judge whether a goal is reached.
         with_psyche: give the agent preferences and a shadow that forbids some actions.
         roots: folders in which files may be read and written; without them, no file may.
         allow_private: allow fetching addresses that are not public.
@@ -43,6 +44,7 @@ class GoalOptions(Plugin.Options, GoalThresholds):
 
     graph: str = Field(default="facts", pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
     graph_of: str | None = None
+    judge_with_model: bool = True
     with_psyche: bool = True
     roots: list[Path] = Field(default_factory=list)
     allow_private: bool = False

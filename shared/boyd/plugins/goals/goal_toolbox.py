@@ -5,19 +5,26 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from boyd.models import LEVELS, Catalog, Confidence, JsonObject, Level, Model
+from boyd.plugins.goals.criteria import (
+    named_command,
+    named_path,
+    named_url,
+    own_acts,
+    question_in,
+    verb_of,
+)
 from boyd.plugins.goals.goal_options import GoalOptions
 from boyd.plugins.goals.psyche import DANGERS
 from boyd.plugins.goals.sources import Files
 from boyd.plugins.goals.state import Danger, Goal
 from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
-from boyd.tokenizer import URL
+from boyd.tokenizer import stem
 
 _DANGERS: dict[Level, Danger] = dict(zip(LEVELS, (*DANGERS, "Danger"), strict=True))
 #: Errors of jsonschema that name fields and show no value.
@@ -184,6 +191,16 @@ class GoalToolbox:
         path = params.get("path") if params else None
         return params if not isinstance(path, str) or self.files.allows(path) else None
 
+    def is_act(self, tool: str, goal: Goal) -> bool:
+        """True if the tool does what the goal wants done.
+
+        The profile of another plugin's action names the verb of the goal among its keywords.
+        """
+        verb = verb_of(goal)
+        if verb is None or ":" not in tool:
+            return tool in own_acts(goal)
+        return stem(verb) in {stem(word) for word in self.profiles[tool].keywords}
+
     def errors(self, catalog: Catalog) -> list[str]:
         """Errors in the options: actions missing from the *catalog*, and params they reject."""
         schemas = {one.id: one.params for one in catalog.actions}
@@ -219,19 +236,6 @@ def _params_error(params: JsonObject, schema: JsonObject) -> str | None:
 
 # --- Params from the words of a goal -------------------------------------------------------------
 
-_URL = re.compile(URL)
-_PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:-])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
-# Abbreviations that look like file names.
-_NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
-#: A goal that says what to ask, as in "Ask the user which colour the bike should have".
-_ASKING = re.compile(
-    r"(?:please\s+)?ask\s+(?:the\s+|an?\s+|my\s+)?"
-    r"(?:users?|persons?|people|humans?|operators?|somebody|someone|me)\s+"
-    r"(?:for\s+|(?P<to>to\s+))?(?P<what>\S.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_COMMAND = re.compile(r"`([^`]+)`")
-
 
 def params_for(tool: str, goal: Goal, found: JsonObject) -> JsonObject | None:
     """The params of *tool*: those that scoring has *found*, or those the goal names."""
@@ -247,41 +251,33 @@ def digest(params: JsonObject) -> str:
 
 
 def _file_io(goal: Goal) -> JsonObject | None:
-    path = _path(goal.description)
+    path = named_path(goal.description)
     return {"action": "read", "path": path} if path else None
 
 
 def _http_fetch(goal: Goal) -> JsonObject | None:
-    url = _URL.search(goal.description)
-    return {"url": url[0]} if url else None
+    url = named_url(goal.description)
+    return {"url": url} if url else None
 
 
 def _shell_exec(goal: Goal) -> JsonObject | None:
-    command = _COMMAND.search(goal.description)
-    return {"command": command[1]} if command else None
+    command = named_command(goal.description)
+    return {"command": command} if command else None
 
 
 def _user_interact(goal: Goal) -> JsonObject | None:
     # Never ask twice, answered or not.
     if goal.question is not None or goal.used.get("user_interact", 0) > 0:
         return None
-    found = _ASKING.match(goal.description)
-    if found is None:
-        return {"question": f'What can you tell me that helps with the goal "{goal.description}"?'}
-    wanted = found["what"].rstrip(" .?!")
-    return {"question": f"Please {wanted}." if found["to"] else f"Please tell me {wanted}."}
+    helps = f'What can you tell me that helps with the goal "{goal.description}"?'
+    return {"question": question_in(goal.description) or helps}
 
 
 def _content_ingest(goal: Goal) -> JsonObject | None:
-    url, path = _URL.search(goal.description), _path(goal.description)
+    url, path = named_url(goal.description), named_path(goal.description)
     if url:
-        return {"title": url[0][:300], "url": url[0]}
+        return {"title": url[:300], "url": url}
     return {"title": path[:300], "path": path} if path else None
-
-
-def _path(text: str) -> str | None:
-    found = (one[0].rstrip(".") for one in _PATH.finditer(_URL.sub(" ", text)))
-    return next((one for one in found if one and one.lower() not in _NO_PATHS), None)
 
 
 _INPUTS: dict[str, Callable[[Goal], JsonObject | None]] = {

@@ -11,14 +11,16 @@ from boyd.models import ActionResult, Place, Triple
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.goals import goal_toolbox as given
 from boyd.plugins.goals import memory
+from boyd.plugins.goals.criteria import subject_of
 from boyd.plugins.goals.goal_options import GoalOptions
 from boyd.plugins.goals.goal_toolbox import GoalToolbox
 from boyd.plugins.goals.goal_tree import symbol
+from boyd.plugins.goals.judgement import is_knowledge
 from boyd.plugins.goals.knowledge.association import find_mentions, similar
 from boyd.plugins.goals.knowledge.gaps import find_gaps
 from boyd.plugins.goals.knowledge.rewrite import parse, reason, triples
 from boyd.plugins.goals.knowledge.rules import consequences, infer
-from boyd.plugins.goals.knowledge.vocabulary import canonical
+from boyd.plugins.goals.knowledge.vocabulary import GOAL, canonical
 from boyd.plugins.goals.library import Library
 from boyd.plugins.goals.outcome import symbol_metrics
 from boyd.plugins.goals.questions import Questions, note_question
@@ -31,8 +33,8 @@ from boyd.plugins.shell import runner
 LINES = 50
 #: The most facts of an expression to draw conclusions from.
 _REASONED = 5
-#: The most symbols of a goal to search for gaps around.
-STARTS = 50
+#: The most symbols of a goal to search for gaps around, and to look up.
+STARTS, QUERIED = 50, 3
 #: Bytes kept of a command's output.
 OUTPUT = 65_536
 
@@ -64,11 +66,12 @@ class GoalTools(Plugin):
 
     @action(idempotent=True)
     def kg_query(self, params: given.QueryParams, ctx: Context) -> ActionResult:
-        """List what the graph knows about a symbol."""
-        graph, both = self.graph(ctx), params.direction == "both"
-        out = graph.out(params.symbol) if both or params.direction == "out" else []
-        into = graph.into(params.symbol) if both or params.direction == "into" else []
-        known = [one for one in (*out, *into) if not one.is_metadata]
+        """List what the graph knows about a symbol or, for a goal, about what it mentions."""
+        graph, symbols = self.graph(ctx), self._starts(params.symbol, QUERIED, ctx)
+        out = graph.out_many(symbols) if symbols and params.direction != "into" else {}
+        into = graph.into_many(symbols) if symbols and params.direction != "out" else {}
+        found = (one for name in symbols for one in (*out.get(name, []), *into.get(name, [])))
+        known = list({one.place: one for one in found if is_knowledge(one)}.values())
         return _result([_line(one) for one in known], _ends(known), "No triples found")
 
     @action(risk="medium", idempotent=True)
@@ -128,16 +131,22 @@ class GoalTools(Plugin):
     @action(idempotent=True, timeout=120.0)
     def gap_analysis(self, params: given.GapParams, ctx: Context) -> ActionResult:
         """Find out what is missing around a symbol."""
-        sessions, graph = self.sessions(ctx), self.graph(ctx)
-        goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
-        starts = find_mentions(graph, goal.description, STARTS) if goal else [params.goal]
-        report = find_gaps(graph, starts, params.max_gaps)
+        starts = self._starts(params.goal, STARTS, ctx)
+        report = find_gaps(self.graph(ctx), starts, params.max_gaps)
         if not report.examined:
             return _result([], (), "The graph is empty")
         examined = counted(report.examined, "symbol")
         head = f"{examined}, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
         return _result([head, *lines], [one.symbol for one in report.gaps])
+
+    def _starts(self, name: str, most: int, ctx: Context) -> list[str]:
+        """The symbol of that name; for a goal, those it mentions."""
+        if not name.startswith(GOAL):
+            return [name]
+        goal = self.sessions(ctx).read().goals.get(name.removeprefix(GOAL))
+        text = subject_of(goal.description) if goal else ""
+        return find_mentions(self.graph(ctx), text, most)
 
     @action(idempotent=True)
     def consolidate(self, ctx: Context) -> str:
@@ -240,7 +249,8 @@ class GoalTools(Plugin):
     def library_search(self, params: given.SearchParams, ctx: Context) -> ActionResult:
         """Find passages of the library."""
         found = Library(ctx.state).search(params.query, params.top_k)
-        lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
+        # One line each, so that a passage can be told from the next one.
+        lines = [f"{one.title} ({one.number}): {' '.join(one.text.split())}" for one in found]
         return _result(lines, [one.title for one in found], "No passage found")
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 from boyd.errors import BoydError
 from boyd.models import Triple
-from boyd.plugins.goals.progress import clip, is_met, merge_matches, split_criteria, supersede
+from boyd.plugins.goals.criteria import split_criteria
+from boyd.plugins.goals.judgement import inherited, is_met, result_of
+from boyd.plugins.goals.progress import clip, supersede
 from boyd.plugins.goals.state import Config, Goal, GoalSession, GoalStatus
-from boyd.tokenizer import keywords
 
-#: Limits of descriptions and criteria, of reasons, and of labels in the graph.
-DESCRIPTION_CHARS, REASON_CHARS, LABEL_CHARS = 900, 500, 1000
+#: Limits of descriptions and criteria, of reasons, of results, and of labels in the graph.
+DESCRIPTION_CHARS, REASON_CHARS, RESULT_CHARS, LABEL_CHARS = 900, 500, 4000, 1000
 #: The fields of an unclaimed goal.
 FREE: dict[str, Any] = {"owner": None, "leased_until": 0.0}
 #: The priority lost by a goal that cannot be split, and from one sub-goal to the next.
@@ -85,12 +86,6 @@ def above(session: GoalSession, goal: Goal) -> Iterator[Goal]:
     while parent := session.goals.get(goal.parent or ""):
         yield parent
         goal = parent
-
-
-def wanted_words(session: GoalSession, goal: Goal) -> list[str]:
-    """The keywords of the goal and of the goals above it, which its completion may evaluate."""
-    criteria = [goal.criteria, *(one.criteria for one in above(session, goal))]
-    return list(dict.fromkeys(word for text in criteria for word in keywords(text)))
 
 
 def metadata(goal: Goal) -> list[Triple]:
@@ -221,13 +216,13 @@ def set_status(
     config: Config,
     *,
     reason: str | None = None,
-    known: Collection[str] = (),
+    result: str | None = None,
 ) -> GoalSession:
     """Suspend, resume or end a goal; the same session if nothing changes.
 
     Suspending a goal suspends the active goals below it. Resuming a split goal resumes its open
     sub-goals, and it waits for them. Ending a goal fails the open goals below it, supersedes its
-    plan, and settles the goal above it; *known* holds words of the graph for that evaluation.
+    plan, and settles the goal above it. *result* is the answer to a completed goal.
 
     Raises:
         GoalError: the goal is unknown or has ended, or it would fail without a *reason*.
@@ -248,34 +243,34 @@ def set_status(
         changes = {"status": status, "reason": reason or None}
         session = with_goals(session, [update_goal(one, now, **changes) for one in (*active, goal)])
     else:
-        session = _end(session, goal, status, reason or None, now)
-    return settle(session, goal, now, config, known)
+        result = clip(result, RESULT_CHARS) if result else None
+        session = _end(session, goal, now, status=status, reason=reason or None, result=result)
+    return settle(session, goal, now, config)
 
 
-def settle(
-    session: GoalSession, child: Goal, now: datetime, config: Config, known: Collection[str] = ()
-) -> GoalSession:
+def settle(session: GoalSession, child: Goal, now: datetime, config: Config) -> GoalSession:
     """Update the goal above *child*, which has ended or was suspended.
 
-    If all its sub-goals have completed, it is evaluated with their findings and with *known*, and
-    completes or becomes active. If one has failed and none is active, it becomes active. Otherwise
-    it waits. When it becomes active, its count of cycles without progress starts again.
+    It inherits the evidence of its sub-goals. If all of them have completed, it completes or
+    becomes active. If one has failed and none is active, it becomes active. Otherwise it waits.
+    When it becomes active, its count of cycles without progress starts again.
     """
     parent = session.goals.get(child.parent or "")
     if parent is None or not is_open(parent):
         return session
     children = _children(session, parent)
-    found = {word for one in children for word in one.matched} | set(known)
-    changes: dict[str, Any] = {"matched": merge_matches(parent, found)}
+    judged = inherited(parent, children, config)
+    changes: dict[str, Any] = {"matched": judged.matched, "evidence": judged.evidence}
     if session.goals[child.id].status == "Completed":
         changes.update(last_progress_cycle=parent.cycles_worked, stalled=False)
     parent = update_goal(parent, now, **changes)
     session = with_goals(session, [parent])
     if all(one.status == "Completed" for one in children):
         reason = "all sub-goals are completed"
-        if is_met(parent, parent.matched, config):
+        if is_met(parent, parent.evidence):
+            result = result_of(parent.evidence)
             return set_status(
-                session, parent.id, "Completed", now, config, reason=reason, known=known
+                session, parent.id, "Completed", now, config, reason=reason, result=result
             )
         return _reactivate(session, parent, f"{reason}, but the criteria are not met", now)
     if any(one.status == "Failed" for one in children) and not _is_worked_on(session, parent):
@@ -302,17 +297,15 @@ def _resume(session: GoalSession, goal: Goal, reason: str | None, now: datetime)
     return session
 
 
-def _end(
-    session: GoalSession, goal: Goal, status: GoalStatus, reason: str | None, now: datetime
-) -> GoalSession:
-    why = f"its parent goal {goal.id!r} has ended: {status}"
+def _end(session: GoalSession, goal: Goal, now: datetime, **changes: Any) -> GoalSession:
+    why = f"its parent goal {goal.id!r} has ended: {changes['status']}"
     ended = [
         update_goal(one, now, status="Failed", reason=why, **FREE)
         for one in below(session, goal)
         if is_open(one)
     ]
-    ended.append(update_goal(goal, now, status=status, reason=reason, **FREE))
-    why = f"goal {goal.id!r} has ended: {status}"
+    ended.append(update_goal(goal, now, **changes, **FREE))
+    why = f"goal {goal.id!r} has ended: {changes['status']}"
     return _drop_plans(with_goals(session, ended), [one.id for one in ended], why)
 
 

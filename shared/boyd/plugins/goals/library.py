@@ -45,12 +45,12 @@ class Library:
 
     def add(self, title: str, text: str, source: str) -> tuple[int, list[str]]:
         """Add or replace a document; returns its number of passages and its frequent words."""
-        passages = _passages(text)
-        found = (word for passage in passages for word in words(passage))
+        parts = passages(text)
+        found = (word for passage in parts for word in words(passage))
         counted = Counter(word for word in found if len(word) <= WORD)
         about = [word for word, _ in counted.most_common(ABOUT)]
         key = _key(title)
-        self._state.set(key, {"title": title, "source": source, "passages": passages}, KEEP)
+        self._state.set(key, {"title": title, "source": source, "passages": parts}, KEEP)
         named = sorted(word for word in words(title) if len(word) <= WORD)
         entry = {"key": key, "title": title, "about": [*named, *about]}
         gone: list[str] = []
@@ -67,7 +67,7 @@ class Library:
         self._state.update(_INDEX, add_entry, KEEP)
         for forgotten in gone:
             self._state.delete(forgotten)
-        return len(passages), about
+        return len(parts), about
 
     def search(self, query: str, top_k: int) -> list[Passage]:
         """The passages with most words of the query, from the documents that match best."""
@@ -85,7 +85,7 @@ class Library:
         return sorted(fitting, key=lambda one: (-one.found, one.title, one.number))[:top_k]
 
 
-def _passages(text: str) -> list[str]:
+def passages(text: str) -> list[str]:
     """Paragraphs, with short ones joined and long ones cut."""
     found: list[str] = []
     for paragraph in filter(None, (part.strip() for part in _BREAK.split(text))):

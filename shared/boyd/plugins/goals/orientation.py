@@ -17,6 +17,7 @@ from boyd.models import (
 )
 from boyd.plugin import Context, Graph, hook, observer, orienter
 from boyd.plugins.goals import memory
+from boyd.plugins.goals.criteria import subject_of
 from boyd.plugins.goals.goal_tools import GoalTools
 from boyd.plugins.goals.goal_tree import active_goals, symbol
 from boyd.plugins.goals.knowledge.association import activate, find_mentions
@@ -49,7 +50,7 @@ class Orientation(GoalTools):
         if session is None:
             return []
         goal = session.goals[session.at_work or ""]
-        text = f"{goal.description} {goal.criteria}"
+        text = f"{subject_of(goal.description)} {subject_of(goal.criteria)}"
         goals: list[JsonValue] = [
             {"id": one.id, "description": one.description, "priority": one.priority}
             for one in active_goals(session)[:_MAX_GOALS]

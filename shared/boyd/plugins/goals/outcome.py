@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from boyd.models import ActionResult, Model
 from boyd.plugins.goals.goal_tree import FREE, change_goal, set_status
+from boyd.plugins.goals.judgement import Finding, Step, is_met, judge, reason_of, result_of
 from boyd.plugins.goals.knowledge.vocabulary import GOAL
-from boyd.plugins.goals.progress import Evaluation, backtrack, clip, evaluate, is_exhausted, tick
+from boyd.plugins.goals.progress import backtrack, clip, is_exhausted, tick
 from boyd.plugins.goals.psyche import count_encounter
-from boyd.plugins.goals.state import Config, Goal, GoalSession, Progress, Score, ToolDecision
+from boyd.plugins.goals.state import (
+    Config,
+    Evidence,
+    Goal,
+    GoalSession,
+    Progress,
+    Score,
+    ToolDecision,
+)
 
 #: The most characters of a tool's output that a decision keeps.
 DETAIL_CHARS = 200
@@ -28,6 +36,14 @@ Rejection = Literal["duplicate", "stale", "unknown-goal"]
 OutcomeState = Literal["done", "failed", "vetoed", "pending", "refused", "undone"]
 
 
+class ModelVerdict(Model):
+    """The verdict of a model on a goal; `evidence` names the steps by which it is met."""
+
+    is_met: bool
+    answer: str = ""
+    evidence: list[Evidence] = Field(default_factory=list)
+
+
 class DecisionOutcome(Model):
     """The outcome of the decision of a cycle.
 
@@ -36,7 +52,9 @@ class DecisionOutcome(Model):
         fence: of the claim of the goal.
         state: `undone` was approved and not executed.
         output: of the tool, or the reason it was not executed.
-        known: words of the criteria of the goal and the goals above it that the graph knows now.
+        findings: what the tool has found out.
+        is_act: the tool did what the goal wants done.
+        verdict: of the model on the goal after this step, if one was asked.
         symbols: named or found by the tool.
         score: of the tool when it was chosen.
         iteration: of the loop in which it was decided.
@@ -50,7 +68,9 @@ class DecisionOutcome(Model):
     tool: str
     state: OutcomeState
     output: str = ""
-    known: list[str] = Field(default_factory=list)
+    findings: list[Finding] = Field(default_factory=list)
+    is_act: bool = False
+    verdict: ModelVerdict | None = None
     symbols: list[str] = Field(default_factory=list)
     params_digest: str = ""
     score: Score | None = None
@@ -105,8 +125,7 @@ def apply_outcome(
         goal = goal.model_copy(update={"recent": recent, "used": used})
     evaluation = None
     if outcome.state in ("done", "failed"):
-        success = outcome.state == "done"
-        evaluation = evaluate(goal, outcome.known, outcome.output, success, config)
+        evaluation = evaluate(goal, outcome, config)
     session = _record(session, outcome, evaluation, now, config)
     changes = FREE if goal.fence == outcome.fence else {}
     if evaluation is None:
@@ -120,6 +139,33 @@ def apply_outcome(
     return _conclude(session, outcome, evaluation, now, config)
 
 
+class Evaluation(NamedTuple):
+    """The effect of a step on a goal, and what was found for it so far."""
+
+    progress: Progress
+    matched: list[str]
+    evidence: list[Evidence]
+    result: str = ""
+
+
+def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation:
+    """Evaluate a step that has ended; a failed one finds nothing.
+
+    The model decides whether the goal is met, if it was asked.
+    """
+    if outcome.state == "failed":
+        return Evaluation("Failed", goal.matched, goal.evidence)
+    step = Step(outcome.cycle, outcome.tool, outcome.output, outcome.findings, outcome.is_act)
+    matched, evidence = judge(goal, step, config)
+    verdict = outcome.verdict
+    if verdict and verdict.is_met:
+        return Evaluation("Completed", matched, verdict.evidence, verdict.answer)
+    if verdict is None and is_met(goal, evidence):
+        return Evaluation("Completed", matched, evidence, result_of(evidence))
+    has_more = len(matched) > len(goal.matched) or len(evidence) > len(goal.evidence)
+    return Evaluation("Advanced" if has_more else "NoChange", matched, evidence)
+
+
 def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
     """True if it is the first outcome of a decision that waited for approval."""
     wanted = (outcome.cycle, outcome.approval, "Pending")
@@ -130,7 +176,11 @@ def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
 
 def _gains(goal: Goal, evaluation: Evaluation) -> dict[str, Any]:
     worked = goal.cycles_worked + 1
-    gains: dict[str, Any] = {"cycles_worked": worked, "matched": evaluation.matched}
+    gains: dict[str, Any] = {
+        "cycles_worked": worked,
+        "matched": evaluation.matched,
+        "evidence": evaluation.evidence,
+    }
     if evaluation.progress in ("Completed", "Advanced"):
         gains |= {"last_progress_cycle": worked, "stalled": False}
     if evaluation.progress == "Failed":
@@ -150,13 +200,14 @@ def _conclude(
     if goal.status != "Active":
         return session
     if evaluation.progress == "Completed":
-        reason = f"the criteria are met: found {', '.join(evaluation.matched)}"
+        reason = reason_of(evaluation.evidence)
     elif evaluation.progress == "Failed" and is_exhausted(goal, config):
         reason = f"backtracking exhausted: {_reason(outcome)}"
     else:
         return session
+    result = evaluation.result or None
     return set_status(
-        session, goal.id, evaluation.progress, now, config, reason=reason, known=outcome.known
+        session, goal.id, evaluation.progress, now, config, reason=reason, result=result
     )
 
 
@@ -200,16 +251,6 @@ def _reason(outcome: DecisionOutcome) -> str:
 
 # --- Results of actions --------------------------------------------------------------------------
 
-#: Recalled lines in which the agent describes itself: they contain the words of the goal.
-_ABOUT_ITSELF = re.compile(
-    r"\S+ \S+ (?:Decide: tool=|Cycle \d+: |Orient: |Reflection at cycle |Advice after cycle )"
-)
-#: The time and the tool in front of a recalled finding.
-_HEADING = re.compile(
-    r"(?<!\S)\S+ \S+ "
-    r"(?:(?:Tool result \([^)]{0,200}\)|Answer of [^:]{0,200}|came to mind|[\w:-]+(?: failed)?)"
-    r": ?)?"
-)
 #: The metric that lists the symbols an action has named or found; metrics hold text and numbers.
 _SYMBOLS = "symbols"
 #: The most symbols in it: of many conclusions, the surest come first.
@@ -228,16 +269,13 @@ def state_of(result: ActionResult) -> OutcomeState | None:
 
 
 def output_of(tool: str, result: ActionResult) -> str:
-    """The output of a tool without the agent's own words, or the reason it failed."""
+    """The output of a tool, or the reason it failed; a question is not told as one."""
     output = result.output if isinstance(result.output, str) else json.dumps(result.output)
     if not result.success:
         return result.error or output
     if tool == "user_interact":
         return ""
-    if tool != "memory_recall":
-        return output
-    lines = (line for line in output.splitlines() if not _ABOUT_ITSELF.match(line))
-    return "\n".join(_HEADING.sub("", line, count=1) for line in lines)
+    return output
 
 
 def symbol_metrics(symbols: Iterable[str]) -> dict[str, float | str]:

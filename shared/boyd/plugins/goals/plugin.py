@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from boyd.errors import PluginError, Veto
+from boyd.errors import BoydError, PluginError, StoreError, Veto
 from boyd.models import Catalog, Decision, LoopResult, Situation, no_op
 from boyd.plugin import Action, Context, hook, strategy
-from boyd.plugins.goals import cycle, memory, psyche, scoring
+from boyd.plugins.goals import cycle, memory, model_judge, psyche, scoring
 from boyd.plugins.goals.goal_endpoints import Endpoints
 from boyd.plugins.goals.goal_tree import active_goals
 from boyd.plugins.goals.orientation import GOALS, Orientation
+from boyd.plugins.goals.outcome import DecisionOutcome
 from boyd.plugins.goals.questions import Questions
 from boyd.plugins.goals.sessions import Sessions
 from boyd.plugins.goals.state import GoalSession
@@ -57,9 +58,11 @@ class Goals(Endpoints, Orientation):
 
     def _apply_approvals(self, sessions: Sessions, ctx: Context) -> GoalSession:
         session = sessions.see(sessions.read())
-        found = cycle.approval_outcomes(session, ctx.approvals, self.graph(ctx))
+        found = cycle.approval_outcomes(session, ctx.approvals, self.toolbox, self.graph(ctx))
         if not found:
             return session
+        seconds = model_judge.SECONDS / len(found)
+        found = [self._with_verdict(session, outcome, ctx, seconds) for outcome in found]
 
         def change(current: GoalSession) -> GoalSession:
             for outcome in found:
@@ -134,6 +137,8 @@ class Goals(Endpoints, Orientation):
             return
         strategy, graph = f"{self.id}:utility", self.graph(ctx)
         outcome = cycle.outcome_of(session, result, strategy, self.toolbox, graph)
+        if outcome is not None and cycle.is_open(session, result.iteration):
+            outcome = self._with_verdict(session, outcome, ctx, model_judge.SECONDS)
         is_new: list[bool] = []
 
         def end(current: GoalSession) -> GoalSession:
@@ -145,3 +150,22 @@ class Goals(Endpoints, Orientation):
             sessions.repair(after)
         if memory.is_consolidation_due(after, self.config):
             self.consolidate_memory(ctx, on_demand=False)
+
+    def _with_verdict(
+        self, session: GoalSession, outcome: DecisionOutcome, ctx: Context, seconds: float
+    ) -> DecisionOutcome:
+        """The outcome with the model's verdict on a step that found or did something.
+
+        Without a model or a usable answer the words decide.
+        """
+        wanted = self.options.judge_with_model and ctx.has_llm
+        if not wanted or not (outcome.findings or outcome.is_act):
+            return outcome
+        try:
+            verdict = model_judge.judge_by_model(ctx.llm, session, outcome, seconds)
+        except StoreError:
+            raise
+        except BoydError as error:
+            ctx.logger.warning("the model failed to judge goal %s: %s", outcome.goal, error)
+            return outcome
+        return outcome.patched({"verdict": verdict})

@@ -1,89 +1,18 @@
-"""Progress of a goal, by the keywords of its criteria, and of its plan, step by step."""
+"""Plans of tools towards a goal, and their progress."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from boyd.plugins.goals.state import (
     Config,
     Goal,
     GoalSession,
     PlanStep,
-    Progress,
     StepStatus,
     ToolPlan,
 )
-from boyd.tokenizer import keywords, words
-
-#: Prefixes of labels and lines that describe the agent itself, and so are not knowledge.
-METADATA = (
-    *("agent:", "criteria:", "desc:", "episode:", "goal:", "priority:", "status:", "summary:"),
-    "tag:",
-)
-_GOAL_MARKS = ("desc:", "criteria:")
-_SEPARATOR = re.compile(r",(?: ?and )?| and ", re.IGNORECASE)
-
-
-class Evaluation(NamedTuple):
-    """The effect of a cycle on a goal, and all keywords of its criteria found so far."""
-
-    progress: Progress
-    matched: list[str]
-
-
-def evaluate(
-    goal: Goal, matched_in_graph: Collection[str], output: str, success: bool, config: Config
-) -> Evaluation:
-    """Evaluate the use of a tool; a failed tool contributes no keywords.
-
-    *matched_in_graph* may hold words beyond those of the criteria.
-    """
-    if not success:
-        return Evaluation("Failed", goal.matched)
-    matched = merge_matches(goal, {*matched_in_graph, *knowledge_words(output)})
-    if is_met(goal, matched, config):
-        return Evaluation("Completed", matched)
-    return Evaluation("Advanced" if len(matched) > len(goal.matched) else "NoChange", matched)
-
-
-def merge_matches(goal: Goal, found: Collection[str]) -> list[str]:
-    """All keywords of *goal* found by now, earlier ones first."""
-    new = [word for word in keywords(goal.criteria) if word in found and word not in goal.matched]
-    return [*goal.matched, *new]
-
-
-def is_met(goal: Goal, matched: Collection[str], config: Config) -> bool:
-    """True if the criteria are met; criteria without keywords never are."""
-    return bool(matched) and ratio(goal, matched) >= config.completion_ratio
-
-
-def ratio(goal: Goal, matched: Collection[str]) -> float:
-    """The share of the keywords of *goal* in *matched*, 0 without keywords."""
-    wanted = keywords(goal.criteria)
-    return sum(word in matched for word in wanted) / len(wanted) if wanted else 0.0
-
-
-def knowledge_words(output: str) -> set[str]:
-    """Words of *output*, excluding the lines in which the agent describes its goals."""
-    found = set[str]()
-    for line in output.splitlines():
-        bare = line.strip().strip("\"'").lower()
-        if not is_metadata(bare) and not any(mark in bare for mark in _GOAL_MARKS):
-            found |= words(line)
-    return found
-
-
-def is_metadata(label: str) -> bool:
-    """True if *label* names something of the agent's own."""
-    return label.lower().startswith(METADATA)
-
-
-def split_criteria(criteria: str) -> list[str]:
-    """The parts between commas and the word "and"."""
-    parts = (part.strip() for part in _SEPARATOR.split(" ".join(criteria.split())))
-    return [part for part in parts if part]
 
 
 def clip(text: str, limit: int) -> str:

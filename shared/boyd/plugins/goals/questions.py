@@ -10,9 +10,11 @@ from typing import Any
 
 from boyd.plugin import State
 from boyd.plugins.goals import memory
+from boyd.plugins.goals.criteria import own_acts
 from boyd.plugins.goals.goal_tree import below, change_goal, is_open, symbol
-from boyd.plugins.goals.progress import clip, knowledge_words, merge_matches
-from boyd.plugins.goals.state import Config, GoalSession, Question
+from boyd.plugins.goals.judgement import Finding, Judgement, Step, judge
+from boyd.plugins.goals.progress import clip
+from boyd.plugins.goals.state import Config, Goal, GoalSession, Question
 
 #: The number of questions kept, and for how many seconds.
 MOST = 100
@@ -48,8 +50,8 @@ def apply_answer(
 ) -> GoalSession:
     """Remember an answer, once.
 
-    The goal that asked and its sub-goals have progressed if the answer holds new words of their
-    criteria; the next cycle evaluates them.
+    The goal that asked and its sub-goals have progressed if the answer is evidence for more of
+    their criteria; the next cycle concludes.
     """
     if question.answer is None:
         return session
@@ -71,17 +73,30 @@ def apply_answer(
         )
     if goal is None or not is_open(goal):
         return session
-    words = knowledge_words(question.answer)
     for one in [goal, *below(session, goal)]:
-        matched = merge_matches(one, words)
-        changes: dict[str, Any] = {"matched": matched}
-        if len(matched) > len(one.matched):
+        judged = _judge_answer(session, goal, one, question.answer, config)
+        changes: dict[str, Any] = {"matched": judged.matched, "evidence": judged.evidence}
+        if judged != (one.matched, one.evidence):
             changes.update(last_progress_cycle=one.cycles_worked, stalled=False)
         if one.question == question.id:
             changes["question"] = None
         if is_open(one):
             session = change_goal(session, one, now, **changes)
     return session
+
+
+def _judge_answer(
+    session: GoalSession, asking: Goal, goal: Goal, answer: str, config: Config
+) -> Judgement:
+    """Judge a goal by the answer to a question of *asking*."""
+    asked = [
+        one.cycle
+        for one in session.decisions
+        if one.goal == asking.id and one.tool == "user_interact"
+    ]
+    findings = [Finding(lines=[answer], is_asked=True)]
+    cycle, is_act = max(asked, default=session.cycle), "user_interact" in own_acts(goal)
+    return judge(goal, Step(cycle, "user_interact", answer, findings, is_act), config)
 
 
 @dataclass

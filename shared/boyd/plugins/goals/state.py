@@ -21,17 +21,28 @@ Danger = Literal["Safe", "Cautious", "Danger"]
 Archetype = Literal["sage", "healer", "explorer", "guardian"]
 
 
+class Evidence(Model):
+    """What fulfilled a criterion of a goal: a step, and the fact, passage or result in `text`."""
+
+    criterion: str
+    cycle: int
+    tool: str
+    text: str
+
+
 class Goal(Model):
     """A goal the agent works towards.
 
     Attributes:
         id: unique in its session; its symbol in the graph is `goal:<id>`.
-        criteria: keywords that must be found to complete it; the description unless given.
+        criteria: what must be found out or done to complete it; the description unless given.
         priority: 0 to 255, higher is more important.
         order: number in order of creation; breaks ties in favour of the older goal.
         stall_threshold: cycles without progress before it is split.
         last_progress_cycle: the value of `cycles_worked` at its last progress.
         matched: the keywords of the criteria found so far.
+        evidence: what fulfilled its criteria so far.
+        result: the answer to it, once it is completed.
         recent: the last three tools used on it, newest last.
         used: number of uses by tool.
         depth: distance from the root of its goal tree.
@@ -53,6 +64,8 @@ class Goal(Model):
     cycles_worked: int = 0
     last_progress_cycle: int = 0
     matched: list[str] = Field(default_factory=list)
+    evidence: list[Evidence] = Field(default_factory=list)
+    result: str | None = None
     recent: list[str] = Field(default_factory=list)
     used: dict[str, int] = Field(default_factory=dict)
     failed_plans: int = 0
@@ -287,7 +300,7 @@ class GoalThresholds(BaseModel):
         max_cycles: number of cycles per session.
         max_backtrack_attempts: number of plans that may fail before the goal does.
         stall_threshold: cycles without progress before a goal is split.
-        completion_ratio: share of its keywords that completes a goal.
+        completion_ratio: share of the keywords of a criterion that must meet in one finding.
         reflect_every: cycles between reflections; 0 turns them off.
         min_tool_success_rate: a tool below this rate is ineffective.
         stagnation_threshold: cycles without progress before a goal loses priority.

@@ -128,10 +128,12 @@ _WRONG = {"length": "was cut off", "filtered": "was withheld"}
 class Asking:
     """Requests the turns of one question within the agent's limits."""
 
-    def __init__(self, settings: ModelSettings, meter: Meter) -> None:
+    def __init__(self, settings: ModelSettings, meter: Meter, timeout: float | None = None) -> None:
+        """*timeout* in seconds shortens the limit of the agent."""
         self._settings = settings
         self._meter = meter
-        self._until = time.monotonic() + settings.limits.max_seconds
+        longest = settings.limits.max_seconds
+        self._until = time.monotonic() + (longest if timeout is None else min(longest, timeout))
         self._used = Usage()
 
     def turn(self, request: ModelRequest) -> Turn:
@@ -232,8 +234,17 @@ class ModelAccess:
         messages = self._opening(instructions, prompt)
         return self._asking().turn(ModelRequest(messages=messages, use_tools=False)).text
 
-    def answer(self, prompt: str, shape: type[_M], *, instructions: str = "") -> _M:
+    def answer(
+        self,
+        prompt: str,
+        shape: type[_M],
+        *,
+        instructions: str = "",
+        timeout: float | None = None,
+    ) -> _M:
         """Request one answer of that *shape*; one that does not fit is requested once more.
+
+        It takes at most *timeout* seconds, and never longer than the limits of the agent allow.
 
         Raises:
             ModelError: the model did not answer, refused, gave an answer that does not fit, or a
@@ -243,7 +254,7 @@ class ModelAccess:
         schema: JsonObject = shape.model_json_schema(by_alias=True)
         text = f"{instructions}\n\nAnswer by calling the tool `{ANSWER}`."
         messages = self._opening(text, prompt)
-        asking, wrong = self._asking(), ""
+        asking, wrong = self._asking(timeout), ""
         for _ in range(1 + REPAIRS):
             turn = asking.turn(ModelRequest(messages=messages, tools=[answer_spec(schema)]))
             found = object_in(turn.calls[0].arguments if turn.calls else turn.text)
@@ -312,8 +323,9 @@ class ModelAccess:
         opening = [Message(role="system", text="\n\n".join(parts))] if parts else []
         return [*opening, Message(role="user", text=prompt)]
 
-    def _asking(self) -> Asking:
-        return Asking(self._settings, StoredMeter(self._store.usage, self._settings.model))
+    def _asking(self, timeout: float | None = None) -> Asking:
+        meter = StoredMeter(self._store.usage, self._settings.model)
+        return Asking(self._settings, meter, timeout)
 
 
 def _refused(turn: Turn, why: str) -> list[Message]:

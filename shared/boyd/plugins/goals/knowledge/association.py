@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from boyd.models import Triple
 from boyd.plugin.context import Graph
+from boyd.plugins.goals.knowledge.vocabulary import GOAL
 from boyd.tokenizer import is_place, terms, tokens, words
 
 #: Labels per word of a text that are compared, those with the fewest other words first.
@@ -38,7 +39,8 @@ def find_mentions(graph: Graph, text: str, most: int) -> list[str]:
     """
     sought = terms(text)
     found = graph.symbols_with(sought, _LABELS) if sought else {}
-    labels = {label for some in found.values() for label in some}
+    every = {label for some in found.values() for label in some}
+    labels = [label for label in every if not label.startswith(GOAL)]
     places = list(dict.fromkeys(token for token in tokens(text) if is_place(token)))
     degrees = graph.degrees(places) if places else {}
     known = [one for one in places if degrees[one]]

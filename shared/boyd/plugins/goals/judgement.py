@@ -1,0 +1,235 @@
+"""The judgement of a step: the criteria of a goal that its findings fulfil, with the evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from boyd.models import Model, Triple
+from boyd.plugins.goals.criteria import criteria_of, criterion_words, verb_of
+from boyd.plugins.goals.knowledge.vocabulary import GOAL
+from boyd.plugins.goals.library import passages
+from boyd.plugins.goals.progress import clip
+from boyd.plugins.goals.state import Config, Evidence, Goal
+from boyd.tokenizer import words
+
+#: Limits of the text of evidence, and of the findings it quotes.
+EVIDENCE_CHARS, _QUOTED = 500, 5
+#: Tools whose output tells facts, tools that tell a finding per line, and tools that find nothing
+#: out: they compare labels, list what is missing, or arrange for something that comes later.
+_FACTUAL = frozenset(["kg_query", "kg_mutate", "reason", "infer_rules"])
+_LISTING = frozenset(["library_search"])
+_SILENT = frozenset(
+    ["similarity_search", "gap_analysis", "consolidate", "content_ingest", "user_interact"]
+)
+_FACT = re.compile(r'"(?P<s>.*?)" -> (?P<p>.*?) -> "(?P<o>.*)"(?! is not known).*')
+_PASSAGE = re.compile(r"(?P<title>.*?) \(\d+\): (?P<text>.*)")
+#: A recalled memory: its time, the tool or the person that found it, and the finding.
+_RECALLED = re.compile(
+    r"\S+ \S+ (?:(?P<tool>[\w:-]+)|Answer of [^:]{0,200}): (?P<found>.*)", re.DOTALL
+)
+#: Lines in which the agent describes itself begin with one of these, or contain one of the marks.
+_METADATA = (
+    *("agent:", "criteria:", "desc:", "episode:", GOAL, "priority:", "status:", "summary:"),
+    "tag:",
+)
+_GOAL_MARKS = ("desc:", "criteria:", f'"{GOAL}')
+
+
+class Finding(Model):
+    """Something a step found out: a fact, a passage, or the facts around one symbol.
+
+    `is_asked` is true for an answer to exactly what the goal names, such as the output of its
+    command; any other finding must share a word with the goal.
+    """
+
+    lines: list[str]
+    is_asked: bool = False
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "; ".join(self.lines)
+
+
+class Step(NamedTuple):
+    """A successful use of a tool; `is_act` is true if it did what the goal wants done."""
+
+    cycle: int
+    tool: str
+    output: str
+    findings: Sequence[Finding]
+    is_act: bool = False
+
+
+class Judgement(NamedTuple):
+    """The keywords of a goal that were found so far, and the evidence for its criteria."""
+
+    matched: list[str]
+    evidence: list[Evidence]
+
+
+# --- Findings ------------------------------------------------------------------------------------
+
+
+def findings_in(tool: str, output: str) -> list[Finding]:
+    """What a tool has found out, from its output, without what the agent says about itself."""
+    if tool in _SILENT:
+        return []
+    if tool == "memory_recall":
+        return [one for line in output.splitlines() for one in _recalled(line)]
+    if tool in _FACTUAL:
+        texts, is_asked = _facts(output), False
+    elif tool in _LISTING:
+        found = (_PASSAGE.fullmatch(line) for line in output.splitlines())
+        texts, is_asked = [one["text"] for one in found if one], False
+    else:
+        # A page begins with its status.
+        page = output.partition("\n\n")[2] if tool == "http_fetch" else output
+        texts, is_asked = passages(page), True
+    kept = (_without_own_words(text) for text in texts)
+    return [Finding(lines=[text], is_asked=is_asked) for text in kept if text]
+
+
+def around(facts: Iterable[Triple]) -> Finding:
+    """The facts around one symbol, as one finding."""
+    known = (fact for fact in facts if is_knowledge(fact))
+    return Finding(lines=list(dict.fromkeys(tell(fact) for fact in known)))
+
+
+def is_knowledge(fact: Triple) -> bool:
+    """True unless the agent notes with it something about its own goals."""
+    return not fact.is_metadata and not fact.subject.startswith(GOAL)
+
+
+def tell(fact: Triple) -> str:
+    """A fact as a person would write it."""
+    return " ".join(fact.place)
+
+
+def _facts(output: str) -> list[str]:
+    found = (_FACT.fullmatch(line) for line in output.splitlines())
+    return [
+        f"{one['s']} {one['p']} {one['o']}"
+        for one in found
+        if one and not one["s"].startswith(GOAL) and not one["p"].startswith("agent:")
+    ]
+
+
+def _recalled(line: str) -> Iterator[Finding]:
+    """The findings in a line of recalled memory; none in its envelope."""
+    match = _RECALLED.fullmatch(line)
+    if match and match["tool"] is None:
+        yield Finding(lines=[match["found"]])
+    elif match and match["tool"] in _FACTUAL:
+        # A summary has the lines of the output in one.
+        yield from findings_in(match["tool"], match["found"].replace('; "', '\n"'))
+    elif match and match["tool"] not in ("memory_recall", "Decide", "Orient"):
+        found = findings_in(match["tool"], match["found"])
+        yield from (one.patched({"is_asked": False}) for one in found)
+
+
+def _without_own_words(text: str) -> str:
+    kept = []
+    for line in text.splitlines():
+        bare = line.strip().strip("\"'").lower()
+        if not bare.startswith(_METADATA) and not any(mark in bare for mark in _GOAL_MARKS):
+            kept.append(line)
+    return "\n".join(kept).strip()
+
+
+# --- Judging -------------------------------------------------------------------------------------
+
+
+def judge(goal: Goal, step: Step, config: Config) -> Judgement:
+    """Judge a successful step.
+
+    A goal that wants something done is fulfilled by the act. Otherwise each criterion is fulfilled
+    by a finding in which enough of its keywords meet (`completion_ratio`, and at least two if it
+    has so many). The keywords of the best finding so far count as matched.
+    """
+    if verb_of(goal):
+        if not step.is_act or goal.evidence:
+            return Judgement(goal.matched, goal.evidence)
+        text = clip(" ".join(step.output.split()), EVIDENCE_CHARS)
+        done = Evidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
+        return Judgement(goal.matched, [done])
+    matched, evidence = dict.fromkeys(goal.matched), list(goal.evidence)
+    about = frozenset() if goal.criteria == goal.description else criterion_words(goal.description)
+    known = [(one, words(one.text)) for one in step.findings]
+    fitting = [(one, own) for one, own in known if one.is_asked or not about or own & set(about)]
+    for criterion in criteria_of(goal):
+        wanted = set(criterion_words(criterion))
+        best = max((len(wanted & own) for _, own in fitting), default=0)
+        if best == 0:
+            continue
+        chosen = [one for one, own in fitting if len(wanted & own) == best]
+        own = words(chosen[0].text)
+        matched |= dict.fromkeys(word for word in criterion_words(criterion) if word in own)
+        is_new = all(one.criterion != criterion for one in evidence)
+        if is_new and best >= _enough(len(wanted), config):
+            text = _quote(chosen, wanted)
+            made = Evidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
+            evidence.append(made)
+    return Judgement(list(matched), evidence)
+
+
+def _enough(wanted: int, config: Config) -> int:
+    """The number of keywords that must meet."""
+    return max(ceil(config.completion_ratio * wanted), min(2, wanted))
+
+
+def _quote(findings: Sequence[Finding], wanted: set[str]) -> str:
+    """The lines with wanted words, of the first few findings."""
+    lines = [line for one in findings for line in one.lines if wanted & words(line)]
+    some = list(dict.fromkeys(" ".join(line.split()) for line in lines))[:_QUOTED]
+    return clip("; ".join(some), EVIDENCE_CHARS)
+
+
+def is_met(goal: Goal, evidence: Sequence[Evidence]) -> bool:
+    """True if there is evidence for each criterion; a goal without criteria is never met."""
+    fulfilled = {one.criterion.casefold() for one in evidence}
+    wanted = criteria_of(goal)
+    return bool(wanted) and all(one.casefold() in fulfilled for one in wanted)
+
+
+def inherited(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
+    """Judge a goal by the evidence of its parts."""
+    parts = list(parts)
+    found = [one for part in parts for one in part.evidence]
+    judged = Judgement(goal.matched, goal.evidence)
+    if verb_of(goal):
+        return _done_in_parts(goal, parts, found)
+    for one in found:
+        criteria = {known.casefold(): known for known in criteria_of(goal)}
+        same = criteria.get(one.criterion.casefold())
+        current = goal.patched({"matched": judged.matched, "evidence": judged.evidence})
+        if same is None:
+            step = Step(one.cycle, one.tool, "", [Finding(lines=[one.text], is_asked=True)])
+            judged = judge(current, step, config)
+        elif all(known.criterion != same for known in judged.evidence):
+            adopted = one.patched({"criterion": same})
+            judged = Judgement(judged.matched, [*judged.evidence, adopted])
+    return judged
+
+
+def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[Evidence]) -> Judgement:
+    """Judge a goal that wants something done: its parts must all be done."""
+    if not found or any(part.status != "Completed" for part in parts):
+        return Judgement(goal.matched, goal.evidence)
+    last = max(found, key=lambda one: one.cycle)
+    text = clip("; ".join(one.text for one in found), EVIDENCE_CHARS)
+    return Judgement(goal.matched, [last.patched({"criterion": goal.criteria, "text": text})])
+
+
+def result_of(evidence: Iterable[Evidence]) -> str:
+    """The answer to a goal, from its evidence."""
+    return "\n".join(dict.fromkeys(one.text for one in evidence if one.text))
+
+
+def reason_of(evidence: Iterable[Evidence]) -> str:
+    """The steps that fulfilled the criteria."""
+    steps = (f"{one.criterion} by {one.tool} in cycle {one.cycle}" for one in evidence)
+    return f"the criteria are met: {', '.join(steps)}"
