@@ -11,7 +11,7 @@ from boyd.models import Decision as LoopDecision
 from boyd.models import EndpointReply, EndpointRequest, LoopResult, Triple
 from boyd.plugin import Context, Graph, Plugin
 from boyd.plugins.goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
-from boyd.plugins.goals.judgement import findings_in
+from boyd.plugins.goals.judgement import Finding
 from boyd.plugins.goals.memory import push
 from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
 from boyd.plugins.goals.plugin import Goals
@@ -61,14 +61,13 @@ def stalled(session: GoalSession, *ids: str) -> GoalSession:
 
 
 def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) -> GoalSession:
-    """The session after the outcome of one more cycle."""
+    """The session after the outcome of one more cycle, whose output is what it has found."""
     config = fields.pop("config", CONFIG)
     session = begin_cycle(session, NOW)
     fence = session.goals[goal].fence
-    known = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "others:look"}
-    if state == "done":
-        tool, output = fields.get("tool", known["tool"]), fields.get("output", "")
-        known["findings"] = findings_in(tool, output)
+    known: dict[str, Any] = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "kg_query"}
+    if state == "done" and "output" in fields:
+        known["findings"] = [Finding(lines=[fields["output"]], is_asked=True)]
     return apply_outcome(
         session, DecisionOutcome(**{**known, "state": state, **fields}), NOW, config
     )

@@ -12,13 +12,15 @@ from boyd import Plugin
 from boyd.models import ApprovalItem, LoopResult, Prevention
 from boyd.phases.act import failed
 from boyd.plugins.goals.cycle import approval_outcomes, record_outcome
+from boyd.plugins.goals.plugin import Goals
 from boyd.plugins.goals.state import GoalSession, ToolDecision
 from boyd.testing import TESTER
 from boyd.testing.memory_graph import MemoryGraph
 from goals_kit import CONFIG, NOW, Mind, Steer, check, having, told
 
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
-SAID = "unicorn habitat dragon nest"
+SAID = "unicorn habitat dragon nest whale song"
+TOOLBOX = Goals().toolbox
 
 
 class Desk:
@@ -163,7 +165,7 @@ def test_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail
     mind, _ = asking()
     id = approval(mind.cycle())
     desk = Desk(an_item(mind, id, **fields)) if fields else Desk()
-    [outcome] = approval_outcomes(mind.session, desk, MemoryGraph())
+    [outcome] = approval_outcomes(mind.session, desk, TOOLBOX, MemoryGraph())
     after = record_outcome(mind.session, outcome, NOW, CONFIG)
 
     assert [(one.progress, one.detail) for one in after.decisions] == [("Refused", detail)]
@@ -184,7 +186,7 @@ def test_what_was_allowed_and_could_not_be_done_is_no_failure(
     id = approval(mind.cycle())
     result = failed("goals:shell_exec", error, prevented=prevented)
     item = an_item(mind, id, status="approved", result=result)
-    [outcome] = approval_outcomes(mind.session, Desk(item), MemoryGraph())
+    [outcome] = approval_outcomes(mind.session, Desk(item), TOOLBOX, MemoryGraph())
 
     assert (outcome.state, outcome.output) == ("undone", f"approved but not executed: {error}")
 
@@ -327,7 +329,7 @@ def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
     item = an_item(mind, approval(mind.cycle()))
     by_hand = item.patched({"id": "other", "status": "approved"})
 
-    assert approval_outcomes(mind.session, Desk(item, by_hand), MemoryGraph()) == []
+    assert approval_outcomes(mind.session, Desk(item, by_hand), TOOLBOX, MemoryGraph()) == []
 
 
 @pytest.mark.parametrize("ending", ["suspended", "spent"])
@@ -349,12 +351,12 @@ def test_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
     answer(mind, approval(mind.cycle()), "approved")
     mind.lab.deliver()
     before = mind.session
-    [outcome] = approval_outcomes(before, mind.ctx.approvals, mind.facts)
+    [outcome] = approval_outcomes(before, mind.ctx.approvals, TOOLBOX, mind.facts)
     mind.plugin.on_loop_start(mind.within(2))
     after = mind.session
 
     assert record_outcome(after, outcome, NOW, CONFIG) is after
-    assert approval_outcomes(after, mind.ctx.approvals, mind.facts) == []
+    assert approval_outcomes(after, mind.ctx.approvals, TOOLBOX, mind.facts) == []
     for _ in range(2):
         mind.forget()
         mind.plugin.on_loop_start(mind.within(2))
@@ -375,7 +377,7 @@ def test_nothing_is_looked_up_while_nothing_waits() -> None:
     session, [goal] = having("alpha beta")
     desk = Desk()
 
-    assert approval_outcomes(told(session, goal), desk, MemoryGraph()) == []
+    assert approval_outcomes(told(session, goal), desk, TOOLBOX, MemoryGraph()) == []
     assert desk.asked == []
 
 
@@ -384,7 +386,7 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
     item = an_item(mind, approval(mind.cycle()))
     desk = Desk(*(item.patched({"id": id}) for id in ("a", "b", "c")))
     desk.items["b"] = item.patched({"id": "b", "status": "expired"})
-    found = approval_outcomes(pending("a", "b", "c", "b"), desk, MemoryGraph())
+    found = approval_outcomes(pending("a", "b", "c", "b"), desk, TOOLBOX, MemoryGraph())
 
     assert [(one.cycle, one.approval) for one in found] == [(2, "b"), (4, "b")]
     assert desk.asked == ["waiting", "get b"]
@@ -393,5 +395,5 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
 def test_what_a_forgotten_goal_has_asked_for_is_not_looked_up() -> None:
     session, desk = pending("a"), Desk()
 
-    assert approval_outcomes(session.patched({"goals": {}}), desk, MemoryGraph()) == []
+    assert approval_outcomes(session.patched({"goals": {}}), desk, TOOLBOX, MemoryGraph()) == []
     assert desk.asked == []

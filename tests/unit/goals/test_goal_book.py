@@ -20,11 +20,10 @@ from boyd.plugins.goals.goal_tree import (
     metadata,
     set_status,
     symbol,
-    wanted_words,
 )
 from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, GoalSession, GoalStatus
+from boyd.plugins.goals.state import Config, Evidence, GoalSession, GoalStatus
 from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
 
 
@@ -40,6 +39,13 @@ def put(session: GoalSession, id: str, status: GoalStatus, **fields: Any) -> Goa
     after = set_status(session, id, status, later(1), CONFIG, **fields)
     check(after, CONFIG)
     return after
+
+
+def fulfil(session: GoalSession, id: str, text: str = "", cycle: int = 1) -> GoalSession:
+    """The session in which that goal was completed, with a text as evidence for its criteria."""
+    goal = session.goals[id]
+    found = Evidence(criterion=goal.criteria, cycle=cycle, tool="reason", text=text)
+    return put(patched(session, id, evidence=[found]), id, "Completed")
 
 
 def statuses(session: GoalSession, *ids: str) -> list[str]:
@@ -234,41 +240,51 @@ def test_a_sub_goal_that_completes_is_progress_of_the_one_above() -> None:
     assert (goal.stalled, goal.last_progress_cycle) == (False, 5)
 
 
-def test_a_parent_completes_when_its_sub_goals_have_found_what_it_needs() -> None:
+def test_a_parent_completes_with_the_evidence_and_the_results_of_its_sub_goals() -> None:
     session, parent, [first, second] = family()
-    session = patched(patched(session, first, matched=["alpha"]), second, matched=["delta"])
-    session = put(put(session, first, "Completed"), second, "Completed")
+    session = fulfil(fulfil(session, first, "one"), second, "two", cycle=2)
+    goal = session.goals[parent]
 
-    assert session.goals[parent].status == "Completed"
-    assert session.goals[parent].matched == ["alpha", "delta"]
+    assert (goal.status, goal.result) == ("Completed", "one\ntwo")
+    assert [(one.criterion, one.cycle) for one in goal.evidence] == [
+        ("alpha beta", 1),
+        ("gamma delta", 2),
+    ]
 
 
-def test_a_parent_completes_when_the_graph_knows_what_it_needs() -> None:
-    session, parent, [first, second] = family()
-    session = put(put(session, first, "Completed"), second, "Completed", known=["beta", "gamma"])
+def test_a_parent_split_by_its_description_is_judged_by_what_its_sub_goals_found() -> None:
+    session, [parent] = having("red, green")
+    session = patched(stalled(session, parent), parent, criteria="alpha beta")
+    session = decompose(session, parent, NOW, CONFIG)
+    first, second = session.goals[parent].children
+    met = fulfil(fulfil(session, first, "red"), second, "alpha and beta")
+    unmet = fulfil(fulfil(session, first, "alpha"), second, "beta")
 
-    assert session.goals[parent].status == "Completed"
+    assert statuses(met, parent) == ["Completed"]
+    assert met.goals[parent].result == "alpha and beta"
+    assert statuses(unmet, parent) == ["Active"]
 
 
 def test_a_parent_whose_criteria_are_not_met_goes_on() -> None:
     session, parent, [first, second] = family()
-    session = put(put(session, first, "Completed"), second, "Completed", known=["beta"])
+    session = put(fulfil(session, first), second, "Completed")
     goal = session.goals[parent]
 
-    assert (goal.status, goal.matched) == ("Active", ["beta"])
+    assert (goal.status, len(goal.evidence), goal.result) == ("Active", 1, None)
+    assert goal.reason == "all sub-goals are completed, but the criteria are not met"
     assert not is_stalled(goal)
 
 
 def test_parents_complete_up_to_the_top() -> None:
-    session, parent, [first, second] = family("alpha beta, gamma delta")
-    session = patched(session, first, criteria="alpha, beta")
-    session = decompose(stalled(session, first), first, NOW, CONFIG)
-    lowest = session.goals[first].children
-    session = put(session, second, "Completed", known=["gamma"])
-    session = put(session, lowest[0], "Completed", known=["alpha"])
-    session = put(session, lowest[1], "Completed", known=["alpha", "beta"])
+    session, [parent] = having("a1 b1, a2 b2, a3 b3")
+    config = Config(max_children=2)
+    session = decompose(stalled(session, parent), parent, NOW, config)
+    first, rest = session.goals[parent].children
+    session = decompose(stalled(session, rest), rest, NOW, config)
+    lowest = session.goals[rest].children
+    session = fulfil(fulfil(fulfil(session, first), lowest[0]), lowest[1])
 
-    assert statuses(session, parent, first, second, *lowest) == ["Completed"] * 5
+    assert statuses(session, parent, first, rest, *lowest) == ["Completed"] * 5
 
 
 @pytest.mark.parametrize(
@@ -327,13 +343,10 @@ def test_a_goal_that_goes_on_after_its_sub_goals_can_be_put_off_with_the_rest() 
     assert statuses(off, parent, first) == ["Suspended", "Suspended"]
 
 
-def test_what_goals_above_need_is_looked_for_too() -> None:
-    session, parent, [first, second, _] = family("alpha beta, gamma and alpha delta")
-    goal = session.goals[second]
+def test_goals_above_are_told_nearest_first() -> None:
+    session, parent, [_, second, _] = family("alpha beta, gamma and alpha delta")
 
-    assert [one.id for one in above(session, goal)] == [parent]
-    assert wanted_words(session, goal) == ["gamma", "alpha", "beta", "delta"]
-    assert wanted_words(session, session.goals[first])[:2] == ["alpha", "beta"]
+    assert [one.id for one in above(session, session.goals[second])] == [parent]
 
 
 def test_metadata_links_goals_both_ways() -> None:

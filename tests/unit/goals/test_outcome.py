@@ -9,18 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.plugins.goals.goal_tree import decompose, set_status
-from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle, check_outcome
+from boyd.plugins.goals.judgement import Finding
+from boyd.plugins.goals.outcome import (
+    DecisionOutcome,
+    ModelVerdict,
+    apply_outcome,
+    begin_cycle,
+    check_outcome,
+)
 from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.psyche import new_psyche
 from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, Score
+from boyd.plugins.goals.state import Config, Evidence, Score
 from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
 
 FOUR = "alpha beta gamma delta"
 
 
 def outcome(cycle: int, goal: str, **fields: Any) -> DecisionOutcome:
-    known = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
+    known: dict[str, Any] = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
+    if "output" in fields:
+        known["findings"] = [Finding(lines=[fields["output"]], is_asked=True)]
     return DecisionOutcome(**{**known, **fields})
 
 
@@ -41,17 +50,68 @@ def test_a_cycle_that_finds_more_is_progress() -> None:
     assert session.applied == 2
 
 
-def test_a_goal_whose_criteria_are_met_is_completed() -> None:
+def test_a_goal_whose_criteria_are_met_is_completed_with_the_step_the_evidence_and_the_result() -> (
+    None
+):
     session, [id] = having(FOUR)
-    session = told(session, id, output="alpha", known=["beta"])
+    session = told(told(session, id), id, output="beta follows alpha")
+    goal = session.goals[id]
 
-    assert (session.goals[id].status, session.goals[id].reason) == (
+    assert (goal.status, goal.reason) == (
         "Completed",
-        "the criteria are met: found alpha, beta",
+        "the criteria are met: alpha beta gamma delta by kg_query in cycle 2",
     )
+    assert goal.evidence == [
+        Evidence(criterion=FOUR, cycle=2, tool="kg_query", text="beta follows alpha")
+    ]
+    assert goal.result == "beta follows alpha"
     assert session.decisions[-1].progress == "Completed"
     assert session.decisions[-1].found == ["alpha", "beta"]
     check(session, CONFIG)
+
+
+def test_words_that_never_meet_complete_no_goal() -> None:
+    session, [id] = having(FOUR)
+    for word in FOUR.split():
+        session = told(session, id, output=word)
+
+    assert [one.progress for one in session.decisions] == ["Advanced"] * 4
+    assert (session.goals[id].status, session.goals[id].evidence) == ("Active", [])
+
+
+def test_each_criterion_is_fulfilled_by_a_step_of_its_own() -> None:
+    session, [id] = having("alpha beta, gamma delta")
+    session = told(session, id, output="alpha beta")
+    assert (session.goals[id].status, session.goals[id].result) == ("Active", None)
+    session = told(session, id, tool="reason", output="delta of gamma")
+    goal = session.goals[id]
+
+    assert [(one.criterion, one.tool, one.cycle) for one in goal.evidence] == [
+        ("alpha beta", "kg_query", 1),
+        ("gamma delta", "reason", 2),
+    ]
+    assert goal.result == "alpha beta\ndelta of gamma"
+
+
+VERDICT = ModelVerdict(
+    is_met=True,
+    answer="It is alpha.",
+    evidence=[Evidence(criterion=FOUR, cycle=1, tool="kg_query", text="something")],
+)
+
+
+def test_the_verdict_of_the_model_decides_either_way() -> None:
+    session, [id] = having(FOUR)
+    met = told(session, id, output="nothing of the kind", verdict=VERDICT).goals[id]
+    unmet = told(session, id, output=FOUR, verdict=ModelVerdict(is_met=False))
+
+    assert (met.status, met.result, met.evidence) == (
+        "Completed",
+        "It is alpha.",
+        VERDICT.evidence,
+    )
+    assert unmet.goals[id].status == "Active"
+    assert unmet.decisions[-1].progress == "Advanced"
 
 
 def test_one_record_says_what_was_decided_and_what_came_of_it() -> None:
@@ -128,7 +188,7 @@ def test_a_veto_or_an_approval_is_neither_progress_nor_failure(
 ) -> None:
     session, [id] = having(FOUR)
     before = ensure_plan(session, id, [], has_knowledge=True)
-    after = told(before, id, state, tool="reason", output=FOUR, known=FOUR.split())
+    after = told(before, id, state, tool="reason", output=FOUR)
     goal = after.goals[id]
 
     assert (goal.cycles_worked, goal.failed_plans, goal.matched) == (0, 0, [])

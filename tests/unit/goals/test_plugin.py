@@ -202,7 +202,7 @@ def test_an_end_that_is_repeated_is_taken_in_once() -> None:
 def test_a_repeated_end_puts_right_what_the_graph_was_not_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mind = Mind()
+    mind = Mind(Steer("goals:kg_query", symbol="whale"))
     mind.know("whale is-a mammal")
     goal = mind.goal("whale", criteria="whale")
     with monkeypatch.context() as died:

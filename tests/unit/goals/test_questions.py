@@ -52,27 +52,44 @@ def test_a_part_does_not_ask_what_the_goal_above_has_asked() -> None:
     assert session.goals[whole].children
     assert [one["goal"] for one in asked] == [whole]
     mind.ask("answer_question", {"text": "krill is small"}, id=asked[0]["id"])
-    parts = [mind.session.goals[one] for one in session.goals[whole].children]
-    assert ["krill" in one.matched for one in parts] == [False, True]
+    done = [mind.session.goals[one] for one in (whole, *session.goals[whole].children)]
+    assert {(one.tool, one.text) for goal in done for one in goal.evidence} == {
+        ("user_interact", "krill is small")
+    }
+    assert all(goal.evidence for goal in done)
 
 
 def test_the_answer_is_remembered_and_the_next_cycle_goes_on_with_it() -> None:
     mind, goal = asking()
     mind.cycle()
     [open] = mind.ask("questions")[1]["questions"]
-    status, told = mind.ask(
-        "answer_question", {"text": "Its habitat is near the dragon"}, id=open["id"]
-    )
+    said = "Its habitat is near the dragon nest"
+    status, told = mind.ask("answer_question", {"text": said}, id=open["id"])
     session = mind.session
 
     assert (status, told["answeredBy"]) == (200, "tester")
     assert session.goals[goal].question is None
-    assert session.goals[goal].matched == ["habitat", "dragon"]
+    assert session.goals[goal].matched == ["habitat", "dragon", "nest"]
+    assert [(one.criterion, one.tool, one.cycle) for one in session.goals[goal].evidence] == [
+        ("dragon nests", "user_interact", 1)
+    ]
     assert session.goals[goal].last_progress_cycle == session.goals[goal].cycles_worked == 1
     assert session.memory[-1].kind == "Observation"
-    assert session.memory[-1].content.endswith("Answer of tester: Its habitat is near the dragon")
+    assert session.memory[-1].content.endswith(f"Answer of tester: {said}")
+
+
+def test_a_goal_to_ask_a_person_is_completed_by_the_answer_and_it_is_the_result() -> None:
+    mind = Mind(Steer("goals:user_interact", question="Which colour?"))
+    goal = mind.goal("Ask the user which colour the bike should have")
     mind.cycle()
-    assert mind.session.goals[goal].status == "Completed"
+    assert mind.session.goals[goal].evidence == []
+    [open] = mind.ask("questions")[1]["questions"]
+    mind.ask("answer_question", {"text": "green"}, id=open["id"])
+    mind.cycle()
+    done = mind.session.goals[goal]
+
+    assert (done.status, done.result) == ("Completed", "green")
+    assert [(one.tool, one.cycle) for one in done.evidence] == [("user_interact", 1)]
 
 
 def test_an_answer_that_got_lost_on_its_way_is_taken_in_by_the_next_cycle() -> None:

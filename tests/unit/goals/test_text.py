@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.progress import clip, split_criteria
+from boyd.plugins.goals.criteria import split_criteria
+from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.tool_profiles import FUNCTION_WORDS, PROFILES
 from boyd.tokenizer import STOP, is_place, keywords, tokens, words
 

@@ -27,7 +27,18 @@ def test_what_is_known_is_told_without_metadata() -> None:
     assert use(mind, "kg_query", symbol="mammal", direction="out") == (
         '"mammal" -> is-a -> "animal"  [1.00]'
     )
-    assert use(mind, "kg_query", symbol=f"goal:{goal}") == "No triples found"
+    noted = {"subject": f"goal:{goal}", "predicate": "related-to", "object": "krill"}
+    use(mind, "kg_mutate", **noted)
+    assert use(mind, "kg_query", symbol="krill") == "No triples found"
+
+
+def test_a_query_about_a_goal_is_one_about_what_it_mentions() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal", "find is-a verb")
+    goal, other = mind.goal("Find whales"), mind.goal("zorb")
+
+    assert use(mind, "kg_query", symbol=f"goal:{goal}") == '"whale" -> is-a -> "mammal"  [1.00]'
+    assert use(mind, "kg_query", symbol=f"goal:{other}") == "No triples found"
 
 
 @pytest.mark.parametrize("predicate", ["agent:has_status", " agent:x", "Agent:x", "_agent:x"])
