@@ -65,7 +65,12 @@ def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) ->
     config = fields.pop("config", CONFIG)
     session = begin_cycle(session, NOW)
     fence = session.goals[goal].fence
-    known: dict[str, Any] = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "kg_query"}
+    known: dict[str, Any] = {
+        "cycle": session.cycle,
+        "goal": goal,
+        "fence": fence,
+        "tool": "kg_query",
+    }
     if state == "done" and "output" in fields:
         known["findings"] = [Finding(lines=[fields["output"]], is_asked=True)]
     return apply_outcome(
@@ -122,10 +127,13 @@ class Mind:
         plugin: the bundle; `others` are plugins beside it.
     """
 
-    def __init__(self, *others: Plugin, client: Any = None, **options: Any) -> None:
-        """*client*: of a Redis server; absent: an imaginary one."""
+    def __init__(
+        self, *others: Plugin, client: Any = None, llm: Any = None, **options: Any
+    ) -> None:
+        """*client*: of a Redis server; absent: an imaginary one. *llm*: of the agent's model."""
         self.plugin = Goals(**options)
-        self.lab = Lab(Agent("a", plugins=[self.plugin, *others]), client=client)
+        more = {"llm": llm} if llm else {}
+        self.lab = Lab(Agent("a", plugins=[self.plugin, *others], **more), client=client)
 
     @property
     def ctx(self) -> Context:

@@ -20,7 +20,7 @@ from boyd.plugins.goals.knowledge.association import find_mentions, similar
 from boyd.plugins.goals.knowledge.gaps import find_gaps
 from boyd.plugins.goals.knowledge.rewrite import parse, reason, triples
 from boyd.plugins.goals.knowledge.rules import consequences, infer
-from boyd.plugins.goals.knowledge.vocabulary import GOAL, canonical
+from boyd.plugins.goals.knowledge.vocabulary import GOAL, MENTIONS, canonical
 from boyd.plugins.goals.library import Library
 from boyd.plugins.goals.outcome import symbol_metrics
 from boyd.plugins.goals.questions import Questions, note_question
@@ -239,7 +239,7 @@ class GoalTools(Plugin):
             text, source = page.text, params.url
         passages, about = Library(ctx.state).add(params.title, text, source)
         fact = partial(Triple, subject=params.title, source=source[:500])
-        mentions = [fact(predicate="mentions", object=one, confidence=0.6) for one in about[:20]]
+        mentions = [fact(predicate=MENTIONS, object=one, confidence=0.6) for one in about[:20]]
         self.graph(ctx).add([fact(predicate="is-a", object="document"), *mentions])
         # Without the title, which was given and not found.
         line = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from boyd.models import Model, Triple
 from boyd.plugins.goals.criteria import criteria_of, criterion_words, verb_of
-from boyd.plugins.goals.knowledge.vocabulary import GOAL
+from boyd.plugins.goals.knowledge.vocabulary import GOAL, MENTIONS, RELATED_TO
 from boyd.plugins.goals.library import passages
 from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import Config, Evidence, Goal
@@ -24,6 +24,8 @@ _LISTING = frozenset(["library_search"])
 _SILENT = frozenset(
     ["similarity_search", "gap_analysis", "consolidate", "content_ingest", "user_interact"]
 )
+#: Predicates that tell no more than that two things have to do with each other.
+_NO_ANSWERS = frozenset([MENTIONS, RELATED_TO])
 _FACT = re.compile(r'"(?P<s>.*?)" -> (?P<p>.*?) -> "(?P<o>.*)"(?! is not known).*')
 _PASSAGE = re.compile(r"(?P<title>.*?) \(\d+\): (?P<text>.*)")
 #: A recalled memory: its time, the tool or the person that found it, and the finding.
@@ -95,8 +97,8 @@ def findings_in(tool: str, output: str) -> list[Finding]:
 
 def around(facts: Iterable[Triple]) -> Finding:
     """The facts around one symbol, as one finding."""
-    known = (fact for fact in facts if is_knowledge(fact))
-    return Finding(lines=list(dict.fromkeys(tell(fact) for fact in known)))
+    places = (fact.place for fact in facts if _is_answer(fact.subject, fact.predicate))
+    return Finding(lines=list(dict.fromkeys(map(" ".join, places))))
 
 
 def is_knowledge(fact: Triple) -> bool:
@@ -104,18 +106,15 @@ def is_knowledge(fact: Triple) -> bool:
     return not fact.is_metadata and not fact.subject.startswith(GOAL)
 
 
-def tell(fact: Triple) -> str:
-    """A fact as a person would write it."""
-    return " ".join(fact.place)
-
-
 def _facts(output: str) -> list[str]:
     found = (_FACT.fullmatch(line) for line in output.splitlines())
-    return [
-        f"{one['s']} {one['p']} {one['o']}"
-        for one in found
-        if one and not one["s"].startswith(GOAL) and not one["p"].startswith("agent:")
-    ]
+    facts = (one.group("s", "p", "o") for one in found if one)
+    return [f"{s} {p} {o}" for s, p, o in facts if _is_answer(s, p)]
+
+
+def _is_answer(subject: str, predicate: str) -> bool:
+    is_own = subject.startswith(GOAL) or predicate.startswith("agent:")
+    return not is_own and predicate not in _NO_ANSWERS
 
 
 def _recalled(line: str) -> Iterator[Finding]:
@@ -166,6 +165,8 @@ def judge(goal: Goal, step: Step, config: Config) -> Judgement:
         if best == 0:
             continue
         chosen = [one for one, own in fitting if len(wanted & own) == best]
+        # A fact tells more than all the facts around a symbol.
+        chosen = [one for one in chosen if len(one.lines) == 1] or chosen
         own = words(chosen[0].text)
         matched |= dict.fromkeys(word for word in criterion_words(criterion) if word in own)
         is_new = all(one.criterion != criterion for one in evidence)

@@ -77,8 +77,7 @@ def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, Evide
         if one.goal in goals and one.progress in ("Completed", "Advanced", "NoChange")
     }
     steps |= {one.cycle: one for one in session.goals[outcome.goal].evidence}
-    found = "; ".join(line for one in outcome.findings for line in one.lines) or outcome.output
-    text = clip(" ".join(found.split()), EVIDENCE_CHARS)
+    text = clip(" ".join(("; ".join(_facts(outcome)) or outcome.output).split()), EVIDENCE_CHARS)
     latest = Evidence(criterion="", cycle=outcome.cycle, tool=outcome.tool, text=text)
     return {**steps, latest.cycle: latest}
 
@@ -86,7 +85,6 @@ def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, Evide
 def _describe(session: GoalSession, goal: Goal, outcome: DecisionOutcome) -> JsonObject:
     """The goal, its earlier steps and the latest one."""
     earlier = [one for one in _steps(session, outcome).values() if one.cycle != outcome.cycle]
-    found = "\n".join(line for one in outcome.findings for line in one.lines)
     return {
         "goal": goal.description,
         "criteria": [*criteria_of(goal)] or [goal.criteria],
@@ -98,6 +96,11 @@ def _describe(session: GoalSession, goal: Goal, outcome: DecisionOutcome) -> Jso
             "cycle": outcome.cycle,
             "tool": outcome.tool,
             "output": clip(outcome.output, _OUTPUT_CHARS),
-            "facts": clip(found, _OUTPUT_CHARS),
+            "facts": clip("\n".join(_facts(outcome)), _OUTPUT_CHARS),
         },
     }
+
+
+def _facts(outcome: DecisionOutcome) -> list[str]:
+    """The lines of the findings, each once."""
+    return list(dict.fromkeys(line for one in outcome.findings for line in one.lines))

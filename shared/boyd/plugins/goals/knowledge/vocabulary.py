@@ -23,8 +23,9 @@ SIMILAR_TO = "similar-to"
 PARENT_OF = "parent-of"
 CHILD_OF = "child-of"
 CONTAINS = "contains"
-#: A mere association, which no rule uses.
+#: A mere association, and that a word occurs in a document; no rule uses them.
 RELATED_TO = "related-to"
+MENTIONS = "mentions"
 
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BETWEEN = re.compile(r"[\s_-]+")
