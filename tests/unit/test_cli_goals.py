@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from boyd.plugins.goals.api_models import GoalList
+from boyd.plugins.goals.state import Evidence
 from cli_kit import Cli, Terminal
 from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
@@ -448,6 +449,24 @@ def test_a_goal_is_given_up_and_made_more_important(cli: Cli, mind: ImaginaryMin
     assert cli("goals", "fail", "g1", "--reason", "too late") == "goal g1 is Failed: a\n"
     assert re.search(r"reason +too late", cli("goals", "show", "g1"))
     assert cli.json("goals", "priority", "g1", "7")["priority"] == 7
+
+
+def test_the_result_of_a_goal_is_shown_with_what_fulfilled_it(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    found = Evidence(criterion="cat", cycle=1, tool="kg_query", text="cat is-a\x1b[2J mammal")
+    mind.add("Find mammals", result="cats,\nand so on", evidence=[found])
+    for command in ("show", "why"):
+        shown = cli("goals", command, "g1")
+        assert re.search(r"result +cats, and so on", shown)
+        assert re.search(r"fulfilled +cat, by kg_query in cycle 1: cat is-a.* mammal", shown)
+        assert "\x1b" not in shown
+    mind.acts = [Act("Completed", status="Completed")]
+    assert "\n  Answer   cats, and so on\n" in cli("agent", "cycle", "--goal", "Find mammals")
+    mind.add("Find birds", result="none")
+    mind.acts = [Act("Advanced"), Act("Completed", status="Completed")]
+    shown = cli("agent", "run", "--goals", "Find birds", "--max-cycles", "2")
+    assert shown.count("  Answer: none\n") == 1
 
 
 @pytest.mark.parametrize("id", ["g7", "..", "a/b"])

@@ -112,7 +112,7 @@ def show(client: GoalsClient, goal: str, form: str) -> None:
 @goals.command()
 @click.argument("description")
 @click.option(
-    "--criteria", help="What must be known to complete the goal; default: the description."
+    "--criteria", help="What a step must find out to complete it; default: the description."
 )
 @click.option("--priority", type=Whole(0, 255), help="Higher is more important; default 128.")
 @click.option(

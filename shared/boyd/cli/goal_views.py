@@ -69,6 +69,8 @@ def show_cycle(cycle: Cycle) -> None:
     )
     for line in lines[1:]:
         output.say(f"           {line}".rstrip())
+    if _answer(cycle):
+        output.say(f"  Answer   {output.one_line(_answer(cycle))}")
 
 
 def _observation_text(observation: Observation) -> str:
@@ -90,6 +92,13 @@ def show_step(cycle: Cycle) -> None:
     lines = cycle_detail(cycle.decision)
     for text in (_decision_text(cycle), _result_text(cycle, lines)):
         output.say(f"  {output.one_line(text)}")
+    if _answer(cycle):
+        output.say(f"  Answer: {output.one_line(_answer(cycle))}")
+
+
+def _answer(cycle: Cycle) -> str:
+    """The result of the goal, if this cycle has completed it."""
+    return (cycle.goal.result or "") if cycle.goal and cycle.goal.status == "Completed" else ""
 
 
 def cycle_detail(decision: state.ToolDecision | None) -> list[str]:
@@ -216,6 +225,8 @@ def show_goal(client: GoalsClient, goal: state.Goal) -> None:
         ("id", goal.id),
         ("reason", goal.reason or ""),
         ("criteria", criteria),
+        ("result", goal.result or ""),
+        *_evidence(goal),
         ("found", ", ".join(goal.matched)),
         ("priority", str(goal.priority)),
         ("cycles", cycles if goal.cycles_worked else "0"),
@@ -229,12 +240,21 @@ def show_goal(client: GoalsClient, goal: state.Goal) -> None:
     )
 
 
+def _evidence(goal: state.Goal) -> Iterable[tuple[str, str]]:
+    """The steps that have fulfilled criteria, with the fact or passage."""
+    for one in goal.evidence:
+        step = f"{one.criterion}, by {one.tool} in cycle {one.cycle}"
+        yield "fulfilled", f"{step}: {one.text}" if one.text else step
+
+
 def show_why(why: api_models.Why) -> None:
     """Print the decisions for a goal, with dates and scores."""
     goal = why.goal
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     output.print_pairs(
         ("reason", goal.reason or ""),
+        ("result", goal.result or ""),
+        *_evidence(goal),
         ("parent", _goal_text(why.parent) if why.parent else ""),
         ("children", ", ".join(map(_goal_text, why.children))),
         ("plan", _plan(why.plan) if why.plan else ""),

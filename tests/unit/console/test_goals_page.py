@@ -97,6 +97,21 @@ def test_a_decision_is_shown_with_its_score_term_by_term(site: Site, ann: Browse
     assert f'href="/console/agents/scholar/iterations/{decision["iteration"]}"' in page.source
 
 
+def test_a_completed_goal_shows_its_result_and_what_fulfilled_it(site: Site, ann: Browser) -> None:
+    facts = [{"subject": "whale", "predicate": "is-a", "object": "mammal <b>"}]
+    assert site.post(f"{API}/graph/facts", {"facts": facts}).status_code == 200
+    id = added(site)
+    for _ in range(4):
+        cycle(site)
+    [goal] = listed(site)
+    assert goal.status == "Completed"
+    [evidence] = goal.evidence
+    page = ann.get(f"{GOALS}/{id}")
+    assert "Result whale is-a mammal <b>" in page.text
+    assert f"Find mammals by {evidence.tool} in cycle {evidence.cycle}" in page.text
+    assert "whale is-a mammal <b>" in ann.get(GOALS).text
+
+
 def test_a_goal_is_suspended_resumed_given_up_and_gets_another_priority(
     site: Site, ann: Browser
 ) -> None:
