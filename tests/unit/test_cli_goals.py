@@ -455,14 +455,14 @@ def test_the_result_of_a_goal_is_shown_with_what_fulfilled_it(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     found = Evidence(criterion="cat", cycle=1, tool="kg_query", text="cat is-a\x1b[2J mammal")
-    mind.add("Find mammals", result="cats,\nand so on", evidence=[found])
+    mind.add("Find mammals", result="cats\nand so on", evidence=[found])
     for command in ("show", "why"):
         shown = cli("goals", command, "g1")
-        assert re.search(r"result +cats, and so on", shown)
+        assert re.search(r"result +cats; and so on", shown)
         assert re.search(r"fulfilled +cat, by kg_query in cycle 1: cat is-a.* mammal", shown)
         assert "\x1b" not in shown
     mind.acts = [Act("Completed", status="Completed")]
-    assert "\n  Answer   cats, and so on\n" in cli("agent", "cycle", "--goal", "Find mammals")
+    assert "\n  Answer   cats; and so on\n" in cli("agent", "cycle", "--goal", "Find mammals")
     mind.add("Find birds", result="none")
     mind.acts = [Act("Advanced"), Act("Completed", status="Completed")]
     shown = cli("agent", "run", "--goals", "Find birds", "--max-cycles", "2")

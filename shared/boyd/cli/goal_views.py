@@ -98,7 +98,12 @@ def show_step(cycle: Cycle) -> None:
 
 def _answer(cycle: Cycle) -> str:
     """The result of the goal, if this cycle has completed it."""
-    return (cycle.goal.result or "") if cycle.goal and cycle.goal.status == "Completed" else ""
+    goal = cycle.goal
+    return _in_one_line(goal.result or "") if goal and goal.status == "Completed" else ""
+
+
+def _in_one_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def cycle_detail(decision: state.ToolDecision | None) -> list[str]:
@@ -225,7 +230,7 @@ def show_goal(client: GoalsClient, goal: state.Goal) -> None:
         ("id", goal.id),
         ("reason", goal.reason or ""),
         ("criteria", criteria),
-        ("result", goal.result or ""),
+        ("result", _in_one_line(goal.result or "")),
         *_evidence(goal),
         ("found", ", ".join(goal.matched)),
         ("priority", str(goal.priority)),
@@ -244,7 +249,7 @@ def _evidence(goal: state.Goal) -> Iterable[tuple[str, str]]:
     """The steps that have fulfilled criteria, with the fact or passage."""
     for one in goal.evidence:
         step = f"{one.criterion}, by {one.tool} in cycle {one.cycle}"
-        yield "fulfilled", f"{step}: {one.text}" if one.text else step
+        yield "fulfilled", f"{step}: {_in_one_line(one.text)}" if one.text else step
 
 
 def show_why(why: api_models.Why) -> None:
@@ -253,7 +258,7 @@ def show_why(why: api_models.Why) -> None:
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     output.print_pairs(
         ("reason", goal.reason or ""),
-        ("result", goal.result or ""),
+        ("result", _in_one_line(goal.result or "")),
         *_evidence(goal),
         ("parent", _goal_text(why.parent) if why.parent else ""),
         ("children", ", ".join(map(_goal_text, why.children))),

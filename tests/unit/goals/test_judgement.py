@@ -115,7 +115,7 @@ def test_words_may_meet_in_the_facts_around_one_symbol_and_those_facts_are_the_e
     found = [Finding(lines=lines)]
     [evidence] = judge(goal, step(findings=found), CONFIG).evidence
 
-    assert evidence.text == "recipe is-a food; recipe has-a ingredient list"
+    assert evidence.text == "recipe is-a food\nrecipe has-a ingredient list"
 
 
 @given(st.lists(st.sampled_from([*FOUR.split(), "other"]), max_size=8))

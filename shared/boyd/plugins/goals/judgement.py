@@ -15,8 +15,8 @@ from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import Config, Evidence, Goal
 from boyd.tokenizer import words
 
-#: Limits of the text of evidence, and of the findings it quotes.
-EVIDENCE_CHARS, _QUOTED = 500, 5
+#: Limits of the text of evidence, and of the lines it quotes.
+EVIDENCE_CHARS, _QUOTED = 800, 10
 #: Tools whose output tells facts, tools that tell a finding per line, and tools that find nothing
 #: out: they compare labels, list what is missing, or arrange for something that comes later.
 _FACTUAL = frozenset(["kg_query", "kg_mutate", "reason", "infer_rules"])
@@ -53,7 +53,7 @@ class Finding(Model):
     @property
     def text(self) -> str:
         """All lines."""
-        return "; ".join(self.lines)
+        return "\n".join(self.lines)
 
 
 class Step(NamedTuple):
@@ -186,7 +186,7 @@ def _quote(findings: Sequence[Finding], wanted: set[str]) -> str:
     """The lines with wanted words, of the first few findings."""
     lines = [line for one in findings for line in one.lines if wanted & words(line)]
     some = list(dict.fromkeys(" ".join(line.split()) for line in lines))[:_QUOTED]
-    return clip("; ".join(some), EVIDENCE_CHARS)
+    return clip("\n".join(some), EVIDENCE_CHARS)
 
 
 def is_met(goal: Goal, evidence: Sequence[Evidence]) -> bool:
@@ -221,13 +221,14 @@ def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[Evidence])
     if not found or any(part.status != "Completed" for part in parts):
         return Judgement(goal.matched, goal.evidence)
     last = max(found, key=lambda one: one.cycle)
-    text = clip("; ".join(one.text for one in found), EVIDENCE_CHARS)
+    text = clip("\n".join(one.text for one in found), EVIDENCE_CHARS)
     return Judgement(goal.matched, [last.patched({"criterion": goal.criteria, "text": text})])
 
 
 def result_of(evidence: Iterable[Evidence]) -> str:
-    """The answer to a goal, from its evidence."""
-    return "\n".join(dict.fromkeys(one.text for one in evidence if one.text))
+    """The answer to a goal: the lines of its evidence, each once."""
+    lines = (line for one in evidence for line in one.text.splitlines())
+    return "\n".join(dict.fromkeys(lines))
 
 
 def reason_of(evidence: Iterable[Evidence]) -> str:

@@ -77,7 +77,7 @@ def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, Evide
         if one.goal in goals and one.progress in ("Completed", "Advanced", "NoChange")
     }
     steps |= {one.cycle: one for one in session.goals[outcome.goal].evidence}
-    text = clip(" ".join(("; ".join(_facts(outcome)) or outcome.output).split()), EVIDENCE_CHARS)
+    text = clip("\n".join(_facts(outcome)) or outcome.output, EVIDENCE_CHARS)
     latest = Evidence(criterion="", cycle=outcome.cycle, tool=outcome.tool, text=text)
     return {**steps, latest.cycle: latest}
 
