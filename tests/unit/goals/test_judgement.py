@@ -96,6 +96,17 @@ def test_a_finding_that_nobody_asked_for_must_be_about_what_the_goal_speaks_of()
         assert is_met(goal, evidence) is expected
 
 
+def test_a_finding_is_about_the_whole_symbol_that_the_goal_speaks_of() -> None:
+    goal = a_goal("Find out where hardware watchdogs belong", criteria="system")
+    found = [Finding(lines=["hardware driver subclass-of system"])]
+    about = [["hardware", "watchdog"]]
+    right = [Finding(lines=["hardware watchdog subclass-of system"])]
+
+    assert judge(goal, step(findings=found, about=about), CONFIG).evidence == []
+    assert judge(goal, step(findings=right, about=about), CONFIG).evidence
+    assert judge(goal, step(findings=found), CONFIG).evidence
+
+
 def test_all_criteria_must_be_fulfilled_and_each_names_its_step() -> None:
     goal = a_goal("alpha, beta")
     [first] = judge(goal, step("alpha"), CONFIG).evidence

@@ -84,7 +84,7 @@ def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
 
     assert use(mind, "gap_analysis", goal=f"goal:{goal}").startswith("2 symbols, ")
     unknown = mind.goal("zorb")
-    assert use(mind, "gap_analysis", goal=f"goal:{unknown}") == "The graph is empty"
+    assert use(mind, "gap_analysis", goal=f"goal:{unknown}") == "Nothing is known about it"
     assert use(mind, "reason", expression="(and b a)").splitlines()[0]
     assert use(mind, "similarity_search", symbol="nothing") == "No similar symbol found"
     assert use(mind, "memory_recall", query_symbols=["x"]) == "No similar episode found"

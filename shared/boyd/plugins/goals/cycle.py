@@ -16,11 +16,12 @@ from boyd.models import ActionResult, ApprovalItem, LoopResult
 from boyd.plugin import ApprovalReader, Graph
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.api_models import WaitingTool
-from boyd.plugins.goals.criteria import subject_of
+from boyd.plugins.goals.criteria import criterion_words, subject_of
 from boyd.plugins.goals.goal_toolbox import GoalToolbox, digest
 from boyd.plugins.goals.goal_tree import decompose_stalled, give_up_stuck, symbol
-from boyd.plugins.goals.judgement import Finding, around, findings_in
+from boyd.plugins.goals.judgement import FACTUAL, Finding, around, findings_in
 from boyd.plugins.goals.knowledge.association import find_mentions
+from boyd.plugins.goals.knowledge.rules import is_inferred
 from boyd.plugins.goals.outcome import (
     KEPT,
     DecisionOutcome,
@@ -34,6 +35,7 @@ from boyd.plugins.goals.psyche import is_due, reflect
 from boyd.plugins.goals.questions import apply_answers
 from boyd.plugins.goals.sessions import claim, release
 from boyd.plugins.goals.state import Config, Goal, GoalSession, Psyche, Question, ToolDecision
+from boyd.tokenizer import words
 
 log = logging.getLogger("boyd.plugins.goals")
 
@@ -115,22 +117,38 @@ def _fields(
     fields = {"output": output, "symbols": symbols, "duration": result.duration / 1000}
     if not result.success:
         return fields
-    findings = [*findings_in(tool, output), *_surroundings(goal, symbols, graph)]
+    mentioned = find_mentions(graph, subject_of(goal.description), _MENTIONED)
+    findings = [*findings_in(tool, output), *_surroundings(mentioned, tool, symbols, graph)]
     # A person was asked when the answer has arrived.
     is_act = tool != "user_interact" and toolbox.is_act(tool, goal)
-    return {**fields, "findings": findings, "is_act": is_act}
+    about = _subjects(goal, mentioned)
+    return {**fields, "findings": findings, "about": about, "is_act": is_act}
 
 
-def _surroundings(goal: Goal, symbols: Collection[str], graph: Graph) -> list[Finding]:
-    """The facts around each of those symbols that the goal mentions."""
-    if not symbols:
+def _subjects(goal: Goal, mentioned: Sequence[str]) -> list[list[str]]:
+    """The words that the goal shares with a symbol, for each symbol that shares most with it."""
+    own = set(criterion_words(goal.description))
+    shared = {tuple(sorted(own & words(one))): None for one in mentioned}
+    most = max(map(len, shared), default=0)
+    return [[*one] for one in shared if len(one) == most and most]
+
+
+def _surroundings(
+    mentioned: Sequence[str], tool: str, symbols: Collection[str], graph: Graph
+) -> list[Finding]:
+    """The facts around each mentioned symbol that a tool for facts has named.
+
+    Inference names only some of many: of it, these are the inferred facts around all of them.
+    """
+    infers = tool == "infer_rules"
+    if tool not in FACTUAL or not symbols:
         return []
-    mentioned = find_mentions(graph, subject_of(goal.description), _MENTIONED)
-    found = [one for one in mentioned if one in symbols]
+    found = [one for one in mentioned if infers or one in symbols]
     if not found:
         return []
     out, into = graph.out_many(found), graph.into_many(found)
-    return [around([*out[one], *into[one]]) for one in found]
+    known = ([*out[one], *into[one]] for one in found)
+    return [around(one for one in facts if not infers or is_inferred(one)) for facts in known]
 
 
 def record_outcome(

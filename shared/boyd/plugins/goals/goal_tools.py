@@ -134,7 +134,7 @@ class GoalTools(Plugin):
         starts = self._starts(params.goal, STARTS, ctx)
         report = find_gaps(self.graph(ctx), starts, params.max_gaps)
         if not report.examined:
-            return _result([], (), "The graph is empty")
+            return _result([], (), "Nothing is known about it")
         examined = counted(report.examined, "symbol")
         head = f"{examined}, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]

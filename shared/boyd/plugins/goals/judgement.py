@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from boyd.tokenizer import words
 EVIDENCE_CHARS, _QUOTED = 800, 10
 #: Tools whose output tells facts, tools that tell a finding per line, and tools that find nothing
 #: out: they compare labels, list what is missing, or arrange for something that comes later.
-_FACTUAL = frozenset(["kg_query", "kg_mutate", "reason", "infer_rules"])
+FACTUAL = frozenset(["kg_query", "kg_mutate", "reason", "infer_rules"])
 _LISTING = frozenset(["library_search"])
 _SILENT = frozenset(
     ["similarity_search", "gap_analysis", "consolidate", "content_ingest", "user_interact"]
@@ -44,7 +44,7 @@ class Finding(Model):
     """Something a step found out: a fact, a passage, or the facts around one symbol.
 
     `is_asked` is true for an answer to exactly what the goal names, such as the output of its
-    command; any other finding must share a word with the goal.
+    command; any other finding must be about what the goal speaks of.
     """
 
     lines: list[str]
@@ -57,13 +57,18 @@ class Finding(Model):
 
 
 class Step(NamedTuple):
-    """A successful use of a tool; `is_act` is true if it did what the goal wants done."""
+    """A successful use of a tool; `is_act` is true if it did what the goal wants done.
+
+    `about` has the words of each symbol that the goal speaks of; one of these must be complete in a
+    finding. Without any, a finding must share a word with the goal.
+    """
 
     cycle: int
     tool: str
     output: str
     findings: Sequence[Finding]
     is_act: bool = False
+    about: Sequence[Collection[str]] = ()
 
 
 class Judgement(NamedTuple):
@@ -82,7 +87,7 @@ def findings_in(tool: str, output: str) -> list[Finding]:
         return []
     if tool == "memory_recall":
         return [one for line in output.splitlines() for one in _recalled(line)]
-    if tool in _FACTUAL:
+    if tool in FACTUAL:
         texts, is_asked = _facts(output), False
     elif tool in _LISTING:
         found = (_PASSAGE.fullmatch(line) for line in output.splitlines())
@@ -122,7 +127,7 @@ def _recalled(line: str) -> Iterator[Finding]:
     match = _RECALLED.fullmatch(line)
     if match and match["tool"] is None:
         yield Finding(lines=[match["found"]])
-    elif match and match["tool"] in _FACTUAL:
+    elif match and match["tool"] in FACTUAL:
         # A summary has the lines of the output in one.
         yield from findings_in(match["tool"], match["found"].replace('; "', '\n"'))
     elif match and match["tool"] not in ("memory_recall", "Decide", "Orient"):
@@ -156,25 +161,39 @@ def judge(goal: Goal, step: Step, config: Config) -> Judgement:
         done = Evidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
         return Judgement(goal.matched, [done])
     matched, evidence = dict.fromkeys(goal.matched), list(goal.evidence)
-    about = frozenset() if goal.criteria == goal.description else criterion_words(goal.description)
-    known = [(one, words(one.text)) for one in step.findings]
-    fitting = [(one, own) for one, own in known if one.is_asked or not about or own & set(about)]
+    fitting = [one for one in step.findings if one.is_asked or _is_about(goal, step, one)]
     for criterion in criteria_of(goal):
-        wanted = set(criterion_words(criterion))
-        best = max((len(wanted & own) for _, own in fitting), default=0)
-        if best == 0:
+        wanted = criterion_words(criterion)
+        best = _best(fitting, set(wanted))
+        if not best:
             continue
-        chosen = [one for one, own in fitting if len(wanted & own) == best]
-        # A fact tells more than all the facts around a symbol.
-        chosen = [one for one in chosen if len(one.lines) == 1] or chosen
-        own = words(chosen[0].text)
-        matched |= dict.fromkeys(word for word in criterion_words(criterion) if word in own)
+        met = [word for word in wanted if word in words(best[0].text)]
+        matched |= dict.fromkeys(met)
         is_new = all(one.criterion != criterion for one in evidence)
-        if is_new and best >= _enough(len(wanted), config):
-            text = _quote(chosen, wanted)
+        if is_new and len(met) >= _enough(len(wanted), config):
+            text = _quote(best, set(wanted))
             made = Evidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
             evidence.append(made)
     return Judgement(list(matched), evidence)
+
+
+def _is_about(goal: Goal, step: Step, finding: Finding) -> bool:
+    """True if a finding is about what the goal speaks of."""
+    if goal.criteria == goal.description:
+        return True
+    own, subject = words(finding.text), set(criterion_words(goal.description))
+    if step.about:
+        return any(own.issuperset(one) for one in step.about)
+    return not subject or not own.isdisjoint(subject)
+
+
+def _best(findings: Sequence[Finding], wanted: set[str]) -> list[Finding]:
+    """The findings with most of those words, without any if there is none."""
+    counted = [(len(wanted & words(one.text)), one) for one in findings]
+    most = max((count for count, _ in counted), default=0)
+    best = [one for count, one in counted if count == most and most]
+    # A fact tells more than all the facts around a symbol.
+    return [one for one in best if len(one.lines) == 1] or best
 
 
 def _enough(wanted: int, config: Config) -> int:

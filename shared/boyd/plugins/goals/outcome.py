@@ -53,6 +53,7 @@ class DecisionOutcome(Model):
         state: `undone` was approved and not executed.
         output: of the tool, or the reason it was not executed.
         findings: what the tool has found out.
+        about: the words of each symbol that the goal speaks of.
         is_act: the tool did what the goal wants done.
         verdict: of the model on the goal after this step, if one was asked.
         symbols: named or found by the tool.
@@ -69,6 +70,7 @@ class DecisionOutcome(Model):
     state: OutcomeState
     output: str = ""
     findings: list[Finding] = Field(default_factory=list)
+    about: list[list[str]] = Field(default_factory=list)
     is_act: bool = False
     verdict: ModelVerdict | None = None
     symbols: list[str] = Field(default_factory=list)
@@ -155,7 +157,14 @@ def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation
     """
     if outcome.state == "failed":
         return Evaluation("Failed", goal.matched, goal.evidence)
-    step = Step(outcome.cycle, outcome.tool, outcome.output, outcome.findings, outcome.is_act)
+    step = Step(
+        outcome.cycle,
+        outcome.tool,
+        outcome.output,
+        outcome.findings,
+        outcome.is_act,
+        outcome.about,
+    )
     matched, evidence = judge(goal, step, config)
     verdict = outcome.verdict
     if verdict and verdict.is_met:

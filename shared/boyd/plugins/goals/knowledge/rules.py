@@ -25,6 +25,8 @@ from boyd.plugins.goals.knowledge.vocabulary import (
 #: The most facts inferred at once, and read per predicate.
 MOST_NEW, MOST_READ = 1000, 10_000
 _DIGITS = 9
+#: The source of an inferred fact begins with it.
+_SOURCE = "rule:"
 
 #: Two predicates, or a symbol and a predicate.
 _Pair: TypeAlias = tuple[str, str]
@@ -90,6 +92,11 @@ def infer(graph: Graph, *, max_iterations: int = 5, min_confidence: float = 0.1)
     return found
 
 
+def is_inferred(fact: Triple) -> bool:
+    """True if a rule has added the fact."""
+    return (fact.source or "").startswith(_SOURCE)
+
+
 def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> list[Derived]:
     """The new facts that follow from one fact, alone or with facts about its ends, in two calls."""
     neighbours = Neighbours(graph)
@@ -116,7 +123,7 @@ class _Way:
 
     def derived(self) -> Derived:
         parts = dict(zip(("subject", "predicate", "object"), self.place, strict=True))
-        source = f"rule:{self.rule.name}"
+        source = f"{_SOURCE}{self.rule.name}"
         triple = Triple(**parts, confidence=self.confidence, source=source)
         return Derived(triple, self.rule.name, self.antecedents)
 
