@@ -11,7 +11,7 @@ from boyd.models import Decision as LoopDecision
 from boyd.models import EndpointReply, EndpointRequest, LoopResult, Triple
 from boyd.plugin import Context, Graph, Plugin
 from boyd.plugins.goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
-from boyd.plugins.goals.judgement import Finding
+from boyd.plugins.goals.judgement import StepFinding
 from boyd.plugins.goals.memory import push
 from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
 from boyd.plugins.goals.plugin import Goals
@@ -72,7 +72,7 @@ def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) ->
         "tool": "kg_query",
     }
     if state == "done" and "output" in fields:
-        known["findings"] = [Finding(lines=[fields["output"]], is_asked=True)]
+        known["findings"] = [StepFinding(lines=[fields["output"]], is_asked=True)]
     return apply_outcome(
         session, DecisionOutcome(**{**known, "state": state, **fields}), NOW, config
     )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from boyd.plugins.goals.api_models import GoalList
-from boyd.plugins.goals.state import Evidence
+from boyd.plugins.goals.state import GoalEvidence
 from cli_kit import Cli, Terminal
 from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
@@ -454,7 +454,7 @@ def test_a_goal_is_given_up_and_made_more_important(cli: Cli, mind: ImaginaryMin
 def test_the_result_of_a_goal_is_shown_with_what_fulfilled_it(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
-    found = Evidence(criterion="cat", cycle=1, tool="kg_query", text="cat is-a\x1b[2J mammal")
+    found = GoalEvidence(criterion="cat", cycle=1, tool="kg_query", text="cat is-a\x1b[2J mammal")
     mind.add("Find mammals", result="cats\nand so on", evidence=[found])
     for command in ("show", "why"):
         shown = cli("goals", command, "g1")

@@ -23,7 +23,7 @@ from boyd.plugins.goals.goal_tree import (
 )
 from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, Evidence, GoalSession, GoalStatus
+from boyd.plugins.goals.state import Config, GoalEvidence, GoalSession, GoalStatus
 from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
 
 
@@ -44,7 +44,7 @@ def put(session: GoalSession, id: str, status: GoalStatus, **fields: Any) -> Goa
 def fulfil(session: GoalSession, id: str, text: str = "", cycle: int = 1) -> GoalSession:
     """The session in which that goal was completed, with a text as evidence for its criteria."""
     goal = session.goals[id]
-    found = Evidence(criterion=goal.criteria, cycle=cycle, tool="reason", text=text)
+    found = GoalEvidence(criterion=goal.criteria, cycle=cycle, tool="reason", text=text)
     return put(patched(session, id, evidence=[found]), id, "Completed")
 
 

@@ -7,18 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.plugins.goals.criteria import criteria_of, own_acts, subject_of, verb_of
-from boyd.plugins.goals.judgement import Finding, Step, findings_in, inherited, is_met, judge
-from boyd.plugins.goals.state import Config, Evidence, Goal
+from boyd.plugins.goals.judgement import (
+    StepFinding,
+    ToolStep,
+    findings_in,
+    inherited,
+    is_met,
+    judge,
+)
+from boyd.plugins.goals.state import Config, Goal, GoalEvidence
 from goals_kit import CONFIG, a_goal
 
 FOUR = "alpha beta gamma delta"
 
 
-def step(*findings: str, is_asked: bool = True, **fields: object) -> Step:
+def step(*findings: str, is_asked: bool = True, **fields: object) -> ToolStep:
     """A step that has found those texts."""
-    found = [Finding(lines=[one], is_asked=is_asked) for one in findings]
+    found = [StepFinding(lines=[one], is_asked=is_asked) for one in findings]
     known = {"cycle": 7, "tool": "look", "output": "", "findings": found}
-    return Step(**{**known, **fields})  # type: ignore[arg-type]
+    return ToolStep(**{**known, **fields})  # type: ignore[arg-type]
 
 
 def verdict(goal: Goal, *findings: str, config: Config = CONFIG) -> bool:
@@ -98,9 +105,9 @@ def test_a_finding_that_nobody_asked_for_must_be_about_what_the_goal_speaks_of()
 
 def test_a_finding_is_about_the_whole_symbol_that_the_goal_speaks_of() -> None:
     goal = a_goal("Find out where hardware watchdogs belong", criteria="system")
-    found = [Finding(lines=["hardware driver subclass-of system"])]
+    found = [StepFinding(lines=["hardware driver subclass-of system"])]
     about = [["hardware", "watchdog"]]
-    right = [Finding(lines=["hardware watchdog subclass-of system"])]
+    right = [StepFinding(lines=["hardware watchdog subclass-of system"])]
 
     assert judge(goal, step(findings=found, about=about), CONFIG).evidence == []
     assert judge(goal, step(findings=right, about=about), CONFIG).evidence
@@ -123,7 +130,7 @@ def test_all_criteria_must_be_fulfilled_and_each_names_its_step() -> None:
 def test_words_may_meet_in_the_facts_around_one_symbol_and_those_facts_are_the_evidence() -> None:
     goal = a_goal("kinds and parts of a recipe", criteria="food with an ingredient list")
     lines = ["recipe is-a food", "recipe has-a ingredient list", "recipe similar-to plan"]
-    found = [Finding(lines=lines)]
+    found = [StepFinding(lines=lines)]
     [evidence] = judge(goal, step(findings=found), CONFIG).evidence
 
     assert evidence.text == "recipe is-a food\nrecipe has-a ingredient list"
@@ -237,7 +244,7 @@ def test_what_is_to_be_done_is_fulfilled_by_the_act_and_by_no_words() -> None:
 
 def test_what_is_to_be_done_in_parts_is_done_when_all_parts_are() -> None:
     goal = a_goal("Read a.txt and read b.txt")
-    evidence = [Evidence(criterion="Read a.txt", cycle=1, tool="file_io", text="aa")]
+    evidence = [GoalEvidence(criterion="Read a.txt", cycle=1, tool="file_io", text="aa")]
     done = a_goal("Read a.txt", id="2", status="Completed", evidence=evidence)
     other = a_goal("Read b.txt", id="3", status="Failed")
 

@@ -41,8 +41,9 @@ def judging() -> Iterator[Judging]:
 
 def verdict(is_met: bool, cycle: int = 1, criterion: str = CRITERIA) -> Any:
     """A reply of the model."""
-    evidence = [{"criterion": criterion, "cycle": cycle}] if is_met else []
-    return call("answer", {"is_met": is_met, "answer": "Whales are mammals.", "evidence": evidence})
+    said: dict[str, Any] = {"is_met": is_met, "answer": "Whales are mammals."}
+    said["evidence"] = [{"criterion": criterion, "cycle": cycle}] if is_met else []
+    return call("answer", said)
 
 
 def worked(mind: Mind, cycles: int = 1) -> Goal:

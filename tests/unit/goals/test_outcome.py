@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.plugins.goals.goal_tree import decompose, set_status
-from boyd.plugins.goals.judgement import Finding
+from boyd.plugins.goals.judgement import StepFinding
 from boyd.plugins.goals.outcome import (
     DecisionOutcome,
     ModelVerdict,
@@ -20,7 +20,7 @@ from boyd.plugins.goals.outcome import (
 from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.psyche import new_psyche
 from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, Evidence, Score
+from boyd.plugins.goals.state import Config, GoalEvidence, Score
 from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
 
 FOUR = "alpha beta gamma delta"
@@ -29,7 +29,7 @@ FOUR = "alpha beta gamma delta"
 def outcome(cycle: int, goal: str, **fields: Any) -> DecisionOutcome:
     known: dict[str, Any] = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
     if "output" in fields:
-        known["findings"] = [Finding(lines=[fields["output"]], is_asked=True)]
+        known["findings"] = [StepFinding(lines=[fields["output"]], is_asked=True)]
     return DecisionOutcome(**{**known, **fields})
 
 
@@ -62,7 +62,7 @@ def test_a_goal_whose_criteria_are_met_is_completed_with_the_step_the_evidence_a
         "the criteria are met: alpha beta gamma delta by kg_query in cycle 2",
     )
     assert goal.evidence == [
-        Evidence(criterion=FOUR, cycle=2, tool="kg_query", text="beta follows alpha")
+        GoalEvidence(criterion=FOUR, cycle=2, tool="kg_query", text="beta follows alpha")
     ]
     assert goal.result == "beta follows alpha"
     assert session.decisions[-1].progress == "Completed"
@@ -96,7 +96,7 @@ def test_each_criterion_is_fulfilled_by_a_step_of_its_own() -> None:
 VERDICT = ModelVerdict(
     is_met=True,
     answer="It is alpha.",
-    evidence=[Evidence(criterion=FOUR, cycle=1, tool="kg_query", text="something")],
+    evidence=[GoalEvidence(criterion=FOUR, cycle=1, tool="kg_query", text="something")],
 )
 
 

@@ -19,7 +19,7 @@ from boyd.plugins.goals.api_models import WaitingTool
 from boyd.plugins.goals.criteria import criterion_words, subject_of
 from boyd.plugins.goals.goal_toolbox import GoalToolbox, digest
 from boyd.plugins.goals.goal_tree import decompose_stalled, give_up_stuck, symbol
-from boyd.plugins.goals.judgement import FACTUAL, Finding, around, findings_in
+from boyd.plugins.goals.judgement import FACTUAL, StepFinding, around, findings_in
 from boyd.plugins.goals.knowledge.association import find_mentions
 from boyd.plugins.goals.knowledge.rules import is_inferred
 from boyd.plugins.goals.outcome import (
@@ -135,7 +135,7 @@ def _subjects(goal: Goal, mentioned: Sequence[str]) -> list[list[str]]:
 
 def _surroundings(
     mentioned: Sequence[str], tool: str, symbols: Collection[str], graph: Graph
-) -> list[Finding]:
+) -> list[StepFinding]:
     """The facts around each mentioned symbol that a tool for facts has named.
 
     Inference names only some of many: of it, these are the inferred facts around all of them.

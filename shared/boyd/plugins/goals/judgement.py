@@ -12,7 +12,7 @@ from boyd.plugins.goals.criteria import criteria_of, criterion_words, verb_of
 from boyd.plugins.goals.knowledge.vocabulary import GOAL, MENTIONS, RELATED_TO
 from boyd.plugins.goals.library import passages
 from boyd.plugins.goals.progress import clip
-from boyd.plugins.goals.state import Config, Evidence, Goal
+from boyd.plugins.goals.state import Config, Goal, GoalEvidence
 from boyd.tokenizer import words
 
 #: Limits of the text of evidence, and of the lines it quotes.
@@ -40,7 +40,7 @@ _METADATA = (
 _GOAL_MARKS = ("desc:", "criteria:", f'"{GOAL}')
 
 
-class Finding(Model):
+class StepFinding(Model):
     """Something a step found out: a fact, a passage, or the facts around one symbol.
 
     `is_asked` is true for an answer to exactly what the goal names, such as the output of its
@@ -56,7 +56,7 @@ class Finding(Model):
         return "\n".join(self.lines)
 
 
-class Step(NamedTuple):
+class ToolStep(NamedTuple):
     """A successful use of a tool; `is_act` is true if it did what the goal wants done.
 
     `about` has the words of each symbol that the goal speaks of; one of these must be complete in a
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     cycle: int
     tool: str
     output: str
-    findings: Sequence[Finding]
+    findings: Sequence[StepFinding]
     is_act: bool = False
     about: Sequence[Collection[str]] = ()
 
@@ -75,14 +75,14 @@ class Judgement(NamedTuple):
     """The keywords of a goal that were found so far, and the evidence for its criteria."""
 
     matched: list[str]
-    evidence: list[Evidence]
+    evidence: list[GoalEvidence]
 
 
 # --- Findings ------------------------------------------------------------------------------------
 
 
-def findings_in(tool: str, output: str) -> list[Finding]:
-    """What a tool has found out, from its output, without what the agent says about itself."""
+def findings_in(tool: str, output: str) -> list[StepFinding]:
+    """The findings in the output of a tool, without what the agent says about itself."""
     if tool in _SILENT:
         return []
     if tool == "memory_recall":
@@ -97,13 +97,13 @@ def findings_in(tool: str, output: str) -> list[Finding]:
         page = output.partition("\n\n")[2] if tool == "http_fetch" else output
         texts, is_asked = passages(page), True
     kept = (_without_own_words(text) for text in texts)
-    return [Finding(lines=[text], is_asked=is_asked) for text in kept if text]
+    return [StepFinding(lines=[text], is_asked=is_asked) for text in kept if text]
 
 
-def around(facts: Iterable[Triple]) -> Finding:
+def around(facts: Iterable[Triple]) -> StepFinding:
     """The facts around one symbol, as one finding."""
     places = (fact.place for fact in facts if _is_answer(fact.subject, fact.predicate))
-    return Finding(lines=list(dict.fromkeys(map(" ".join, places))))
+    return StepFinding(lines=list(dict.fromkeys(map(" ".join, places))))
 
 
 def is_knowledge(fact: Triple) -> bool:
@@ -122,11 +122,11 @@ def _is_answer(subject: str, predicate: str) -> bool:
     return not is_own and predicate not in _NO_ANSWERS
 
 
-def _recalled(line: str) -> Iterator[Finding]:
+def _recalled(line: str) -> Iterator[StepFinding]:
     """The findings in a line of recalled memory; none in its envelope."""
     match = _RECALLED.fullmatch(line)
     if match and match["tool"] is None:
-        yield Finding(lines=[match["found"]])
+        yield StepFinding(lines=[match["found"]])
     elif match and match["tool"] in FACTUAL:
         # A summary has the lines of the output in one.
         yield from findings_in(match["tool"], match["found"].replace('; "', '\n"'))
@@ -147,7 +147,7 @@ def _without_own_words(text: str) -> str:
 # --- Judging -------------------------------------------------------------------------------------
 
 
-def judge(goal: Goal, step: Step, config: Config) -> Judgement:
+def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
     """Judge a successful step.
 
     A goal that wants something done is fulfilled by the act. Otherwise each criterion is fulfilled
@@ -158,7 +158,7 @@ def judge(goal: Goal, step: Step, config: Config) -> Judgement:
         if not step.is_act or goal.evidence:
             return Judgement(goal.matched, goal.evidence)
         text = clip(" ".join(step.output.split()), EVIDENCE_CHARS)
-        done = Evidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
+        done = GoalEvidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
         return Judgement(goal.matched, [done])
     matched, evidence = dict.fromkeys(goal.matched), list(goal.evidence)
     fitting = [one for one in step.findings if one.is_asked or _is_about(goal, step, one)]
@@ -172,12 +172,12 @@ def judge(goal: Goal, step: Step, config: Config) -> Judgement:
         is_new = all(one.criterion != criterion for one in evidence)
         if is_new and len(met) >= _enough(len(wanted), config):
             text = _quote(best, set(wanted))
-            made = Evidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
+            made = GoalEvidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
             evidence.append(made)
     return Judgement(list(matched), evidence)
 
 
-def _is_about(goal: Goal, step: Step, finding: Finding) -> bool:
+def _is_about(goal: Goal, step: ToolStep, finding: StepFinding) -> bool:
     """True if a finding is about what the goal speaks of."""
     if goal.criteria == goal.description:
         return True
@@ -187,7 +187,7 @@ def _is_about(goal: Goal, step: Step, finding: Finding) -> bool:
     return not subject or not own.isdisjoint(subject)
 
 
-def _best(findings: Sequence[Finding], wanted: set[str]) -> list[Finding]:
+def _best(findings: Sequence[StepFinding], wanted: set[str]) -> list[StepFinding]:
     """The findings with most of those words, without any if there is none."""
     counted = [(len(wanted & words(one.text)), one) for one in findings]
     most = max((count for count, _ in counted), default=0)
@@ -201,14 +201,14 @@ def _enough(wanted: int, config: Config) -> int:
     return max(ceil(config.completion_ratio * wanted), min(2, wanted))
 
 
-def _quote(findings: Sequence[Finding], wanted: set[str]) -> str:
+def _quote(findings: Sequence[StepFinding], wanted: set[str]) -> str:
     """The lines with wanted words, of the first few findings."""
     lines = [line for one in findings for line in one.lines if wanted & words(line)]
     some = list(dict.fromkeys(" ".join(line.split()) for line in lines))[:_QUOTED]
     return clip("\n".join(some), EVIDENCE_CHARS)
 
 
-def is_met(goal: Goal, evidence: Sequence[Evidence]) -> bool:
+def is_met(goal: Goal, evidence: Sequence[GoalEvidence]) -> bool:
     """True if there is evidence for each criterion; a goal without criteria is never met."""
     fulfilled = {one.criterion.casefold() for one in evidence}
     wanted = criteria_of(goal)
@@ -227,7 +227,7 @@ def inherited(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
         same = criteria.get(one.criterion.casefold())
         current = goal.patched({"matched": judged.matched, "evidence": judged.evidence})
         if same is None:
-            step = Step(one.cycle, one.tool, "", [Finding(lines=[one.text], is_asked=True)])
+            step = ToolStep(one.cycle, one.tool, "", [StepFinding(lines=[one.text], is_asked=True)])
             judged = judge(current, step, config)
         elif all(known.criterion != same for known in judged.evidence):
             adopted = one.patched({"criterion": same})
@@ -235,7 +235,7 @@ def inherited(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
     return judged
 
 
-def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[Evidence]) -> Judgement:
+def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[GoalEvidence]) -> Judgement:
     """Judge a goal that wants something done: its parts must all be done."""
     if not found or any(part.status != "Completed" for part in parts):
         return Judgement(goal.matched, goal.evidence)
@@ -244,13 +244,13 @@ def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[Evidence])
     return Judgement(goal.matched, [last.patched({"criterion": goal.criteria, "text": text})])
 
 
-def result_of(evidence: Iterable[Evidence]) -> str:
+def result_of(evidence: Iterable[GoalEvidence]) -> str:
     """The answer to a goal: the lines of its evidence, each once."""
     lines = (line for one in evidence for line in one.text.splitlines())
     return "\n".join(dict.fromkeys(lines))
 
 
-def reason_of(evidence: Iterable[Evidence]) -> str:
+def reason_of(evidence: Iterable[GoalEvidence]) -> str:
     """The steps that fulfilled the criteria."""
     steps = (f"{one.criterion} by {one.tool} in cycle {one.cycle}" for one in evidence)
     return f"the criteria are met: {', '.join(steps)}"

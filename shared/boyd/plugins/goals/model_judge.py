@@ -14,7 +14,7 @@ from boyd.plugins.goals.goal_tree import RESULT_CHARS
 from boyd.plugins.goals.judgement import EVIDENCE_CHARS
 from boyd.plugins.goals.outcome import DecisionOutcome, ModelVerdict
 from boyd.plugins.goals.progress import clip
-from boyd.plugins.goals.state import Evidence, Goal, GoalSession
+from boyd.plugins.goals.state import Goal, GoalEvidence, GoalSession
 
 #: Seconds for a verdict: a hook that takes half a minute is ended.
 SECONDS = 20.0
@@ -68,17 +68,17 @@ def judge_by_model(
     return ModelVerdict(is_met=True, answer=clip(answer.answer, RESULT_CHARS), evidence=evidence)
 
 
-def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, Evidence]:
+def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, GoalEvidence]:
     """The steps of the goal and of its parts that succeeded, by cycle, as evidence."""
     goals = {outcome.goal, *session.goals[outcome.goal].children}
     steps = {
-        one.cycle: Evidence(criterion="", cycle=one.cycle, tool=one.tool, text=one.detail)
+        one.cycle: GoalEvidence(criterion="", cycle=one.cycle, tool=one.tool, text=one.detail)
         for one in session.decisions
         if one.goal in goals and one.progress in ("Completed", "Advanced", "NoChange")
     }
     steps |= {one.cycle: one for one in session.goals[outcome.goal].evidence}
     text = clip("\n".join(_facts(outcome)) or outcome.output, EVIDENCE_CHARS)
-    latest = Evidence(criterion="", cycle=outcome.cycle, tool=outcome.tool, text=text)
+    latest = GoalEvidence(criterion="", cycle=outcome.cycle, tool=outcome.tool, text=text)
     return {**steps, latest.cycle: latest}
 
 

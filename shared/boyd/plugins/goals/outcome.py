@@ -11,14 +11,14 @@ from pydantic import Field
 
 from boyd.models import ActionResult, Model
 from boyd.plugins.goals.goal_tree import FREE, change_goal, set_status
-from boyd.plugins.goals.judgement import Finding, Step, is_met, judge, reason_of, result_of
+from boyd.plugins.goals.judgement import StepFinding, ToolStep, is_met, judge, reason_of, result_of
 from boyd.plugins.goals.knowledge.vocabulary import GOAL
 from boyd.plugins.goals.progress import backtrack, clip, is_exhausted, tick
 from boyd.plugins.goals.psyche import count_encounter
 from boyd.plugins.goals.state import (
     Config,
-    Evidence,
     Goal,
+    GoalEvidence,
     GoalSession,
     Progress,
     Score,
@@ -41,7 +41,7 @@ class ModelVerdict(Model):
 
     is_met: bool
     answer: str = ""
-    evidence: list[Evidence] = Field(default_factory=list)
+    evidence: list[GoalEvidence] = Field(default_factory=list)
 
 
 class DecisionOutcome(Model):
@@ -69,7 +69,7 @@ class DecisionOutcome(Model):
     tool: str
     state: OutcomeState
     output: str = ""
-    findings: list[Finding] = Field(default_factory=list)
+    findings: list[StepFinding] = Field(default_factory=list)
     about: list[list[str]] = Field(default_factory=list)
     is_act: bool = False
     verdict: ModelVerdict | None = None
@@ -146,7 +146,7 @@ class Evaluation(NamedTuple):
 
     progress: Progress
     matched: list[str]
-    evidence: list[Evidence]
+    evidence: list[GoalEvidence]
     result: str = ""
 
 
@@ -157,7 +157,7 @@ def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation
     """
     if outcome.state == "failed":
         return Evaluation("Failed", goal.matched, goal.evidence)
-    step = Step(
+    step = ToolStep(
         outcome.cycle,
         outcome.tool,
         outcome.output,

@@ -12,7 +12,7 @@ from boyd.plugin import State
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.criteria import own_acts
 from boyd.plugins.goals.goal_tree import below, change_goal, is_open, symbol
-from boyd.plugins.goals.judgement import Finding, Judgement, Step, judge
+from boyd.plugins.goals.judgement import Judgement, StepFinding, ToolStep, judge
 from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import Config, Goal, GoalSession, Question
 
@@ -94,9 +94,9 @@ def _judge_answer(
         for one in session.decisions
         if one.goal == asking.id and one.tool == "user_interact"
     ]
-    findings = [Finding(lines=[answer], is_asked=True)]
+    findings = [StepFinding(lines=[answer], is_asked=True)]
     cycle, is_act = max(asked, default=session.cycle), "user_interact" in own_acts(goal)
-    return judge(goal, Step(cycle, "user_interact", answer, findings, is_act), config)
+    return judge(goal, ToolStep(cycle, "user_interact", answer, findings, is_act), config)
 
 
 @dataclass

@@ -21,8 +21,8 @@ Danger = Literal["Safe", "Cautious", "Danger"]
 Archetype = Literal["sage", "healer", "explorer", "guardian"]
 
 
-class Evidence(Model):
-    """What fulfilled a criterion of a goal: a step, and the fact, passage or result in `text`."""
+class GoalEvidence(Model):
+    """The step that fulfilled a criterion of a goal; `text` is the fact, passage or output."""
 
     criterion: str
     cycle: int
@@ -64,7 +64,7 @@ class Goal(Model):
     cycles_worked: int = 0
     last_progress_cycle: int = 0
     matched: list[str] = Field(default_factory=list)
-    evidence: list[Evidence] = Field(default_factory=list)
+    evidence: list[GoalEvidence] = Field(default_factory=list)
     result: str | None = None
     recent: list[str] = Field(default_factory=list)
     used: dict[str, int] = Field(default_factory=dict)
