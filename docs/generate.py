@@ -49,6 +49,7 @@ EVENTS = {
     "run.completed": ("run", "The run succeeded."),
     "run.failed": ("run", "The run failed."),
     "run.cancelled": ("run", "Somebody cancelled the run."),
+    "plugin.news": ("plugin, name, about, text", "A plugin announces what it has changed."),
     "approval.pending": ("approval, title", "An action waits for approval."),
     "approval.seen": ("approval, title", "The same action was proposed again."),
     "approval.preview": ("approval, title", "A new dry run gave another preview."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from boyd.models import ActionResult, Decision, Observation, Situation
 from boyd.phases.orient import merge
-from boyd.plugin import AgentInfo, Context, Plugin, PluginHost
+from boyd.plugin import AgentInfo, Context, News, Plugin, PluginHost
 
 
 class MemoryState:
@@ -45,7 +45,14 @@ class MemoryState:
             self.set(key, value)
             return True
 
-    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
         with self._lock:
             self.set(key, change(self.get(key)))
             return self.get(key)

@@ -19,7 +19,7 @@ from boyd.models import Observation
 from boyd.phases import observe as phase
 from boyd.phases import planning
 from boyd.phases.phase_context import PhaseContext
-from boyd.plugin import Context, Observer, State
+from boyd.plugin import Context, News, Observer, State
 from boyd.settings.process_settings import Settings
 
 #: Gives the state of a plugin by its id.
@@ -135,7 +135,14 @@ class _DictState:
                 self.set(key, value)
             return same
 
-    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
         with self._lock:
             value = change(self.get(key))
             self.set(key, value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, cast
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from boyd.models import PluginReads, Read, TapedPhase, Triple, digest_of
-from boyd.plugin import Context, State
+from boyd.plugin import Context, News, State
 from boyd.redaction import redactor
 
 #: The most characters of a value, as JSON, and of all reads of a phase.
@@ -200,12 +200,19 @@ class _TapedState:
         self._note("state", f"compare_and_set {key}", swapped)
         return swapped
 
-    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
         def noted(current: Any) -> Any:
             self._note("state", key, _ABSENT if current is None else current)
             return change(current)
 
-        return self._state.update(key, noted, ttl)
+        return self._state.update(key, noted, ttl, news=news)
 
     def delete(self, key: str) -> None:
         self._state.delete(key)

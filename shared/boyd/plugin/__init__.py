@@ -10,7 +10,7 @@ from boyd.plugin.components import (
     Strategy,
     Tool,
 )
-from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, State
+from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, News, State
 from boyd.plugin.decorators import action, endpoint, observer, orienter, strategy, tool
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
@@ -26,6 +26,7 @@ __all__ = [
     "Graph",
     "Hook",
     "Llm",
+    "News",
     "Observer",
     "Orienter",
     "Perform",

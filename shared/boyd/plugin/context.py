@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -99,6 +99,14 @@ _R = TypeVar("_R")
 _sessions = threading.local()
 
 
+class News(NamedTuple):
+    """An event of a plugin: its name, what it is about, and a text."""
+
+    name: str
+    about: str
+    text: str = ""
+
+
 class State(Protocol):
     """A plugin's key-value state, shared by all workers; values are JSON.
 
@@ -119,8 +127,18 @@ class State(Protocol):
     ) -> bool:
         """Set *key* only if it equals *expected* (None: absent); False: it did not."""
 
-    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
-        """Replace *key* by `change(current)` atomically, with retries; the new value."""
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
+        """Replace *key* by `change(current)` atomically, with retries; the new value.
+
+        *news* is called after *change*; each item becomes an event `plugin.news` in the same step.
+        """
 
     def delete(self, key: str) -> None:
         """Remove *key*."""

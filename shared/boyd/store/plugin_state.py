@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from boyd.errors import PayloadTooLarge, PluginError, StoreError
+from boyd.plugin import News
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
@@ -58,12 +59,23 @@ class PluginState:
         before = "" if expected is None else self._dump(key, expected)
         return self._swap(key, before, self._dump(key, value), ttl)
 
-    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
-        """Set *key* to `change(current)`, retrying on conflicts; return the new value."""
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
+        """Set *key* to `change(current)`, retrying on conflicts; return the new value.
+
+        *news* is called after *change*; each item becomes an event in the same step.
+        """
         for attempt in range(_UPDATE_ATTEMPTS):
             text = self._read(key)
             value = change(None if text is None else json.loads(text))
-            if self._swap(key, text or "", self._dump(key, value), ttl):
+            told = news() if news else ()
+            if self._swap(key, text or "", self._dump(key, value), ttl, told):
                 return value
             # Random delays keep competing workers from colliding again.
             time.sleep(random.uniform(0, 0.001) * min(attempt, 20))
@@ -79,9 +91,17 @@ class PluginState:
             text: str | None = self._client.get(self._key(key))
             return text
 
-    def _swap(self, key: str, before: str, text: str, ttl: float | None) -> bool:
+    def _swap(
+        self, key: str, before: str, text: str, ttl: float | None, news: Sequence[News] = ()
+    ) -> bool:
         swapped = self._scripts.run(
-            "set_state", state=self._key(key), expected=before, value=text, ttl=_ms(ttl)
+            "set_state",
+            state=self._key(key),
+            expected=before,
+            value=text,
+            ttl=_ms(ttl),
+            plugin=self._plugin_id,
+            news=[*news],
         )
         return bool(swapped)
 

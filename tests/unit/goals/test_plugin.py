@@ -171,6 +171,24 @@ def test_a_start_that_is_repeated_begins_no_other_cycle() -> None:
     assert (mind.session.cycle, mind.session.iteration) == (1, 7)
 
 
+def test_a_goal_that_has_ended_is_an_event_with_its_result_or_reason_once() -> None:
+    mind = Mind(Steer("goals:kg_query", symbol="whale"))
+    mind.know("whale is-a mammal")
+    goal, other = mind.goal("Explore the whale"), mind.goal("zorb", priority=1)
+    result = mind.cycle()
+    mind.plugin.on_loop_complete(result, mind.within(result.iteration))
+    mind.ask("fail_goal", {"reason": "too late"}, id=other)
+    told = [one.data for one in mind.lab.store.events.after("0-0") if one.kind == "plugin.news"]
+
+    assert told == [
+        {"plugin": "goals", "name": name, "about": about, "text": text}
+        for name, about, text in (
+            ("goal.completed", goal, "whale is-a mammal"),
+            ("goal.failed", other, "too late"),
+        )
+    ]
+
+
 def test_a_decision_that_is_repeated_is_the_same_and_remembered_once() -> None:
     mind = Mind()
     mind.know("whale is-a mammal")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from boyd.errors import BoydError, PayloadTooLarge
 from boyd.models import Place, Triple
-from boyd.plugin import Context, Graph
+from boyd.plugin import Context, Graph, News
 from boyd.plugins.goals.goal_tree import (
     FREE,
     active_goals,
     change_goal,
+    is_open,
     metadata,
     new_session,
     symbol,
@@ -21,6 +22,7 @@ from boyd.plugins.goals.goal_tree import (
     with_goals,
 )
 from boyd.plugins.goals.memory import inherit_episodes
+from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import Config, Goal, GoalSession, SessionRegister, SessionSummary
 
 #: Seconds that a session is kept after its last change, and that the current one is known.
@@ -30,6 +32,8 @@ KEEP_CURRENT = 100 * KEEP
 _SHRINK_ATTEMPTS = 4
 _CURRENT, _FIRST, _REGISTER = "current", "1", "sessions"
 _LISTED = 200
+#: The most characters of a result in an event.
+_NEWS_CHARS = 500
 
 Change: TypeAlias = Callable[[GoalSession], GoalSession]
 
@@ -161,7 +165,7 @@ class Sessions:
             pair[:] = [session, _shrink(change(session), halvings)]
             return pair[1].to_wire()
 
-        self._ctx.state.update(_key(current), apply, KEEP)
+        self._ctx.state.update(_key(current), apply, KEEP, news=lambda: list(_endings(*pair)))
         before, after = pair
         ids = {*before.goals, *after.goals}
         new = {id for id in ids if before.goals.get(id) is not after.goals.get(id)}
@@ -214,6 +218,15 @@ def _summary(session: GoalSession) -> SessionSummary:
         created_at=session.created_at,
         updated_at=session.updated_at,
     )
+
+
+def _endings(before: GoalSession, after: GoalSession) -> Iterator[News]:
+    """The goals that have ended, each with its result or reason."""
+    for goal in after.goals.values():
+        was = before.goals.get(goal.id)
+        if was is not None and was.status != goal.status and not is_open(goal):
+            text = goal.result if goal.status == "Completed" else goal.reason
+            yield News(f"goal.{goal.status.lower()}", goal.id, clip(text or "", _NEWS_CHARS))
 
 
 def _metadata(session: GoalSession, goal_ids: Collection[str]) -> set[Place]:
