@@ -78,6 +78,16 @@ def test_the_ratio_that_must_meet_is_configured_and_two_words_are_the_least(
     assert verdict(a_goal(FOUR), " ".join(FOUR.split()[:count]), config=config) is is_reached
 
 
+@pytest.mark.parametrize(("count", "is_reached"), [(6, False), (7, True)])
+def test_a_share_of_words_is_counted_without_errors_of_rounding(
+    count: int, is_reached: bool
+) -> None:
+    ten = [f"word{number}" for number in range(10)]
+    goal = a_goal(" ".join(ten))
+
+    assert verdict(goal, " ".join(ten[:count]), config=Config(completion_ratio=0.7)) is is_reached
+
+
 def test_a_criterion_of_one_word_is_met_by_it() -> None:
     assert verdict(a_goal("Find mammals"), "whale is-a mammal")
 

@@ -17,9 +17,9 @@ from boyd.plugins.goals import scoring
 from boyd.plugins.goals.plugin import Goals
 from boyd.plugins.goals.scoring import Outlook
 from boyd.plugins.goals.sessions import Sessions
-from boyd.plugins.goals.state import Episode
+from boyd.plugins.goals.state import Episode, GoalEvidence
 from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
-from goals_kit import CONFIG, Mind, Steer, check
+from goals_kit import CONFIG, Mind, Steer, check, patched
 
 DESCRIPTION = "Find mammals"
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
@@ -700,6 +700,26 @@ def test_a_session_too_large_for_one_value_forgets_its_oldest(
     assert session.cycle == 11
     assert session.decisions[-1].cycle == 11
     check(session, CONFIG)
+
+
+def test_a_session_too_large_for_one_value_shortens_the_results_of_ended_goals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mind = Mind()
+    ended, going_on = mind.goal("whale"), mind.goal("zorb")
+    found = GoalEvidence(criterion="whale", cycle=1, tool="reason", text="x" * 800)
+    result = {"result": "y" * 2000, "evidence": [found]}
+    sessions = mind.plugin.sessions(mind.ctx)
+    sessions.change(lambda one: patched(one, ended, status="Completed", **result))
+    sessions.change(lambda one: patched(one, going_on, evidence=[found]))
+    monkeypatch.setattr("boyd.store.plugin_state.MAX_BYTES", 4_000)
+    sessions.change(lambda one: one.patched({"cycle": 7}))
+    goals = mind.session.goals
+
+    assert mind.session.cycle == 7
+    assert goals[ended].result == "y" * 97 + "..."
+    assert goals[ended].evidence[0].text == "x" * 97 + "..."
+    assert goals[going_on].evidence == [found]
 
 
 def test_a_graph_that_is_full_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:

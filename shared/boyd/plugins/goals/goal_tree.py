@@ -17,7 +17,7 @@ from boyd.plugins.goals.progress import clip, supersede
 from boyd.plugins.goals.state import Config, Goal, GoalSession, GoalStatus
 
 #: Limits of descriptions and criteria, of reasons, of results, and of labels in the graph.
-DESCRIPTION_CHARS, REASON_CHARS, RESULT_CHARS, LABEL_CHARS = 900, 500, 4000, 1000
+DESCRIPTION_CHARS, REASON_CHARS, RESULT_CHARS, LABEL_CHARS = 900, 500, 2000, 1000
 #: The fields of an unclaimed goal.
 FREE: dict[str, Any] = {"owner": None, "leased_until": 0.0}
 #: The priority lost by a goal that cannot be split, and from one sub-goal to the next.

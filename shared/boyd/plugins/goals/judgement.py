@@ -15,8 +15,8 @@ from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import Config, Goal, GoalEvidence
 from boyd.tokenizer import words
 
-#: Limits of the text of evidence, and of the lines it quotes.
-EVIDENCE_CHARS, _QUOTED = 800, 10
+#: Limits of the text of evidence, of the lines it quotes, and of the facts around a symbol.
+EVIDENCE_CHARS, _QUOTED, _AROUND = 800, 10, 500
 #: Tools whose output tells facts, tools that tell a finding per line, and tools that find nothing
 #: out: they compare labels, list what is missing, or arrange for something that comes later.
 FACTUAL = frozenset(["kg_query", "kg_mutate", "reason", "infer_rules"])
@@ -103,7 +103,7 @@ def findings_in(tool: str, output: str) -> list[StepFinding]:
 def around(facts: Iterable[Triple]) -> StepFinding:
     """The facts around one symbol, as one finding."""
     places = (fact.place for fact in facts if _is_answer(fact.subject, fact.predicate))
-    return StepFinding(lines=list(dict.fromkeys(map(" ".join, places))))
+    return StepFinding(lines=list(dict.fromkeys(map(" ".join, places)))[:_AROUND])
 
 
 def is_knowledge(fact: Triple) -> bool:
@@ -198,7 +198,8 @@ def _best(findings: Sequence[StepFinding], wanted: set[str]) -> list[StepFinding
 
 def _enough(wanted: int, config: Config) -> int:
     """The number of keywords that must meet."""
-    return max(ceil(config.completion_ratio * wanted), min(2, wanted))
+    # Rounded, as 0.7 of ten words are seven.
+    return max(ceil(round(config.completion_ratio * wanted, 9)), min(2, wanted))
 
 
 def _quote(findings: Sequence[StepFinding], wanted: set[str]) -> str:

@@ -34,6 +34,8 @@ _CURRENT, _FIRST, _REGISTER = "current", "1", "sessions"
 _LISTED = 200
 #: The most characters of a result in an event.
 _NEWS_CHARS = 500
+#: The most characters of results and evidence of ended goals, if the session is too large.
+_SHORT = 100
 
 Change: TypeAlias = Callable[[GoalSession], GoalSession]
 
@@ -97,7 +99,7 @@ class Sessions:
         """Apply *change*, which may be retried, in one step to a session, by default the current.
 
         A session too large for one value loses its oldest episodes and decisions, and then its
-        oldest memories.
+        oldest memories and most of the results of ended goals.
         """
         current = session_id or self.current
         for times in range(_SHRINK_ATTEMPTS):
@@ -198,15 +200,25 @@ def _parse_register(found: Any) -> SessionRegister:
 
 
 def _shrink(session: GoalSession, halvings: int) -> GoalSession:
-    """Drop the older half of what a session remembers, that many times."""
+    """Drop the older half of what a session remembers, that many times; shorten old results."""
     for _ in range(halvings):
         changes = {
             "episodes": session.episodes[(len(session.episodes) + 1) // 2 :],
             "decisions": session.decisions[len(session.decisions) // 2 :],
             "memory": session.memory[len(session.memory) // 2 if halvings > 1 else 0 :],
         }
+        if halvings > 1:
+            changes["goals"] = {id: _shorten(goal) for id, goal in session.goals.items()}
         session = session.model_copy(update=changes)
     return session
+
+
+def _shorten(goal: Goal) -> Goal:
+    """An ended goal with short results and evidence."""
+    if is_open(goal):
+        return goal
+    evidence = [one.patched({"text": clip(one.text, _SHORT)}) for one in goal.evidence]
+    return goal.patched({"result": goal.result and clip(goal.result, _SHORT), "evidence": evidence})
 
 
 def _summary(session: GoalSession) -> SessionSummary:
