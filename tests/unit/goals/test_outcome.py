@@ -104,12 +104,14 @@ def test_the_verdict_of_the_model_decides_either_way() -> None:
     session, [id] = having(FOUR)
     met = told(session, id, output="nothing of the kind", verdict=VERDICT).goals[id]
     unmet = told(session, id, output=FOUR, verdict=ModelVerdict(is_met=False))
+    silent = told(session, id, verdict=VERDICT.patched({"answer": ""})).goals[id]
 
     assert (met.status, met.result, met.evidence) == (
         "Completed",
         "It is alpha.",
         VERDICT.evidence,
     )
+    assert (silent.status, silent.result) == ("Completed", "something")
     assert unmet.goals[id].status == "Active"
     assert unmet.decisions[-1].progress == "Advanced"
 

@@ -141,3 +141,15 @@ def test_a_verdict_names_a_step_of_the_goal_that_has_succeeded() -> None:
     assert goal.reason == (
         f"the criteria are met: Explore the Movie by {step.tool} in cycle {step.cycle}"
     )
+
+
+def test_a_goal_starts_at_the_symbol_it_names_and_not_at_one_named_like_its_verb() -> None:
+    mind = knowing()
+    mind.know("ExploreAction subclass-of Action", "Explore is-a verb", "AddAction is-a Action")
+    mind.goal("Explore Action")
+    [seen] = [one for one in mind.cycle().observations if one.source == "goals"]
+    symbols = seen.data["symbols"]
+
+    assert isinstance(symbols, list)
+    assert symbols[1:3] == ["Action", "AddAction"]
+    assert "Explore" not in symbols

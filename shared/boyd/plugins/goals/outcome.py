@@ -168,7 +168,8 @@ def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation
     matched, evidence = judge(goal, step, config)
     verdict = outcome.verdict
     if verdict and verdict.is_met:
-        return Evaluation("Completed", matched, verdict.evidence, verdict.answer)
+        answer = verdict.answer or result_of(verdict.evidence)
+        return Evaluation("Completed", matched, verdict.evidence, answer)
     if verdict is None and is_met(goal, evidence):
         return Evaluation("Completed", matched, evidence, result_of(evidence))
     has_more = len(matched) > len(goal.matched) or len(evidence) > len(goal.evidence)
