@@ -212,6 +212,7 @@ PATHS = {
 }
 #: What is sent to the routes that need a body.
 BODIES: dict[str, Any] = {
+    "actions.lift_hold": {"action": "{known.held}"},
     "approvals.approve_all": {"ids": ["{known.approval}"]},
     "approvals.deny_all": {"ids": ["{known.approval}"]},
     "approvals.withdraw_all": {"ids": ["{known.approval}"]},
@@ -237,6 +238,13 @@ class Known:
     @property
     def execution(self) -> str:
         return str(self._post("/actions/counter:add")["executionId"])
+
+    @property
+    def held(self) -> str:
+        """An action that is held."""
+        fields = {"action": "counter:add", "kind": "suspended", "execution": "loop:1"}
+        self._running.store.client.hset("boyd:{routed}:hold:counter:add:", mapping=fields)
+        return fields["action"]
 
     @property
     def approval(self) -> str:

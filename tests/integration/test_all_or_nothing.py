@@ -51,6 +51,7 @@ from boyd.store import (
     connect,
 )
 from boyd.store.connection import Client
+from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
 from boyd.store.scripts import ScriptCall, Scripts, sources
 from kit import LAX, person, seen
@@ -364,10 +365,10 @@ def effects(store: Store, a: AgentStore) -> None:
         fields = a.jobs.enter(f"verify:{name}", 1, "w/2")
         assert fields
         fence = Fence(f"verify:{name}", 1, "w/2")
-        hold = {"kind": "suspended", "execution": name} if verdict == "worse" else None
+        hold = NewHold("suspended") if verdict == "worse" else None
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
-            assert a.holds.compensated(name, fence, Compensation(state="none"), hold, 60)
+            assert a.holds.compensated(name, fence, Compensation(state="none"), hold)
             assert a.holds.lift("p:do", "t", ANN)
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
 

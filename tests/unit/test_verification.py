@@ -337,6 +337,19 @@ def test_harm_that_cannot_be_rolled_back_suspends_the_action_and_people_are_told
     assert rationale(lab) == "p:do is suspended: loop:1 made it worse"
 
 
+@pytest.mark.parametrize("rollback", [False, True])
+def test_an_action_that_may_be_repeated_is_suspended_all_the_same_unless_it_was_rolled_back(
+    rollback: bool,
+) -> None:
+    action = Patient("worse")
+    lab = action.lab(rollback=rollback, verification={ACTION: {"hold": False}})
+    lab.run()
+    check(lab)
+    lab.run()
+
+    assert len(action.recorder.calls) == (2 if rollback else 1)
+
+
 def test_a_rollback_that_needs_a_person_is_asked_for() -> None:
     action = Patient("worse", autonomy=Autonomy(mode="approval-required"))
     lab = action.lab(rollback=True)

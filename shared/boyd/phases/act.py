@@ -398,7 +398,7 @@ class _Execution:
             queue=action.queue,
             situation=self.request.situation,
             # A person who approves an action decides to repeat it.
-            held=plan is not None and plan.hold and not unlimited,
+            held=plan is not None and not unlimited,
         )
 
     def _execute(self, params: Any, token: str) -> ActionResult:

@@ -83,8 +83,7 @@ class _Deciding:
         """The hold of the action decided on, if it binds; claiming the action checks that again."""
         decision = self.decision
         action = self.ctx.host.actions.get(decision.action)
-        plan = self.ctx.agent.verification(decision.action)
-        if action is None or plan is None or not plan.hold:
+        if action is None or self.ctx.agent.verification(action.id) is None:
             return None
         target = action.target_of(decision.params)
         hold = self.ctx.hold(decision.action, target)

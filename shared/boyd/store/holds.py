@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from boyd import naming
-from boyd.models import Actor, Compensation, EffectName, Hold, from_ms
+from boyd.models import Actor, Compensation, EffectName, Hold, HoldKind, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.executions import Fence
@@ -14,6 +16,14 @@ from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
 _TIMES = ("since", "until")
+
+
+@dataclass(frozen=True)
+class NewHold:
+    """A hold to begin, for so many *seconds*; None: until a person lifts it."""
+
+    kind: HoldKind
+    seconds: float | None = None
 
 
 class Holds:
@@ -53,31 +63,29 @@ class Holds:
         verdict: EffectName,
         evidence: str,
         checks: int,
-        hold: Mapping[str, str] | None,
-        seconds: float = 0.0,
+        hold: NewHold | None,
     ) -> bool:
         """Record the verdict on an execution; False: its job was lost, or it is no longer kept.
 
-        Its action is held on its target as *hold* says, for so many *seconds*, or with 0 until a
-        person lifts it; None: it is not held any more.
+        Its action is held on its target by *hold* from then on; None: not any more.
         """
         fields = {"verdict": verdict, "evidence": evidence, "checks": checks}
-        kept = milliseconds(seconds) if hold is not None else -1
-        return self._record(execution_id, fence, "verified", evidence, fields, hold or {}, kept)
+        change = _change(execution_id, hold, evidence)
+        return self._record(execution_id, fence, "verified", evidence, fields, change)
 
     def compensated(
         self,
         execution_id: str,
         fence: Fence,
         compensation: Compensation,
-        hold: Mapping[str, str] | None = None,
-        seconds: float = 0.0,
+        hold: NewHold | Literal["as it is"] | None = "as it is",
+        evidence: str = "",
     ) -> bool:
-        """Record what became of an action that did harm; with *hold* it is held as `judge` says."""
+        """Record the fate of an action that did harm; *hold* as for `judge`."""
         fields = {"compensation": compensation.to_json()}
         note = f"{compensation.state}: {compensation.detail}".removesuffix(": ")
-        kept = milliseconds(seconds) if hold is not None else ""
-        return self._record(execution_id, fence, "compensated", note, fields, hold or {}, kept)
+        change = {} if hold == "as it is" else _change(execution_id, hold, evidence)
+        return self._record(execution_id, fence, "compensated", note, fields, change)
 
     def _record(
         self,
@@ -86,8 +94,7 @@ class Holds:
         kind: str,
         note: str,
         fields: Mapping[str, object],
-        held: Mapping[str, str],
-        hold_for: int | str,
+        change: Mapping[str, object],
     ) -> bool:
         recorded = self._scripts.run(
             "record_effect",
@@ -98,11 +105,21 @@ class Holds:
             id=execution_id,
             kind=kind,
             note=note,
-            hold_for=hold_for,
-            held=dict(held),
+            hold_for=change.get("for", ""),
+            held=change.get("fields", {}),
             fields=flat(fields),
         )
         return bool(recorded)
+
+
+def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str, object]:
+    """The change of a hold as the script takes it."""
+    if hold is None:
+        return {"for": -1}
+    fields = {"kind": hold.kind, "execution": execution_id}
+    if evidence:
+        fields["evidence"] = evidence
+    return {"for": milliseconds(hold.seconds or 0.0), "fields": fields}
 
 
 def _read(fields: Mapping[str, str]) -> Hold | None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 import logging
 
 from boyd import naming
-from boyd.models import Compensation, Decision, EffectName, ExecutionEntry, VerificationPlan
+from boyd.models import (
+    Compensation,
+    Decision,
+    EffectName,
+    ExecutionEntry,
+    HoldKind,
+    VerificationPlan,
+)
 from boyd.phases import act
 from boyd.phases.verify import EffectCheck, verify
 from boyd.plugin import Action
@@ -19,6 +26,7 @@ from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence, StuckJob
+from boyd.store.holds import NewHold
 
 log = logging.getLogger("boyd.runtime")
 
@@ -90,24 +98,21 @@ class VerificationHandler:
 
     def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
         """Record the verdict; the action is held from then on, or not any more."""
-        hold, seconds = self._hold(entry, check.verdict, check.evidence)
-        recorded = self._holds.judge(
-            entry.id, fence, check.verdict, check.evidence, checks, hold, seconds
-        )
+        hold = self._hold(entry, check.verdict)
+        recorded = self._holds.judge(entry.id, fence, check.verdict, check.evidence, checks, hold)
         if recorded:
             log.info("%s: %s: %s", self._engine.agent.id, entry.id, check.verdict)
         return recorded
 
-    def _hold(
-        self, entry: ExecutionEntry, verdict: EffectName, evidence: str
-    ) -> tuple[dict[str, str] | None, float]:
-        plan = self._plan(entry)
+    def _hold(self, entry: ExecutionEntry, verdict: EffectName) -> NewHold | None:
         if verdict == "worse":
             # Held at once; a rollback that succeeds makes it a weaker hold.
-            return _held("suspended", entry, evidence), 0.0
-        if verdict != "no effect" or plan is None or not plan.hold:
-            return None, 0.0
-        return _held("no effect", entry, evidence), plan.repeat_after
+            return NewHold("suspended")
+        return self._held("no effect", entry) if verdict == "no effect" else None
+
+    def _held(self, kind: HoldKind, entry: ExecutionEntry) -> NewHold | None:
+        plan = self._plan(entry)
+        return NewHold(kind, plan.repeat_after) if plan is not None and plan.hold else None
 
     def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
         entry = self._engine.store.ledger.get(id)
@@ -144,11 +149,11 @@ class VerificationHandler:
         return Compensation(state="failed", execution=undo, detail=result.error or "it failed")
 
     def _record(self, entry: ExecutionEntry, fence: Fence, done: Compensation) -> bool:
-        plan, verification = self._plan(entry), entry.verification
-        if done.state != "rolled back" or plan is None or verification is None:
+        if done.state != "rolled back":
             return self._holds.compensated(entry.id, fence, done)
-        hold = _held("rolled back", entry, verification.evidence or "")
-        return self._holds.compensated(entry.id, fence, done, hold, plan.repeat_after)
+        evidence = (entry.verification.evidence if entry.verification else None) or ""
+        hold = self._held("rolled back", entry)
+        return self._holds.compensated(entry.id, fence, done, hold, evidence)
 
     def _tell(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
         """Tell people that the action is suspended, at least once."""
@@ -165,11 +170,6 @@ class VerificationHandler:
 
     def _plan(self, entry: ExecutionEntry) -> VerificationPlan | None:
         return self._engine.agent.verification(entry.action)
-
-
-def _held(kind: str, entry: ExecutionEntry, evidence: str) -> dict[str, str]:
-    hold = {"kind": kind, "execution": entry.id}
-    return {**hold, "evidence": evidence} if evidence else hold
 
 
 def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
