@@ -288,8 +288,9 @@ def filled(value: Any, known: Known) -> Any:
     """A path or body with the names of things that there are."""
     if isinstance(value, str):
         return value.format(known=known)
-    return {name: [filled(one, known) for one in inner] if isinstance(inner, list) else inner
-            for name, inner in value.items()}  # fmt: skip
+    if isinstance(value, list):
+        return [filled(one, known) for one in value]
+    return {name: filled(inner, known) for name, inner in value.items()}
 
 
 def asked_everything(base: str, headers: dict[str, str], known: Known) -> Iterator[str]:
