@@ -141,7 +141,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     assert item.action_id == "shop:remove_lock"
     assert (item.params["path"], item.params["pid"]) == (lock, killed)
     assert str(killed) in str(item.params["reason"])
-    assert site.investigation().status == "waiting"
+    wait_until(lambda: site.investigation().status == "waiting")
     assert Path(lock).exists()
 
     asked = site.boyd.process("ask", "Why does the shop answer 503?")

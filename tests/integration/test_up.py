@@ -276,6 +276,8 @@ def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> N
         pidfile = tmp_path / "boyd-watch" / "service.pid"
         first = wait_until(lambda: _pid(pidfile), 30)
         wait_until(lambda: _healthy(port), 30)
+        # What dies before its restart was found effective is not restarted again at once.
+        wait_until(lambda: running.command("actions", "holds") == [], 30)
         os.kill(first, signal.SIGKILL)
         second = wait_until(lambda: _pid(pidfile) != first and _pid(pidfile), 60)
         wait_until(lambda: _healthy(port), 30)
@@ -289,8 +291,6 @@ def test_the_example_asks_for_the_clean_up_when_a_restart_has_no_effect(tmp_path
     port = str(free_port())
     folder = tmp_path / "watch"
     _copy(ROOT / "examples" / "watch", folder, port)
-    with (folder / "agent.toml").open("a") as file:
-        file.write('\n[verification."http-monitor:restartService"]\nwithin = 5\n')
     scratch = tmp_path / "boyd-watch" / "scratch"
     scratch.mkdir(parents=True)
     for number in range(45):
@@ -380,6 +380,7 @@ def _copy(source: Path, target: Path, port: str) -> None:
     text = text.replace("loop_interval = 5", "loop_interval = 1").replace(
         "interval = 5", "interval = 1"
     )
+    text += '\n[verification."http-monitor:restartService"]\nwithin = 5\n'
     path.write_text(text.replace("cooldown = 15", "cooldown = 2"))
 
 
