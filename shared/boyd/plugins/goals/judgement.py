@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from boyd.models import Model, Triple
+from boyd.models import Model, Place, Triple
 from boyd.plugins.goals.criteria import criteria_of, criterion_words, verb_of
 from boyd.plugins.goals.knowledge.vocabulary import GOAL, MENTIONS, RELATED_TO
 from boyd.plugins.goals.library import passages
@@ -26,7 +26,6 @@ _SILENT = frozenset(
 )
 #: Predicates that tell no more than that two things have to do with each other.
 _NO_ANSWERS = frozenset([MENTIONS, RELATED_TO])
-_FACT = re.compile(r'"(?P<s>.*?)" -> (?P<p>.*?) -> "(?P<o>.*)"(?! is not known).*')
 _PASSAGE = re.compile(r"(?P<title>.*?) \(\d+\): (?P<text>.*)")
 #: A recalled memory: its time, the tool or the person that found it, and the finding.
 _RECALLED = re.compile(
@@ -112,9 +111,18 @@ def is_knowledge(fact: Triple) -> bool:
 
 
 def _facts(output: str) -> list[str]:
-    found = (_FACT.fullmatch(line) for line in output.splitlines())
-    facts = (one.group("s", "p", "o") for one in found if one)
-    return [f"{s} {p} {o}" for s, p, o in facts if _is_answer(s, p)]
+    facts = filter(None, map(_fact, output.splitlines()))
+    return [" ".join(place) for place in facts if _is_answer(place[0], place[1])]
+
+
+def _fact(line: str) -> Place | None:
+    """The fact in a line `"S" -> P -> "O"`, unless it goes on with `is not known`."""
+    subject, _, rest = line.partition('" -> ')
+    predicate, _, rest = rest.partition(' -> "')
+    found, quote, more = rest.rpartition('"')
+    if not subject.startswith('"') or not quote or more.startswith(" is not known"):
+        return None
+    return (subject[1:], predicate, found)
 
 
 def _is_answer(subject: str, predicate: str) -> bool:
