@@ -458,3 +458,36 @@ def test_an_approval_says_what_it_is_asked_for_instead_of() -> None:
     [item] = lab.store.approvals.page(5).pending
     assert item.instead_of == ["p:do is not repeated: loop:1 had no effect"]
     assert item.seen == 2
+
+
+def approved(lab: Lab) -> None:
+    """Have a person approve the action although it is held."""
+    waits = called(lab, requires_approval=True).waits_for
+    assert waits is not None
+    lab.resolver.answer(waits, "approved", person("jane"))
+    lab.deliver()
+
+
+def test_a_suspension_stays_when_an_approved_repetition_helps() -> None:
+    action = Patient("worse", "effective")
+    lab = action.lab()
+    lab.run()
+    check(lab)
+    approved(lab)
+    check(lab)
+
+    assert len(action.recorder.calls) == 2
+    assert [hold.kind for hold in lab.store.holds.all()] == ["suspended"]
+
+
+def test_a_verdict_does_not_end_the_hold_of_a_later_execution() -> None:
+    action = Patient(None)
+    lab = action.lab()
+    first = executed(lab, lab.run()).id
+    approved(lab)
+    [hold] = lab.store.holds.all()
+    assert hold.execution != first
+
+    action.verdicts = ["effective"]
+    overdue(lab, f"verify:{first}")
+    assert [one.execution for one in lab.store.holds.all()] == [hold.execution]

@@ -21,10 +21,13 @@ local known = {}
 for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
 end
-if hold_for == '-1' then
-  unhold(have[1], have[2])
-elseif hold_for ~= '' then
-  hold(have[1], have[2], cjson.decode(held), tonumber(hold_for), have[5])
+held = cjson.decode(held)
+if hold_for ~= '' and may_hold(have[1], have[2], id, held.kind) then
+  if hold_for == '-1' then
+    unhold(have[1], have[2])
+  else
+    hold(have[1], have[2], held, tonumber(hold_for), have[5])
+  end
 end
 audit('action.' .. kind, 'execution', id, 'action', have[1], 'host', have[3], 'before', have[4],
   'after', known.verdict or have[4], 'note', note)

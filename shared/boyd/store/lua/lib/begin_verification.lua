@@ -17,7 +17,8 @@ local function begin_verification(execution)
   -- No message: the sweeper sends it when the first check is due.
   redis.call('HSET', key(name), 'action', have[2], 'executionNotBefore', now + plan.every)
   redis.call('HSET', execution, 'verdict', 'open', 'verifyUntil', now + plan.within)
-  if plan.hold then
+  local held = hold_key(have[2], have[3])
+  if plan.hold and redis.call('HGET', held, 'kind') ~= 'suspended' then
     -- The verdict ends the hold; an hour later it ends even if the job was lost with its data.
     hold(have[2], have[3], {kind = 'open', execution = have[1]}, plan.within + 3600000)
   end

@@ -43,3 +43,11 @@ local function is_held(action, target, situation)
   end
   return have[2] == '' or string.find(have[2], situation, 1, true) ~= nil
 end
+
+-- may_hold(action, target, execution, kind): whether an execution may change the hold of its action: only its own, or by
+-- suspending what is not suspended yet. A suspension that another one has caused stays until a person lifts it.
+local function may_hold(action, target, execution, kind)
+  local held = hold_key(action, target)
+  local have = redis.call('HMGET', held, 'execution', 'kind')
+  return not have[1] or have[1] == execution or (kind == 'suspended' and have[2] ~= 'suspended')
+end
