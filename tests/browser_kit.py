@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,7 @@ class Console:
         try:
             yield context
         finally:
+            _settle(context)
             context.close()
         assert watched.faults == []
 
@@ -132,6 +133,18 @@ class Console:
     def page_of(self, id: str) -> str:
         """The address of an approval's page."""
         return f"{self.url}/console/agents/desk/approvals/{id}"
+
+
+def _settle(context: Any) -> None:
+    """Let each page end the navigation it may be in: Chromium can ignore a close meanwhile.
+
+    Playwright then waits for the end of the page without limit (its issue 42366).
+    """
+    from playwright.sync_api import Error
+
+    for page in context.pages:
+        with suppress(Error):  # one that overtakes this has ended, too
+            page.goto("about:blank")
 
 
 def keep_screenshot(page: Any, folder: Path, name: str) -> None:

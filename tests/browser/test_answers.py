@@ -37,9 +37,18 @@ def test_a_single_key_never_acts(console: Console) -> None:
     with console.person() as context:
         [page] = context.pages
         page.goto(console.page_of(id))
-        for key in ("d", "Escape", "w", "Escape", "a", "Escape", "?", "Escape", "j", "k", "/"):
+        for key, asked in (("d", "deny"), ("w", "withdraw"), ("a", "approve")):
             page.keyboard.press(key)
-            page.wait_for_load_state()
+            page.wait_for_url(f"**?answer={asked}")
+            page.keyboard.press("Escape")
+            page.wait_for_url(console.page_of(id))
+        page.keyboard.press("?")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="hidden")
+        for key in ("j", "k", "/"):
+            page.keyboard.press(key)
+        page.locator("input[type=search]:focus").wait_for()
     assert console.item(id).status == "pending"
 
 
