@@ -22,6 +22,7 @@ from boyd.models import (
     Decision,
     Level,
     Mode,
+    Reversibility,
     VerificationPlan,
     VerificationSettings,
 )
@@ -56,11 +57,12 @@ class PolicyRule(_Settings):
     """The approval policy for some actions.
 
     `actions` are patterns of ids. `risk` compares with the risk of the action or of the decision,
-    whichever is higher; empty matches any.
+    whichever is higher, `reversibility` with that of the action; empty matches any.
     """
 
     actions: list[str] = ["*"]
     risk: list[Level] = []
+    reversibility: list[Reversibility] = []
     required: ApprovalPolicy
 
     @field_validator("required")
@@ -68,10 +70,11 @@ class PolicyRule(_Settings):
     def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
         return _met(required)
 
-    def fits(self, action: str, risk: Level) -> bool:
-        """Tell whether the rule applies to that action and risk."""
-        named = any(fnmatchcase(action, pattern) for pattern in self.actions)
-        return named and (not self.risk or risk in self.risk)
+    def fits(self, action: Action, risk: Level) -> bool:
+        """Tell whether the rule applies to that action with that risk."""
+        named = any(fnmatchcase(action.id, pattern) for pattern in self.actions)
+        classed = not self.reversibility or action.reversibility in self.reversibility
+        return named and classed and (not self.risk or risk in self.risk)
 
 
 class ApprovalSettings(_Settings):
@@ -241,7 +244,7 @@ class Agent:
         settings = self.settings.approvals
         # A decision may raise the action's risk but not lower it.
         risk = max(action.risk, decision.risk, key=LEVELS.index)
-        rules = (rule.required for rule in settings.policies if rule.fits(action.id, risk))
+        rules = (rule.required for rule in settings.policies if rule.fits(action, risk))
         required = next(rules, settings.required)
         if action.autonomy.mode == "human-only":
             return required.patched({"person": True})

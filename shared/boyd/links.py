@@ -85,6 +85,8 @@ def login_reason(item: ApprovalItem) -> str | None:
         return "its policy does not allow signed links"
     if item.is_risky:
         return "its risk is high, critical or unknown"
+    if item.reversibility == "irreversible":
+        return "it cannot be undone"
     if required.min_approvals > 1:
         return f"it needs {required.min_approvals} approvals"
     return "it requires a person" if required.person else None

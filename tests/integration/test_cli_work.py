@@ -176,8 +176,8 @@ def test_what_a_run_may_not_have_is_said(cli: Cli) -> None:
 
 def test_actions_are_listed(cli: Cli) -> None:
     shown = cli("actions", "list")
-    assert re.search(r"p:do +high +auto +no +no +any", shown)
-    assert re.search(r"p:careful .* yes +yes", shown)
+    assert re.search(r"p:do +high +auto +no +unknown +any", shown)
+    assert re.search(r"p:careful .* yes +reversible", shown)
     assert len(cli.json("actions", "list")) == 3
 
 

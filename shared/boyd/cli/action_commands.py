@@ -68,7 +68,7 @@ def _execution_row(entry: ExecutionEntry) -> list[str]:
 _ASKING = 3.0
 COLUMNS = (
     *(whole("action"), whole("risk"), whole("autonomy")),
-    *(whole("dry run", drop=3), whole("rollback", drop=2)),
+    *(whole("dry run", drop=3), whole("reversibility", drop=2)),
     *(sentence("params", least=12), sentence("description", drop=1)),
 )
 
@@ -133,7 +133,7 @@ def list_(api: Api, form: str) -> None:
     rows = [
         [
             *(action.id, action.risk, action.autonomy.mode, "yes" if action.dry_run else "no"),
-            *("yes" if action.rollback else "no", _params(action), action.description),
+            *(action.reversibility, _params(action), action.description),
         ]
         for action in found
     ]

@@ -126,6 +126,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "because", item.reason or ""
     yield "situation", item.situation_summary or ""
     yield "risk", item.risk or ""
+    yield "reversibility", item.reversibility
     yield "confidence", "" if item.confidence is None else f"{item.confidence:g}"
     yield "impact", item.decision.estimated_impact or ""
     yield "asked by", ", ".join(item.askers)

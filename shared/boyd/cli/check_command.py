@@ -205,6 +205,8 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
     names = ", ".join(field.alias or name for name, field in fields)
     yield f"params ({names if action.params else 'any'})"
     yield f"risk {action.risk}"
+    if action.reversibility != "unknown":
+        yield action.reversibility
     if action.tool:
         yield "a tool for models"
     yield action.autonomy.mode

@@ -86,6 +86,7 @@ def gate_rows(gate: models.Gate | None) -> Iterator[tuple[str, str]]:
     """The gate's verdict, and how much of the budget was used."""
     if gate:
         yield "gate", f"{gate.outcome}: {gate.reason}"
+        yield "reversibility", gate.reversibility or ""
         if gate.budget and gate.used is not None:
             window = output.seconds(gate.budget.window)
             yield "budget", f"{gate.used} of {gate.budget.limit} were used within {window}"

@@ -19,6 +19,7 @@ from boyd.models.action import (
     ExecutionPage,
     JobExecution,
     Prevention,
+    Reversibility,
     unexplained,
 )
 from boyd.models.actor import SCOPES, Actor, ApiKey, Scope
@@ -207,6 +208,7 @@ __all__ = [
     "ReadNote",
     "ReadSource",
     "Refusal",
+    "Reversibility",
     "Run",
     "RunOutcome",
     "RunPage",

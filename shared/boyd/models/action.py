@@ -11,6 +11,11 @@ from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timesta
 from boyd.models.verification import EffectVerification, VerificationPlan
 
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
+#: How far the effect of an action can be undone: it has none; its rollback undoes it; only others
+#: can undo it, outside of Boyd; nothing can; nobody has declared it.
+Reversibility = Literal[
+    "read-only", "reversible", "externally-reversible", "irreversible", "unknown"
+]
 #: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
 #: difference to what was approved, no worker, or a hold.
 Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved", "held"]
@@ -92,6 +97,7 @@ class ActionInfo(Model):
     queue: str | None = None
     dry_run: bool = False
     rollback: bool = False
+    reversibility: Reversibility = "unknown"
     budget: Budget | None = None
     verify: VerificationPlan | None = None
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from boyd.models.action import ActionResult, Autonomy, JobExecution
+from boyd.models.action import ActionResult, Autonomy, JobExecution, Reversibility
 from boyd.models.actor import Actor
 from boyd.models.base import LEVELS, Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
@@ -141,6 +141,7 @@ class Proposal(Model):
     """An action that the loop or a client proposes for approval.
 
     Attributes:
+        reversibility: how far the action can be undone; `unknown` for a rollback.
         queue: the queue of the workers that will execute it.
         reason: why it needs an approval.
         required: the policy for approving it.
@@ -159,6 +160,7 @@ class Proposal(Model):
     loop_iteration: int
     action_name: str | None = None
     risk: Level | None = None
+    reversibility: Reversibility = "unknown"
     confidence: Confidence | None = None
     autonomy: Autonomy | None = None
     situation_summary: str | None = None

@@ -8,9 +8,9 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from boyd.models.action import Autonomy, Budget
+from boyd.models.action import Autonomy, Budget, Reversibility
 from boyd.models.approval import ApprovalPolicy
-from boyd.models.base import Json, Model, Timestamp
+from boyd.models.base import Json, Level, Model, Timestamp
 
 
 class PluginVersion(Model):
@@ -51,6 +51,8 @@ class Gate(Model):
             `refused`: it was not executed.
         reason: in one line.
         autonomy: of the action; absent: no such action exists.
+        risk: of the action, as it declares it.
+        reversibility: of the action, likewise.
         budget: of the action.
         used: executions that counted against the budget before this one.
         required: the policy for its approval, if a person was asked.
@@ -59,6 +61,8 @@ class Gate(Model):
     outcome: Literal["automatic", "asked", "refused"]
     reason: str
     autonomy: Autonomy | None = None
+    risk: Level | None = None
+    reversibility: Reversibility | None = None
     budget: Budget | None = None
     used: int | None = Field(default=None, ge=0)
     required: ApprovalPolicy | None = None

@@ -250,6 +250,8 @@ def judged(
         outcome="automatic",
         reason=_passed(action, decision),
         autonomy=action.autonomy,
+        risk=action.risk,
+        reversibility=action.reversibility,
         budget=ctx.agent.budget(action.id),
         used=ctx.used,
     )
@@ -444,6 +446,7 @@ def _queue(
         action_name=action.title,
         params=decision.params,
         risk=action.risk,
+        reversibility="unknown" if request.undoes else action.reversibility,
         # Models report no confidence.
         confidence=None if request.for_model else decision.confidence,
         autonomy=action.autonomy,

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from boyd.models import Autonomy, Budget, Level
+from boyd.models import Autonomy, Budget, Level, Reversibility
 from boyd.models.investigation import Category
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -213,6 +213,8 @@ class Action(Component):
 
     Attributes:
         risk: how much damage it may do; does not restrict it by itself.
+        reversibility: how far its effect can be undone; by default `reversible` with a rollback,
+            `unknown` without one.
         autonomy: when it may run without a person.
         params: the pydantic model of its parameters.
         timeout: seconds one execution may take.
@@ -235,6 +237,7 @@ class Action(Component):
 
     timeout = 60.0
     risk: Level = "low"
+    reversibility: Reversibility = "unknown"
     autonomy: Autonomy = Autonomy()
     params: type[BaseModel] | None = None
     idempotent: bool = False
@@ -252,7 +255,20 @@ class Action(Component):
         self.params = self.params or self._model()
         check_params(self.name, self.params)
         self._check_target()
+        self._classify()
         return self
+
+    def _classify(self) -> None:
+        """Derive the reversibility from the rollback, and check what is declared."""
+        has_rollback = self.has("rollback")
+        if self.reversibility == "unknown":
+            self.reversibility = "reversible" if has_rollback else "unknown"
+        elif has_rollback != (self.reversibility == "reversible"):
+            needs = "has" if has_rollback else "lacks"
+            raise ValueError(
+                f"{self.name}: it is declared {self.reversibility} and {needs} a rollback; "
+                "actions with a rollback are reversible, all others are not"
+            )
 
     def _check_target(self) -> None:
         if self.target is None or self.params is None:

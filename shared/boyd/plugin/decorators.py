@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from boyd.models import Autonomy, AutonomyMode, Budget, Level
+from boyd.models import Autonomy, AutonomyMode, Budget, Level, Reversibility
 from boyd.models.investigation import Category
 from boyd.plugin.components import (
     Action,
@@ -126,6 +126,7 @@ def action(
     name: str | None = None,
     title: str | None = None,
     risk: Level = "low",
+    reversibility: Reversibility = "unknown",
     autonomy: AutonomyMode = "auto",
     min_confidence: float | None = None,
     timeout: float = 60.0,
@@ -141,6 +142,7 @@ def action(
         name=name,
         title=title,
         risk=risk,
+        reversibility=reversibility,
         autonomy=Autonomy(mode=autonomy, min_confidence=min_confidence),
         timeout=timeout,
         idempotent=idempotent,

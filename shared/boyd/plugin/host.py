@@ -157,6 +157,7 @@ def _action(action: Action) -> ActionInfo:
         queue=action.queue,
         dry_run=action.has("dry_run"),
         rollback=action.has("rollback"),
+        reversibility=action.reversibility,
     )
 
 

@@ -1,4 +1,4 @@
-"""The plugin `approval-policy`: it requires approvals by risk, time, action and target."""
+"""The plugin `approval-policy`: it requires approvals by risk, class, time, action and target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from boyd.models import Decision, Level
+from boyd.models import Decision, Level, Reversibility
 from boyd.plugin import Action, Context, Plugin, hook
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -72,6 +72,7 @@ class ApprovalRules(Plugin):
 
         Attributes:
             risks: risks of the decision or its action.
+            reversibility: classes of reversibility of the action.
             hours: hours in which actions need no approval; always if absent.
             actions: patterns of action ids, such as `process:*`.
             targets: patterns of values by parameter, such as `{name: [db-*]}`; each item of a list
@@ -79,6 +80,7 @@ class ApprovalRules(Plugin):
         """
 
         risks: list[Level] = Field(default=["high", "critical"])
+        reversibility: list[Reversibility] = Field(default=["irreversible"])
         hours: Hours | None = None
         actions: list[str] = Field(default_factory=list)
         targets: dict[str, list[str]] = Field(default_factory=dict)
@@ -94,6 +96,8 @@ class ApprovalRules(Plugin):
             return None
         risks = {decision.risk, action.risk} if action else {decision.risk}
         reasons = list(self._reasons(decision, risks, ctx.now()))
+        if action and action.reversibility in self.options.reversibility:
+            reasons.append(f"it is {action.reversibility}")
         if not reasons:
             return None
         ctx.logger.info("%s needs approval: %s", decision.action, "; ".join(reasons))

@@ -221,6 +221,7 @@ class ProcessControl(Plugin):
                 name="signal",
                 description="Send a signal to a process or unit.",
                 risk="high",
+                reversibility="irreversible",
                 execute=self.signal,
                 dry_run=self._would_signal,
                 **common,

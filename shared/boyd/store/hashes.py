@@ -13,6 +13,7 @@ _M = TypeVar("_M", bound=Model)
 _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
+        "reversibility",
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "link", "queue", "undoes"),
         *("boundTo", "previews"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),

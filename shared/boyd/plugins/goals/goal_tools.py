@@ -198,7 +198,12 @@ class GoalTools(Plugin):
         """Fetch a page of a public address."""
         return fetch(params.url, params.timeout, self.options.allow_private).full_text
 
-    @action(risk="high", autonomy="approval-required", timeout=610.0)
+    @action(
+        risk="high",
+        reversibility="irreversible",
+        autonomy="approval-required",
+        timeout=610.0,
+    )
     def shell_exec(self, params: given.ShellParams) -> ActionResult:
         """Run a command line, once a person has allowed it."""
         env = runner.environment([], None)

@@ -99,6 +99,7 @@ class Shell(Plugin):
             name=name,
             description="Run a command line in bash and return what it printed.",
             risk="high",
+            reversibility="irreversible",
             tool=True,
             category="execution",
             timeout=MAX_TIMEOUT + runner.MARGIN,
