@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 
 import requests
 
+from boyd.approval_signatures import ApprovalSigner
 from boyd.embedded.redis_server import find_program
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
@@ -27,6 +28,9 @@ TESTS = Path(__file__).parent
 #: Where processes find agents of tests, and the same code as this one.
 PYTHONPATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 
+
+#: With what the deployment signs approvals.
+SECRET = "for the tests only, and long enough"
 
 #: How many times as long as on an idle machine something may take.
 BUSY = float(os.environ.get("TEST_PATIENCE", "6"))
@@ -89,7 +93,7 @@ class Deployment:
         self.effects_file = folder / "effects"
         self.effects_file.touch()
         self.processes: dict[str, Process] = {}
-        self.environment: dict[str, str] = {}
+        self.environment: dict[str, str] = {"BOYD_APPROVAL_SECRET": SECRET}
         #: What is put in front of each command.
         self.prefix: list[str] = []
         self._client = connect(redis_url)
@@ -171,8 +175,9 @@ class Deployment:
         return Launcher(self.agent(agent_id), CeleryDispatcher(self._app), mode)
 
     def resolver(self, agent_id: str) -> Resolver:
-        """What resolves approvals of one agent."""
-        return Resolver(self.agent(agent_id), CeleryDispatcher(self._app), Retention())
+        """What resolves approvals of one agent, and signs them as the API does."""
+        signer = ApprovalSigner(self.environment["BOYD_APPROVAL_SECRET"])
+        return Resolver(self.agent(agent_id), CeleryDispatcher(self._app), Retention(), signer)
 
     def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
         """The result of an iteration, once it has ended."""

@@ -167,7 +167,8 @@ def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
 
 def _resolver(ctx: RequestContext) -> Resolver:
     agent = ctx.agent
-    return Resolver(agent.store, ctx.services.dispatcher, agent.entry.retention)
+    services = ctx.services
+    return Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
 
 
 def _answered(

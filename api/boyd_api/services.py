@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from boyd.approval_signatures import ApprovalSigner
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
 from boyd.archive.past_work import PastWork
@@ -95,6 +96,12 @@ class Services:
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
         self._people: tuple[float, dict[str, str]] = (float("-inf"), {})
         self._away_until = float("-inf")
+
+    @property
+    def signer(self) -> ApprovalSigner | None:
+        """Signs approvals, if there is a secret."""
+        secret = self.settings.approval_secret
+        return ApprovalSigner(secret.get_secret_value()) if secret else None
 
     @cached_property
     def store(self) -> Store:

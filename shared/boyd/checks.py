@@ -85,6 +85,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     return [
         *_redis(health),
         *_processes(health.roster),
+        *_approval_keys(health.roster.live("worker")),
         archive_state(health),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
         *_unknown(health.roster, needs),
@@ -220,6 +221,20 @@ def _processes(roster: Roster) -> Iterator[Finding]:
     if not roster.agents:
         advice = "start one with `boyd up` or `boyd worker --agent FILE`"
         yield warning("agents", "none has been started yet", advice)
+
+
+def _approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """The secret with which workers check approvals."""
+    keys = sorted({worker.approval_key or "none" for worker in workers})
+    advice = "set the same approval_secret for all workers and the API"
+    if keys == ["none"]:
+        what = "they are not signed: whoever can write to Redis can approve"
+        yield warning("approvals", what, advice)
+    elif len(keys) > 1:
+        what = f"workers check them with different secrets: {' and '.join(keys)}"
+        yield error("approvals", what, advice)
+    elif keys:
+        yield ok("approvals", f"signed, secret {keys[0]}")
 
 
 def _label(process: WorkerInfo) -> str:

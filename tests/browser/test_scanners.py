@@ -34,7 +34,7 @@ def _box() -> Iterator[Mailbox]:
 @pytest.fixture(name="console")
 def _console(deployment: Deployment, chromium: Any, box: Mailbox) -> Console:
     """A console over the agent `notified`, which mails a link with which Jane answers."""
-    deployment.environment["BOYD_LINK_SECRET"] = SECRET
+    deployment.environment["BOYD_APPROVAL_SECRET"] = SECRET
     console = Console(deployment, chromium)
     jane = {"url": box.address, "as": "mail:jane@example.com"}
     deployment.environment |= {

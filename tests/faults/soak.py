@@ -96,7 +96,7 @@ class Soak:
         self._clock = Clock(folder / "clock", late=True)
         self._redis = RedisProcess(folder, fsync="everysec", clock=self._clock)
         self._deployment = Deployment(self._redis.url, folder)
-        self._deployment.environment = {
+        self._deployment.environment |= {
             "BOYD_API__RATE": "100000",
             "BOYD_API__BURST": "100000",
             "BOYD_AUDIT_KEEP": "100",

@@ -44,7 +44,7 @@ def notify(deployment: Deployment, *recipients: Any) -> None:
     deployment.environment |= {
         "NOTIFIED": json.dumps(groups),
         "BOYD_API__URL": "https://boyd.example.com",
-        "BOYD_LINK_SECRET": SECRET,
+        "BOYD_APPROVAL_SECRET": SECRET,
     }
 
 

@@ -58,6 +58,7 @@ def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **mo
         "version": VERSION,
         "started_at": datetime.fromtimestamp(NOW, UTC) - timedelta(hours=1),
         "last_beat": datetime.fromtimestamp(NOW - silent, UTC),
+        "approval_key": "abcdefgh" if role == "worker" else None,
     }
     return WorkerInfo(name=name, role=role, **{**known, **more})
 
@@ -565,3 +566,15 @@ def test_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
 
     assert said == ["warning: an event could not be written 60 s ago: WRONGTYPE"]
     assert later == []
+
+
+def test_workers_that_do_not_check_who_approved_are_told_of() -> None:
+    lax = [process("w", approval_key=None)]
+    mixed = [process("v"), process("w", approval_key=None)]
+
+    assert bad(health(processes=lax)) == [
+        "warning: they are not signed: whoever can write to Redis can approve"
+    ]
+    assert bad(health(processes=mixed)) == [
+        "error: workers check them with different secrets: abcdefgh and none"
+    ]

@@ -72,7 +72,15 @@ def test_services_have_settings_that_exist_and_each_its_own_user_of_redis(name: 
     assert not any("redis://" in str(value) for value in environment.values())
     assert environment["BOYD_REDIS_URL_FILE"] == "/run/secrets/redis-url"
     assert environment["BOYD_AUDIT_KEY_FILE"] == "/run/secrets/audit-key"
-    assert secrets == [{"source": f"redis-url-{user}", "target": "redis-url"}, "audit-key"]
+    assert secrets[:2] == [{"source": f"redis-url-{user}", "target": "redis-url"}, "audit-key"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_only_workers_and_the_api_have_the_secret_of_approvals(name: str) -> None:
+    signs = name in ("worker", "act", "api")
+
+    assert ("approval-secret" in OURS[name]["secrets"]) == signs
+    assert ("BOYD_APPROVAL_SECRET_FILE" in OURS[name]["environment"]) == signs
 
 
 def test_nothing_listens_outside_of_the_machine() -> None:
@@ -167,6 +175,7 @@ def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
         assert f" #{sha256(password.encode()).hexdigest()} " in f" {rules} "
         assert url.startswith("rediss://")
     assert len(made["audit-key"]) >= 16
+    assert len(made["approval-secret"]) >= 32
     assert again.returncode == 1
     assert made == {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
 

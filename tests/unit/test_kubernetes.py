@@ -185,7 +185,7 @@ def test_workers_together_consume_every_usual_queue() -> None:
 
     assert sorted(queues) == sorted(DEFAULT)
     assert queues_of(container(inside)["args"]) == ["host"]
-    (host,) = container(inside)["env"]
+    (host,) = [one for one in container(inside)["env"] if one["name"] == "BOYD_WORKER__HOST"]
     assert host["name"] == "BOYD_WORKER__HOST"
     assert host["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
 

@@ -204,14 +204,16 @@ def test_messages_link_to_the_page_or_to_a_signed_link() -> None:
 # The settings
 
 
-def test_the_link_secret_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_approval_secret_is_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BOYD_LINK_SECRET", SECRET)
+    monkeypatch.setenv("BOYD_APPROVAL_SECRET", SECRET)
     settings = load_settings()
-    assert settings.link_secret == SecretStr(SECRET)
+    assert settings.approval_secret == SecretStr(SECRET)
     assert SECRET not in f"{settings!r} {settings.model_dump_json()}"
-    monkeypatch.setenv("BOYD_LINK_SECRET", "hunter2")
-    with pytest.raises(ConfigError, match="link_secret") as error:
+    monkeypatch.setenv("BOYD_APPROVAL_SECRET", "hunter2")
+    with pytest.raises(ConfigError, match="approval_secret") as error:
         load_settings()
     assert "hunter2" not in str(error.value)
 
@@ -238,7 +240,7 @@ def test_the_public_address_is_an_origin(given: str, read: str | None) -> None:
 def test_boyd_up_makes_the_secret_once_and_keeps_it_private(tmp_path: Path) -> None:
     settings = Settings(state_dir=tmp_path, agents=("agent.toml",))
     made = [_children(settings, "redis://x")[0][0].env or {} for _ in range(2)]
-    file = Path(made[0]["BOYD_LINK_SECRET_FILE"])
+    file = Path(made[0]["BOYD_APPROVAL_SECRET_FILE"])
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(file.read_text().strip()) >= 32
     assert made[0] == made[1]

@@ -12,6 +12,7 @@ from celery import Celery
 
 from boyd import naming, queues
 from boyd.agent import load_agents
+from boyd.approval_signatures import ApprovalSigner
 from boyd.errors import StoreUnavailable
 from boyd.links import LinkBuilder, LinkSigner
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
@@ -49,6 +50,7 @@ class AgentHost:
         self.store = Store(connect(settings.redis_url), self.name, timing(settings), sealing)
         self.app: Celery = make_app(settings.broker_url or settings.redis_url)
         self.dispatcher = CeleryDispatcher(self.app)
+        self._signer = _signer(settings)
         self.engines = self._engines()
         self.sweepers = [
             Sweeper(engine, job_runner(engine), settings.timing.queue_timeout)
@@ -96,6 +98,7 @@ class AgentHost:
             started_at=self._started_at,
             fingerprints=self._fingerprints,
             problem=problem,
+            approval_key=self._signer.key_id if self._signer else None,
         )
 
     def _engines(self) -> dict[str, Engine]:
@@ -108,6 +111,7 @@ class AgentHost:
             worker.max_bytes,
             post=_post(self.settings.callbacks),
             links=_links(self.settings),
+            signer=self._signer,
             thinking=max(1, worker.concurrency // 2),
         )
         leases = Leases(self.settings.timing.lease / 3)
@@ -145,9 +149,15 @@ def _post(settings: CallbackSettings) -> Post:
 
 def _links(settings: Settings) -> LinkBuilder:
     """Builds links as the settings say."""
-    secret = settings.link_secret
+    secret = settings.approval_secret
     signer = LinkSigner(secret.get_secret_value()) if secret else None
     return LinkBuilder(settings.api.url or "", signer)
+
+
+def _signer(settings: Settings) -> ApprovalSigner | None:
+    """Checks approvals, if there is a secret."""
+    secret = settings.approval_secret
+    return ApprovalSigner(secret.get_secret_value()) if secret else None
 
 
 def timing(settings: Settings) -> Timing:

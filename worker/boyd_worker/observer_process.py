@@ -19,7 +19,8 @@ class Isolation:
     def __init__(self, settings: Settings, worker: str) -> None:
         self._worker = worker
         # An observer needs none of these secrets.
-        self._settings = settings.model_dump_json(exclude={"audit_key", "link_secret", "callbacks"})
+        secret = {"audit_key", "approval_secret", "callbacks"}
+        self._settings = settings.model_dump_json(exclude=secret)
 
     def of(self, agent_id: str) -> Isolate:
         """The function that runs isolated observers of one agent."""

@@ -47,7 +47,8 @@ def answer(page: PageRequest, token: str) -> PageResult:
     verb, note = request.form.get("verb", ""), read_note()
     if verb not in _VERDICTS:
         raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
-    resolver = Resolver(agent.store, page.services.dispatcher, agent.entry.retention)
+    services = page.services
+    resolver = Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
     found = resolver.answer_link(link, _VERDICTS[verb], note or None, request.remote_addr)
     if found.done:
         return redirect(request.path, 303)
@@ -57,7 +58,7 @@ def answer(page: PageRequest, token: str) -> PageResult:
 
 def _read(page: PageRequest, token: str) -> tuple[AnswerLink, AgentAccess]:
     """The content of a link, and its agent."""
-    secret = page.services.settings.link_secret
+    secret = page.services.settings.approval_secret
     link = LinkSigner(secret.get_secret_value()).read(token) if secret is not None else None
     if link is None:
         raise not_found(_FORGED)

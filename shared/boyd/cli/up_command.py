@@ -23,8 +23,8 @@ from boyd.embedded.child import ChildSpec, log_path
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
     RunningDeployment,
+    approval_secret_file,
     key_file,
-    link_secret_file,
     publish_runtime,
     read_key,
     state_lock,
@@ -171,8 +171,8 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
         "BOYD_API__PORT": str(settings.api.port),
         "BOYD_API__URL": settings.api.url or _local_url(settings.api),
     }
-    if settings.link_secret is None:
-        env["BOYD_LINK_SECRET_FILE"] = str(link_secret_file(settings.state_dir))
+    if settings.approval_secret is None:
+        env["BOYD_APPROVAL_SECRET_FILE"] = str(approval_secret_file(settings.state_dir))
     if not settings.archive_url:
         env["BOYD_ARCHIVE_URL"] = f"sqlite:///{quote(str(settings.state_dir / ARCHIVE_FILE))}"
     if settings.agent:

@@ -146,7 +146,7 @@ def _written_pid(path: Path) -> int | None:
 RUNTIME_FILE = "runtime.json"
 #: The API key of the user who started `boyd up`; kept for the next start.
 KEY_FILE = "key"
-LINK_SECRET_FILE = "link-secret"  # noqa: S105 - the name of a file
+APPROVAL_SECRET_FILE = "approval-secret"  # noqa: S105 - the name of a file
 
 
 class RunningDeployment(Model):
@@ -202,13 +202,13 @@ def key_file(state: Path) -> Path:
     return state / KEY_FILE
 
 
-def link_secret_file(state: Path) -> Path:
+def approval_secret_file(state: Path) -> Path:
     """The file with the secret that signs links to approvals; made once.
 
     Raises:
         ConfigError: it cannot be written.
     """
-    path = state / LINK_SECRET_FILE
+    path = state / APPROVAL_SECRET_FILE
     if not path.exists():
         write_private(path, secrets.token_urlsafe(48) + "\n")
     return path

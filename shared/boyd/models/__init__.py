@@ -32,6 +32,7 @@ from boyd.models.approval import (
     JoinedRequest,
     Proposal,
     Vote,
+    VoteSignature,
 )
 from boyd.models.audit import AuditEntry, AuditFilter, AuditHead, AuditPage, Misfit, Verification
 from boyd.models.base import (
@@ -227,6 +228,7 @@ __all__ = [
     "VerificationPlan",
     "VerificationSettings",
     "Vote",
+    "VoteSignature",
     "digest_of",
     "explain",
     "from_ms",

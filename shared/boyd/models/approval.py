@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -125,6 +126,20 @@ class JoinedRequest(Model):
     rationale: str
 
 
+class VoteSignature(Model):
+    """The proof of what a principal approved; see `boyd.approval_signatures`.
+
+    Attributes:
+        nonce: makes each signature a different one.
+        requested_by: the requesters at that time.
+        mac: HMAC-SHA256 of approval and vote.
+    """
+
+    nonce: str
+    requested_by: list[str]
+    mac: str
+
+
 class Vote(Model):
     """The approval of one principal; `claims` is whom the caller claimed to act for."""
 
@@ -135,6 +150,20 @@ class Vote(Model):
     note: str | None = None
     key: str | None = None
     claims: str | None = None
+    signature: VoteSignature | None = None
+
+    @classmethod
+    def of(cls, actor: Actor, note: str | None, at: datetime) -> Self:
+        """The approval by *actor*."""
+        return cls(
+            by=actor.principal,
+            person=actor.person,
+            groups=actor.groups,
+            at=at,
+            note=note,
+            key=actor.key,
+            claims=actor.claims if actor.claims != actor.principal else None,
+        )
 
 
 class Proposal(Model):

@@ -87,7 +87,8 @@ class ObserverList(Model):
 class WorkerInfo(Model):
     """The announcement of a process.
 
-    `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill.
+    `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill,
+    `approvalKey` the fingerprint of its `approval_secret`.
     """
 
     name: str
@@ -101,6 +102,7 @@ class WorkerInfo(Model):
     fingerprints: dict[str, str] = Field(default_factory=dict)
     last_beat: Timestamp | None = None
     problem: str | None = None
+    approval_key: str | None = None
 
 
 class WorkerList(Model):

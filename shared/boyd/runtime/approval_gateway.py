@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Literal
 
 from boyd import naming
+from boyd.approval_signatures import ApprovalSigner
 from boyd.links import AnswerLink, LinkProblem
 from boyd.messaging.dispatcher import Dispatcher
-from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal
+from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal, Vote, utc_now
 from boyd.store import AgentStore, Retention, Verdict
 from boyd.store.approvals import Approvals
 
@@ -74,12 +75,22 @@ class Resolution:
 
 
 class Resolver:
-    """Resolves one agent's approvals, from any process; needs no plugins."""
+    """Resolves one agent's approvals, from any process; needs no plugins.
 
-    def __init__(self, store: AgentStore, dispatcher: Dispatcher, retention: Retention) -> None:
+    *signer* signs them; without one, workers that have the secret refuse to execute them.
+    """
+
+    def __init__(
+        self,
+        store: AgentStore,
+        dispatcher: Dispatcher,
+        retention: Retention,
+        signer: ApprovalSigner | None = None,
+    ) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._retention = retention
+        self._signer = signer
 
     def answer(
         self,
@@ -132,7 +143,9 @@ class Resolver:
         refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
         if refusal:
             return Resolution(refusal, item)
-        approvals = self._store.approvals
+        approvals, signed = self._store.approvals, None
+        if self._signer and verdict == "approved":
+            signed = self._signer.sign(item, Vote.of(by, note, utc_now()))
         outcome = approvals.resolve(
             approval_id,
             verdict,
@@ -143,6 +156,7 @@ class Resolver:
             version=version,
             request=request,
             link_until=link_until,
+            vote=signed,
         )
         if outcome == ApprovalOutcome.APPROVED:
             name = naming.approval(approval_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from boyd.agent import Agent
+from boyd.approval_signatures import ApprovalSigner
 from boyd.errors import InitFailed, PluginError, StoreError
 from boyd.links import LinkBuilder
 from boyd.messaging.dispatcher import Dispatcher
@@ -59,6 +60,7 @@ class EngineSettings:
         phase_limit: seconds after which a hanging control phase loses its lease.
         post: sends the callbacks of runs.
         links: builds the links to approvals.
+        signer: checks who approved what; None: whoever can write to Redis can approve.
         thinking: threads that may wait for a model at the same time.
     """
 
@@ -70,6 +72,7 @@ class EngineSettings:
     phase_limit: float = 120.0
     post: Post = post_unsigned
     links: LinkBuilder = field(default_factory=LinkBuilder)
+    signer: ApprovalSigner | None = None
     thinking: int = 4
 
 

@@ -218,7 +218,8 @@ class Settings(BaseSettings):
         agent: the default agent of commands.
         state_dir: the folder of `boyd up` for data and logs.
         audit_key: the secret that seals the audit trail; absent: anyone could recompute the seal.
-        link_secret: the secret that signs links to approvals; absent: all links need a login.
+        approval_secret: the secret of workers and API that signs approvals and links to them;
+            absent: whoever can write to Redis can approve, and all links need a login.
         audit_keep: sealed entries that each audit trail keeps.
         archive_url: the SQLite or PostgreSQL database of the archive; absent: no archive.
         archive_keep: seconds that the archive keeps records.
@@ -243,7 +244,7 @@ class Settings(BaseSettings):
     agent: str | None = None
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("boyd"))
     audit_key: SecretStr | None = Field(default=None, min_length=16)
-    link_secret: SecretStr | None = Field(default=None, min_length=32)
+    approval_secret: SecretStr | None = Field(default=None, min_length=32)
     audit_keep: int = Field(default=100_000, gt=0)
     archive_url: str | None = Field(default=None, min_length=1, repr=False)
     archive_keep: float = Field(default=2_592_000.0, gt=0)
@@ -300,7 +301,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 def _secrets(settings: Settings) -> Iterator[str]:
     """Values that must never appear in a log."""
     yield from settings.callbacks.secrets
-    for secret in (settings.audit_key, settings.link_secret, settings.oidc.client_secret):
+    for secret in (settings.audit_key, settings.approval_secret, settings.oidc.client_secret):
         if secret is not None:
             yield secret.get_secret_value()
     for url in (settings.redis_url, settings.broker_url, settings.archive_url):

@@ -150,6 +150,7 @@ class Approvals:
         result: ActionResult | None = None,
         request: str | None = None,
         link_until: datetime | None = None,
+        vote: Vote | None = None,
     ) -> ApprovalOutcome:
         """Answer a pending item; exactly one answer resolves it.
 
@@ -157,11 +158,12 @@ class Approvals:
         in the same step, unless *result* says that it was done already. Repeating a *request* as
         the same actor returns the first outcome. *link_until* is the deadline of the signed link
         that the actor uses; the answer stores the link's id, which marks it as used.
+        *vote* is the signed approval; absent: it is not signed.
         """
         options = {
             "needed": policy.min_approvals,
             "own": policy.allow_requester,
-            "vote": _vote(actor, note).to_json(),
+            "vote": (vote or Vote.of(actor, note, utc_now())).to_json(),
             "request": request or "",
             "note": note or "",
             "actor": actor_fields(actor),
@@ -356,19 +358,6 @@ def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> lis
     if result is None:
         return flat
     return [*flat, "result", result.to_json(), "executionState", result.state]
-
-
-def _vote(actor: Actor, note: str | None) -> Vote:
-    claims = actor.claims if actor.claims != actor.principal else None
-    return Vote(
-        by=actor.principal,
-        person=actor.person,
-        groups=actor.groups,
-        at=utc_now(),
-        note=note,
-        key=actor.key,
-        claims=claims,
-    )
 
 
 def fingerprint(proposal: Proposal) -> str:

@@ -21,7 +21,7 @@ JANE = Actor(principal="mail:jane@example.com", groups=["ops"])
 def signer(desk: Site) -> LinkSigner:
     """Signs the links of the office."""
     services = desk.services
-    services.settings = services.settings.model_copy(update={"link_secret": SecretStr(SECRET)})
+    services.settings = services.settings.model_copy(update={"approval_secret": SecretStr(SECRET)})
     return LinkSigner(SECRET)
 
 

@@ -22,6 +22,10 @@ from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.runtime.leases import LeasedLedger
 from boyd.store import Ending, Fence, StuckJob, fingerprint, read_item
 
+_UNSIGNED = (
+    "Refused: its approval was altered, or was not signed with the approval_secret of this worker: "
+    "give the same one to workers and API, and approve the action again"
+)
 #: Passed to hooks before the first iteration has produced a situation.
 NO_SITUATION = Situation(summary="No situation yet", priority="low", confidence=0.0)
 
@@ -117,14 +121,17 @@ class ApprovedActionHandler:
         return act.act(engine.act_context(), request, ledger, engine.approvals)
 
     def _policy_refusal(self, item: ApprovalItem) -> str | None:
-        """The reason why the current policy refuses what an earlier one allowed."""
+        """The reason why the current policy refuses it, or its approvals do not count."""
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
         required = self._engine.agent.policy(action, item.decision)
-        if required.satisfied_by(item.approvals):
+        if not required.satisfied_by(item.approvals):
+            return "Refused: the policy has been tightened since the approval"
+        signer = self._engine.settings.signer
+        if signer is None:
             return None
-        return "Refused: the policy has been tightened since the approval"
+        return None if required.satisfied_by(signer.signed(item)) else _UNSIGNED
 
     def _done(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.

@@ -1,0 +1,249 @@
+"""Signed approvals: whoever can write to Redis cannot approve, nor change what was approved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from boyd.approval_signatures import ApprovalSigner
+from boyd.models import Autonomy, utc_now
+from boyd.runtime import Resolver
+from boyd.store import fingerprint
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, machine, person
+
+SECRET = "a secret with more than thirty-two characters"
+
+
+class Guarded:
+    """A lab with an agent that asks for its action, and what an attacker can do in Redis."""
+
+    def __init__(self, signs: str | None = SECRET, checks: str | None = SECRET, **required: Any):
+        self.recorder = Recorder()
+        asks = Autonomy(mode="approval-required")
+        parts = [chooses(choice(params={"size": 1})), self.recorder.action(autonomy=asks)]
+        parts.append(Recorder().action("other"))
+        self.lab = lab = Lab(agent(*parts, approvals={"required": required}))
+        signer = ApprovalSigner(signs) if signs else None
+        self.resolver = Resolver(lab.store, lab.dispatcher, lab.engine.retention, signer)
+        checker = ApprovalSigner(checks) if checks else None
+        lab.engine.settings = replace(lab.engine.settings, signer=checker)
+        self.id = self.ask()
+
+    def ask(self) -> str:
+        """The approval that an iteration asks for."""
+        found = self.lab.run().action_results[0].waits_for
+        assert found is not None
+        return found
+
+    def approve(self, name: str = "ann", id: str | None = None) -> None:
+        """Approve, but let no worker execute it yet."""
+        outcome = self.resolver.answer(id or self.id, "approved", person(name), "fine").outcome
+        assert outcome.counts
+
+    def get(self, name: str, id: str | None = None) -> str:
+        found: str = self.lab.client.hget(f"boyd:{{test}}:approval:{id or self.id}", name)
+        return found
+
+    def set(self, **fields: str) -> None:
+        """Write fields of the approval, as an attacker would."""
+        self.lab.client.hset(f"boyd:{{test}}:approval:{self.id}", mapping=fields)
+
+    def vote(self, name: str, **changes: Any) -> None:
+        """Enter an approval that nobody gave, or change one that somebody gave."""
+        vote = json.loads(self.get(f"vote:{name}") or "{}")
+        vote |= {"by": name, "at": utc_now().isoformat(), **changes}
+        self.set(**{f"vote:{name}": json.dumps(vote)})
+
+    def executed(self) -> list[Any]:
+        """What the action was called with, once workers have come to it."""
+        self.lab.deliver()
+        return self.recorder.calls
+
+    def error(self) -> str:
+        """What the approval says of its execution."""
+        item = self.lab.store.approvals.get(self.id)
+        assert item is not None
+        assert item.result is not None
+        return item.result.error or ""
+
+
+def test_a_signed_approval_is_executed() -> None:
+    made = Guarded()
+    made.approve()
+
+    assert made.executed() == [{"size": 1}]
+
+
+def forged_vote(made: Guarded) -> None:
+    made.lab.client.hdel(f"boyd:{{test}}:approval:{made.id}", "vote:ann")
+    made.vote("boss", person=True, groups=["ops"])
+
+
+def stripped_signature(made: Guarded) -> None:
+    made.vote("ann", signature=None)
+
+
+def raised_groups(made: Guarded) -> None:
+    made.vote("ann", groups=["ops", "root"])
+
+
+def other_nonce(made: Guarded) -> None:
+    signature = json.loads(made.get("vote:ann"))["signature"]
+    made.vote("ann", signature={**signature, "nonce": "0" * 32})
+
+
+def other_principal(made: Guarded) -> None:
+    made.vote("boss", **{**json.loads(made.get("vote:ann")), "by": "boss"})
+    made.lab.client.hdel(f"boyd:{{test}}:approval:{made.id}", "vote:ann")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        forged_vote,
+        stripped_signature,
+        raised_groups,
+        other_nonce,
+        other_principal,
+    ],
+)
+def test_nothing_is_executed_that_was_not_approved_as_it_is(
+    attack: Callable[[Guarded], None],
+) -> None:
+    made = Guarded()
+    made.approve()
+    attack(made)
+
+    assert made.executed() == []
+    assert "approval was altered" in made.error()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("params", '{"size": 1000}'),
+        ("actionId", "p:other"),
+        ("undoes", "loop:1"),
+        ("boundTo", "investigation:1"),
+        ("loopIteration", "7"),
+        ("createdAt", "1700000000000"),
+        ("expiresAt", "4000000000000"),
+        ("agentId", "other"),
+        ("id", "00000000-0000-0000-0000-000000000000"),
+    ],
+)
+def test_nothing_of_what_was_approved_can_be_changed_even_with_a_digest_that_fits(
+    field: str, value: str
+) -> None:
+    made = Guarded()
+    made.approve()
+    made.set(**{field: value})
+    item = made.lab.store.approvals.get(made.id)
+    assert item is not None
+    made.set(fingerprint=fingerprint(item))
+
+    assert made.executed() == []
+    assert "approval was altered" in made.error()
+
+
+@pytest.mark.parametrize("signed_too", [False, True])
+def test_a_requester_that_the_approver_saw_cannot_be_hidden(signed_too: bool) -> None:
+    made = Guarded()
+    made.set(requestedBy="bob")
+    made.approve()
+    signature = json.loads(made.get("vote:ann"))["signature"]
+    if signed_too:
+        made.vote("ann", signature={**signature, "requestedBy": []})
+    made.set(requestedBy="carol")
+
+    assert signature["requestedBy"] == ["bob"]
+    assert made.executed() == []
+    assert "approval was altered" in made.error()
+
+
+def test_requesters_that_joined_later_change_nothing() -> None:
+    made = Guarded(min_approvals=2)
+    made.approve("ann")
+    made.set(requestedBy="bob")
+    made.approve("carol")
+
+    assert made.executed() == [{"size": 1}]
+
+
+def test_one_principal_does_not_count_twice() -> None:
+    made = Guarded(min_approvals=2)
+    made.approve("ann")
+    made.set(**{"vote:ghost": made.get("vote:ann"), "votes": "1"})
+    made.approve("carol")
+    made.lab.client.hdel(f"boyd:{{test}}:approval:{made.id}", "vote:carol")
+
+    assert made.executed() == []
+
+
+def test_an_approval_is_not_worth_anything_for_another_action() -> None:
+    first = Guarded()
+    first.approve()
+    assert first.executed() == [{"size": 1}]
+    again = first.ask()
+    assert again != first.id
+    signed, first.id = first.get("vote:ann"), again
+    first.approve("bob")
+    first.lab.client.hdel(f"boyd:{{test}}:approval:{again}", "vote:bob")
+    first.set(**{"vote:ann": signed})
+
+    assert first.executed() == [{"size": 1}]  # once, for the first
+    assert "approval was altered" in first.error()
+
+
+@pytest.mark.parametrize("signs", [None, "another secret of thirty-two characters"])
+def test_an_approval_that_was_not_signed_with_the_workers_secret_says_what_to_do(
+    signs: str | None,
+) -> None:
+    made = Guarded(signs=signs)
+    made.approve()
+
+    assert made.executed() == []
+    assert "give the same one to workers and API" in made.error()
+
+
+def test_without_a_secret_the_digest_still_guards_action_and_params() -> None:
+    made = Guarded(signs=None, checks=None)
+    made.approve()
+    made.set(params='{"size": 1000}')
+
+    assert made.executed() == []
+    assert "differ from those that were approved" in made.error()
+
+
+def test_a_worker_without_the_secret_executes_what_others_have_signed() -> None:
+    made = Guarded(checks=None)
+    made.approve()
+
+    assert made.executed() == [{"size": 1}]
+
+
+def test_two_approvals_of_the_same_never_have_the_same_signature() -> None:
+    made = Guarded(min_approvals=2)
+    made.approve("ann")
+    item = made.lab.store.approvals.get(made.id)
+    assert item is not None
+    signer = ApprovalSigner(SECRET)
+    first, second = (signer.sign(item, item.approvals[0]).signature for _ in range(2))
+    assert first is not None
+    assert second is not None
+
+    assert first.nonce != second.nonce
+    assert first.mac != second.mac
+
+
+def test_the_approval_of_a_program_is_not_turned_into_that_of_a_person() -> None:
+    made = Guarded()
+    made.resolver.answer(made.id, "approved", machine("robot"))
+    made.vote("robot", person=True)
+
+    assert made.executed() == []
