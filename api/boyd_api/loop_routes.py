@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import request
+from flask import Response, request
 from pydantic import ConfigDict, Field
 
 from boyd.archive.past import CURSOR, NAME
@@ -13,9 +13,11 @@ from boyd.models.archived import HistoryFilter
 from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
 from boyd.runtime import Abandoner
 from boyd.store import AgentStore, Room, reason_text
+from boyd.testimony import MEDIA_TYPE, write_testimony
+from boyd_api import flight_records
 from boyd_api.problems import FULL, HttpProblem, not_found, retry_after
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext
-from boyd_api.routing import JsonResponse, Routes
+from boyd_api.routing import JsonResponse, Media, Routes
 
 loop_routes = Routes("loop")
 intake_routes = Routes("intake")
@@ -214,6 +216,18 @@ def one(ctx: RequestContext, iteration: str) -> LoopResult:
     if result is None:
         raise not_found(f"iteration {iteration} has not ended, or is no longer in history")
     return result
+
+
+@loop_routes.get(
+    "/loop/history/<iteration>/testimony",
+    scope="admin",
+    answers={200: Media(MEDIA_TYPE, "A Testimony Record, one JSON object a line.")},
+    label="testimony",
+)
+def testimony_of(ctx: RequestContext, iteration: str) -> Response:
+    """Export a past iteration as a Testimony Record, with approvals, executions and audit."""
+    record = flight_records.flight_record(ctx, one(ctx, iteration))
+    return Response(write_testimony(record, ctx.agent.store.clock.now()), mimetype=MEDIA_TYPE)
 
 
 @intake_routes.post(

@@ -182,6 +182,7 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
 #: Where the routes with a name in their path lie, with the names of things that there are.
 PATHS = {
     "loop.one": "/loop/history/1",
+    "loop.testimony": "/loop/history/1",
     "actions.take": "/actions/counter:add",
     "actions.dry_run": "/actions/counter:add/dry-run",
     "actions.execution": "/executions/{known.execution}",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from flask import Response, request
 
-from boyd import naming
 from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation
 from boyd.outcomes import outcome_kind
-from boyd_api import administration_routes, loop_routes
+from boyd_api import flight_records, loop_routes
 from boyd_api.console import strip
 from boyd_api.console.comparison import compare
 from boyd_api.console.gantt import WIDTH, chart
@@ -25,9 +23,6 @@ pages = Pages()
 #: Sources of observations that are shown, and observations of each.
 _SOURCES = 100
 _EACH = 10
-#: Audit entries that are looked at, and the time by which clocks may differ.
-_ENTRIES = 500
-_SLACK = timedelta(seconds=1)
 #: The largest record that the page offers to copy, in characters.
 _COPIED = 200_000
 _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
@@ -60,7 +55,9 @@ def iteration(page: PageRequest, name: str) -> PageResult:
         more_groups=len(groups) - _SOURCES,
         newest=page.ctx.agent.store.loop.iteration(),
         entries=_entries(page, result),
-        execution=read_part(lambda: page.ctx.agent.past_work.execution(_execution(result))),
+        execution=read_part(
+            lambda: page.ctx.agent.past_work.execution(flight_records.execution_name(result))
+        ),
         other=_other(page, result),
         copied=text if len(text) <= _COPIED else "",
         kind=outcome_kind(result),
@@ -74,8 +71,13 @@ def record(page: PageRequest, name: str) -> PageResult:
     return Response(_found(page, name)[0].to_json(), mimetype="application/json")
 
 
-def _execution(result: LoopResult) -> str:
-    return naming.loop(result.id.removeprefix(f"{result.agent_id}:"))
+@pages.get("/agents/<agent>/iterations/<name>/testimony.jsonl", scope="admin")
+def testimony(page: PageRequest, name: str) -> PageResult:
+    """The record as a Testimony Record, to be kept as a file."""
+    response = loop_routes.testimony_of(page.ctx, name)
+    file = f"{page.ctx.agent.entry.id}-{name}.testimony.jsonl"
+    response.headers.set("Content-Disposition", "attachment", filename=file)
+    return response
 
 
 def _found(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
@@ -125,22 +127,7 @@ def _entries(page: PageRequest, result: LoopResult) -> Part[list[AuditEntry]]:
     """The audit entries of the iteration, its actions, and the approvals that it asked for."""
     if not page.allows("admin"):
         return Part(None, "your key lacks the scope 'admin'")
-    query = administration_routes.AuditPageQuery(
-        limit=_ENTRIES, since=result.started_at - _SLACK, until=result.ended_at + _SLACK
-    )
-    subjects = {
-        ("iteration", str(result.iteration)),
-        ("execution", _execution(result)),
-        *(("approval", one.waits_for) for one in result.action_results if one.waits_for),
-        *(("run", run) for run in result.runs),
-    }
-    return read_part(
-        lambda: [
-            entry
-            for entry in reversed(administration_routes.show(page.ctx, query).entries)
-            if subjects & set(entry.what.items())
-        ]
-    )
+    return read_part(lambda: flight_records.audit_entries(page.ctx, result)[0])
 
 
 def _other(page: PageRequest, result: LoopResult) -> dict[str, object]:
