@@ -520,3 +520,25 @@ def test_no_line_of_prose_holds_two_sentences() -> None:
         for line in plain.splitlines():
             if line[:1] not in ("|", "-", " ", "*", "<") and not re.match(r"\d\.", line):
                 assert not re.search(r"[a-z`)]\. [A-Z]", line), f"{path.name}: {line}"
+
+
+#: The number of requirements in each section of the chapter.
+REQUIREMENTS = {"9.1": 3, "9.2": 10, "9.3": 8, "9.4": 4, "9.5": 6, "9.6": 3}
+
+
+def test_each_requirement_of_the_security_standard_is_answered_by_tests_that_exist() -> None:
+    text = section(page("security.md"), "## OWASP AISVS C9")
+    found = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()[9:]]
+    answers = [cells for cells in found if re.match(r"9\.\d", cells[0])]
+
+    expected = [f"{part}.{n}" for part, last in REQUIREMENTS.items() for n in range(1, last + 1)]
+    assert [cells[0].split()[0] for cells in answers] == expected
+    for name, _, state, why, tests in answers:
+        cited = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
+        assert state in ("met", "partly", "no"), name
+        assert why, name
+        assert cited or state != "met", f"{name} is met by no test"
+        assert len(cited) == tests.count("::"), name
+        for path, test in cited:
+            code = (ROOT / path).read_text(encoding="utf-8")
+            assert re.search(rf"^def {test}\(", code, re.MULTILINE), f"{path}::{test}"
