@@ -226,6 +226,8 @@ def announced(store: Store, made: Agent) -> None:
             name=made.info.name,
             mode=made.settings.mode,
             loop_interval=made.settings.loop_interval,
+            schedule=made.settings.schedule,
+            timezone=made.settings.timezone,
             plugins=list(made.host.plugins),
             fingerprint=made.fingerprint,
             catalog=made.host.catalog,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from flask import Response
 from pydantic import Field
 
@@ -39,12 +41,18 @@ def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     store = ctx.services.store
     serving = [name for w in store.fleet.workers() if w.role == "worker" for name in w.agents]
     shown = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
-    states = [_agent_state(store.agent(e.id), e, serving.count(e.id)) for e in shown]
+    now = store.clock.now()
+    states = [_agent_state(store.agent(e.id), e, serving.count(e.id), now) for e in shown]
     return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
 
-def _agent_state(store: AgentStore, entry: AgentEntry, workers: int) -> responses.AgentState:
-    known = dict(entry) | dict(store.loop.status()) | {"workers": workers}
+def _agent_state(
+    store: AgentStore, entry: AgentEntry, workers: int, now: datetime
+) -> responses.AgentState:
+    status = store.loop.status()
+    waits = status.paused is None and entry.retired_at is None
+    known = dict(entry) | dict(status) | {"workers": workers}
+    known["next_start"] = entry.next_start(now) if waits else None
     return responses.AgentState(**{name: known[name] for name in responses.AgentState.model_fields})
 
 

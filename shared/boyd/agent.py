@@ -5,30 +5,28 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from boyd.agent_rules import Circumstances, Rules
 from boyd.errors import ConfigError, PluginError
 from boyd.models import (
-    LEVELS,
     AgentBuild,
     ApprovalPolicy,
     Budget,
     Catalog,
-    Decision,
-    Level,
     Mode,
-    Reversibility,
     VerificationPlan,
     VerificationSettings,
 )
-from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
+from boyd.plugin import AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object, located, version_of
+from boyd.schedules import Schedule
 from boyd.settings.model import ModelSettings
+from boyd.settings.permissions import AgentGroup, CronExpression, PermissionSettings, TimeZone
 from boyd.settings.validation import mistakes, read_toml
 from boyd.version import VERSION
 
@@ -41,76 +39,21 @@ DEFAULT_PLUGINS = ("situation-priority",)
 REPEAT_AFTER = 3600.0
 
 
-class _Settings(BaseModel):
-    # Inputs may hold passwords, as URLs do.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-def _met(policy: ApprovalPolicy) -> ApprovalPolicy:
-    """Reject a policy that nobody can meet."""
-    if policy.impossible:
-        raise ValueError(policy.impossible)
-    return policy
-
-
-class PolicyRule(_Settings):
-    """The approval policy for some actions.
-
-    `actions` are patterns of ids. `risk` compares with the risk of the action or of the decision,
-    whichever is higher, `reversibility` with that of the action; empty matches any.
-    """
-
-    actions: list[str] = ["*"]
-    risk: list[Level] = []
-    reversibility: list[Reversibility] = []
-    required: ApprovalPolicy
-
-    @field_validator("required")
-    @classmethod
-    def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
-        return _met(required)
-
-    def fits(self, action: Action, risk: Level) -> bool:
-        """Tell whether the rule applies to that action with that risk."""
-        named = any(fnmatchcase(action.id, pattern) for pattern in self.actions)
-        classed = not self.reversibility or action.reversibility in self.reversibility
-        return named and classed and (not self.risk or risk in self.risk)
-
-
-class ApprovalSettings(_Settings):
-    """Lifetime and policies of approvals; times in seconds.
-
-    The first of `policies` that matches an action applies, or else `required`.
-    """
-
-    auto_expire: bool = True
-    ttl: float = Field(default=3600.0, ge=0)
-    max_history: int = Field(default=500, gt=0)
-    max_age: float = Field(default=30 * 86400.0, gt=0)
-    required: ApprovalPolicy = ApprovalPolicy()
-    policies: list[PolicyRule] = []
-
-    @field_validator("required")
-    @classmethod
-    def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
-        return _met(required)
-
-
-class HistorySettings(_Settings):
+class HistorySettings(AgentGroup):
     """The number of iterations kept, and for how many seconds."""
 
     max_count: int = Field(default=500, gt=0)
     max_age: float = Field(default=30 * 86400.0, gt=0)
 
 
-class RunSettings(_Settings):
+class RunSettings(AgentGroup):
     """The number of finished runs kept, and for how many seconds."""
 
     max_finished: int = Field(default=500, gt=0)
     retention: float = Field(default=86400.0, gt=0)
 
 
-class PluginReference(_Settings):
+class PluginReference(AgentGroup):
     """A plugin as an agent file names it."""
 
     use: str = Field(min_length=1)
@@ -118,11 +61,12 @@ class PluginReference(_Settings):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class AgentSettings(_Settings):
+class AgentSettings(PermissionSettings):
     """The settings of an agent without its plugins.
 
     `loop_interval` is in seconds. With `run_at_start` a continuous agent starts its first iteration
-    at once instead of after one interval. `llm` is the model that investigates.
+    at once instead of after one interval. `schedule` has cron expressions, in `timezone`, by which
+    iterations start in any mode. `llm` is the model that investigates.
     """
 
     id: str
@@ -130,10 +74,10 @@ class AgentSettings(_Settings):
     mode: Mode = "manual"
     loop_interval: float = Field(default=60.0, ge=0.05)
     run_at_start: bool = True
-    approvals: ApprovalSettings = ApprovalSettings()
+    schedule: list[CronExpression] = Field(default_factory=list)
+    timezone: TimeZone = "UTC"
     history: HistorySettings = HistorySettings()
     runs: RunSettings = RunSettings()
-    budgets: dict[str, Budget] = Field(default_factory=dict)
     verification: dict[str, VerificationSettings] = Field(default_factory=dict)
     llm: ModelSettings | None = None
 
@@ -147,13 +91,18 @@ class AgentSettings(_Settings):
             )
         return id
 
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _several(cls, schedule: object) -> object:
+        return [schedule] if isinstance(schedule, str) else schedule
+
 
 class AgentFile(AgentSettings):
     """An agent file: the settings and the ordered plugins."""
 
     plugins: list[PluginReference] = Field(default_factory=list)
     plugins_dir: Path | None = None
-    default_plugins: list[str] = list(DEFAULT_PLUGINS)
+    default_plugins: list[str] = Field(default=list(DEFAULT_PLUGINS))
 
 
 class Agent:
@@ -165,9 +114,12 @@ class Agent:
         *,
         plugins: Iterable[Plugin] = (),
         default_plugins: Iterable[str] = DEFAULT_PLUGINS,
+        folder: Path = Path(),
         **settings: Any,
     ) -> None:
         """Check the settings and register the plugins.
+
+        Paths of change freezes are relative to *folder*.
 
         Raises:
             ConfigError: a setting is unknown or invalid.
@@ -177,6 +129,7 @@ class Agent:
         bundled = [_build(PluginReference(use=name)) for name in default_plugins]
         self.host = PluginHost([*bundled, *plugins])
         self._check_model()
+        self.rules = Rules(self.info, self.settings, self.host, folder)
 
     def _check_model(self) -> None:
         for plugin in self.host.plugins.values():
@@ -211,13 +164,19 @@ class Agent:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """Its components, with the budgets and verifications that its settings give to actions."""
+        """Its components, with the limits that its settings set to actions."""
         known = self.host.catalog
-        actions = [
-            one.patched({"budget": self.budget(one.id), "verify": self.verification(one.id)})
-            for one in known.actions
-        ]
+        actions = [one.patched(self._limits(one.id)) for one in known.actions]
         return known.patched({"actions": actions})
+
+    def _limits(self, action_id: str) -> dict[str, Any]:
+        rule = self.settings.autonomy.get(action_id)
+        return {
+            "budget": self.budget(action_id),
+            "verify": self.verification(action_id),
+            "windows": self.rules.windows_of(action_id),
+            "alone_when": rule.when if rule else None,
+        }
 
     def budget(self, action_id: str) -> Budget | None:
         """The budget of an action: from the agent's settings, or else the action's own."""
@@ -239,14 +198,16 @@ class Agent:
             roll_back=ours.roll_back,
         )
 
-    def policy(self, action: Action, decision: Decision) -> ApprovalPolicy:
-        """The policy for approving *decision*; `human-only` always requires a person."""
-        settings = self.settings.approvals
-        # A decision may raise the action's risk but not lower it.
-        risk = max(action.risk, decision.risk, key=LEVELS.index)
-        rules = (rule.required for rule in settings.policies if rule.fits(action, risk))
-        required = next(rules, settings.required)
-        if action.autonomy.mode == "human-only":
+    @property
+    def schedule(self) -> Schedule | None:
+        """The starts of its iterations by the clock, if it has any."""
+        settings = self.settings
+        return Schedule(tuple(settings.schedule), settings.timezone) if settings.schedule else None
+
+    def policy(self, of: Circumstances) -> ApprovalPolicy:
+        """The policy for approving an action; `human-only` always requires a person."""
+        required = self.rules.policy(of)
+        if of.action.autonomy.mode == "human-only":
             return required.patched({"person": True})
         return required
 
@@ -297,11 +258,14 @@ def agent_from_file(path: Path) -> Agent:
     folder = (path.parent / file.plugins_dir).resolve() if file.plugins_dir else None
     if folder and not folder.is_dir():
         raise ConfigError(f"{path}: plugins_dir: no such folder: {folder}")
-    return Agent(
-        plugins=[_build(reference, folder) for reference in file.plugins],
-        default_plugins=file.default_plugins,
-        **{name: getattr(file, name) for name in AgentSettings.model_fields},
-    )
+    plugins = [_build(reference, folder) for reference in file.plugins]
+    settings = {name: getattr(file, name) for name in AgentSettings.model_fields}
+    try:
+        return Agent(
+            plugins=plugins, default_plugins=file.default_plugins, folder=path.parent, **settings
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _stable(value: object) -> str:

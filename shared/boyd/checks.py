@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 from boyd import queues
 from boyd.formatting import counted
 from boyd.models import Model
+from boyd.schedules import Schedule
 from boyd.settings.model import PARSE_CALLS
 from boyd.settings.process_settings import Settings
 from boyd.store.connection import Client, connect
@@ -29,6 +31,8 @@ Needs = Mapping[str, Mapping[str, list[str]]]
 SKEW = 1.0
 #: Slots without a tick after which a beat has stalled, and the least seconds of them.
 STILL, STILL_AT_LEAST = 2.5, 5.0
+#: Seconds by which a start by the schedule may be late.
+SCHEDULE_LATE = 60.0
 #: Seconds that a step may wait for a worker, or be past its deadline.
 LATE = 10.0
 #: The longest usual phase, in seconds.
@@ -404,22 +408,31 @@ def _no_worker(missing: UnservedQueue) -> Finding:
 
 
 def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """Check that a continuous agent has a ticking beat."""
-    if agent.entry.mode != "continuous":
+    """Check that an agent whose iterations beat starts has a ticking beat."""
+    entry = agent.entry
+    if not entry.needs_beat:
         return
-    beats = roster.live("beat", agent.entry.id)
+    beats = roster.live("beat", entry.id)
     if not beats:
         advice = "start one with `boyd beat --agent FILE`: without one no iterations start"
         yield error(_subject(agent), "no live beat runs for it", advice)
         return
     if agent.paused is not None:
         return
-    started = min(beat.started_at.timestamp() for beat in beats)
-    silence = roster.now - max(agent.slot or 0.0, agent.resumed_at or 0.0, started)
-    if silence > max(STILL * agent.entry.loop_interval, STILL_AT_LEAST):
-        every = span(agent.entry.loop_interval)
+    since = max(agent.resumed_at or 0.0, min(beat.started_at.timestamp() for beat in beats))
+    silence = roster.now - max(agent.slot or 0.0, since)
+    advice = "check the log of beat and restart it"
+    if entry.mode == "continuous" and silence > max(STILL * entry.loop_interval, STILL_AT_LEAST):
+        every = span(entry.loop_interval)
         what = f"beat has stalled: no tick for {span(silence)}, although one is due every {every}"
-        yield error(_subject(agent), what, "check the log of beat and restart it")
+        yield error(_subject(agent), what, advice)
+    late = datetime.fromtimestamp(roster.now - SCHEDULE_LATE, UTC)
+    due = entry.schedule and Schedule(tuple(entry.schedule), entry.timezone).last(late).timestamp()
+    if due and due > max(agent.scheduled or 0.0, since):
+        what = (
+            f"beat has stalled: the start by the schedule {span(roster.now - due)} ago is missing"
+        )
+        yield error(_subject(agent), what, advice)
 
 
 def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding]:

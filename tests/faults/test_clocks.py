@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from harness import Deployment, wait_until
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 HOUR = 3600.0
+NIGHTLY = "agents.scheduled:nightly"
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +88,50 @@ def test_the_clock_of_redis_itself_is_set(tmp_path: Path, step: float) -> None:
         assert Invariants(world, load.acknowledged).check() == []
     finally:
         world.end()
+
+
+@pytest.mark.long
+def test_starts_by_the_schedule_happen_once_over_a_change_of_the_clock(tmp_path: Path) -> None:
+    """At 02:30 in Vienna, which is skipped in March, comes twice in October, and may be missed."""
+    clock = Clock(tmp_path / "clock")
+    server = RedisProcess(tmp_path, clock=clock)
+    beats = ("b0", "b1")
+    try:
+        with Deployment(server.url, tmp_path) as deployment:
+            deployment.worker("w", NIGHTLY)
+            history = deployment.agent("nightly").history
+
+            def started_at(number: int) -> datetime:
+                deployment.ended("nightly", number, 30)
+                assert not history.get(number + 1)
+                result = history.get(number)
+                assert result is not None
+                return result.started_at.replace(second=0, microsecond=0)
+
+            def begin(text: str) -> None:
+                clock.shift(datetime.fromisoformat(text).timestamp() - time.time())
+                for name in beats:
+                    deployment.beat(name, NIGHTLY)
+
+            def stop() -> None:
+                for name in beats:
+                    deployment.kill(name)
+
+            begin("2027-03-28T00:59:57+00:00")
+            assert started_at(1) == datetime(2027, 3, 28, 1, 0, tzinfo=UTC)
+            stop()
+            # Seven months of starts were missed: one is made up for, at once.
+            begin("2027-10-31T00:10:00+00:00")
+            assert started_at(2) == datetime(2027, 10, 31, 0, 10, tzinfo=UTC)
+            stop()
+            begin("2027-10-31T00:29:57+00:00")
+            assert started_at(3) == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
+            stop()
+            begin("2027-10-31T01:29:57+00:00")
+            wait_until(lambda: deployment.store.clock.seconds() % 3600 > 1805, 30)
+            assert started_at(3) == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
+    finally:
+        server.signal(signal.SIGKILL)
 
 
 def _wait_for_answers(load: Load, number: int) -> None:

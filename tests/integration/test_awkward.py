@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from boyd.models import ActionResult, Actor, CallRequest, JsonObject
 from harness import Deployment, wait_until
 from measuring import Measure
 
@@ -82,3 +85,37 @@ def test_a_prefork_worker_interrupts_the_action_and_goes_on(deployment: Deployme
         assert deployment.ended("slow", launcher.trigger("test").iteration).success
 
     assert [line.split(":")[0] for line in deployment.effects()] == ["begin"] * 3
+
+
+CONDITIONAL = """
+id = "conditional"
+[autonomy."example:fan"]
+when = "params.speed <= 50"
+[[plugins]]
+use = "example"
+"""
+
+
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_workers_of_every_kind_evaluate_conditions(
+    deployment: Deployment, pool: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(CONDITIONAL)
+    deployment.worker("w", str(file), "--pool", pool)
+    launcher, store = deployment.launcher("conditional"), deployment.agent("conditional")
+    actor = Actor(principal="ci")
+
+    def is_asked(speed: int) -> bool:
+        params: JsonObject = {"speed": speed}
+        request = CallRequest(kind="execute", action="example:fan", params=params, actor=actor)
+        id = launcher.call(request, None)
+
+        def answer() -> ActionResult | None:
+            call = store.calls.get(id)
+            return call.result if call else None
+
+        return wait_until(answer, 20).waits_for is not None
+
+    assert not is_asked(50)
+    assert is_asked(51)

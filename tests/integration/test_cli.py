@@ -192,6 +192,14 @@ def test_status_shows_what_waits_and_what_is_held(cli: Cli, store: Store) -> Non
     assert shown.startswith("Actions of all agents are frozen: no reason given")
 
 
+def test_status_shows_the_schedule_and_the_next_start(cli: Cli, store: Store) -> None:
+    lab_of(store, schedule="0 8 1 1 *", timezone="Europe/Vienna")
+    shown = cli("status", "--agent", "test")
+    assert "manual, at 0 8 1 1 * (Europe/Vienna)" in shown
+    assert re.search(r"next start +\S+-01-01 \d\d:00.* \(in \d", shown)
+    assert cli.json("status")["agents"][0]["nextStart"].endswith("-01-01T07:00:00Z")
+
+
 def test_status_as_json_has_everything(cli: Cli, lab: Lab) -> None:
     lab.run()
     found = cli.json("status")

@@ -265,6 +265,19 @@ def test_workers_with_different_agent_files_are_told(
     assert said(found, "warning agent a: its processes run 2 different agent files")
 
 
+def test_a_calendar_that_cannot_be_read_is_told(deployment: Deployment, tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('id = "a"\n[[windows]]\nfreezes = "freezes.ics"\n')
+    deployment.worker("w", str(file))
+    url = deployment.redis_url
+    problem = f"agent a: change freezes: {tmp_path}/freezes.ics: No such file or directory"
+    wait_until(lambda: said(doctor(url), problem), NOTICED)
+
+    calendar = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//test//EN\r\nEND:VCALENDAR\r\n"
+    (tmp_path / "freezes.ics").write_text(calendar, newline="")
+    wait_until(lambda: not said(doctor(url), problem), NOTICED)
+
+
 def test_the_doctor_asks_for_nothing_that_grows(store: Store, redis_url: str) -> None:
     """No command that takes longer with more keys."""
     before: dict[str, Any] = store.client.info("commandstats")

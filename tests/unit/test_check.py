@@ -76,6 +76,38 @@ def test_a_budget_of_no_action_is_a_warning(tmp_path: Path) -> None:
     assert "did you mean 'web:restart'?" in done.stderr
 
 
+LIMITED = """
+schedule = "0 8 * * mon-fri"
+timezone = "Europe/Vienna"
+[[windows]]
+name = "freezes"
+freezes = "freezes.ics"
+[[windows]]
+actions = ["x:*"]
+open = ["* 8-16 * * *"]
+[autonomy."example:fan"]
+when = 'decision.confidence > 0.5'
+[autonomy."example:none"]
+when = "true"
+[[plugins]]
+use = "example"
+"""
+
+
+def test_windows_and_conditions_are_shown_and_their_doubts_are_warnings(tmp_path: Path) -> None:
+    result = checked(tmp_path, LIMITED)
+
+    assert result.exit_code == 0
+    assert "agent a, manual, at 0 8 * * mon-fri (Europe/Vienna)" in result.output
+    assert "alone when decision.confidence > 0.5, window freezes" in result.output
+    for doubt in (
+        "windows.1.actions: no action matches 'x:*', so it has no effect",
+        "autonomy: no action has the id 'example:none', so it has no effect",
+        f"change freezes: {tmp_path}/freezes.ics: No such file or directory",
+    ):
+        assert doubt in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize("plugin", ["investigation", "model-strategy"])
 def test_a_plugin_that_needs_a_model_fails_without_one(tmp_path: Path, plugin: str) -> None:
     done = checked(tmp_path, f'[[plugins]]\nuse = "{plugin}"\n')

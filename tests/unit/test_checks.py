@@ -320,6 +320,31 @@ def test_a_beat_that_has_just_started_may_take_its_time() -> None:
     assert bad(health(AgentHealth(CONTINUOUS), processes=[process(), fresh])) == []
 
 
+SCHEDULED = ENTRY.patched({"schedule": ["*/10 * * * *"]})
+#: The last start by that schedule, in seconds.
+DUE = NOW // 600 * 600
+
+
+def test_an_agent_with_a_schedule_needs_a_beat() -> None:
+    assert bad(health(AgentHealth(SCHEDULED))) == ["error: no live beat runs for it"]
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "still"), [(DUE, False), (DUE - 600, DUE < NOW - 60), (DUE - 1200, True)]
+)
+def test_a_start_by_the_schedule_that_is_missing_is_an_error(scheduled: float, still: bool) -> None:
+    late = AgentHealth(SCHEDULED, scheduled=scheduled)
+    found = bad(health(late, processes=[process(), BEAT]))
+
+    assert any("beat has stalled: the start by the schedule" in said for said in found) == still
+
+
+def test_a_start_before_the_beat_is_not_missing() -> None:
+    fresh = process("b", "beat", started_at=datetime.fromtimestamp(NOW - 30, UTC))
+
+    assert bad(health(AgentHealth(SCHEDULED), processes=[process(), fresh])) == []
+
+
 def test_no_ticks_are_expected_of_a_paused_agent() -> None:
     held = AgentHealth(CONTINUOUS, slot=NOW - 900, paused="holidays")
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from boyd import Agent
+from boyd.agent_rules import Circumstances
 from boyd.models import (
+    NO_SITUATION,
     Actor,
     ApprovalItem,
     ApprovalPolicy,
@@ -15,6 +18,7 @@ from boyd.models import (
     Decision,
     Proposal,
     RunRequest,
+    utc_now,
 )
 from boyd.store import Verdict
 from boyd.testing import Lab
@@ -230,6 +234,12 @@ def test_where_a_note_is_required_there_is_no_answer_without_one(note: str | Non
     assert lab.resolver.answer(item.id, "approved", person("ann"), "CHG-1").outcome == "approved"
 
 
+def policy_of(made: Agent, decision: Decision) -> ApprovalPolicy:
+    """The policy for a decision of that agent, in no particular situation."""
+    action = made.host.actions[decision.action]
+    return made.policy(Circumstances(action, decision, NO_SITUATION, utc_now))
+
+
 def test_the_first_policy_that_fits_applies() -> None:
     policies = [
         {"actions": ["q:*"], "required": {"min_approvals": 9}},
@@ -237,13 +247,12 @@ def test_the_first_policy_that_fits_applies() -> None:
         {"actions": ["p:d?"], "required": {"min_approvals": 2}},
         {"required": {"min_approvals": 8}},
     ]
-    made = agent(Recorder().action(), approvals={"policies": policies})
-    other = Recorder().action("other").bind("p")
-    do = made.host.actions["p:do"]
+    other = Recorder().action("other")
+    made = agent(Recorder().action(), other, approvals={"policies": policies})
 
-    assert made.policy(do, choice()).min_approvals == 2
-    assert made.policy(do, choice(risk="critical")).min_approvals == 3
-    assert made.policy(other, choice("p:other")).min_approvals == 8
+    assert policy_of(made, choice()).min_approvals == 2
+    assert policy_of(made, choice(risk="critical")).min_approvals == 3
+    assert policy_of(made, choice("p:other")).min_approvals == 8
 
 
 @pytest.mark.parametrize(("action", "decision"), [("critical", "low"), ("low", "critical")])
@@ -255,7 +264,7 @@ def test_of_two_risks_the_higher_one_finds_the_policy(action: Any, decision: Any
     ]
     made = agent(Recorder().action(risk=action), approvals={"policies": policies})
 
-    assert made.policy(made.host.actions["p:do"], choice(risk=decision)).min_approvals == 2
+    assert policy_of(made, choice(risk=decision)).min_approvals == 2
 
 
 def test_without_a_fitting_policy_the_agents_own_applies() -> None:
@@ -267,7 +276,7 @@ def test_without_a_fitting_policy_the_agents_own_applies() -> None:
         },
     )
 
-    assert made.policy(made.host.actions["p:do"], choice()).min_approvals == 4
+    assert policy_of(made, choice()).min_approvals == 4
 
 
 def test_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:

@@ -101,6 +101,11 @@ class AgentHost:
             approval_key=self._signer.key_id if self._signer else None,
         )
 
+    def problem(self) -> str | None:
+        """The calendars of its agents that it cannot read, if there are any."""
+        found = [f"agent {a.id}: {why}" for a in self.agents.values() for why in a.rules.problems()]
+        return "; ".join(found) or None
+
     def _engines(self) -> dict[str, Engine]:
         worker = self.settings.worker
         engine_settings = EngineSettings(

@@ -1,7 +1,8 @@
-"""Runs Celery beat, which starts the iterations of continuous agents.
+"""Runs Celery beat, which starts the iterations of continuous agents and of those with a schedule.
 
-Time is divided into slots of `loop_interval` on the Redis server's clock. A tick tries to start
-the iteration of its slot. Any number of beats may run: the store starts one iteration per slot.
+Time is divided into slots on the Redis server's clock: of `loop_interval`, or from one start by the
+schedule until the next. A tick tries to start the iteration of its slot. Any number of beats may
+run: the store starts one iteration per slot.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from celery.schedules import BaseSchedule
 
 from boyd.errors import StoreError
 from boyd.runtime import Launcher
+from boyd.schedules import Schedule
 from boyd.store import ServerClock, Slot
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import Maintenance
 
 log = logging.getLogger("boyd.beat")
+
+#: Most seconds between two looks at a schedule.
+LOOK = 15.0
 
 
 class SlotSchedule(BaseSchedule):  # type: ignore[misc]
@@ -45,8 +50,29 @@ class SlotSchedule(BaseSchedule):  # type: ignore[misc]
         return due, max(0.0, (slot.begins + slot.length) / 1000 - now)
 
 
+class ClockSchedule(BaseSchedule):  # type: ignore[misc]
+    """Due once per slot of an agent's schedule: a missed start is made up while its slot lasts."""
+
+    def __init__(self, schedule: Schedule, clock: ServerClock, app: Any) -> None:
+        super().__init__(app=app)
+        self._schedule = schedule
+        self._clock = clock
+        self.last: Slot | None = None
+
+    def slot(self) -> Slot:
+        """The current slot."""
+        return Slot.of(self._schedule, self._clock.now())
+
+    def is_due(self, last_run_at: Any) -> tuple[bool, float]:
+        """Tell whether the current slot is untried, and the seconds until the next look."""
+        slot, now = self.slot(), self._clock.seconds()
+        left = max(0.0, (slot.begins + slot.length) / 1000 - now)
+        # The clock may be set, and Redis may not have answered.
+        return slot != self.last, min(left, LOOK)
+
+
 class SlotScheduler(Scheduler):  # type: ignore[misc]
-    """One entry for each continuous agent; keeps nothing on disk."""
+    """An entry for the interval and for the schedule of each agent; keeps nothing on disk."""
 
     #: Ticks go through the store, so beat itself needs no connection to the broker.
     producer = None
@@ -66,12 +92,18 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **_: Any) -> None:
         """Try to start the iteration of the current slot."""
         launcher: Launcher = entry.kwargs["launcher"]
-        slot = entry.schedule.slot()
+        schedule = entry.schedule
+        slot = schedule.slot()
         try:
-            launcher.tick(slot)
+            if slot.scheduled:
+                launcher.start_scheduled(slot, schedule.last is None)
+            else:
+                launcher.tick(slot)
         except StoreError as error:
             log.warning("agent %s: tick missed: %s", entry.name, error)
-        entry.schedule.last = slot
+            if slot.scheduled:
+                return  # the next look tries again
+        schedule.last = slot
 
 
 def run_beat(runtime: AgentHost) -> int:
@@ -103,11 +135,16 @@ def _schedule(runtime: AgentHost, clock: ServerClock) -> dict[str, ScheduleEntry
     schedule = {}
     for agent in runtime.agents.values():
         settings = agent.settings
+        launcher = Launcher(runtime.store.agent(agent.id), runtime.dispatcher, settings.mode)
+        by: dict[str, BaseSchedule] = {}
         if settings.mode == "continuous":
-            launcher = Launcher(runtime.store.agent(agent.id), runtime.dispatcher, settings.mode)
-            slots = SlotSchedule(settings.loop_interval, clock, settings.run_at_start, runtime.app)
-            schedule[agent.id] = ScheduleEntry(
-                name=agent.id,
+            interval = settings.loop_interval
+            by[agent.id] = SlotSchedule(interval, clock, settings.run_at_start, runtime.app)
+        if agent.schedule:
+            by[f"{agent.id} (schedule)"] = ClockSchedule(agent.schedule, clock, runtime.app)
+        for name, slots in by.items():
+            schedule[name] = ScheduleEntry(
+                name=name,
                 task="boyd.tick",
                 schedule=slots,
                 kwargs={"launcher": launcher},

@@ -56,7 +56,7 @@ class Maintenance:
 
     def _heartbeat(self) -> None:
         self._recycle()
-        for name in self._store.fleet.beat(self._host.info(self._problem)):
+        for name in self._store.fleet.beat(self._host.info(self._problem or self._host.problem())):
             log.warning("agent %s was retired or lost by Redis; registered it again", name)
         if self._plans:  # so that no iteration has to wait for it
             self._store.fleet.recent(fresh=True)

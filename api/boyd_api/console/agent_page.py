@@ -18,7 +18,7 @@ from boyd_api.console import ring, strip
 from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows
 from boyd_api.console.pages import PageRequest, PageResult, Pages
 from boyd_api.console.parts import Part, read_part
-from boyd_api.console.vital_signs import next_look, read_vital_signs
+from boyd_api.console.vital_signs import read_vital_signs
 
 pages = Pages()
 
@@ -63,6 +63,7 @@ def agent(page: PageRequest) -> PageResult:
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
         holds=read_part(lambda: store.holds.all(_HOLDS)),
+        limited=[one for one in entry.catalog.actions if one.windows or one.alone_when],
         vital=next(iter(read_vital_signs(page, [entry.id])), None),
         due=_due(page, status),
         own_freeze=freezes.get(entry.id),
@@ -115,7 +116,7 @@ def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | N
 def _due(page: PageRequest, status: LoopStatus) -> datetime | None:
     """When it looks next by itself, if it does."""
     idle = status.phase == "idle" and status.paused is None
-    return next_look(page.ctx.agent.entry, _now(page)) if idle else None
+    return page.ctx.agent.entry.next_start(_now(page)) if idle else None
 
 
 def _now(page: PageRequest) -> datetime:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from boyd import queues
-from boyd.models import from_ms, utc_now
-from boyd.store import AgentEntry, AgentStore, Slot
+from boyd.models import utc_now
+from boyd.store import AgentEntry, AgentStore
 from boyd.store.fleet import WorkerInfo
 from boyd_api.console.pages import PageRequest
 from boyd_api.console.rendering import ago, span
@@ -43,7 +43,7 @@ def _sign(
     for name, what in _NEEDED.items():
         if name not in served:
             return VitalSign(entry.id, what, f"boyd worker -Q {name}")
-    if entry.mode == "continuous" and not any(one.role == "beat" for one in processes):
+    if entry.needs_beat and not any(one.role == "beat" for one in processes):
         return VitalSign(entry.id, "no beat starts its iterations", "boyd beat")
     status = store.loop.status()
     if status.phase != "idle":
@@ -56,15 +56,7 @@ def _sign(
 
 def _rhythm(entry: AgentEntry, last: datetime | None, now: datetime) -> str:
     look = f"last look {ago(last, now)}" if last else "it has not looked yet"
-    if entry.mode != "continuous":
+    due = entry.next_start(now)
+    if due is None:
         return f"{look}; it looks when something triggers it"
-    due = next_look(entry, now) or now
     return f"{look}, next in {span((due - now).total_seconds())}"
-
-
-def next_look(entry: AgentEntry, now: datetime) -> datetime | None:
-    """When beat starts the next iteration; None for agents that it does not start."""
-    if entry.mode != "continuous":
-        return None
-    slot = Slot.at(now.timestamp(), entry.loop_interval)
-    return from_ms(slot.begins + slot.length)

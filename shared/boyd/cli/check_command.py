@@ -22,6 +22,7 @@ from boyd.models import NO_OP
 from boyd.plugin import Action, Component, Observer, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.redaction import mask_passwords
+from boyd.settings.permissions import PolicyRule, Window
 from boyd.settings.process_settings import Settings
 from boyd.settings.validation import nearest, saying
 
@@ -105,7 +106,7 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         return False
     seen[agent.id] = reference
     _show(agent, reference, show_all)
-    for doubt in _unknown_actions(agent):
+    for doubt in (*_unknown_actions(agent), *agent.rules.problems()):
         output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True
 
@@ -113,19 +114,25 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
 def _unknown_actions(agent: Agent) -> Iterator[str]:
     """Yield references to actions that no plugin has."""
     known = agent.host.actions
-    for number, rule in enumerate(agent.settings.approvals.policies):
+    settings = agent.settings
+    places: list[tuple[str, PolicyRule | Window]] = [
+        (f"approvals.policies.{n}", rule) for n, rule in enumerate(settings.approvals.policies)
+    ]
+    places += [(f"windows.{n}", window) for n, window in enumerate(settings.windows)]
+    for place, rule in places:
         for pattern in rule.actions:
             if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
                 what = f"no action matches {pattern!r}, so it has no effect"
-                where = f"approvals.policies.{number}.actions"
-                yield f"{where}: {what}{nearest(pattern, known)}"
+                yield f"{place}.actions: {what}{nearest(pattern, known)}"
     for strategy in agent.host.strategies.values():
         for id in decided_actions(strategy):
             if id not in known:
                 yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, known)}"
-    for id in agent.settings.budgets:
-        if id not in known:
-            yield f"budgets: no action has the id {id!r}, so it has no effect{nearest(id, known)}"
+    for table, ids in (("budgets", agent.settings.budgets), ("autonomy", agent.settings.autonomy)):
+        for id in ids:
+            if id not in known:
+                what = f"no action has the id {id!r}, so it has no effect"
+                yield f"{table}: {what}{nearest(id, known)}"
     yield from _unverified(agent)
 
 
@@ -144,6 +151,8 @@ def _show(agent: Agent, reference: str, show_all: bool) -> None:
     named = f" ({info.name})" if info.name != info.id else ""
     every = f" every {output.seconds(agent.settings.loop_interval)}"
     mode = info.mode + (every if info.mode == "continuous" else "")
+    if agent.schedule:
+        mode += f", at {', '.join(agent.schedule.expressions)} ({agent.schedule.timezone})"
     output.say(f"ok: {reference}: agent {agent.id}{named}, {mode}")
     llm = agent.settings.llm
     if llm is not None:
@@ -217,7 +226,11 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
     budget = agent.budget(action.id)
     if budget:
         per = f" per {action.target}" if action.target else ""
-        yield f"at most {budget.limit} in {output.seconds(budget.window)}{per}"
+        when = f" when {budget.when}" if budget.when else ""
+        yield f"at most {budget.limit} in {output.seconds(budget.window)}{per}{when}"
+    if action.id in agent.settings.autonomy:
+        yield f"alone when {agent.settings.autonomy[action.id].when}"
+    yield from (f"window {name}" for name in agent.rules.windows_of(action.id))
     yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
     plan = agent.verification(action.id)
     if plan:

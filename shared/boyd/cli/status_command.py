@@ -77,6 +77,9 @@ class _Agent:
             "name": self.entry.name,
             "mode": self.entry.mode,
             "loopInterval": self.entry.loop_interval,
+            "schedule": self.entry.schedule,
+            "timezone": self.entry.timezone,
+            "nextStart": self.entry.to_wire().get("nextStart"),
             "observers": {one.id: one for one in self.observers},
         }
 
@@ -116,6 +119,7 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
         last = output.iteration_line(agent.last, output.width() - _INDENT)
     output.print_pairs(
         ("mode", mode_text(entry)),
+        ("next start", next_text(entry, now)),
         ("iteration", str(state.iteration)),
         ("since", f"{output.date(since)} ({output.age(since, now)})" if since else ""),
         ("worker", state.worker or ""),
@@ -138,9 +142,18 @@ def _doing(state: LoopStatus) -> str:
 
 
 def mode_text(entry: responses.AgentState) -> str:
-    """An agent's mode, with its interval if it has one."""
+    """An agent's mode, with its interval and schedule if it has them."""
     every = f", every {output.seconds(entry.loop_interval)}" if entry.mode == "continuous" else ""
-    return f"{entry.mode}{every}"
+    zone = f" ({entry.timezone})" if entry.schedule else ""
+    return f"{entry.mode}{every}{''.join(f', at {cron}' for cron in entry.schedule)}{zone}"
+
+
+def next_text(entry: responses.AgentState, now: datetime) -> str:
+    """The next start by the schedule; empty without one."""
+    at = entry.next_start
+    if at is None or not entry.schedule:
+        return ""
+    return f"{output.date(at)} (in {output.seconds(round((at - now).total_seconds()))})"
 
 
 def waiting_text(state: LoopStatus | responses.AgentState) -> str:

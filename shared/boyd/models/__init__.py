@@ -91,6 +91,7 @@ from boyd.models.run import (
     RunStatus,
 )
 from boyd.models.situation import (
+    NO_SITUATION,
     Anomaly,
     Correlation,
     Observation,
@@ -104,6 +105,7 @@ from boyd.models.situation import (
 from boyd.models.tape import (
     AgentBuild,
     Gate,
+    GateOutcome,
     PluginReads,
     PluginVersion,
     Read,
@@ -130,6 +132,7 @@ __all__ = [
     "FROZEN",
     "LEVELS",
     "NO_OP",
+    "NO_SITUATION",
     "SCOPES",
     "SEVERITIES",
     "STAGES",
@@ -175,6 +178,7 @@ __all__ = [
     "ExecutionEntry",
     "ExecutionPage",
     "Gate",
+    "GateOutcome",
     "HeldDecision",
     "Hold",
     "HoldKind",

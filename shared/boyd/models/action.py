@@ -17,8 +17,10 @@ Reversibility = Literal[
     "read-only", "reversible", "externally-reversible", "irreversible", "unknown"
 ]
 #: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
-#: difference to what was approved, no worker, or a hold.
-Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved", "held"]
+#: difference to what was approved, no worker, a hold, or a closed window.
+Prevention = Literal[
+    "vetoed", "frozen", "cancelled", "refused", "unserved", "held", "closed"
+]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
@@ -34,10 +36,14 @@ class Autonomy(Model):
 
 
 class Budget(Model):
-    """At most *limit* executions of an action per target within *window* seconds."""
+    """At most *limit* executions of an action per target within *window* seconds.
+
+    It counts only while the condition `when` is true.
+    """
 
     limit: int = Field(gt=0)
     window: float = Field(gt=0)
+    when: str | None = None
 
 
 class ActionResult(Model):
@@ -84,7 +90,10 @@ class JobExecution(Model):
 
 
 class ActionInfo(Model):
-    """An action; `params` is the JSON Schema of its parameters, times are in seconds."""
+    """An action; `params` is the JSON Schema of its parameters, times are in seconds.
+
+    `windows` are the names of those in which it may run alone, `alone_when` is the condition.
+    """
 
     id: str
     name: str
@@ -100,6 +109,8 @@ class ActionInfo(Model):
     reversibility: Reversibility = "unknown"
     budget: Budget | None = None
     verify: VerificationPlan | None = None
+    windows: list[str] = Field(default_factory=list)
+    alone_when: str | None = None
 
 
 class EndpointInfo(Model):

@@ -16,12 +16,19 @@ from boyd.models.verification import EffectVerification
 
 
 class AgentState(Model):
-    """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds."""
+    """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds.
+
+    `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
+    that starts by the clock.
+    """
 
     id: str
     name: str
     mode: Mode
     loop_interval: float
+    schedule: list[str] = Field(default_factory=list)
+    timezone: str = "UTC"
+    next_start: Timestamp | None = None
     plugins: list[str]
     phase: Phase
     iteration: int

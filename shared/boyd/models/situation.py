@@ -123,3 +123,5 @@ class Situation(Model):
 
 def _class(anomaly: Anomaly) -> list[str]:
     return [anomaly.type, anomaly.severity, *sorted(anomaly.affected_resources or [])]
+#: The situation before the first iteration has produced one.
+NO_SITUATION = Situation(summary="No situation yet")

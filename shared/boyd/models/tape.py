@@ -43,6 +43,9 @@ class AgentBuild(Model):
         return build.patched({"id": digest_of(build.to_json())})
 
 
+GateOutcome = Literal["automatic", "asked", "refused"]
+
+
 class Gate(Model):
     """The fate of a decided action before it was executed, and why.
 
@@ -56,9 +59,10 @@ class Gate(Model):
         budget: of the action.
         used: executions that counted against the budget before this one.
         required: the policy for its approval, if a person was asked.
+        at: the time at which windows and conditions were evaluated; absent: none was.
     """
 
-    outcome: Literal["automatic", "asked", "refused"]
+    outcome: GateOutcome
     reason: str
     autonomy: Autonomy | None = None
     risk: Level | None = None
@@ -66,6 +70,7 @@ class Gate(Model):
     budget: Budget | None = None
     used: int | None = Field(default=None, ge=0)
     required: ApprovalPolicy | None = None
+    at: Timestamp | None = None
 
 
 ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http", "holds"]

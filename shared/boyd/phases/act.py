@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from json import dumps
 from typing import Any, Protocol
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from boyd.agent_rules import Circumstances
 from boyd.errors import Overrun, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
+    NO_SITUATION,
     ActionResult,
     Budget,
     Decision,
@@ -22,12 +24,15 @@ from boyd.models import (
     JsonObject,
     Prevention,
     Proposal,
+    Situation,
     VerificationPlan,
     explain,
 )
 from boyd.phases import time_limit
+from boyd.phases.gate import GateAnswer, gate, passed
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.plugin import Action, Tool
+from boyd.plugin import Action
+from boyd.plugin.parameters import plain, validate
 from boyd.redaction import clean, redactor
 
 #: Reason for refusing an action whose runs were cancelled.
@@ -101,8 +106,6 @@ class Ledger(Protocol):
         """Record the result; False: the claim was lost meanwhile."""
 
 
-_json: TypeAdapter[Any] = TypeAdapter(JsonObject)
-
 #: The most characters of a result, as JSON, that are kept.
 MAX_RESULT = 1_000_000
 
@@ -136,7 +139,8 @@ class Request:
         wakes: the job that waits for the proposal; other requests do not join it.
         for_model: redact secrets from the result before it is stored.
         unserved: the reason why this worker may only propose the action, without a dry run.
-        situation: the class of the situation in which it was decided.
+        situation: in which it was decided.
+        gate_answer: the gate's answer when it was decided, if a person has to approve it.
         instead_of: why the actions that were decided first are not repeated.
     """
 
@@ -154,7 +158,8 @@ class Request:
     wakes: str = ""
     for_model: bool = False
     unserved: str = ""
-    situation: str = ""
+    situation: Situation = NO_SITUATION
+    gate_answer: GateAnswer | None = None
     instead_of: tuple[str, ...] = ()
 
     @property
@@ -182,27 +187,39 @@ def _act(
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
         return unknown(request.decision.action)
+    of = ctx.circumstances = circumstances(ctx, action, request.decision, request.situation)
     if request.retry and (earlier := _earlier(action, request, ledger, approvals)):
         return earlier
-    undone = None
-    if request.undoes:
-        undone = ledger.get(request.undoes)
-        if not action.has("rollback"):
-            return failed(action.id, "The action has no rollback")
-        if undone is None or undone.state != "succeeded":
-            return failed(
-                action.id, f"Only a successful execution can be rolled back: {_state(undone)}"
-            )
-        if undone.action != action.id:
-            return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
-        if earlier := ledger.find(request.execution_id):
-            return earlier  # already rolled back: no further approval needed
-    reason = None if request.approved else gate(action, request.decision, request.asked_by)
-    if reason:
-        return _queue(ctx, action, request, approvals, reason, undone)
+    undone = _undone(action, request, ledger) if request.undoes else None
+    if isinstance(undone, ActionResult):
+        return undone
+    answer = None if request.approved else request.gate_answer
+    if not (request.approved or answer):
+        answer = gate(ctx.agent, of, request.asked_by)
+    ctx.gate_answer = answer
+    # What was claimed by an earlier attempt has passed the gate, whatever time it is now.
+    if answer and not (request.retry and ledger.get(request.execution_id)):
+        if answer.outcome == "refused":
+            return failed(action.id, answer.reason, prevented="closed")
+        if answer.outcome == "asked":
+            return _queue(ctx, of, request, approvals, answer.reason, undone)
     if request.unserved:
         return _forgone(action, request, ledger)
-    return _Execution(ctx, action, request, ledger, approvals, undone).run()
+    return _Execution(ctx, of, request, ledger, approvals, undone).run()
+
+
+def _undone(action: Action, request: Request, ledger: Ledger) -> ExecutionEntry | ActionResult:
+    """The execution to roll back, or the result if that is impossible or has been done."""
+    undone = ledger.get(request.undoes or "")
+    if not action.has("rollback"):
+        return failed(action.id, "The action has no rollback")
+    if undone is None or undone.state != "succeeded":
+        why = f"Only a successful execution can be rolled back: {_state(undone)}"
+        return failed(action.id, why)
+    if undone.action != action.id:
+        return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
+    # Already rolled back: no further approval needed.
+    return ledger.find(request.execution_id) or undone
 
 
 def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
@@ -227,16 +244,11 @@ def _state(entry: ExecutionEntry | None) -> str:
     return f"{entry.id} is {entry.state}" if entry else "no such execution"
 
 
-def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
-    """The reason why *decision* needs a person's approval, or None."""
-    autonomy = action.autonomy
-    if decision.requires_approval:
-        return f"{asked_by or 'the decision'} requires approval"
-    if autonomy.mode != "auto":
-        return f"the action is {autonomy.mode}"
-    if autonomy.min_confidence is not None and decision.confidence < autonomy.min_confidence:
-        return f"confidence {decision.confidence:g} is below {autonomy.min_confidence:g}"
-    return None
+def circumstances(
+    ctx: PhaseContext, action: Action, decision: Decision, situation: Situation
+) -> Circumstances:
+    """The circumstances of a decision, now."""
+    return Circumstances(action, decision, situation, ctx.context(action.plugin_id).now)
 
 
 def judged(
@@ -246,29 +258,26 @@ def judged(
     action = ctx.host.actions.get(decision.action)
     if action is None:
         return Gate(outcome="refused", reason=result.error or "")
-    passed = Gate(
+    of = ctx.circumstances or circumstances(ctx, action, decision, NO_SITUATION)
+    answer = ctx.gate_answer or gate(ctx.agent, of, asked_by)
+    automatic = answer.outcome == "automatic"
+    found = Gate(
         outcome="automatic",
-        reason=_passed(action, decision),
+        reason=answer.reason if automatic else passed(of),
         autonomy=action.autonomy,
         risk=action.risk,
         reversibility=action.reversibility,
-        budget=ctx.agent.budget(action.id),
+        budget=answer.budget if automatic else ctx.agent.budget(action.id),
         used=ctx.used,
+        at=answer.at,
     )
     if result.waits_for:
-        reason = gate(action, decision, asked_by) or _used_up(action, decision.params)
-        required = ctx.agent.policy(action, decision)
-        return passed.patched({"outcome": "asked", "reason": reason, "required": required})
+        reason = _used_up(action, decision.params) if automatic else answer.reason
+        required = ctx.agent.policy(of)
+        return found.patched({"outcome": "asked", "reason": reason, "required": required})
     if result.host is None and not result.unknown:
-        return passed.patched({"outcome": "refused", "reason": result.error or ""})
-    return passed
-
-
-def _passed(action: Action, decision: Decision) -> str:
-    """The reason why a decision needs no approval."""
-    least = action.autonomy.min_confidence
-    mode = f"the action is {action.autonomy.mode}"
-    return f"{mode}, and confidence {decision.confidence:g} reaches {least:g}" if least else mode
+        return found.patched({"outcome": "refused", "reason": result.error or ""})
+    return found
 
 
 def _used_up(action: Action, params: Mapping[str, Any]) -> str:
@@ -286,20 +295,6 @@ def dry_run(
         return failed(action_id, "The action has no dry run")
     found = _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
     return _without_secrets(found) if for_model else found
-
-
-def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
-    """Validate parameters with the action's model, if it has one.
-
-    Raises:
-        ValueError: names each invalid field.
-    """
-    if action.params is None:
-        return dict(params)
-    try:
-        return action.params.model_validate(dict(params))
-    except ValidationError as error:
-        raise ValueError(f"Invalid params: {explain(error)}") from None
 
 
 def failed(
@@ -329,14 +324,15 @@ class _Execution:
     def __init__(
         self,
         ctx: PhaseContext,
-        action: Action,
+        of: Circumstances,
         request: Request,
         ledger: Ledger,
         approvals: ApprovalGateway,
         undone: ExecutionEntry | None,
     ) -> None:
         self.ctx = ctx
-        self.action = action
+        self.of = of
+        self.action = of.action
         self.request = request
         self.ledger = ledger
         self.approvals = approvals
@@ -350,12 +346,12 @@ class _Execution:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
             return self._after(failed(self.action.id, str(error)))
-        plain = _plain(params)
-        claim = self.ledger.claim(self._entry(plain))
+        stored = plain(params)
+        claim = self.ledger.claim(self._entry(stored))
         self.ctx.used = claim.used
         if claim.over_budget:
-            reason = _used_up(self.action, plain)
-            return _queue(self.ctx, self.action, self.request, self.approvals, reason, self.undone)
+            reason = _used_up(self.action, stored)
+            return _queue(self.ctx, self.of, self.request, self.approvals, reason, self.undone)
         if claim.result:
             return claim.result
         if claim.token is None:
@@ -380,27 +376,27 @@ class _Execution:
                 return f"Vetoed by {hook.plugin_id}: {answer}"
         return self.ctx.blocks[blocked].reason if len(self.ctx.blocks) > blocked else None
 
-    def _entry(self, plain: JsonObject) -> ExecutionRequest:
+    def _entry(self, params: JsonObject) -> ExecutionRequest:
         action = self.action
         undoes = self.undone is not None
-        unlimited = self.request.approved or undoes
         plan = None if undoes else self.ctx.agent.verification(action.id)
+        # A budget limits only what runs without a person's approval.
+        answer = self.ctx.gate_answer
         return ExecutionRequest(
             id=self.request.execution_id,
             action=action.id,
-            params=plain,
-            target=action.target_of(plain),
+            params=params,
+            target=action.target_of(params),
             idempotent=action.idempotent,
             timeout=action.timeout,
-            # A budget limits only what runs without a person's approval.
-            budget=None if unlimited else self.ctx.agent.budget(action.id),
+            budget=answer.budget if answer and not undoes else None,
             by=self.request.by or f"agent:{self.ctx.agent.id}",
             host=self.ctx.context(action.plugin_id).host,
             verification=plan,
             queue=action.queue,
-            situation=self.request.situation,
+            situation=self.request.situation.fingerprint,
             # A person who approves an action decides to repeat it.
-            held=plan is not None and not unlimited,
+            held=plan is not None and not self.request.approved,
         )
 
     def _execute(self, params: Any, token: str) -> ActionResult:
@@ -428,14 +424,15 @@ class _Execution:
 
 def _queue(
     ctx: PhaseContext,
-    action: Action,
+    of: Circumstances,
     request: Request,
     approvals: ApprovalGateway,
     reason: str,
     undone: ExecutionEntry | None,
 ) -> ActionResult:
     """Queue the action for approval, unless its params are invalid."""
-    decision = request.decision
+    action, decision = of.action, request.decision
+    doubt = ctx.agent.rules.policy_doubt(of)
     try:
         validate(action, decision.params)
     except Exception as error:  # noqa: BLE001 - the plugin's own validation
@@ -453,9 +450,10 @@ def _queue(
         loop_iteration=ctx.iteration or 0,
         situation_summary=request.situation_summary,
         run_ids=list(request.run_ids),
-        reason=reason,
+        reason=f"{reason}; {doubt}" if doubt else reason,
         queue=action.queue,
-        required=ctx.agent.policy(action, decision),
+        required=ctx.agent.policy(of),
+        situation=ctx.agent.rules.seen(of.situation),
         requested_by=list(request.requested_by),
         undoes=request.undoes,
         undone=undone.result if undone else None,
@@ -533,11 +531,3 @@ def _result(action: Action, found: Any, duration: float) -> ActionResult:
         return result
     left_out = f"omitted: {size} characters exceed the limit of {MAX_RESULT}"
     return result.patched({"output": left_out, "side_effects": None, "metrics": None})
-
-
-def _plain(params: Any) -> JsonObject:
-    if isinstance(params, BaseModel):
-        plain: JsonObject = params.model_dump(mode="json", by_alias=True)
-        return plain
-    checked: JsonObject = _json.validate_python(params)
-    return checked

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from boyd.agent import Agent
+from boyd.agent_rules import Circumstances
 from boyd.errors import Overrun, Veto
 from boyd.models import Change, Gate, Hold, NotDue, Phase, PluginReads, Problem, Refusal, TapedPhase
 from boyd.phases import time_limit
+from boyd.phases.gate import GateAnswer
 from boyd.phases.recording import Tape
 from boyd.plugin import Context, Hook
 from boyd.redaction import clean
@@ -38,6 +40,8 @@ class PhaseContext:
         not_due: observers skipped because their intervals have not passed.
         changes: those that hooks made to the situation.
         gate: what became of the decided action, and why.
+        circumstances: of the decided action, when it was judged.
+        gate_answer: the gate's answer to it.
         used: executions that counted against the action's budget when it was claimed.
         tape: what components and hooks read.
     """
@@ -60,6 +64,8 @@ class PhaseContext:
         self.not_due: list[NotDue] = []
         self.changes: list[Change] = []
         self.gate: Gate | None = None
+        self.circumstances: Circumstances | None = None
+        self.gate_answer: GateAnswer | None = None
         self.used: int | None = None
         self.tape = Tape()
         self._contexts = contexts

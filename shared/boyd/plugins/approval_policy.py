@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from boyd.models import Decision, Level, Reversibility
 from boyd.plugin import Action, Context, Plugin, hook
-
-Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-
-def _timezone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        raise ValueError(f"no such time zone: {name!r}") from None
-    return name
+from boyd.settings.permissions import WEEKDAYS, TimeZone, Weekday, WindowHours, named
 
 
 class Hours(BaseModel):
@@ -36,7 +24,7 @@ class Hours(BaseModel):
 
     start: int = Field(ge=0, le=23)
     end: int = Field(ge=1, le=24)
-    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+    timezone: TimeZone = "UTC"
     weekdays: list[Weekday] = Field(default=list(WEEKDAYS), min_length=1)
 
     @model_validator(mode="after")
@@ -47,15 +35,9 @@ class Hours(BaseModel):
 
     def include(self, now: datetime) -> bool:
         """True if *now* is within the hours."""
-        local = now.astimezone(ZoneInfo(self.timezone))
-        if self.start < self.end:
-            return self.start <= local.hour < self.end and self._on(local)
-        if local.hour < self.end:
-            return self._on(local - timedelta(days=1))
-        return local.hour >= self.start and self._on(local)
-
-    def _on(self, day: datetime) -> bool:
-        return WEEKDAYS[day.weekday()] in self.weekdays
+        start, end = time(self.start), time(self.end % 24)
+        hours = WindowHours(start=start, end=end, weekdays=self.weekdays)
+        return hours.include(now.astimezone(ZoneInfo(self.timezone)))
 
 
 class ApprovalRules(Plugin):
@@ -109,14 +91,10 @@ class ApprovalRules(Plugin):
             yield f"risk {risk}"
         if options.hours and not options.hours.include(now):
             yield "outside the configured hours"
-        if _matches(decision.action, options.actions):
+        if named(options.actions, decision.action):
             yield "the action is listed"
         for name, patterns in options.targets.items():
             value = decision.params.get(name)
             items = value if isinstance(value, list) else [value]
-            if any(item is not None and _matches(str(item), patterns) for item in items):
+            if any(item is not None and named(patterns, str(item)) for item in items):
                 yield f"{name} is listed"
-
-
-def _matches(value: str, patterns: list[str]) -> bool:
-    return any(fnmatchcase(value, pattern) for pattern in patterns)

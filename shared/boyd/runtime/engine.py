@@ -159,6 +159,8 @@ class Engine:
             name=self.agent.info.name,
             mode=settings.mode,
             loop_interval=settings.loop_interval,
+            schedule=settings.schedule,
+            timezone=settings.timezone,
             plugins=list(self.agent.host.plugins),
             fingerprint=self.agent.fingerprint,
             model=settings.llm.model if settings.llm else None,

@@ -16,17 +16,21 @@ from boyd import naming, queues
 from boyd.errors import StoreUnavailable
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import (
+    NO_SITUATION,
     ActionResult,
     Actor,
     ApprovalPolicy,
     Decision,
     DecisionTrace,
+    Gate,
     LoopResult,
     ObserverHealth,
     Phase,
     Problem,
+    Situation,
 )
 from boyd.phases import act, complete, decide, observe, orient, planning
+from boyd.phases.gate import GateAnswer, gate
 from boyd.phases.observe import Seen
 from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
 from boyd.phases.planning import Batch
@@ -56,7 +60,7 @@ log = logging.getLogger("boyd.runtime")
 
 #: Fields of an iteration's record that decide and act need; not its observations.
 _TO_DECIDE = ("iteration", "situation", "problems", "blocks", "build")
-_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved")
+_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved", "gate")
 
 #: Runs a phase and tells whether the chain continues with the next phase.
 Work = Callable[[PhaseEntry, PhaseContext], bool]
@@ -216,7 +220,7 @@ class IterationSteps:
         situation = entry.record.situation
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
-        where = self._destination(decision, trace)
+        where = self._destination(ctx, decision, trace, situation)
         if where.refusal:
             ctx.gate = act.judged(ctx, decision, where.refusal)
         following: Phase = "act" if where.queue else "complete"
@@ -232,7 +236,9 @@ class IterationSteps:
             self._send(entry, following, where.queue or None)
         return False
 
-    def _destination(self, decision: Decision, trace: DecisionTrace) -> _Destination:
+    def _destination(
+        self, ctx: PhaseContext, decision: Decision, trace: DecisionTrace, situation: Situation
+    ) -> _Destination:
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
             return _Destination(refusal=act.failed(trace.invalid.action, reason))
@@ -242,7 +248,13 @@ class IterationSteps:
         if action is None:
             return _Destination(refusal=act.unknown(decision.action))
         queue = action.queue or queues.ACT
-        if act.gate(action, decision):
+        of = ctx.circumstances = act.circumstances(ctx, action, decision, situation)
+        answer = ctx.gate_answer = gate(self._agent, of, trace.asked_by)
+        if answer.outcome == "refused":
+            refusal = act.failed(action.id, answer.reason, prevented="closed")
+            return _Destination(refusal=refusal)
+        if answer.outcome == "asked":
+            ctx.gate = Gate(outcome="asked", reason=answer.reason, at=answer.at)
             return self._proposing(action)
         if self._engine.fleet.serving(queue):
             return _Destination(queue)
@@ -263,12 +275,13 @@ class IterationSteps:
         request = act.Request(
             execution_id=naming.loop(record.id),
             decision=decision,
+            situation=record.situation or NO_SITUATION,
             situation_summary=record.situation.summary if record.situation else None,
             run_ids=tuple(record.runs),
             retry=entry.epoch > 1,
             asked_by=record.trace.asked_by if record.trace else None,
             unserved=entry.fields.get("unserved", ""),
-            situation=record.situation.fingerprint if record.situation else "",
+            gate_answer=_asked(record.gate),
             instead_of=tuple(one.reason for one in record.trace.held) if record.trace else (),
         )
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
@@ -337,6 +350,14 @@ class IterationSteps:
         if phase != "act" or record.decision is None:
             return self._settings.phase_limit
         return self._engine.action_limit(record.decision.action)
+
+
+def _asked(gate: Gate | None) -> GateAnswer | None:
+    """The answer of the gate in decide, if it was that a person has to approve the action."""
+    # It stays, even if a window has opened meanwhile; others are only valid when they are given.
+    if gate is None or gate.outcome != "asked":
+        return None
+    return GateAnswer("asked", gate.reason, at=gate.at)
 
 
 def _stored(seen: Seen, host: str) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
 from boyd.store import AgentStore, Begun, Retention, Room, Slot, Submitted
 
-#: Trigger of iterations that beat starts.
-TICK = "beat"
+#: Trigger of iterations that beat starts: by the interval, and by the schedule.
+TICK, SCHEDULE = "beat", "schedule"
 
 
 class Launcher:
@@ -35,6 +35,10 @@ class Launcher:
     def tick(self, slot: Slot) -> Begun:
         """Start the iteration of a beat slot, unless another beat started it or it has passed."""
         return self._sent(self._store.loop.begin(TICK, slot))
+
+    def start_scheduled(self, slot: Slot, first: bool) -> Begun:
+        """Start the iteration of a slot of the schedule; *first*: by the first try of a beat."""
+        return self._sent(self._store.loop.begin(SCHEDULE, slot, first=first))
 
     def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
         """Store a run; unless the agent is continuous, start an iteration.

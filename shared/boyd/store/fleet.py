@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from boyd import queues
-from boyd.models import Catalog, Mode, Model, ObserverHealth, Timestamp, from_ms, responses
+from boyd.models import Catalog, Mode, Model, ObserverHealth, Timestamp, from_ms, responses, to_ms
+from boyd.schedules import Schedule
 from boyd.store.connection import Client, translated
 from boyd.store.freezes import Stop
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts, flat
-from boyd.store.timing import Retention
+from boyd.store.timing import Retention, milliseconds
 
 Role = Literal["worker", "beat"]
 
@@ -30,20 +33,38 @@ WorkerInfo = responses.WorkerInfo
 class AgentEntry(Model):
     """An agent as its workers announce it.
 
-    `model` names its model, if any. `retired_at` is the time when it was taken out of service;
-    a process that registers it, or beats for it, puts it back.
+    `schedule` has cron expressions in `timezone`. `model` names its model, if any. `retired_at` is
+    the time when it was taken out of service; a process that registers it, or beats for it, puts it
+    back.
     """
 
     id: str
     name: str
     mode: Mode
     loop_interval: float
+    schedule: list[str] = Field(default_factory=list)
+    timezone: str = "UTC"
     plugins: list[str]
     fingerprint: str
     model: str | None = None
     catalog: Catalog = Catalog()
     retention: Retention = Retention()
     retired_at: Timestamp | None = None
+
+    @property
+    def needs_beat(self) -> bool:
+        """Tell whether a beat starts its iterations."""
+        return self.mode == "continuous" or bool(self.schedule)
+
+    def next_start(self, now: datetime) -> datetime | None:
+        """The time when beat starts the next iteration; None: it starts none."""
+        starts = []
+        if self.mode == "continuous":
+            length = milliseconds(self.loop_interval)
+            starts.append(from_ms((to_ms(now) // length + 1) * length))
+        if self.schedule:
+            starts.append(Schedule(tuple(self.schedule), self.timezone).following(now))
+        return min(starts, default=None)
 
 
 def in_service(agents: Mapping[str, AgentEntry]) -> list[str]:

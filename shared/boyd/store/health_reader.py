@@ -285,6 +285,7 @@ class _Look:
             next_deadline=approvals[0] / 1000 if approvals else None,
             last=self._last(answers, details),
             slot=_seconds(loop["slot"]),
+            scheduled=_seconds(loop["scheduled"]),
             swept_at=_seconds(loop["sweptAt"]),
             resumed_at=_resumed(self._of(answers, "event")),
             paused=loop["paused"],
@@ -358,6 +359,7 @@ _VERDICTS = tuple(f"verdict:{name}" for name in get_args(EffectName))
 _LOOP = (
     "iteration",
     "slot",
+    "scheduled",
     "sweptAt",
     "paused",
     "eventsLostAt",

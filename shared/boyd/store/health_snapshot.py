@@ -196,7 +196,7 @@ class AgentHealth:
         approvals: the number of pending approvals; `expired` of them are past their deadline.
         next_deadline: the deadline of the approval that expires next.
         last: the last iteration that ended.
-        slot: the start of the last tick's slot.
+        slot: the start of the last tick's slot; `scheduled` is the last start by the schedule.
         swept_at: the time of the last sweep.
         resumed_at: the time when it was resumed, if nothing has happened since.
         paused: the reason of its pause, if any; `frozen` is that of a freeze.
@@ -228,6 +228,7 @@ class AgentHealth:
     next_deadline: float | None = None
     last: EndedTotals | None = None
     slot: float | None = None
+    scheduled: float | None = None
     swept_at: float | None = None
     resumed_at: float | None = None
     paused: str | None = None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from boyd.errors import AgentPaused
-from boyd.models import Actor, LoopStatus, Observation, from_ms
+from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
+from boyd.schedules import Schedule
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, stored_int, translated
 from boyd.store.freezes import first_reason, scopes_of
@@ -23,16 +25,26 @@ REMEMBERED = 86_400_000
 
 @dataclass(frozen=True)
 class Slot:
-    """A time slot of one `loop_interval` on the Redis server's clock, in milliseconds."""
+    """A time slot on the Redis server's clock, in milliseconds.
+
+    It lasts one `loop_interval`, or if `scheduled` from one start by the schedule until the next.
+    """
 
     begins: int
     length: int
+    scheduled: bool = False
 
     @classmethod
     def at(cls, now: float, interval: float) -> Slot:
         """The slot that contains *now*; both arguments in seconds."""
         length = milliseconds(interval)
         return cls(milliseconds(now) // length * length, length)
+
+    @classmethod
+    def of(cls, schedule: Schedule, now: datetime) -> Slot:
+        """The slot of a schedule that contains *now*."""
+        begins = to_ms(schedule.last(now))
+        return cls(begins, to_ms(schedule.following(now)) - begins, scheduled=True)
 
 
 @dataclass(frozen=True)
@@ -83,10 +95,12 @@ class Loop:
         slot: Slot | None = None,
         actor: Actor | None = None,
         request: str | None = None,
+        first: bool = False,
     ) -> Begun:
         """Begin an iteration, or join the one in flight.
 
         A call with a *slot* is a tick of beat, which is valid once and only during its slot. The
+        *first* tick of a schedule only makes up for a missed slot, if one before it is known. The
         *actor* is recorded in the audit. Repeating a *request* joins the same iteration.
 
         Raises:
@@ -98,6 +112,8 @@ class Loop:
             trigger=trigger,
             slot=slot.begins if slot else None,
             slot_length=slot.length if slot else 0,
+            slot_field="scheduled" if slot and slot.scheduled else "slot",
+            slot_known=first,
             resend_after=self._resend_after,
             remember_for=REMEMBERED if request else 0,
             actor=actor_fields(actor),

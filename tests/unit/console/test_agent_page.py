@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -211,3 +212,25 @@ def test_an_observer_that_backs_off_says_until_when() -> None:
     ]
     [again, _] = observer_rows(states, None, later)
     assert again.standing == "fails"
+
+
+SCHEDULE = {"schedule": "0 8 * * mon-fri", "timezone": "Europe/Vienna"}
+
+
+def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> None:
+    office = {"name": "office hours", "open": ["* 8-16 * * *"]}
+    alone = {"p:do": {"when": "decision.confidence > 0.5"}}
+    made = agent(Recorder().action(), windows=[office], autonomy=alone, **SCHEDULE)
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    site = Site(Lab(made, client=redis), server)
+    try:
+        browser = Browser(site, site.key("admin", person=True))
+        text = browser.get(PAGE).text
+        agents = browser.get("/console/agents").text
+    finally:
+        site.services.stop()
+
+    assert "looks when somebody triggers it, and at 0 8 * * mon-fri (Europe/Vienna)" in text
+    assert "p:do in office hours when decision.confidence > 0.5" in text
+    assert "manual, at 0 8 * * mon-fri (Europe/Vienna)" in agents
+    assert re.search(r"next in \d", agents)

@@ -18,6 +18,7 @@ from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.phases import act, time_limit
 from boyd.phases.phase_context import describe
 from boyd.plugin import Action, Tool
+from boyd.plugin.parameters import validate
 from boyd.redaction import redactor
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
@@ -149,7 +150,7 @@ class ToolRunner:
         ctx = self._engine.act_context()
 
         def run() -> Any:
-            params = act.validate(tool, called.arguments or {})
+            params = validate(tool, called.arguments or {})
             return tool.call("run", params=params, ctx=ctx.context(tool.plugin_id))
 
         began = time.perf_counter()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from boyd import naming, queues
+from boyd.agent_rules import Circumstances
 from boyd.models import (
+    NO_SITUATION,
     ActionPerformed,
     ActionResult,
     ApprovalItem,
@@ -13,7 +15,6 @@ from boyd.models import (
     DecisionTrace,
     RunResult,
     RunStatus,
-    Situation,
 )
 from boyd.phases import act, decide
 from boyd.phases.act import Ledger
@@ -26,22 +27,21 @@ _UNSIGNED = (
     "Refused: its approval was altered, or was not signed with the approval_secret of this worker: "
     "give the same one to workers and API, and approve the action again"
 )
-#: Passed to hooks before the first iteration has produced a situation.
-NO_SITUATION = Situation(summary="No situation yet", priority="low", confidence=0.0)
 
 
 def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionResult:
     """Execute an action or queue it for approval: decide hooks, gate, act hooks, ledger."""
     ctx = engine.act_context()
-    situation = engine.store.history.situation()
-    decision, trace = decide.review(ctx, request.decision, situation or NO_SITUATION)
+    found = engine.store.history.situation()
+    situation = found or NO_SITUATION
+    decision, trace = decide.review(ctx, request.decision, situation)
     if decision.is_no_op:
         return _not_chosen(request.decision.action, trace, decision)
     reviewed = replace(
         request,
         decision=decision,
-        situation_summary=situation.summary if situation else None,
-        situation=situation.fingerprint if situation else "",
+        situation=situation,
+        situation_summary=found.summary if found else None,
         asked_by=trace.asked_by or request.asked_by,
     )
     return act.act(ctx, reviewed, ledger, engine.approvals)
@@ -108,7 +108,7 @@ class ApprovedActionHandler:
             return act.failed(item.action_id, refusal, prevented="refused")
         request = act.Request(
             execution_id=_execution(item, item.id),
-            decision=item.decision.patched({"action": item.action_id, "params": item.params}),
+            decision=_decision(item),
             situation_summary=item.situation_summary,
             approved=True,
             retry=retry,
@@ -125,7 +125,10 @@ class ApprovedActionHandler:
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
-        required = self._engine.agent.policy(action, item.decision)
+        # As it was when the approval was requested, with the params that were approved.
+        situation = item.situation or NO_SITUATION
+        of = Circumstances(action, _decision(item), situation, lambda: item.created_at)
+        required = self._engine.agent.policy(of)
         if not required.satisfied_by(item.approvals):
             return "Refused: the policy has been tightened since the approval"
         signer = self._engine.settings.signer
@@ -157,6 +160,10 @@ class ApprovedActionHandler:
             loop_iterations=1,
             duration=result.duration,
         )
+
+
+def _decision(item: ApprovalItem) -> Decision:
+    return item.decision.patched({"action": item.action_id, "params": item.params})
 
 
 def _execution(item: ApprovalItem | None, id: str) -> str:

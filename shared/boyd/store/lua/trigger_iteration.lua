@@ -2,15 +2,17 @@
 -- iteration per slot whoever sends it.
 -- trigger    who asks, for the record
 -- slot       of the tick, by the time it begins, in ms; or empty
+-- slot_field  of the loop, with the last slot: `slot` of the interval, or `scheduled` of the schedule
+-- slot_known  1: when no slot is known yet, this one begins without an iteration: it is older than the beat
 -- slot_length  ms: a tick that comes after the slot's end, or long before it begins, is skipped
 -- remember_for  ms that the request is remembered, or 0: it does not come again
 -- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} {'late', slot}, or
 --         {'newer', format version}
 -- Events  iteration.started
 local loop, iteration, due, events, audit_open, asked = unpack(KEYS)
-local trigger, slot, slot_length, resend_after, remember_for = unpack(ARGV, 1, 5)
+local trigger, slot, slot_length, slot_field, slot_known, resend_after, remember_for = unpack(ARGV, 1, 7)
 -- @include audit begin_iteration expect format rest
-local actor = rest(6)
+local actor = rest(8)
 -- done(outcome, n): remember which iteration the request has led to.
 local function done(outcome, n)
   if remember_for ~= '0' then
@@ -22,12 +24,16 @@ local before = remember_for ~= '0' and redis.call('GET', asked)
 if before then
   return {'joined', tonumber(before)}
 end
-local have = redis.call('HMGET', loop, 'paused', 'slot', 'active', 'formatVersion')
+local have = redis.call('HMGET', loop, 'paused', slot_field, 'active', 'formatVersion')
 local paused, last, active = have[1], have[2], have[3]
 if newer(have[4]) then
   return {'newer', newer(have[4])}
 end
 if paused then
+  -- A start by the schedule that falls into a pause is not made up.
+  if slot_field == 'scheduled' and slot ~= '' then
+    redis.call('HSET', loop, slot_field, slot)
+  end
   return {'paused', paused}
 end
 if slot ~= '' then
@@ -46,7 +52,10 @@ if #actor > 0 then
   expect(audit_open, 'stream')
 end
 if slot ~= '' then
-  redis.call('HSET', loop, 'slot', slot)
+  redis.call('HSET', loop, slot_field, slot)
+  if slot_known == '1' and not tonumber(last) then
+    return {'duplicate', slot}
+  end
 end
 if active then
   return done('joined', active)

@@ -1,0 +1,180 @@
+"""Settings that say when actions run alone, and who approves them."""
+
+from __future__ import annotations
+
+from datetime import datetime, time, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from boyd import schedules
+from boyd.models import ApprovalPolicy, Budget, Level, Reversibility
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+TimeZone = Annotated[str, AfterValidator(schedules.check_zone)]
+CronExpression = Annotated[str, AfterValidator(schedules.check_cron)]
+
+#: Time within which hours of the day occur, also if clocks skip them once.
+_FORTNIGHT = timedelta(days=15)
+
+
+class AgentGroup(BaseModel):
+    """A group of an agent's settings."""
+
+    # Inputs may hold passwords, as URLs do.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _met(policy: ApprovalPolicy) -> ApprovalPolicy:
+    """Reject a policy that nobody can meet."""
+    if policy.impossible:
+        raise ValueError(policy.impossible)
+    return policy
+
+
+class PolicyRule(AgentGroup):
+    """The approval policy for some actions.
+
+    `actions` are patterns of ids. `risk` compares with the risk of the action or of the decision,
+    whichever is higher, `reversibility` with that of the action; empty matches any. `when` is a
+    condition.
+    """
+
+    actions: list[str] = ["*"]
+    risk: list[Level] = []
+    reversibility: list[Reversibility] = []
+    when: str | None = None
+    required: ApprovalPolicy
+
+    @field_validator("required")
+    @classmethod
+    def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
+        return _met(required)
+
+    def fits(self, action: str, risk: Level, reversibility: Reversibility) -> bool:
+        """Tell whether the rule applies to such an action, apart from its condition."""
+        classed = not self.reversibility or reversibility in self.reversibility
+        return named(self.actions, action) and classed and (not self.risk or risk in self.risk)
+
+
+class ApprovalSettings(AgentGroup):
+    """Lifetime and policies of approvals; times in seconds.
+
+    The first of `policies` that matches an action applies, or else `required`.
+    """
+
+    auto_expire: bool = True
+    ttl: float = Field(default=3600.0, ge=0)
+    max_history: int = Field(default=500, gt=0)
+    max_age: float = Field(default=30 * 86400.0, gt=0)
+    required: ApprovalPolicy = ApprovalPolicy()
+    policies: list[PolicyRule] = []
+
+    @field_validator("required")
+    @classmethod
+    def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
+        return _met(required)
+
+
+class AutonomyRule(AgentGroup):
+    """The condition under which an action may run alone."""
+
+    when: str
+
+
+class WindowHours(AgentGroup):
+    """The hours of some weekdays: from `start` until before `end`.
+
+    If `end` is not after `start` they cross midnight, and the time after it belongs to the weekday
+    on which they began.
+    """
+
+    start: time = time()
+    end: time = time()
+    weekdays: list[Weekday] = Field(default=list(WEEKDAYS), min_length=1)
+
+    @field_validator("start", "end")
+    @classmethod
+    def _minute(cls, at: time) -> time:
+        if at.second or at.microsecond or at.tzinfo:
+            raise ValueError("write hours and minutes, as 08:30")
+        return at
+
+    def include(self, local: datetime) -> bool:
+        """Tell whether a local time is within the hours."""
+        at = local.time()
+        if self.start < self.end:
+            return self.start <= at < self.end and self._on(local)
+        if at < self.end:
+            return self._on(local - timedelta(days=1))
+        return at >= self.start and self._on(local)
+
+    def begin(self, local: datetime) -> datetime | None:
+        """The first minute after a local time that is within the hours, in UTC."""
+        minutes = schedules.minutes_after(local, _FORTNIGHT)
+        zone = local.tzinfo
+        return next((at for at in minutes if self.include(at.astimezone(zone))), None)
+
+    def _on(self, day: datetime) -> bool:
+        return WEEKDAYS[day.weekday()] in self.weekdays
+
+
+class Window(AgentGroup):
+    """The times at which some actions may run alone.
+
+    `actions` are patterns of ids, `when` is a condition under which the window counts for them.
+    `open` has cron expressions, as ranges of minutes, and hours; empty: always. `freezes` is an
+    iCalendar file with times at which it is closed.
+    """
+
+    name: str = Field(default="", max_length=100)
+    actions: list[str] = ["*"]
+    when: str | None = None
+    open: list[CronExpression | WindowHours] = []
+    timezone: TimeZone = "UTC"
+    freezes: Path | None = None
+    outside: Literal["ask", "wait"] = "ask"
+
+    @model_validator(mode="after")
+    def _has_times(self) -> Self:
+        if not self.open and self.freezes is None:
+            raise ValueError("it is always open; set `open` or `freezes`")
+        return self
+
+    def is_open(self, now: datetime) -> bool:
+        """Tell whether `open` includes that time."""
+        local = now.astimezone(ZoneInfo(self.timezone))
+        return not self.open or any(_includes(part, local) for part in self.open)
+
+    def opens(self, now: datetime) -> datetime | None:
+        """The first minute after *now* that `open` includes, in UTC; None: not soon."""
+        local = now.astimezone(ZoneInfo(self.timezone))
+        found = [_begin(part, local) for part in self.open]
+        return min((at for at in found if at is not None), default=None)
+
+
+class PermissionSettings(AgentGroup):
+    """Settings that decide whether an action runs alone, waits, or needs a person."""
+
+    approvals: ApprovalSettings = ApprovalSettings()
+    budgets: dict[str, Budget] = Field(default_factory=dict)
+    autonomy: dict[str, AutonomyRule] = Field(default_factory=dict)
+    windows: list[Window] = []
+
+
+def named(patterns: list[str], action: str) -> bool:
+    """Tell whether one of the patterns matches the id of an action."""
+    return any(fnmatchcase(action, pattern) for pattern in patterns)
+
+
+def _includes(part: str | WindowHours, local: datetime) -> bool:
+    return schedules.includes(part, local) if isinstance(part, str) else part.include(local)
+
+
+def _begin(part: str | WindowHours, local: datetime) -> datetime | None:
+    return schedules.begins(part, local) if isinstance(part, str) else part.begin(local)
