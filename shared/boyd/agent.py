@@ -212,15 +212,19 @@ class Agent:
         return required
 
 
-def load_agent(reference: str) -> Agent:
+def load_agent(reference: str, plugins_dir: Path | None = None) -> Agent:
     """Load an agent from a TOML file or `module:agent`.
+
+    *plugins_dir* replaces the folder that the file names.
 
     Raises:
         ConfigError: it cannot be read or is invalid.
         PluginError: one of its plugins cannot be used.
     """
     if reference.endswith(".toml"):
-        return agent_from_file(Path(reference))
+        return agent_from_file(Path(reference), plugins_dir)
+    if plugins_dir:
+        raise ConfigError(f"{reference}: only an agent file can take another folder of plugins")
     found = import_object(reference) if ":" in reference else None
     if isinstance(found, Agent):
         return found
@@ -247,15 +251,17 @@ def load_agents(references: Iterable[str]) -> dict[str, Agent]:
     return agents
 
 
-def agent_from_file(path: Path) -> Agent:
-    """Read an agent file.
+def agent_from_file(path: Path, plugins_dir: Path | None = None) -> Agent:
+    """Read an agent file; *plugins_dir* replaces the folder that it names.
 
     Raises:
         ConfigError: it cannot be read or is invalid.
         PluginError: one of its plugins cannot be used.
     """
     file = _validated(AgentFile, read_toml(path), str(path))
-    folder = (path.parent / file.plugins_dir).resolve() if file.plugins_dir else None
+    named = path.parent / file.plugins_dir if file.plugins_dir else None
+    chosen = plugins_dir or named
+    folder = chosen.resolve() if chosen else None
     if folder and not folder.is_dir():
         raise ConfigError(f"{path}: plugins_dir: no such folder: {folder}")
     plugins = [_build(reference, folder) for reference in file.plugins]

@@ -220,7 +220,7 @@ _TOGETHER = 100_000
 
 
 #: Numbers, and what tells apart iterations of the same number.
-_ITERATION = Shaped(
+ITERATION = Shaped(
     "iteration",
     re.compile(r"[1-9][0-9]{0,15}(\.[0-9a-f]{1,16})?"),
     "the number of an iteration, such as 12",
@@ -236,7 +236,7 @@ _CURSOR = Shaped(
 @click.argument(
     "iteration",
     required=False,
-    type=_ITERATION,
+    type=ITERATION,
     shell_complete=completion.completer(completion.iterations),
 )
 @click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)

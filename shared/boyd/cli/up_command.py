@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
@@ -24,6 +24,7 @@ from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
     RunningDeployment,
     approval_secret_file,
+    archive_of,
     key_file,
     publish_runtime,
     read_key,
@@ -72,8 +73,6 @@ def _home(path: Path) -> str:
     return f"~/{here.relative_to(Path.home())}" if here.is_relative_to(Path.home()) else str(here)
 
 
-#: The database of the archive, in the state folder.
-ARCHIVE_FILE = "archive.db"
 #: Seconds for a worker to start and announce itself.
 START = 60.0
 #: Seconds between two checks for events.
@@ -174,7 +173,7 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
     if settings.approval_secret is None:
         env["BOYD_APPROVAL_SECRET_FILE"] = str(approval_secret_file(settings.state_dir))
     if not settings.archive_url:
-        env["BOYD_ARCHIVE_URL"] = f"sqlite:///{quote(str(settings.state_dir / ARCHIVE_FILE))}"
+        env["BOYD_ARCHIVE_URL"] = archive_of(settings.state_dir)
     if settings.agent:
         env["BOYD_AGENT"] = settings.agent
     commands = {

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic import Field, ValidationError
 
@@ -237,3 +238,25 @@ def with_redis(settings: Settings) -> Settings:
             f" (nothing runs in {settings.state_dir})"
         )
     return settings.model_copy(update={"redis_url": running.redis_url})
+
+
+#: The database of the archive of `boyd up`, in its state folder.
+ARCHIVE_FILE = "archive.db"
+
+
+def archive_of(state: Path) -> str:
+    """The URL of the archive of `boyd up`."""
+    return f"sqlite:///{quote(str(state / ARCHIVE_FILE))}"
+
+
+def with_archive(settings: Settings) -> Settings:
+    """The settings with a Redis URL and, if it is that of a running `boyd up`, its archive.
+
+    Raises:
+        ConfigError: there is no Redis.
+    """
+    found = with_redis(settings)
+    embedded = settings.redis_url is None and (settings.state_dir / ARCHIVE_FILE).exists()
+    if found.archive_url or not embedded:
+        return found
+    return found.model_copy(update={"archive_url": archive_of(settings.state_dir)})

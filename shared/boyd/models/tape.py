@@ -76,8 +76,8 @@ class Gate(Model):
 ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http", "holds"]
 #: Why a read has no value, or not all of it.
 ReadNote = Literal["absent", "redacted", "too large", "not JSON"]
-#: The phases in which reads are recorded.
-TapedPhase = Literal["orient", "decide"]
+#: The phases in which reads are recorded; in act, only those of hooks before the action.
+TapedPhase = Literal["orient", "decide", "act"]
 
 
 class Read(Model):

@@ -39,7 +39,7 @@ def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[Situatio
     orienters = list(ctx.host.orienters.values())
     calls = [time_limit.TimedCall(_reading(ctx, o, observations), o.timeout) for o in orienters]
     assessments = []
-    for orienter, outcome in zip(orienters, time_limit.call_all(calls), strict=True):
+    for orienter, outcome in zip(orienters, ctx.call_all(calls), strict=True):
         if outcome.error is None:
             assessments.append(outcome.value)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -74,7 +74,7 @@ class PhaseContext:
     def context(self, plugin_id: str, by: str = "") -> Context:
         """The `ctx` of the plugin *plugin_id*.
 
-        In orient and decide of an iteration, it records what the component or hook *by* reads.
+        In the taped phases of an iteration, it records what the component or hook *by* reads.
         """
         context = self._contexts(plugin_id, self.iteration)
         if self.not_due:
@@ -88,10 +88,16 @@ class PhaseContext:
         self.tape.note(action, "holds", target, found)
         return found
 
+    def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:
+        """Run all *calls*, side by side if possible; outcomes in their order."""
+        return time_limit.call_all(calls)
+
     def reads(self) -> list[PluginReads]:
         """The reads of components and hooks, in a phase of which these are recorded."""
         phase = self.phase
-        return self.tape.reads(phase) if phase == "orient" or phase == "decide" else []
+        if phase == "orient" or phase == "decide" or phase == "act":
+            return self.tape.reads(phase)
+        return []
 
     def report(self, id: str, error: object, duration: float = 0.0) -> None:
         """Log and record that the component or hook *id* failed."""
@@ -109,7 +115,9 @@ class PhaseContext:
     def hook(self, hook: Hook, **values: Any) -> Any:
         """Call one hook; None if it failed, the `Veto` if it raised one."""
         began = time.perf_counter()
-        ctx = self.context(hook.plugin_id, f"{hook.plugin_id}.{hook.name}")
+        # What is read after the action decides nothing.
+        by = "" if hook.name == "on_after_act" else f"{hook.plugin_id}.{hook.name}"
+        ctx = self.context(hook.plugin_id, by)
         try:
             return time_limit.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
         except Veto as veto:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, cast
@@ -132,7 +132,7 @@ class _Notes:
 
 def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
     """A read, and its size in characters; its value may take up to *left*."""
-    key = key if len(key) <= MAX_KEY else digest_of(key)
+    key = kept_key(key)
     if value is _ABSENT:
         return _named(source, key, note="absent"), len(key) + _FRAME
     try:
@@ -170,6 +170,23 @@ def _described(value: Any) -> Any:
     if isinstance(value, type):
         return value.__qualname__
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def call_key(source: str, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> str:
+    """The key of a call: the function with its arguments, or their digest."""
+    given: list[Any] = [*args, *([options] if options else [])]
+    try:
+        text = _text(given) if given else ""
+    except Exception:  # noqa: BLE001 - arguments that are no data
+        text = "…"
+    # A prompt is long, and may quote anything.
+    text = digest_of(text) if source == "model" or len(text) > MAX_KEY // 2 else text
+    return f"{name} {text}".rstrip()
+
+
+def kept_key(key: str) -> str:
+    """A key as it is kept: a long one as its digest."""
+    return key if len(key) <= MAX_KEY else digest_of(key)
 
 
 class _TapedState:
@@ -231,7 +248,7 @@ class _TapedReader:
         function = getattr(self._reader, name)
 
         def call(*args: Any, **options: Any) -> Any:
-            key = self._key(name, args, options)
+            key = self._prefix + call_key(self._source, name, args, options)
             try:
                 found = function(*args, **options)
             except Exception as error:
@@ -243,16 +260,6 @@ class _TapedReader:
             return found
 
         return call if callable(function) else function
-
-    def _key(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> str:
-        given: list[Any] = [*args, *([options] if options else [])]
-        try:
-            text = _text(given) if given else ""
-        except Exception:  # noqa: BLE001 - arguments that are no data
-            text = "…"
-        # A prompt is long, and may quote anything.
-        text = digest_of(text) if self._source == "model" or len(text) > MAX_KEY // 2 else text
-        return f"{self._prefix}{name} {text}".rstrip()
 
     def _counted(self, key: str, facts: Iterator[Triple]) -> Iterator[Triple]:
         """The facts of a whole graph, of which only a digest is noted."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -80,6 +81,11 @@ def call(function: Callable[[], Any], timeout: float) -> Any:
 def call_all(calls: Sequence[TimedCall], width: int = 64) -> list[CallOutcome]:
     """Run all *calls* side by side, at most *width* at a time; outcomes in the order of calls."""
     return _ThreadPool(calls, width).run()
+
+
+def call_in_turn(calls: Sequence[TimedCall]) -> list[CallOutcome]:
+    """Run *calls* one after the other in this thread, if it is the main one."""
+    return [_outcome(partial(call, one.function, one.timeout)) for one in calls]
 
 
 class _ThreadPool:

@@ -258,7 +258,8 @@ class IterationSteps:
             return self._proposing(action)
         if self._engine.fleet.serving(queue):
             return _Destination(queue)
-        return _Destination(refusal=act.failed(action.id, queues.unserved(queue)))
+        why = queues.unserved(queue)
+        return _Destination(refusal=act.failed(action.id, why, prevented="unserved"))
 
     def _proposing(self, action: Action) -> _Destination:
         """The place where an approval is proposed: only a dry run needs a worker that acts."""

@@ -1,0 +1,133 @@
+"""Compares what a recorded iteration came to with what it would come to now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from boyd.agent import Agent
+from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult
+from boyd.models.replayed import (
+    ActionDifferences,
+    Course,
+    Difference,
+    Judgement,
+    ReplayReport,
+)
+from boyd.replay.shadow import CannotTell, Shadow, course
+
+#: Preventions that are not the gate's: it had passed the action.
+_FROM_OUTSIDE = ("frozen", "cancelled", "refused", "unserved")
+
+
+def judge(shadow: Shadow, record: LoopResult, known: bool = True) -> Judgement:
+    """Replay a recorded iteration and compare; unless *known*, nothing was decided then."""
+    found = Judgement(iteration=record.id, at=record.ended_at, ended=_ending(record))
+    try:
+        before = recorded_course(shadow.agent, record) if known else _nothing()
+        found = found.patched({"before": before})
+        after = shadow.course(record)
+    except CannotTell as unknown:
+        return found.patched({"differences": ["cannot tell"], "why": str(unknown)})
+    return found.patched({"after": after, "differences": list(_differences(before, after))})
+
+
+def recorded_course(agent: Agent | None, record: LoopResult) -> Course:
+    """The course that was recorded, with its target if the *agent* is known.
+
+    Raises:
+        CannotTell: an earlier release recorded it, or it failed before it was decided.
+    """
+    if not record.builds:
+        raise CannotTell("an earlier release recorded it, without what plugins read")
+    decision = record.decision
+    if decision is None:
+        raise CannotTell(f"nothing was decided then: {record.error or 'it has no decision'}")
+    stopped = record.trace and (record.trace.vetoed or record.trace.invalid)
+    if not decision.is_no_op and not stopped and record.gate is None:
+        raise CannotTell("the action never reached the gate then")
+    gate = record.gate and _without_outside(record.gate, decision, record.action_results)
+    return course(agent, decision, record.trace, gate)
+
+
+def _without_outside(gate: Gate, decision: Decision, results: Iterable[ActionResult]) -> Gate:
+    """The gate's answer, if the action was only refused by a freeze or the like after it."""
+    prevented = any(one.prevented in _FROM_OUTSIDE for one in results)
+    if gate.outcome != "refused" or not prevented:
+        return gate
+    asks = _asks(gate.autonomy, decision)
+    return gate.patched({"outcome": "asked" if asks else "automatic"})
+
+
+def _asks(autonomy: Autonomy | None, decision: Decision) -> bool:
+    if autonomy is None or decision.requires_approval or autonomy.mode != "auto":
+        return True
+    return decision.confidence < (autonomy.min_confidence or 0)
+
+
+def _nothing() -> Course:
+    return Course(action="no-op", fate="none", reason="nothing was decided")
+
+
+def _differences(before: Course, after: Course) -> Iterator[Difference]:
+    moved = after.fate != before.fate
+    if (before.action, before.params) != (after.action, after.params):
+        yield "flipped"
+        # The same action on the same target may have been allowed with other params, too.
+        moved |= (before.action, before.target) != (after.action, after.target)
+    if moved and after.fate == "automatic":
+        yield "newly automatic"
+    if moved and after.fate == "asked":
+        yield "newly asked"
+    if moved and after.fate == "refused":
+        yield "newly refused"
+    known = before.required is not None
+    if not moved and after.fate == "asked" and known and after.required != before.required:
+        yield "other approval"
+
+
+def _ending(record: LoopResult) -> str:
+    """The end of the recorded action in one line."""
+    if record.error:
+        return f"iteration failed: {record.error}"
+    told = []
+    for result in record.action_results:
+        if result.waits_for:
+            told.append(f"approval {result.waits_for}")
+        elif result.prevented:
+            told.append(f"not executed: {result.error}")
+        else:
+            told.append(result.state if result.success else f"{result.state}: {result.error}")
+    return "; ".join(told)
+
+
+def report(
+    agent_id: str, build: str, judgements: Iterable[Judgement], confined_by: list[str]
+) -> ReplayReport:
+    """The report on *judgements*, which are in order."""
+    total = unchanged = 0
+    first = last = None
+    counts: dict[str, Counter[Difference]] = {}
+    findings = []
+    for one in judgements:
+        total += 1
+        first, last = first or one.iteration, one.iteration
+        if not one.differences:
+            unchanged += 1
+            continue
+        counts.setdefault(one.action, Counter()).update(one.differences)
+        findings.append(one)
+    return ReplayReport(
+        agent_id=agent_id,
+        build=build,
+        iterations=total,
+        unchanged=unchanged,
+        first=first,
+        last=last,
+        actions=[
+            ActionDifferences(action=name, counts=dict(sorted(counts[name].items())))
+            for name in sorted(counts)
+        ],
+        findings=findings,
+        confined_by=confined_by,
+    )

@@ -1,0 +1,289 @@
+"""Gives plugins what they read when an iteration was recorded, in place of the world.
+
+What was not recorded is never guessed: it is noted as a gap, and the plugin gets an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NoReturn, TypeVar, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from boyd import errors
+from boyd.errors import BoydError
+from boyd.llm import model_errors
+from boyd.models import ApprovalItem, PluginReads, Read, Triple
+from boyd.models.investigation import Investigation
+from boyd.phases.recording import call_key, kept_key
+from boyd.plugin import State
+
+_R = TypeVar("_R")
+_ABSENT = object()
+_FACTS = list[Triple]
+#: The type of what each function of a reader returns.
+_RESULTS: Mapping[tuple[str, str], Any] = {
+    ("graph", "add"): int,
+    ("graph", "remove"): bool,
+    ("graph", "out"): _FACTS,
+    ("graph", "into"): _FACTS,
+    ("graph", "out_many"): dict[str, _FACTS],
+    ("graph", "into_many"): dict[str, _FACTS],
+    ("graph", "with_predicate"): _FACTS,
+    ("graph", "degrees"): dict[str, int],
+    ("graph", "symbols_with"): dict[str, list[str]],
+    ("graph", "size"): int,
+    ("graph", "revision"): int,
+    ("graph", "page"): _FACTS,
+    ("model", "ask"): str,
+    ("model", "investigate"): Investigation,
+    ("model", "find"): Investigation | None,
+    ("approvals", "get"): ApprovalItem | None,
+    ("approvals", "waiting"): set[str],
+}
+_NOTES = {
+    "too large": "which was too large to be recorded",
+    "redacted": "of which secrets were not recorded",
+    "not JSON": "which could not be recorded",
+}
+
+
+class UnrecordedRead(Exception):
+    """A plugin needs something that was not recorded."""
+
+
+class Gaps:
+    """The reasons why an iteration cannot be replayed, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def note(self, why: str) -> None:
+        """Note a reason."""
+        self.found.append(why)
+
+    def needs(self, why: str) -> NoReturn:
+        """Note a reason, and stop whoever caused it.
+
+        Raises:
+            UnrecordedRead: always.
+        """
+        self.note(why)
+        raise UnrecordedRead(why)
+
+
+class WrittenState:
+    """What the plugins of one iteration have written to their state, by plugin and key.
+
+    Components of a stage do not see what others of the same stage write: they may run at the same
+    time.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], Any] = {}
+        self._fresh: dict[tuple[str, str], Any] = {}
+
+    def next_stage(self) -> None:
+        """Begin another stage."""
+        self._seen |= self._fresh
+        self._fresh.clear()
+
+    def write(self, plugin_id: str, key: str, value: Any) -> None:
+        """Keep a value; `_ABSENT` deletes it."""
+        self._fresh[plugin_id, key] = value
+
+    def of_earlier_stages(self, plugin_id: str) -> dict[str, Any]:
+        """The values of a plugin by key."""
+        return {key: value for (owner, key), value in self._seen.items() if owner == plugin_id}
+
+
+class Playback:
+    """The recorded reads of one component or hook; implements `ReadWatch`."""
+
+    def __init__(
+        self, by: str, taped: PluginReads | None, gaps: Gaps, written: WrittenState
+    ) -> None:
+        self._by = by
+        self._gaps = gaps
+        self._plugin_id = by.replace(":", ".").partition(".")[0]
+        self._clock = iter(taped.clock if taped else ())
+        self._reads: dict[tuple[str, str], list[Read]] = {}
+        self._written = written
+        self._own: dict[str, Any] = {}
+        self._recalled: set[tuple[str, str]] = set()
+        for read in taped.reads if taped else ():
+            self._reads.setdefault((read.of, read.key), []).append(read)
+
+    def state(self, state: State) -> State:
+        """The recorded state; what is written is seen by this iteration alone."""
+        return _RecordedState(self)
+
+    def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
+        """The recorded clock."""
+
+        def look() -> datetime:
+            at = next(self._clock, None)
+            return at or self.missing("looks at the clock, which it did not then, or less often")
+
+        return look
+
+    def reader(self, source: str, reader: _R, name: str = "") -> _R:
+        """A graph, a model or approvals that answer as recorded."""
+        return cast(_R, _RecordedReader(self, source, f"{name} " if name else ""))
+
+    def used(self, source: str, found: Any = None) -> None:
+        """Refuse HTTP, of which only the use is recorded."""
+        if source == "http":
+            self.missing("uses HTTP, whose answers are not recorded")
+
+    def playbooks(self) -> Mapping[str, list[str]]:
+        """The recorded playbooks."""
+        found: Mapping[str, list[str]] = self.recall("playbooks", "")
+        return found
+
+    def missing(self, what: str) -> NoReturn:
+        """Stop the component, which does *what*.
+
+        Raises:
+            UnrecordedRead: always.
+        """
+        self._gaps.needs(f"{self._by} {what}")
+
+    def recall(self, source: str, key: str) -> Any:
+        """The recorded value, `_ABSENT` if there was none.
+
+        Raises:
+            UnrecordedRead: it is not known.
+        """
+        reads = self._reads.get((source, kept_key(key)), [])
+        if not reads:
+            self.missing(f"reads {source} {key}".rstrip() + ", which it did not read then")
+        if len(reads) > 1 and (source, key) in self._recalled:
+            self.missing(f"reads {source} {key} again, which changed meanwhile")
+        self._recalled.add((source, key))
+        return self._value(reads[0])
+
+    def state_value(self, key: str) -> Any:
+        """A value of the state, `_ABSENT` if there is none.
+
+        Raises:
+            UnrecordedRead: it is not known.
+        """
+        for written in (self._own, self._written.of_earlier_stages(self._plugin_id)):
+            if key in written:
+                return self._read_back(key, written[key])
+        return self.recall("state", key)
+
+    def write(self, key: str, value: Any) -> None:
+        """Keep a value of the state for the rest of the iteration."""
+        kept = value if value is _ABSENT else json.loads(json.dumps(value))
+        self._own[key] = kept
+        self._written.write(self._plugin_id, key, kept)
+
+    def changed(self, key: str, value: Any) -> None:
+        """Check that an update started from the value that was current then.
+
+        Raises:
+            UnrecordedRead: somebody else wrote meanwhile, so that the update was repeated.
+        """
+        reads = self._reads.get(("state", kept_key(key)), [])
+        if key not in self._own and len(reads) > 1 and self._value(reads[1]) != value:
+            self.missing(f"updates state {key}, which others changed meanwhile")
+
+    def _read_back(self, key: str, value: Any) -> Any:
+        """A value that this replay has written; others may have written another one then."""
+        reads = self._reads.get(("state", kept_key(key)), [])
+        if reads and value not in [self._value(read) for read in reads]:
+            self.missing(f"reads state {key}, which held something else then")
+        return value
+
+    def _value(self, read: Read) -> Any:
+        if read.note == "absent":
+            return _ABSENT
+        if read.note:
+            self.missing(f"reads {read.of} {read.key}, {_NOTES[read.note]}")
+        return read.value
+
+
+class _RecordedState:
+    """Implements `State`."""
+
+    def __init__(self, playback: Playback) -> None:
+        self._playback = playback
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = self._playback.state_value(key)
+        return default if found is _ABSENT else found
+
+    def get_many(self, keys: list[str]) -> dict[str, Any]:
+        found = {key: self._playback.state_value(key) for key in keys}
+        return {key: value for key, value in found.items() if value is not _ABSENT}
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        self._playback.write(key, value)
+
+    def compare_and_set(
+        self, key: str, expected: Any, value: Any, ttl: float | None = None
+    ) -> bool:
+        swapped = bool(self._playback.recall("state", f"compare_and_set {key}"))
+        if swapped:
+            self._playback.write(key, value)
+        return swapped
+
+    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+        found = self._playback.state_value(key)
+        value = change(None if found is _ABSENT else found)
+        self._playback.changed(key, value)
+        self._playback.write(key, value)
+        return value
+
+    def delete(self, key: str) -> None:
+        self._playback.write(key, _ABSENT)
+
+
+class _RecordedReader:
+    """A graph, a model or approvals; each function returns or raises what it did then."""
+
+    def __init__(self, playback: Playback, source: str, prefix: str) -> None:
+        self._playback = playback
+        self._source = source
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        known = _RESULTS.get((self._source, name))
+
+        def call(*args: Any, **options: Any) -> Any:
+            # Only `answer` is told the shape of its answer.
+            kind = known or next(
+                (one for one in (*args, *options.values()) if _is_model(one)), None
+            )
+            key = self._prefix + call_key(self._source, name, args, options)
+            found = self._playback.recall(self._source, key)
+            if _is_error(found):
+                self._fail(found["error"])
+            if kind is None:
+                self._playback.missing(f"reads all of {self._source} {self._prefix}".rstrip())
+            try:
+                return TypeAdapter(kind).validate_json(json.dumps(found), extra="ignore")
+            except ValidationError:
+                self._playback.missing(f"reads {self._source} {key}, which has another form now")
+
+        return call
+
+    def _fail(self, said: str) -> NoReturn:
+        """Raise the error that the function raised then."""
+        name, _, text = said.partition(": ")
+        kind = getattr(model_errors, name, None) or getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, BoydError):
+            raise kind(text)
+        self._playback.missing(f"reads {self._source}, which failed then: {said}")
+
+
+def _is_error(found: Any) -> bool:
+    return isinstance(found, dict) and found.keys() == {"error"}
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseModel)

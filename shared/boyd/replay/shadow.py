@@ -1,0 +1,361 @@
+"""The shadow: an agent that decides on a recorded iteration, and can neither read nor act."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NoReturn
+
+from boyd.agent import Agent
+from boyd.models import (
+    Actor,
+    ApprovalItem,
+    Decision,
+    DecisionTrace,
+    ExecutionEntry,
+    Gate,
+    LoopResult,
+    Phase,
+    PhaseRun,
+    PluginReads,
+    Problem,
+    Proposal,
+    Refusal,
+    TapedPhase,
+    utc_now,
+)
+from boyd.models.action import ActionResult, Budget
+from boyd.models.base import JsonObject
+from boyd.models.replayed import Course
+from boyd.phases import act, decide, orient, time_limit
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.recording import MAX_LOOKS
+from boyd.plugin import Context
+from boyd.replay.playback import Gaps, Playback, WrittenState
+
+#: The trigger of iterations that Boyd did not run: all clocks show their end.
+ELSEWHERE = "recorded elsewhere"
+#: The beginning of the error of a component that exceeded its time limit.
+_OVERRUN = "took longer than"
+_TAPED = ("orient", "decide", "act")
+_BEFORE = ("start", "observe")
+
+
+class CannotTell(Exception):
+    """Something that the decision depends on was not recorded."""
+
+
+@dataclass(frozen=True)
+class ReplayedDecision:
+    """The decision of a shadow with its trace, and the gate's answer if it was asked."""
+
+    decision: Decision
+    trace: DecisionTrace
+    gate: Gate | None
+
+
+class Shadow:
+    """One agent, replayed in this process, which should be confined."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self._gaps = Gaps()
+        self._dice = random.getstate()
+
+    def init_plugins(self) -> None:
+        """Initialize every plugin, in order.
+
+        Raises:
+            CannotTell: one failed, or read something.
+        """
+        for plugin in self.agent.host.plugins.values():
+            playback = Playback(f"{plugin.id}.init", None, self._gaps, WrittenState())
+            ctx = _context(self.agent, plugin.id, None, playback, None)
+            try:
+                plugin.init(ctx)
+            except Exception as error:
+                why = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
+                raise CannotTell(why[0]) from error
+
+    def course(self, record: LoopResult) -> Course:
+        """The course of a recorded iteration with this agent.
+
+        Raises:
+            CannotTell: something was not recorded.
+        """
+        return course_of(self.agent, self.replay(record))
+
+    def replay(self, record: LoopResult) -> ReplayedDecision:
+        """Decide on a recorded iteration.
+
+        Raises:
+            CannotTell: something was not recorded.
+        """
+        self._gaps.found.clear()
+        try:
+            found = self._decide(record)
+        except Exception as error:
+            self._gaps.note(f"the replay failed: {describe(error)}")
+            raise CannotTell(self._gaps.found[0]) from error
+        before, self._dice = self._dice, random.getstate()
+        if self._dice != before:
+            self._gaps.note("a plugin uses random numbers, which are not recorded")
+        if self._gaps.found:
+            raise CannotTell(self._gaps.found[0])
+        return found
+
+    def needs(self, what: str) -> NoReturn:
+        """Stop a plugin that does *what*, which was not recorded.
+
+        Raises:
+            UnrecordedRead: always.
+        """
+        self._gaps.needs(what)
+
+    def _decide(self, record: LoopResult) -> ReplayedDecision:
+        for problem in record.problems:
+            if problem.phase in _TAPED and problem.error.startswith(_OVERRUN):
+                self._gaps.note(f"{problem.id} {problem.error} then")
+        phases = _Phases(self.agent, record, self._gaps)
+        orienting = phases.begin("orient")
+        orienting.blocks += self._blocks(record)
+        situation = orient.orient(orienting, list(record.observations))
+        deciding = phases.begin("decide", orienting)
+        decision, trace = decide.decide(deciding, situation)
+        gate = None if decision.is_no_op else phases.gate(deciding, decision, trace)
+        for problem in phases.problems:
+            if problem.error.startswith(_OVERRUN):
+                self._gaps.note(f"{problem.id} {problem.error} in the replay")
+        return ReplayedDecision(decision, trace, gate)
+
+    def _blocks(self, record: LoopResult) -> Iterator[Refusal]:
+        """The guards that failed before the phases that are replayed."""
+        failed = {one.id: one.error for one in record.problems if one.phase in _BEFORE}
+        for name in ("on_loop_start", "on_observe"):
+            for hook in self.agent.host.hooks(name):
+                guard = f"{hook.plugin_id}.{name}"
+                if hook.fail_closed and guard in failed:
+                    reason = f"guard {guard} failed: {failed[guard]}"
+                    yield Refusal(by=hook.plugin_id, reason=reason, action="")
+
+
+def course_of(agent: Agent, found: ReplayedDecision) -> Course:
+    """The course that a decision takes."""
+    return course(agent, found.decision, found.trace, found.gate)
+
+
+def course(
+    agent: Agent | None, decision: Decision, trace: DecisionTrace | None, gate: Gate | None
+) -> Course:
+    """The course of a decision, with its target if the *agent* is known."""
+    stopped = trace and (trace.invalid or trace.vetoed)
+    if trace and stopped:
+        meant = trace.proposed
+        params = meant.params if meant else {}
+        action = meant.action if meant else stopped.action
+        target = _target(agent, action, params)
+        reason = stopped.reason
+        return Course(action=action, params=params, target=target, fate="refused", reason=reason)
+    if decision.is_no_op or gate is None:
+        return Course(action=decision.action, fate="none", reason=decision.rationale)
+    return Course(
+        action=decision.action,
+        params=decision.params,
+        target=_target(agent, decision.action, decision.params),
+        fate=gate.outcome,
+        reason=gate.reason,
+        required=gate.required,
+    )
+
+
+def _target(agent: Agent | None, action: str, params: JsonObject) -> str:
+    known = agent.host.actions.get(action) if agent else None
+    return known.target_of(params) if known else ""
+
+
+class _Phases:
+    """The phases of one recorded iteration."""
+
+    def __init__(self, agent: Agent, record: LoopResult, gaps: Gaps) -> None:
+        self._agent = agent
+        self._record = record
+        self._gaps = gaps
+        self._written = WrittenState()
+        self.problems: list[Problem] = []
+
+    def begin(self, phase: TapedPhase, after: PhaseContext | None = None) -> PhaseContext:
+        """The context of a phase, with the failed guards of the one before."""
+        made = _ShadowPhase(self._agent, phase, self._record, self._gaps, self._written)
+        made.problems = self.problems
+        made.blocks += after.blocks if after else []
+        return made
+
+    def gate(self, after: PhaseContext, decision: Decision, trace: DecisionTrace) -> Gate | None:
+        """The gate's answer to a decision; nothing is executed or proposed."""
+        acting = self.begin("act", after)
+        request = act.Request("replay", decision, asked_by=trace.asked_by)
+        ledger = _ShadowLedger(self._agent, self._record, self._gaps)
+        act.act(acting, request, ledger, _ShadowApprovals())
+        return acting.gate
+
+
+class _ShadowPhase(PhaseContext):
+    """A phase whose plugins get what was recorded."""
+
+    def __init__(
+        self, agent: Agent, phase: TapedPhase, record: LoopResult, gaps: Gaps, written: WrittenState
+    ) -> None:
+        super().__init__(agent, phase, _no_context, record.iteration)
+        self._taped: TapedPhase = phase
+        self._record = record
+        self._gaps = gaps
+        self._written = written
+        self._last = ""
+        self._playbacks: dict[str, Playback] = {}
+        self.not_due = list(record.not_due)
+
+    def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:
+        """Run all *calls* in turn, so that the outcome does not depend on threads."""
+        return time_limit.call_in_turn(calls)
+
+    def context(self, plugin_id: str, by: str = "") -> Context:
+        """The `ctx` of a component or hook, which gives it what it read then."""
+        if by != self._last and not self._is_side_by_side(by):
+            self._written.next_stage()
+        self._last = by
+        if by not in self._playbacks:
+            taped = _reads_of(self._record, self._taped, by)
+            self._playbacks[by] = Playback(by or plugin_id, taped, self._gaps, self._written)
+        ran = _run_of(self._record, self.phase)
+        return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
+
+    def _is_side_by_side(self, by: str) -> bool:
+        """Tell whether that and the last one are orienters, which may run at the same time."""
+        return by in self.host.orienters and (not self._last or self._last in self.host.orienters)
+
+
+def _no_context(_plugin_id: str, _iteration: int | None) -> NoReturn:
+    raise AssertionError("a shadow makes its own contexts")
+
+
+def _reads_of(record: LoopResult, phase: TapedPhase, by: str) -> PluginReads | None:
+    if record.trigger == ELSEWHERE:
+        return PluginReads(by=by, phase=phase, clock=[record.ended_at] * MAX_LOOKS)
+    return next((one for one in record.reads if one.by == by and one.phase == phase), None)
+
+
+def _run_of(record: LoopResult, phase: Phase) -> PhaseRun | None:
+    runs = [one for one in record.phase_runs if one.phase == phase and not one.lost]
+    return runs[-1] if runs else None
+
+
+def _context(
+    agent: Agent,
+    plugin_id: str,
+    record: LoopResult | None,
+    playback: Playback,
+    ran: PhaseRun | None,
+) -> Context:
+    def no_link(_item: ApprovalItem, _to: Actor | None, _at: datetime) -> NoReturn:
+        playback.missing("makes links to approvals, which are not recorded")
+
+    # Everything that is left out here is replaced by `watched`.
+    nothing: Any = None
+    made = Context(
+        agent=agent.info,
+        plugin_id=plugin_id,
+        state=nothing,
+        iteration=record.iteration if record else None,
+        now=utc_now,
+        catalog=agent.catalog,
+        _llm=(lambda _plugin_id: nothing) if agent.settings.llm else None,
+        _playbooks=playback.playbooks,
+        _graph=lambda _name, _of: nothing,
+        _approvals=_Nothing(),
+        _link=no_link,
+        host=(ran.host if ran else None) or "",
+        worker=(ran.worker if ran else None) or "",
+        not_due={one.id: one.due_at for one in record.not_due} if record else {},
+    )
+    return made.watched(playback)
+
+
+class _Nothing:
+    """In place of approvals, which the playback replaces; implements `ApprovalReader`."""
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        raise NotImplementedError
+
+    def waiting(self, approval_ids: Collection[str]) -> set[str]:
+        raise NotImplementedError
+
+
+class _ShadowLedger:
+    """Claims nothing; knows how much of a budget was used then. Implements `Ledger`.
+
+    A budget whose use was not recorded does not stop an action: it could run alone.
+    """
+
+    def __init__(self, agent: Agent, record: LoopResult, gaps: Gaps) -> None:
+        self._agent = agent
+        self._record = record
+        self._gaps = gaps
+
+    def find(self, execution_id: str) -> ActionResult | None:
+        return None
+
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        return None
+
+    def claim(self, execution: act.ExecutionRequest) -> act.Claim:
+        passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
+        budget, gate = execution.budget, self._record.gate
+        if budget is None or gate is None or not self._is_same(execution):
+            return act.Claim(result=passed)
+        used = _used(budget, gate)
+        if used is None:
+            self._gaps.note(f"the budget of {execution.action} has another window now")
+        if used is not None and used >= budget.limit:
+            return act.Claim(over_budget=True, used=used)
+        return act.Claim(result=passed, used=used)
+
+    def forgo(self, execution_id: str) -> act.Claim:
+        return act.Claim()
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        return True
+
+    def _is_same(self, execution: act.ExecutionRequest) -> bool:
+        """Tell whether the budget of that action and target was counted then."""
+        then = self._record.decision
+        if then is None or then.action != execution.action:
+            return False
+        counted = self._record.gate is not None and self._record.gate.used is not None
+        return counted and _target(self._agent, then.action, then.params) == execution.target
+
+
+def _used(budget: Budget, gate: Gate) -> int | None:
+    """The use of a budget; of another window than then, only the bounds are known."""
+    then, used = gate.budget, gate.used or 0
+    if then is None or then.window == budget.window:
+        return used
+    if (budget.window < then.window and used < budget.limit) or (
+        budget.window > then.window and used >= budget.limit
+    ):
+        return used
+    return None
+
+
+class _ShadowApprovals:
+    """Queues nothing; implements `ApprovalGateway`."""
+
+    def propose(self, proposal: Proposal, execution_id: str) -> str:
+        return "shadow"
+
+    def waits(self, proposal: Proposal) -> bool:
+        return True  # so that no dry run is made
+
+    def proposed(self, execution_id: str) -> str | None:
+        return None

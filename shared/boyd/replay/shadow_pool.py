@@ -1,0 +1,162 @@
+"""Shadows in processes of their own, which judge records side by side."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from boyd.errors import BoydError
+from boyd.models.replayed import Judgement
+from boyd.replay.partial_results import PartialResults
+from boyd.replay.shadow_process import ShadowAnswer, ShadowHello, ShadowTask
+
+#: Portions that wait for a process, for each of them.
+_AHEAD = 2
+
+
+class ReplayError(BoydError):
+    """The replay cannot go on."""
+
+
+class _ShadowProcess:
+    """One process; used by one thread at a time."""
+
+    def __init__(self, task: ShadowTask) -> None:
+        """Start it and have it load the agent.
+
+        Raises:
+            ReplayError: it cannot.
+        """
+        # It needs no secrets: neither Redis nor the API.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("BOYD_")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "boyd.replay.shadow_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+        self._write(f"{task.to_json()}\n")
+        self.hello = ShadowHello.from_json(self._read())
+        if self.hello.error:
+            self.close()
+            raise ReplayError(self.hello.error)
+
+    def judge(self, records: Sequence[str]) -> list[Judgement]:
+        """Judge records, each a JSON text on one line.
+
+        Raises:
+            ReplayError: one cannot be read, or the process has ended.
+        """
+        self._write(f"{len(records)}\n" + "".join(f"{record}\n" for record in records))
+        found = []
+        for _ in records:
+            answer = ShadowAnswer.from_json(self._read())
+            if answer.judgement is None:
+                raise ReplayError(answer.error)
+            found.append(answer.judgement)
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _write(self, text: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._ended()
+        return line
+
+    def _ended(self) -> ReplayError:
+        return ReplayError(
+            f"a process of the replay ended with status {self._process.wait()}; does a plugin "
+            "end its process, or need more memory?"
+        )
+
+
+class ShadowPool:
+    """Processes that judge records; a context manager."""
+
+    def __init__(self, task: ShadowTask, jobs: int) -> None:
+        """Start the first of up to *jobs* processes.
+
+        Raises:
+            ReplayError: the agent cannot be loaded, or acts when it is loaded.
+        """
+        self._task = task
+        self._jobs = jobs
+        self._idle: SimpleQueue[_ShadowProcess | None] = SimpleQueue()
+        self._all = [_ShadowProcess(task)]
+        self.hello = self._all[0].hello
+        self._idle.put(self._all[0])
+        for _ in range(jobs - 1):
+            self._idle.put(None)  # started when it is needed
+        self._threads = ThreadPoolExecutor(jobs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        # Ending the processes frees the threads that wait for them.
+        for process in list(self._all):
+            process.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def judge(
+        self, portions: Iterable[Sequence[str]], kept: PartialResults | None = None
+    ) -> Iterator[list[Judgement]]:
+        """Judge portions of records that were not *kept*, and yield the judgements in their order.
+
+        Raises:
+            ReplayError: a record cannot be read, or a process has ended.
+        """
+        waiting: deque[Future[list[Judgement]]] = deque()
+        for portion in portions:
+            waiting.append(self._threads.submit(self._judge, portion, kept))
+            if len(waiting) > self._jobs * _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _judge(self, records: Sequence[str], kept: PartialResults | None) -> list[Judgement]:
+        found = kept.find(records) if kept else None
+        if found is None:
+            found = self._judge_now(records)
+            if kept:
+                kept.keep(records, found)
+        return found
+
+    def _judge_now(self, records: Sequence[str]) -> list[Judgement]:
+        process = self._idle.get()
+        try:
+            if process is None:
+                process = _ShadowProcess(self._task)
+                self._all.append(process)
+            return process.judge(records)
+        finally:
+            self._idle.put(process)

@@ -1,0 +1,158 @@
+"""The process of a shadow: confined before it loads the agent, it judges records.
+
+The first line of its input is a `ShadowTask`; it answers with a `ShadowHello`. Then each portion is
+a line with a number, followed by as many records, one a line; it answers with as many judgements.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, NoReturn
+
+from pydantic import Field
+
+from boyd.agent import Agent, load_agent
+from boyd.errors import BoydError
+from boyd.models import LoopResult
+from boyd.models.base import Model
+from boyd.models.replayed import Judgement
+from boyd.replay.confinement import ActionGuard, confine
+from boyd.replay.differences import judge
+from boyd.replay.playback import UnrecordedRead
+from boyd.replay.shadow import CannotTell, Shadow
+from boyd.version import VERSION
+
+
+class ShadowTask(Model):
+    """The agent to replay.
+
+    Attributes:
+        agent: an agent file or module:agent.
+        plugins: a folder of plugins in place of that of the agent file.
+        paths: where modules are searched.
+        known: whether decisions were recorded; otherwise all are compared with doing nothing.
+    """
+
+    agent: str
+    plugins: Path | None = Field(default=None, strict=False)
+    paths: list[str] = Field(default_factory=list)
+    known: bool = True
+
+
+class ShadowHello(Model):
+    """The answer of a shadow once it has loaded the agent.
+
+    Attributes:
+        agent_id: the agent.
+        build: the id of its build.
+        code: a digest of the agent with all files of its plugins.
+        confined_by: what the kernel confines it with.
+        error: the reason why it cannot work.
+    """
+
+    agent_id: str = ""
+    build: str = ""
+    code: str = ""
+    confined_by: list[str] = Field(default_factory=list)
+    error: str | None = None
+
+
+class ShadowAnswer(Model):
+    """A judgement, or the reason why a record cannot be read."""
+
+    judgement: Judgement | None = None
+    error: str | None = None
+
+
+def main() -> None:
+    """Answer on what was the standard output; plugins that print reach nobody."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="surrogateescape")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    logging.disable(logging.CRITICAL)
+    sys.dont_write_bytecode = True
+    task = ShadowTask.from_json(sys.stdin.readline())
+    sys.path[:] = task.paths or sys.path
+    confined_by = confine()
+    judging = _Judging(task.known)
+    try:
+        hello = judging.load(task).patched({"confined_by": [*confined_by, "audit hook"]})
+    except (BoydError, CannotTell, UnrecordedRead) as error:
+        hello = ShadowHello(error=str(error))
+    _say(out, hello)
+    if hello.error is None:
+        judging.serve(sys.stdin, out)
+
+
+class _Judging:
+    """Judges one record after another."""
+
+    def __init__(self, known: bool) -> None:
+        self._known = known
+        self._shadow: Shadow | None = None
+        self._guard = ActionGuard(self._refuse)
+
+    def load(self, task: ShadowTask) -> ShadowHello:
+        """Load the agent and initialize its plugins.
+
+        Raises:
+            BoydError: it cannot be loaded.
+            CannotTell: a plugin reads something when it is initialized.
+            UnrecordedRead: it acts when it is loaded.
+        """
+        agent = load_agent(task.agent, task.plugins)
+        self._shadow = Shadow(agent)
+        self._shadow.init_plugins()
+        return ShadowHello(agent_id=agent.id, build=agent.build.id, code=_code_of(agent))
+
+    def serve(self, lines: Iterable[str], out: IO[str]) -> None:
+        """Answer each portion of records."""
+        source = iter(lines)
+        for line in source:
+            for _ in range(int(line)):
+                answer = self._answer(next(source))
+                out.write(f"{answer.to_json()}\n")
+            out.flush()
+
+    def _answer(self, text: str) -> ShadowAnswer:
+        assert self._shadow is not None, "an agent was loaded"
+        try:
+            record = LoopResult.from_json(text)
+        except ValueError as error:
+            return ShadowAnswer(error=f"a record cannot be read: {error}")
+        self._guard.judging = True
+        try:
+            return ShadowAnswer(judgement=judge(self._shadow, record, self._known))
+        finally:
+            self._guard.judging = False
+
+    def _refuse(self, what: str) -> NoReturn:
+        if self._shadow is None:
+            raise UnrecordedRead(f"the agent acts when it is loaded: it {what}")
+        self._shadow.needs(f"a plugin {what}")
+
+
+def _code_of(agent: Agent) -> str:
+    """A digest of the agent and of the files beside its plugins, which a version may not tell."""
+    seen = hashlib.sha256(f"{VERSION} {agent.build.id}".encode())
+    modules = (sys.modules[type(one).__module__] for one in agent.host.plugins.values())
+    folders = {Path(file).parent for module in modules if (file := module.__file__)}
+    for folder in sorted(folders):
+        for path in sorted(folder.glob("*.py")):
+            seen.update(path.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def _say(out: IO[str], what: Model) -> None:
+    out.write(f"{what.to_json()}\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    main()
