@@ -26,10 +26,16 @@ def judge(shadow: Shadow, record: LoopResult, known: bool = True) -> Judgement:
     try:
         before = recorded_course(shadow.agent, record) if known else _nothing()
         found = found.patched({"before": before})
-        after = shadow.course(record)
+        made = shadow.replay(record)
     except CannotTell as unknown:
         return found.patched({"differences": ["cannot tell"], "why": str(unknown)})
-    return found.patched({"after": after, "differences": list(_differences(before, after))})
+    after = course(shadow.agent, made.decision, made.trace, made.gate)
+    differences = list(_differences(before, after))
+    # What the gate lets pass newly is reported, whatever might have stopped it afterwards.
+    if made.doubt and "newly automatic" not in differences:
+        differences.append("cannot tell")
+        found = found.patched({"why": made.doubt})
+    return found.patched({"after": after, "differences": differences})
 
 
 def recorded_course(agent: Agent | None, record: LoopResult) -> Course:

@@ -55,14 +55,26 @@ class UnrecordedRead(Exception):
 
 
 class Gaps:
-    """The reasons why an iteration cannot be replayed, in the order in which they were found."""
+    """The reasons why it cannot be told what an iteration comes to.
+
+    Attributes:
+        found: those by which its decision, or what the gate asks, cannot be told.
+        late: those by which it cannot be told whether something stops the action after the gate.
+        is_late: whether the gate was passed.
+    """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin another iteration."""
         self.found: list[str] = []
+        self.late: list[str] = []
+        self.is_late = False
 
     def note(self, why: str) -> None:
         """Note a reason."""
-        self.found.append(why)
+        (self.late if self.is_late else self.found).append(why)
 
     def needs(self, why: str) -> NoReturn:
         """Note a reason, and stop whoever caused it.

@@ -49,11 +49,15 @@ class CannotTell(Exception):
 
 @dataclass(frozen=True)
 class ReplayedDecision:
-    """The decision of a shadow with its trace, and the gate's answer if it was asked."""
+    """The decision of a shadow with its trace, and the gate's answer if it was asked.
+
+    With a *doubt*, the gate lets the action pass, and something after it may have stopped it.
+    """
 
     decision: Decision
     trace: DecisionTrace
     gate: Gate | None
+    doubt: str | None = None
 
 
 class Shadow:
@@ -79,21 +83,13 @@ class Shadow:
                 why = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
                 raise CannotTell(why[0]) from error
 
-    def course(self, record: LoopResult) -> Course:
-        """The course of a recorded iteration with this agent.
-
-        Raises:
-            CannotTell: something was not recorded.
-        """
-        return course_of(self.agent, self.replay(record))
-
     def replay(self, record: LoopResult) -> ReplayedDecision:
         """Decide on a recorded iteration.
 
         Raises:
             CannotTell: something was not recorded.
         """
-        self._gaps.found.clear()
+        self._gaps.clear()
         try:
             found = self._decide(record)
         except Exception as error:
@@ -128,7 +124,7 @@ class Shadow:
         for problem in phases.problems:
             if problem.error.startswith(_OVERRUN):
                 self._gaps.note(f"{problem.id} {problem.error} in the replay")
-        return ReplayedDecision(decision, trace, gate)
+        return ReplayedDecision(decision, trace, gate, next(iter(self._gaps.late), None))
 
     def _blocks(self, record: LoopResult) -> Iterator[Refusal]:
         """The guards that failed before the phases that are replayed."""
@@ -139,11 +135,6 @@ class Shadow:
                 if hook.fail_closed and guard in failed:
                     reason = f"guard {guard} failed: {failed[guard]}"
                     yield Refusal(by=hook.plugin_id, reason=reason, action="")
-
-
-def course_of(agent: Agent, found: ReplayedDecision) -> Course:
-    """The course that a decision takes."""
-    return course(agent, found.decision, found.trace, found.gate)
 
 
 def course(
@@ -197,8 +188,13 @@ class _Phases:
         acting = self.begin("act", after)
         request = act.Request("replay", decision, asked_by=trace.asked_by)
         ledger = _ShadowLedger(self._agent, self._record, self._gaps)
+        self._gaps.is_late = True
         act.act(acting, request, ledger, _ShadowApprovals())
-        return acting.gate
+        self._gaps.is_late = False
+        if acting.gate is None or not self._gaps.late:
+            return acting.gate
+        reason = f"the gate lets it pass; it cannot be told whether it stops: {self._gaps.late[0]}"
+        return acting.gate.patched({"outcome": "automatic", "reason": reason})
 
 
 class _ShadowPhase(PhaseContext):
@@ -293,10 +289,7 @@ class _Nothing:
 
 
 class _ShadowLedger:
-    """Claims nothing; knows how much of a budget was used then. Implements `Ledger`.
-
-    A budget whose use was not recorded does not stop an action: it could run alone.
-    """
+    """Claims nothing; knows how much of a budget was used then. Implements `Ledger`."""
 
     def __init__(self, agent: Agent, record: LoopResult, gaps: Gaps) -> None:
         self._agent = agent
@@ -310,15 +303,12 @@ class _ShadowLedger:
         return None
 
     def claim(self, execution: act.ExecutionRequest) -> act.Claim:
-        passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
-        budget, gate = execution.budget, self._record.gate
-        if budget is None or gate is None or not self._is_same(execution):
-            return act.Claim(result=passed)
-        used = _used(budget, gate)
-        if used is None:
-            self._gaps.note(f"the budget of {execution.action} has another window now")
-        if used is not None and used >= budget.limit:
+        used = self._used(execution) if execution.budget else None
+        if execution.budget and used is None:
+            self._gaps.note(f"the use of its budget of {execution.action} was not recorded")
+        elif execution.budget and used is not None and used >= execution.budget.limit:
             return act.Claim(over_budget=True, used=used)
+        passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
         return act.Claim(result=passed, used=used)
 
     def forgo(self, execution_id: str) -> act.Claim:
@@ -327,19 +317,22 @@ class _ShadowLedger:
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         return True
 
-    def _is_same(self, execution: act.ExecutionRequest) -> bool:
-        """Tell whether the budget of that action and target was counted then."""
-        then = self._record.decision
-        if then is None or then.action != execution.action:
-            return False
-        counted = self._record.gate is not None and self._record.gate.used is not None
-        return counted and _target(self._agent, then.action, then.params) == execution.target
+    def _used(self, execution: act.ExecutionRequest) -> int | None:
+        """The recorded use of its budget, if it was of that action and target."""
+        then, gate = self._record.decision, self._record.gate
+        if then is None or gate is None or then.action != execution.action:
+            return None
+        if execution.budget is None or _target(self._agent, then.action, then.params) != (
+            execution.target
+        ):
+            return None
+        return _used(execution.budget, gate)
 
 
 def _used(budget: Budget, gate: Gate) -> int | None:
-    """The use of a budget; of another window than then, only the bounds are known."""
-    then, used = gate.budget, gate.used or 0
-    if then is None or then.window == budget.window:
+    """The use of a budget; of another window than then, only bounds are known."""
+    then, used = gate.budget, gate.used
+    if then is None or used is None or then.window == budget.window:
         return used
     if (budget.window < then.window and used < budget.limit) or (
         budget.window > then.window and used >= budget.limit

@@ -1,0 +1,525 @@
+"""A replay reports every change of what an agent decides, and nothing else; it never guesses."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd import Agent, Context, Decision, LoopResult, Plugin, Situation, Veto, hook
+from boyd.agent import agent_from_file
+from boyd.errors import ConfigError
+from boyd.models import Autonomy, Budget, Triple
+from boyd.models.replayed import Judgement
+from boyd.phases.recording import MAX_VALUE
+from boyd.plugin import Orienter, Strategy
+from boyd.replay.differences import judge, report
+from boyd.replay.observation_files import ObservationFile
+from boyd.replay.recordings import FileOfRecords
+from boyd.replay.shadow import Shadow
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, fails, plugin, reads, seen, sees
+from replay_kit import (
+    AGENT,
+    PLUGIN,
+    REORDERED,
+    STRATEGIES,
+    differing,
+    judged,
+    record,
+    write_agent,
+    write_records,
+)
+
+ITERATIONS = 30
+
+#: Changes of the plugin or the agent file that change what is decided, and what is reported.
+MUTANTS: dict[str, tuple[str, str, str]] = {
+    "a threshold": ("LIMIT = 60", "LIMIT = 90", "flipped"),
+    "a comparison": ("load > LIMIT", "load < LIMIT", "flipped"),
+    "a limit of errors": ('["errors"] > 4', '["errors"] > 5', "flipped"),
+    "an inclusive limit": ('["errors"] > 4', '["errors"] >= 4', "flipped"),
+    "the priority": ('["errors"] >= 5', '["errors"] >= 7', "newly automatic"),
+    "a lower confidence": ("0.9 if known", "0.5 if known", "newly asked"),
+    "a higher confidence": ("else 0.5", "else 0.7", "newly automatic"),
+    "the least confidence": ("min_confidence=0.6", "min_confidence=0.95", "newly asked"),
+    "an autonomy that is wider": ('autonomy="approval-required"', "", "newly automatic"),
+    "an autonomy for people": ('"approval-required"', '"human-only"', "other approval"),
+    "a veto of less": ('["load"] > 80', '["load"] > 98', "newly asked"),
+    "a veto of more": ('["load"] > 80', '["load"] > 5', "newly refused"),
+    "no veto": ('raise Veto("too busy to restart")', "return None", "newly asked"),
+    "no approval": ('{"requires_approval": True}', "{}", "newly automatic"),
+    "a parameter": ('{"by": streak}', '{"by": streak + 1}', "flipped"),
+    "a target": ('{"host": known["host"]}', '{"host": "h9"}', "newly automatic"),
+    "a default of the state": ('"protected", "h0"', '"protected", "h2"', "newly refused"),
+    "what the state counts": ("streak + 1 if busy", "streak + 2 if busy", "flipped"),
+    "a condition that never holds": ("in (1, 2)", "in (9,)", "flipped"),
+    "parameters that do not fit": ("max_length=10", "max_length=1", "newly refused"),
+    "an option": ("patience = 2", "patience = 3", "flipped"),
+    "the policy": ("min_approvals = 2", "min_approvals = 1", "other approval"),
+    "whom the policy asks": ("min_approvals = 2", 'groups = ["ops"]', "other approval"),
+    "a larger budget": ("limit = 3", "limit = 50", "newly automatic"),
+    "a smaller budget": ("limit = 3", "limit = 1", "newly asked"),
+    "a hook before the action": ('raise Veto("protected")', "pass", "newly automatic"),
+    "the order of strategies": (STRATEGIES, REORDERED, "flipped"),
+}
+
+#: Changes that change nothing.
+REFACTORINGS: dict[str, tuple[str, str]] = {
+    "a local name": ("streak = streak + 1 if busy", "run = streak; streak = run + 1 if busy"),
+    "another call": ("at = ctx.now()", "at = (lambda: ctx.now())()"),
+    "a line of the log": ("at = ctx.now()", 'at = ctx.now(); ctx.logger.warning("x")'),
+    "a printed line": ("at = ctx.now()", 'at = ctx.now(); print("x")'),
+    "a docstring": ('"""Keeps a shop in order."""', '"""Watches a shop, and keeps it tidy."""'),
+    "a comment": ("LIMIT = 60", "LIMIT = 60  # percent"),
+    "a constant by another way": ("LIMIT = 60", "LIMIT = 6 * 10"),
+    "an equal comparison": ("load > LIMIT", "not load <= LIMIT"),
+    "an equal condition": ("in (1, 2)", "in {2, 1}"),
+    "bounds": ('["errors"] > 4', '["errors"] >= 5'),
+    "an equal expression": (
+        'return known["busy"] and known["streak"] >= self.options.patience',
+        'return all([known["busy"], known["streak"] >= self.options.patience])',
+    ),
+    "a loop": (
+        'next(one for one in observations if one.source == "shop")',
+        '[one for one in observations if one.source == "shop"][0]',
+    ),
+    "another order of data": (
+        '{"busy": busy, "streak": streak, **seen.data}',
+        '{**seen.data, "streak": streak, "busy": busy}',
+    ),
+    "another order of statements": (
+        "at = ctx.now()\n        return Sit",
+        "at, _ = ctx.now(), ctx.agent\n        return Sit",
+    ),
+    "another rationale": ('rationale="busy"', 'rationale="there is much to do"'),
+    "a text by another way": ("f\"{known['errors']} errors\"", 'str(known["errors"]) + "!"'),
+    "an observer": ('"load": number * 13 % 101', '"load": number'),
+    "what the action does": ('return "restarted"', 'return "begun again"'),
+    "a time limit": ("min_confidence=0.6, target", "min_confidence=0.6, timeout=5, target"),
+    "a title": ('name="scale", autonomy', 'name="scale", title="Scale out", autonomy'),
+    "a library inside a function": ("at = ctx.now()", "import colorsys; at = ctx.now()"),
+    "one more action": (
+        "    @action()\n",
+        "    @action()\n    def idle(self): ...\n\n    @action()\n",
+    ),
+    "spaces in the agent file": ("[budgets]", "\n\n[budgets]"),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[LoopResult]:
+    """The recorded iterations of the agent."""
+    return record(agent_from_file(write_agent(tmp_path_factory.mktemp("shop"))), ITERATIONS)
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    """The agent, with one text replaced in the plugin or in the agent file."""
+    if old in AGENT:
+        return write_agent(folder, agent=AGENT.replace(old, new))
+    assert old in PLUGIN
+    return write_agent(folder, plugin=PLUGIN.replace(old, new))
+
+
+def test_the_recorded_iterations_are_of_every_kind(records: list[LoopResult]) -> None:
+    assert {one.gate.outcome for one in records if one.gate} == {"automatic", "asked", "refused"}
+    assert any(one.trace and one.trace.vetoed for one in records)
+    assert any(one.gate and "budget" in one.gate.reason for one in records)
+
+
+def test_an_unchanged_agent_decides_as_recorded(tmp_path: Path, records: list[LoopResult]) -> None:
+    found = judged(write_agent(tmp_path), records)
+
+    assert [one for one in found if one.differences] == []
+    assert len(found) == ITERATIONS
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_changed_decision_is_reported(
+    name: str, tmp_path: Path, records: list[LoopResult]
+) -> None:
+    old, new, kind = MUTANTS[name]
+
+    assert kind in differing(judged(changed(tmp_path, old, new), records))
+
+
+@pytest.mark.parametrize("name", REFACTORINGS)
+def test_a_refactoring_raises_no_alarm(
+    name: str, tmp_path: Path, records: list[LoopResult]
+) -> None:
+    old, new = REFACTORINGS[name]
+
+    assert differing(judged(changed(tmp_path, old, new), records)) == set()
+
+
+# What was not recorded
+
+
+def lab_with(strategy: Callable[..., Any], **hooks: Any) -> Agent:
+    """An agent whose strategy is that function of the context."""
+    part = Strategy(name="chooses", decide=strategy)
+    made = plugin(sees("o", seen()), reads("r", "x"), part, Recorder().action(), **hooks)
+    return Agent("test", plugins=[made])
+
+
+def only(then: Agent, now: Agent) -> Judgement:
+    """What one agent makes of the only iteration of another one."""
+    return judge(Shadow(now), LoopResult.from_json(Lab(then).run().to_json()))
+
+
+def quiet(ctx: Context) -> Decision:
+    """A strategy that reads nothing."""
+    return choice()
+
+
+def swaps(ctx: Context) -> Decision:
+    ctx.state.compare_and_set("a", None, 1)
+    return choice(params={"a": ctx.state.get("a")})
+
+
+def counts(ctx: Context) -> Decision:
+    times = [ctx.state.update("n", lambda n: (n or 0) + 1) for _ in range(2)]
+    return choice(params={"times": times, "many": ctx.state.get_many(["n", "m"])})
+
+
+def looks_up(ctx: Context) -> Decision:
+    graph = ctx.graph()
+    graph.add([Triple(subject="a", predicate="b", object="c")])
+    return choice(params={"out": [one.object for one in graph.out("a")], "size": graph.size()})
+
+
+def waits(ctx: Context) -> Decision:
+    return choice(params={"waiting": sorted(ctx.approvals.waiting(["x"])), "at": f"{ctx.now()}"})
+
+
+def deletes(ctx: Context) -> Decision:
+    ctx.state.set("gone", 1)
+    ctx.state.delete("gone")
+    return choice(params={"gone": ctx.state.get("gone", "absent")})
+
+
+def where(ctx: Context) -> Decision:
+    return choice(params={"worker": ctx.worker, "due": sorted(ctx.not_due)})
+
+
+@pytest.mark.parametrize("strategy", [swaps, counts, looks_up, waits, deletes, where])
+def test_what_a_strategy_read_then_is_what_it_reads_now(strategy: Callable[..., Any]) -> None:
+    found = only(lab_with(strategy), lab_with(strategy))
+
+    assert (found.differences, found.why) == ([], None)
+    assert found.after == found.before
+
+
+def http(ctx: Context) -> Decision:
+    assert ctx.http
+    return choice()
+
+
+def dice(ctx: Context) -> Decision:
+    return choice(params={"n": random.randrange(2)})
+
+
+def swallows(ctx: Context) -> Decision:
+    try:
+        ctx.state.get("other")
+    except Exception:  # noqa: BLE001 - what plugins do
+        return choice()
+    return choice()
+
+
+def all_facts(ctx: Context) -> Decision:
+    return choice(params={"facts": len(list(ctx.graph().all()))})
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "why"),
+    [
+        (quiet, swallows, "p:chooses reads state other, which it did not read then"),
+        (quiet, waits, 'p:chooses reads approvals waiting [["x"]], which it did not read then'),
+        (quiet, lambda ctx: choice(params={"at": f"{ctx.now()}"}), "p:chooses looks at the clock"),
+        (http, http, "p:chooses uses HTTP, whose answers are not recorded"),
+        (dice, dice, "a plugin uses random numbers, which are not recorded"),
+        (all_facts, all_facts, "p:chooses reads all of graph facts"),
+    ],
+)
+def test_what_was_not_recorded_is_not_guessed(
+    then: Callable[..., Any], now: Callable[..., Any], why: str
+) -> None:
+    found = only(lab_with(then), lab_with(now))
+
+    assert found.differences == ["cannot tell"]
+    assert found.after is None
+    assert found.why is not None
+    assert found.why.startswith(why)
+
+
+def test_a_value_that_was_too_large_or_secret_is_not_guessed() -> None:
+    def large(ctx: Context) -> Decision:
+        return choice(params={"size": len(ctx.state.get("big", ""))})
+
+    then = lab_with(large)
+    lab = Lab(then)
+    lab.store.state("p").set("big", "x" * (MAX_VALUE + 1))
+    found = judge(Shadow(lab_with(large)), lab.run())
+
+    assert found.why == "p:chooses reads state big, which was too large to be recorded"
+
+
+def test_state_that_others_changed_meanwhile_is_not_guessed() -> None:
+    def twice(ctx: Context) -> Decision:
+        first = ctx.state.get("n")
+        if ctx.worker:
+            lab.store.state("p").set("n", 7)
+        return choice(params={"n": [first, ctx.state.get("n")]})
+
+    lab = Lab(lab_with(twice))
+    found = judge(Shadow(lab_with(lambda ctx: choice(params={"n": [ctx.state.get("n")] * 2}))),
+                  lab.run())  # fmt: skip
+    again = judge(Shadow(lab_with(_reads_twice)), lab.store.history.get(1) or lab.run())
+
+    assert found.differences == ["flipped"]
+    assert again.why == "p:chooses reads state n again, which changed meanwhile"
+
+
+def _reads_twice(ctx: Context) -> Decision:
+    return choice(params={"n": [ctx.state.get("n"), ctx.state.get("n")]})
+
+
+def test_what_orient_writes_now_and_another_value_read_then_is_not_guessed() -> None:
+    def agent_that_writes(value: int) -> Agent:
+        def on_orient(ctx: Context) -> None:
+            ctx.state.set("n", value)
+
+        return lab_with(lambda ctx: choice(params={"n": ctx.state.get("n")}), on_orient=on_orient)
+
+    record = Lab(agent_that_writes(1)).run()
+
+    assert judge(Shadow(agent_that_writes(1)), record).differences == []
+    found = judge(Shadow(agent_that_writes(2)), record)
+    assert found.why == "p:chooses reads state n, which held something else then"
+
+
+def test_a_record_of_an_earlier_release_cannot_be_told() -> None:
+    old = Lab(lab_with(quiet)).run().patched({"builds": [], "reads": [], "phase_runs": []})
+    found = judge(Shadow(lab_with(quiet)), old)
+
+    assert found.why == "an earlier release recorded it, without what plugins read"
+
+
+def test_a_component_that_overran_then_cannot_be_told() -> None:
+    def slow() -> Decision:
+        time.sleep(0.2)
+        return choice()
+
+    then = agent(sees("o", seen()), Strategy(name="s", decide=slow, timeout=0.05), chooses(None))
+    found = judge(Shadow(then), Lab(then).run())
+
+    assert found.why == "p:s took longer than 0.05 s then"
+
+
+# The gate
+
+
+def acting(confidence: float = 0.9, budget: Budget | None = None, **settings: Any) -> Agent:
+    """An agent that decides on an action with those settings."""
+    parts = [sees("o", seen()), chooses(choice(confidence=confidence))]
+    return agent(*parts, Recorder().action(budget=budget, **settings))
+
+
+def test_a_freeze_then_is_not_part_of_the_gate() -> None:
+    lab = Lab(acting())
+    lab.whole.freezes.freeze("incident")
+    frozen = lab.run()
+
+    assert frozen.action_results[0].prevented == "frozen"
+    assert judge(Shadow(acting()), frozen).differences == []
+
+
+def test_an_action_that_no_worker_serves_is_not_another_decision() -> None:
+    record = Lab(acting(queue="nowhere")).run()
+
+    assert record.action_results[0].prevented == "unserved"
+    assert judge(Shadow(acting(queue="nowhere")), record).differences == []
+
+
+def test_the_budget_counts_as_it_was_used_then() -> None:
+    lab = Lab(acting(budget=Budget(limit=2, window=60)))
+    records = [lab.run() for _ in range(3)]
+
+    def replayed(budget: Budget | None) -> list[list[str]]:
+        shadow = Shadow(acting(budget=budget))
+        return [list(judge(shadow, one).differences) for one in records]
+
+    assert replayed(Budget(limit=2, window=60)) == [[], [], []]
+    assert replayed(Budget(limit=1, window=60)) == [[], ["newly asked"], []]
+    assert replayed(Budget(limit=3, window=60)) == [[], [], ["newly automatic"]]
+    assert replayed(None) == [[], [], ["newly automatic"]]
+    # Of another window only bounds are known.
+    assert replayed(Budget(limit=2, window=30)) == [[], [], ["newly automatic"]]
+    assert replayed(Budget(limit=1, window=30)) == [[], ["cannot tell"], ["newly automatic"]]
+
+
+def test_a_budget_that_nobody_counted_then_cannot_be_told() -> None:
+    found = only(acting(), acting(budget=Budget(limit=1, window=60)))
+
+    assert found.differences == ["cannot tell"]
+    assert found.why == "the use of its budget of p:do was not recorded"
+
+
+def test_what_the_gate_lets_pass_newly_is_reported_whatever_might_stop_it_later() -> None:
+    def cautious(mode: str) -> Agent:
+        def on_before_act(ctx: Context) -> None:
+            if ctx.state.get("stop"):
+                raise Veto("stop")
+
+        parts = [sees("o", seen()), chooses(choice()),
+                 Recorder().action(autonomy=Autonomy(mode=mode))]  # type: ignore[arg-type]  # fmt: skip
+        return Agent("test", plugins=[plugin(*parts, on_before_act=on_before_act)])
+
+    found = only(cautious("approval-required"), cautious("auto"))
+
+    assert found.differences == ["newly automatic"]
+    assert found.after is not None
+    assert "p.on_before_act reads state stop" in found.after.reason
+    assert only(cautious("auto"), cautious("auto")).differences == []
+
+
+def test_a_failed_guard_blocks_now_as_it_did_then() -> None:
+    def guarded() -> Agent:
+        class Guarded(Plugin):
+            id = "g"
+
+            @hook(fail_closed=True)
+            def on_loop_start(self) -> None:
+                raise RuntimeError("no token")
+
+        made = plugin(sees("o", seen()), chooses(choice()), Recorder().action())
+        return Agent("test", plugins=[made, Guarded()])
+
+    found = only(guarded(), guarded())
+
+    assert found.differences == []
+    assert found.before is not None
+    assert found.before.fate == "refused"
+
+
+def test_a_failed_observer_is_taken_as_recorded() -> None:
+    made = agent(fails(), sees("o", seen()), chooses(choice()), Recorder().action())
+
+    assert only(made, made).differences == []
+
+
+# The report, and other sources
+
+
+def test_the_report_counts_by_action_and_says_how_each_one_ended(tmp_path: Path) -> None:
+    records = [Lab(acting(autonomy=Autonomy(mode="approval-required"))).run(), Lab(acting()).run()]
+    judgements = [judge(Shadow(acting(confidence=0.8)), one) for one in records]
+    made = report("test", "b", judgements, ["landlock"])
+
+    assert (made.iterations, made.unchanged) == (2, 1)
+    assert [(one.action, one.counts) for one in made.actions] == [("p:do", {"newly automatic": 1})]
+    assert made.findings[0].ended.startswith("approval ")
+
+
+def test_records_are_read_from_lines_from_one_document_or_from_a_list(tmp_path: Path) -> None:
+    record = Lab(acting()).run()
+    wire = record.to_wire()
+    lines = write_records(tmp_path / "lines", [record, record])
+    (tmp_path / "one").write_text(json.dumps(wire, indent=2))
+    (tmp_path / "list").write_text(json.dumps([wire, wire], indent=2))
+
+    def count(path: Path, first: int = 1) -> int:
+        return FileOfRecords(path, lambda number: number >= first).count
+
+    assert [count(lines), count(tmp_path / "one"), count(tmp_path / "list")] == [2, 1, 2]
+    assert count(lines, first=2) == 0
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"a": 1}'])
+def test_a_file_without_records_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(text)
+    if not text:
+        assert FileOfRecords(tmp_path / "file", lambda _number: True).count == 0
+        return
+    with pytest.raises(ConfigError, match="file: "):
+        FileOfRecords(tmp_path / "file", lambda _number: True)
+
+
+AT = "2026-11-01T12:00:00Z"
+CSV = f"""iteration,timestamp,source,severity,host,load
+1,{AT},a,warning,h1,70
+1,{AT},b,,h2,0.5
+2,{AT},a,critical,h1,90
+"""
+
+
+def observed(path: Path) -> list[LoopResult]:
+    made = ObservationFile(path, "test")
+    return [LoopResult.from_json(text) for portion in made.portions() for text in portion]
+
+
+def test_observations_in_csv_with_one_number_are_one_iteration(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text(CSV)
+    first, second = observed(tmp_path / "o.csv")
+
+    assert [one.data for one in first.observations] == [
+        {"host": "h1", "load": 70},
+        {"host": "h2", "load": 0.5},
+    ]
+    assert [one.severity for one in first.observations] == ["warning", None]
+    assert second.ended_at - first.ended_at == timedelta()
+
+
+def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path) -> None:
+    lines = [{"timestamp": AT, "source": "a", "data": {"load": load}} for load in (10, 90)]
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    def decide(situation: Any, ctx: Context) -> Decision:
+        return choice(params={"at": ctx.now().isoformat()})
+
+    def orient(observations: Any) -> Any:
+        return {"source": "p:r", "findings": [], "data": observations[0].data}
+
+    def is_loaded(situation: Situation) -> bool:
+        load = situation.evidence("p:r")["load"]
+        return isinstance(load, int) and load > 50
+
+    strategy = Strategy(name="s", decide=decide, applicable_when=is_loaded)
+    shadow = Shadow(agent(Orienter(name="r", orient=orient), strategy, Recorder().action()))
+    found = [judge(shadow, one, known=False) for one in observed(tmp_path / "o.jsonl")]
+
+    assert [one.differences for one in found] == [[], ["flipped", "newly automatic"]]
+    assert found[1].after is not None
+    assert found[1].after.params == {"at": "2026-11-01T12:00:00+00:00"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("o.csv", "timestamp,source\n,a\n", "line 2: it has no timestamp"),
+        ("o.csv", f"timestamp,source\n{AT},a,b\n", "line 2: it has more or fewer cells"),
+        ("o.csv", f"timestamp,load\n{AT},1\n", "line 2: source: "),
+        ("o.jsonl", "{}\n[]", "line 2: not an observation"),
+        ("o.jsonl", "x", "line 1: not JSON"),
+        ("o.jsonl", json.dumps({"timestamp": "noon", "source": "a"}), "line 1: timestamp: "),
+        (
+            "o.jsonl",
+            json.dumps({"timestamp": AT, "source": "a", "data": 1}),
+            "data is not an object",
+        ),
+    ],
+)
+def test_a_line_that_is_no_observation_is_named(
+    name: str, text: str, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(ConfigError, match=complaint):
+        ObservationFile(tmp_path / name, "test")
