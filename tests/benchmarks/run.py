@@ -29,7 +29,7 @@ import psutil
 import redis
 
 from archive_kit import Archive, postgresql, postgresql_programs, sqlite
-from benchmarks import archive, cost, kept, load, scaling, wake
+from benchmarks import archive, cost, kept, load, replaying, scaling, wake
 from harness import Deployment, free_port, server_program, wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -374,6 +374,21 @@ def _archive(report: Report, url: str, folder: Path, name: str, database: str) -
         filled.close()
 
 
+def s14(report: Report, folder: Path) -> None:
+    """A replay judges many iterations a second on each core."""
+    rates = replaying.rates(folder)
+    for jobs, rate in rates.items():
+        per_core = rate / jobs
+        name = f"iterations replayed by {jobs} processes, each"
+        report.add(name, per_core, "1/s", ">= 500", per_core >= 500)
+    most = max(rates)
+    if most > 1:
+        ratio = rates[most] / rates[1]
+        target = 0.8 * most
+        name = f"replay: {most} processes over 1"
+        report.add(name, ratio, "x", f">= {target:g}", ratio >= target)
+
+
 def cpu(pid: int) -> float:
     """Seconds of CPU that a process and its descendants have used."""
     root = psutil.Process(pid)
@@ -390,7 +405,7 @@ def main() -> None:
     """Measure what the arguments name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8 s13 cost; default: all but cost"
+        "only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8 s13 s14 cost; default: all but cost"
     )
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
@@ -406,6 +421,7 @@ def main() -> None:
         "s7": lambda url, folder: s7(report, url, folder),
         "s8": lambda _, folder: s8(report, folder),
         "s13": lambda url, folder: s13(report, url, folder),
+        "s14": lambda _, folder: s14(report, folder),
         "cost": lambda url, folder: cost.measure(url, folder, monitored, report.tell),
     }
     if unknown := set(arguments.only) - measures.keys():

@@ -22,8 +22,8 @@ from boyd.archive.access import ArchiveAccess
 from boyd.archive.past_work import PastWork
 from boyd.models.archived import HistoryFilter
 from boyd.models.replayed import Judgement, ReplayReport
-from boyd.replay.cases import Expectation, ReplayCase, write_case
 from boyd.replay.recordings import PORTION, FileOfRecords, KeptIterations
+from boyd.replay.regression_cases import Expectation, ReplayCase, write_case
 from boyd.replay.replaying import replay, with_endings
 from boyd.replay.shadow_pool import ReplayError, ShadowPool
 from boyd.replay.shadow_process import ShadowTask

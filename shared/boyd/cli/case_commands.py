@@ -19,7 +19,7 @@ from boyd.models.replayed import Fate
 from boyd.settings.process_settings import Settings
 
 if TYPE_CHECKING:
-    from boyd.replay.cases import Expectation
+    from boyd.replay.regression_cases import Expectation
 
 
 @click.group()
@@ -53,7 +53,7 @@ def add(
     folder: Path,
 ) -> None:
     """Make a case of ITERATION: it should be decided as it was, or as --expect says."""
-    from boyd.replay.cases import Expectation, ReplayCase, write_case
+    from boyd.replay.regression_cases import Expectation, ReplayCase, write_case
 
     if not expect and (params or fate):
         raise click.UsageError("--params and --fate need --expect")
@@ -68,8 +68,8 @@ def add(
 
 
 def _as_was(record: LoopResult) -> Expectation:
-    from boyd.replay.cases import Expectation
     from boyd.replay.differences import recorded_course
+    from boyd.replay.regression_cases import Expectation
     from boyd.replay.shadow import CannotTell
 
     try:
@@ -92,7 +92,7 @@ def test(settings: Settings, agent: str | None, folder: Path | None, form: str) 
 
     AGENT is an agent file or module:agent; default: the setting `agents`, or agent.toml here.
     """
-    from boyd.replay.cases import CaseResult, folder_of, read_cases
+    from boyd.replay.regression_cases import CaseResult, folder_of, read_cases
     from boyd.replay.shadow_pool import ShadowPool
 
     reference = chosen_agent(settings, agent)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output, replay_view
-from boyd.cli.options import open_store, settings_options
+from boyd.cli.options import actor, open_store, settings_options
 from boyd.cli.parameter_types import Whole, period_options
 from boyd.embedded.state_folder import with_archive
 from boyd.errors import ConfigError
@@ -79,6 +79,7 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default="one per core",
     help="Processes that replay side by side.",
 )
+@click.option("--publish", is_flag=True, help="Also show the report in the console.")
 @output.output_option
 @settings_options
 def replay(
@@ -86,6 +87,7 @@ def replay(
     reference: str | None,
     plugins: Path | None,
     jobs: int,
+    publish: bool,
     form: str,
     **source: Any,
 ) -> None:
@@ -103,6 +105,10 @@ def replay(
 
     with ShadowPool(task, jobs) as pool:
         report = _replay(settings, pool, _Source(**source))
+    if publish:
+        store = open_store(settings)
+        by, now = actor().principal, store.clock.now()
+        store.agent(report.agent_id).replay.publish(report, by, now)
     if not output.print_data(form, report):
         replay_view.show(report)
     if report.count("newly automatic"):
@@ -166,7 +172,7 @@ def chosen_agent(settings: Settings, reference: str | None) -> str:
 
 
 def shadow_task(reference: str, plugins: Path | None, *, known: bool = True) -> ShadowTask:
-    """What a shadow of an agent needs to know."""
+    """The task of a shadow of an agent."""
     from boyd.replay.shadow_process import ShadowTask
 
     return ShadowTask(

@@ -31,10 +31,9 @@ _FINDINGS = (
 
 def show(report: ReplayReport) -> None:
     """Print it."""
-    changed = report.iterations - report.unchanged
     output.say(
         f"{report.agent_id}: {counted(report.iterations, 'iteration')} replayed,"
-        f" {report.unchanged} as recorded, {changed} not"
+        f" {report.unchanged} as recorded, {report.changed} not"
     )
     if report.actions:
         output.say()

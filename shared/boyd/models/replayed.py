@@ -99,6 +99,19 @@ class ReplayReport(Model):
     findings: list[Judgement] = Field(default_factory=list)
     confined_by: list[str] = Field(default_factory=list)
 
+    @property
+    def changed(self) -> int:
+        """The number of iterations that are different, or of which it cannot be told."""
+        return self.iterations - self.unchanged
+
     def count(self, difference: Difference) -> int:
         """The number of iterations with that difference."""
         return sum(one.counts.get(difference, 0) for one in self.actions)
+
+
+class PublishedReplay(Model):
+    """A report in the console: who published it, and when; it may lack findings."""
+
+    report: ReplayReport
+    by: str
+    at: Timestamp

@@ -87,7 +87,7 @@ class Gaps:
 
 
 class WrittenState:
-    """What the plugins of one iteration have written to their state, by plugin and key.
+    """Values that the plugins of one iteration have written to their state, by plugin and key.
 
     Components of a stage do not see what others of the same stage write: they may run at the same
     time.

@@ -56,6 +56,7 @@ from boyd.store.loop_control import Begun, Loop, Room, Slot
 from boyd.store.notification_records import NotificationRecords
 from boyd.store.people import People
 from boyd.store.plugin_state import PluginState
+from boyd.store.published_replay import LatestReplay
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.throttle import Throttle
@@ -101,6 +102,7 @@ class AgentStore:
         self.budgets = BudgetBook(client, keys, self.ledger)
         self.audit = Audit(client, of_agent, keys, sealing)
         self.ended = EndedWork(client, keys)
+        self.replay = LatestReplay(client, keys)
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""

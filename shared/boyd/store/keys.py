@@ -109,6 +109,9 @@ class Keys:
         self.audit_open = self.prefix + "audit:open"
         self.audit_head = self.prefix + "audit:head"
 
+        #: The latest replay that was published, as JSON.
+        self.replay = self.prefix + "replay"
+
     def of(self, kind: str, id: str) -> str:
         """The key of an object by kind and id; kinds are `run`, `approval`, `execution` ..."""
         return f"{self.prefix}{kind}:{id}"

@@ -1,0 +1,71 @@
+"""The latest published replay: what is different, by action, and the iterations."""
+
+from __future__ import annotations
+
+from api_kit import Site
+from boyd.models import utc_now
+from boyd.models.replayed import Course, Judgement, ReplayReport
+from boyd.replay.differences import report
+from boyd.store.published_replay import FINDINGS
+from console_kit import Browser
+
+HERE = "/console/agents/desk/replay"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def made(count: int) -> ReplayReport:
+    """A report in which that many iterations are newly automatic."""
+    course = Course(action=HOSTILE, target="web-1", fate="automatic", reason="the action is auto")
+    idle = Course(action="no-op", fate="none")
+    judgements = [
+        Judgement(
+            iteration=f"desk:{number}.abc",
+            at=utc_now(),
+            before=idle,
+            after=course,
+            differences=["flipped", "newly automatic"],
+            ended="succeeded",
+        )
+        for number in range(1, count + 1)
+    ]
+    return report("desk", "b1", judgements, ["landlock"])
+
+
+def test_without_a_replay_the_page_says_how_to_make_one(alice: Browser, desk: Site) -> None:
+    shown = alice.get(HERE)
+
+    assert "No replay of the last 30 days was published." in shown.text
+    assert "boyd replay --since 30d --agent changed.toml --publish" in shown.text
+
+
+def test_the_differences_lead_to_their_iterations(alice: Browser, desk: Site) -> None:
+    desk.lab.store.replay.publish(made(2), "cli:ann", utc_now())
+    shown = alice.get(HERE)
+
+    assert shown.title.startswith("Replay of desk: 2 newly automatic")
+    assert "2 iterations replayed, 0 as recorded, 2 not." in shown.text
+    assert "cli:ann" in shown.text
+    assert 'href="/console/agents/desk/iterations/1.abc"' in shown.source
+    assert HOSTILE in shown.text
+    assert HOSTILE not in shown.source
+
+
+def test_a_large_report_is_published_in_part_for_a_while_and_says_so(
+    alice: Browser, desk: Site
+) -> None:
+    desk.lab.store.replay.publish(made(FINDINGS + 3), "cli:ann", utc_now())
+
+    assert "3 more were not published" in alice.get(HERE).text
+    assert 0 < desk.lab.client.ttl("boyd:{desk}:replay") <= 30 * 86_400
+
+
+def test_an_unchanged_agent_is_said_to_be_unchanged(alice: Browser, desk: Site) -> None:
+    desk.lab.store.replay.publish(made(0), "cli:ann", utc_now())
+
+    assert "Everything would have been decided as it was." in alice.get(HERE).text
+
+
+def test_what_a_later_release_has_published_is_left_alone(alice: Browser, desk: Site) -> None:
+    desk.lab.client.set("boyd:{desk}:replay", '{"report": 1}')
+
+    assert "No replay" in alice.get(HERE).text
