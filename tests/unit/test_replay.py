@@ -242,7 +242,6 @@ def all_facts(ctx: Context) -> Decision:
     [
         (quiet, swallows, "p:chooses reads state other, which it did not read then"),
         (quiet, waits, 'p:chooses reads approvals waiting [["x"]], which it did not read then'),
-        (quiet, lambda ctx: choice(params={"at": f"{ctx.now()}"}), "p:chooses looks at the clock"),
         (http, http, "p:chooses uses HTTP, whose answers are not recorded"),
         (dice, dice, "a plugin uses random numbers, which are not recorded"),
         (all_facts, all_facts, "p:chooses reads all of graph facts"),
@@ -257,6 +256,18 @@ def test_what_was_not_recorded_is_not_guessed(
     assert found.after is None
     assert found.why is not None
     assert found.why.startswith(why)
+
+
+def test_who_did_not_look_at_the_clock_then_sees_the_time_of_the_phase() -> None:
+    record = Lab(lab_with(quiet)).run()
+    found = judge(
+        Shadow(lab_with(lambda ctx: choice(params={"at": ctx.now().isoformat()}))), record
+    )
+    (ran,) = [one for one in record.phase_runs if one.phase == "decide"]
+
+    assert found.after is not None
+    at = record.started_at + timedelta(milliseconds=ran.offset)
+    assert found.after.params == {"at": at.isoformat()}
 
 
 def test_a_value_that_was_too_large_or_secret_is_not_guessed() -> None:
@@ -369,7 +380,7 @@ def test_a_budget_that_nobody_counted_then_cannot_be_told() -> None:
     found = only(acting(), acting(budget=Budget(limit=1, window=60)))
 
     assert found.differences == ["cannot tell"]
-    assert found.why == "the use of its budget of p:do was not recorded"
+    assert found.why == "the use of the budget of p:do was not recorded"
 
 
 def test_what_the_gate_lets_pass_newly_is_reported_whatever_might_stop_it_later() -> None:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from boyd.errors import ConfigError
 from boyd.models import LoopResult, Observation, explain
 from boyd.replay.recordings import portions_of, read_text
-from boyd.replay.shadow import ELSEWHERE
 
 #: Names that are not data of an observation; those with the same `iteration` belong together.
 _ITERATION = "iteration"
@@ -108,7 +107,7 @@ def _record(agent_id: str, number: int, seen: Iterable[Observation]) -> LoopResu
         id=f"{agent_id}:{number}",
         agent_id=agent_id,
         iteration=number,
-        trigger=ELSEWHERE,
+        trigger="recorded elsewhere",
         observations=observations,
         success=True,
         duration=0.0,

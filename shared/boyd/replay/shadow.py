@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from boyd.agent import Agent
@@ -31,15 +31,12 @@ from boyd.models.base import JsonObject
 from boyd.models.replayed import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.phases.recording import MAX_LOOKS
 from boyd.plugin import Context
 from boyd.replay.playback import Gaps, Playback, WrittenState
 
-#: The trigger of iterations that Boyd did not run: all clocks show their end.
-ELSEWHERE = "recorded elsewhere"
 #: The beginning of the error of a component that exceeded its time limit.
 _OVERRUN = "took longer than"
-_TAPED = ("orient", "decide", "act")
+_TAPED: tuple[TapedPhase, ...] = ("orient", "decide", "act")
 _BEFORE = ("start", "observe")
 
 
@@ -75,7 +72,7 @@ class Shadow:
             CannotTell: one failed, or read something.
         """
         for plugin in self.agent.host.plugins.values():
-            playback = Playback(f"{plugin.id}.init", None, self._gaps, WrittenState())
+            playback = Playback(f"{plugin.id}.init", None, utc_now(), self._gaps, WrittenState())
             ctx = _context(self.agent, plugin.id, None, playback, None)
             try:
                 plugin.init(ctx)
@@ -193,7 +190,7 @@ class _Phases:
         self._gaps.is_late = False
         if acting.gate is None or not self._gaps.late:
             return acting.gate
-        reason = f"the gate lets it pass; it cannot be told whether it stops: {self._gaps.late[0]}"
+        reason = f"the gate lets it pass; what follows cannot be told: {self._gaps.late[0]}"
         return acting.gate.patched({"outcome": "automatic", "reason": reason})
 
 
@@ -223,7 +220,8 @@ class _ShadowPhase(PhaseContext):
         self._last = by
         if by not in self._playbacks:
             taped = _reads_of(self._record, self._taped, by)
-            self._playbacks[by] = Playback(by or plugin_id, taped, self._gaps, self._written)
+            at = _began(self._record, self._taped)
+            self._playbacks[by] = Playback(by or plugin_id, taped, at, self._gaps, self._written)
         ran = _run_of(self._record, self.phase)
         return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
 
@@ -236,10 +234,17 @@ def _no_context(_plugin_id: str, _iteration: int | None) -> NoReturn:
     raise AssertionError("a shadow makes its own contexts")
 
 
-def _reads_of(record: LoopResult, phase: TapedPhase, by: str) -> PluginReads | None:
-    if record.trigger == ELSEWHERE:
-        return PluginReads(by=by, phase=phase, clock=[record.ended_at] * MAX_LOOKS)
+def _reads_of(record: LoopResult, phase: Phase, by: str) -> PluginReads | None:
     return next((one for one in record.reads if one.by == by and one.phase == phase), None)
+
+
+def _began(record: LoopResult, phase: TapedPhase) -> datetime:
+    """The time at which a phase began, or the last one before it."""
+    for name in _TAPED[_TAPED.index(phase) :: -1]:
+        ran = _run_of(record, name)
+        if ran is not None:
+            return record.started_at + timedelta(milliseconds=ran.offset)
+    return record.ended_at
 
 
 def _run_of(record: LoopResult, phase: Phase) -> PhaseRun | None:
@@ -305,7 +310,7 @@ class _ShadowLedger:
     def claim(self, execution: act.ExecutionRequest) -> act.Claim:
         used = self._used(execution) if execution.budget else None
         if execution.budget and used is None:
-            self._gaps.note(f"the use of its budget of {execution.action} was not recorded")
+            self._gaps.note(f"the use of the budget of {execution.action} was not recorded")
         elif execution.budget and used is not None and used >= execution.budget.limit:
             return act.Claim(over_budget=True, used=used)
         passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
