@@ -11,6 +11,7 @@ from boyd.cli import output
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
 from boyd.models.replayed import Course, Difference, Judgement, ReplayReport
+from boyd.replay.confinement import MEANS
 
 #: Findings of one kind, and reasons, that are shown; `--json` has them all.
 _SHOWN = 10
@@ -42,8 +43,10 @@ def show(report: ReplayReport) -> None:
     for kind in _WORST_FIRST:
         _show_kind(kind, [found.pop(key) for key in list(found) if kind in found[key].differences])
     _show_reasons(Counter(one.why or "" for one in found.values()))
-    if report.confined_by == ["audit hook"]:
-        output.note("warning: this kernel confines nothing; only Python kept plugins from acting")
+    lacking = [name for name in MEANS if name not in report.confined_by]
+    if lacking:
+        means = " and ".join(lacking)
+        output.note(f"warning: no {means} here: Python alone kept plugins from what these refuse")
 
 
 def _rows(report: ReplayReport) -> list[list[str]]:

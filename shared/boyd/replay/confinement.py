@@ -14,6 +14,7 @@ import platform
 import struct
 import sys
 import sysconfig
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,14 +90,23 @@ _ACTS = {
 #: Audit events that look at files.
 _LOOKS = ("os.listdir", "os.scandir", "sqlite3.connect")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Files of code, which an import may read at any time.
+#: Files of code and of libraries, which may be read at any time.
 _CODE = (".py", ".pyc", ".so")
 _LIBRARIES = tuple(
-    {str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
+    f"{folder}/"
+    for folder in (
+        Path(__file__).parents[1],
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *zoneinfo.TZPATH,
+    )
 )
 
 #: Is told what the process tried, and raises.
 Refuse = Callable[[str], object]
+
+
+#: The means of the kernel.
+MEANS = ("landlock", "seccomp")
 
 
 def confine() -> list[str]:
@@ -104,8 +114,8 @@ def confine() -> list[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     if not sys.platform.startswith("linux") or libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         return []
-    means = {"landlock": _landlock, "seccomp": _seccomp}
-    return [name for name, apply in means.items() if apply(libc)]
+    tried = zip(MEANS, (_landlock, _seccomp), strict=True)
+    return [name for name, apply in tried if apply(libc)]
 
 
 def _landlock(libc: ctypes.CDLL) -> bool:
@@ -181,7 +191,7 @@ class ActionGuard:
 
 def _is_searched(path: object) -> bool:
     """Tell whether an import looks there for modules."""
-    return path in sys.path or _is_library(path)
+    return path in sys.path or _is_library(path) or _is_library(f"{path}/")
 
 
 def _is_library(path: object) -> bool:

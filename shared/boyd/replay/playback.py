@@ -120,6 +120,7 @@ class Playback:
 
     def __init__(
         self,
+        plugin_id: str,
         by: str,
         taped: PluginReads | None,
         at: datetime,
@@ -128,7 +129,7 @@ class Playback:
     ) -> None:
         self._by = by
         self._gaps = gaps
-        self._plugin_id = by.replace(":", ".").partition(".")[0]
+        self._plugin_id = plugin_id
         self._looks = iter(taped.clock if taped else ())
         self._at = at
         self._reads: dict[tuple[str, str], list[Read]] = {}

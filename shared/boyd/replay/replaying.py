@@ -52,4 +52,4 @@ def _ending(one: Judgement, work: PastWork) -> str:
         return one.ended
     entry = work.execution(naming.approval(item.id))
     done = f", {entry.state}" if entry else ""
-    return f"{one.ended} {item.status}{done}"
+    return f"approval {naming.short(item.id)} {item.status}{done}"

@@ -72,7 +72,8 @@ class Shadow:
             CannotTell: one failed, or read something.
         """
         for plugin in self.agent.host.plugins.values():
-            playback = Playback(f"{plugin.id}.init", None, utc_now(), self._gaps, WrittenState())
+            by, written = f"{plugin.id}.init", WrittenState()
+            playback = Playback(plugin.id, by, None, utc_now(), self._gaps, written)
             ctx = _context(self.agent, plugin.id, None, playback, None)
             try:
                 plugin.init(ctx)
@@ -221,7 +222,9 @@ class _ShadowPhase(PhaseContext):
         if by not in self._playbacks:
             taped = _reads_of(self._record, self._taped, by)
             at = _began(self._record, self._taped)
-            self._playbacks[by] = Playback(by or plugin_id, taped, at, self._gaps, self._written)
+            self._playbacks[by] = Playback(
+                plugin_id, by or plugin_id, taped, at, self._gaps, self._written
+            )
         ran = _run_of(self._record, self.phase)
         return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
 

@@ -41,7 +41,8 @@ class _ShadowProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=env,
+            # The order of sets depends on it, and two replays have to say the same.
+            env={**env, "PYTHONHASHSEED": "0"},
             text=True,
             encoding="utf-8",
             errors="surrogateescape",
