@@ -6,7 +6,7 @@ What was not recorded is never guessed: it is noted as a gap, and the plugin get
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -18,7 +18,7 @@ from boyd.llm import model_errors
 from boyd.models import ApprovalItem, PluginReads, Read, Triple
 from boyd.models.investigation import Investigation
 from boyd.phases.recording import call_key, kept_key
-from boyd.plugin import State
+from boyd.plugin import News, State
 
 _R = TypeVar("_R")
 _ABSENT = object()
@@ -59,7 +59,7 @@ class Gaps:
 
     Attributes:
         found: those by which its decision, or what the gate asks, cannot be told.
-        late: those by which it cannot be told whether something stops the action after the gate.
+        late: those by which it cannot be told whether something else stops the action.
         is_late: whether the gate was passed.
     """
 
@@ -255,7 +255,14 @@ class _RecordedState:
             self._playback.write(key, value)
         return swapped
 
-    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
         found = self._playback.state_value(key)
         value = change(None if found is _ABSENT else found)
         self._playback.changed(key, value)

@@ -40,7 +40,7 @@ def replay(
 
 
 def with_endings(found: ReplayReport, work: PastWork) -> ReplayReport:
-    """The report, with what became of approvals that the recorded actions waited for."""
+    """The report, with verdicts on the recorded actions, and what became of approvals."""
     findings = [one.patched({"ended": _ending(one, work)}) for one in found.findings]
     return found.patched({"findings": findings})
 
@@ -48,8 +48,11 @@ def with_endings(found: ReplayReport, work: PastWork) -> ReplayReport:
 def _ending(one: Judgement, work: PastWork) -> str:
     kind, _, approval_id = one.ended.partition(" ")
     item = work.approval(approval_id) if kind == "approval" else None
+    name = naming.approval(item.id) if item else naming.loop(one.iteration.partition(":")[2])
+    entry = work.execution(name) if one.ended else None
+    verdict = entry.verification.verdict if entry and entry.verification else None
+    said = f", {verdict}" if verdict else ""
     if item is None:
-        return one.ended
-    entry = work.execution(naming.approval(item.id))
+        return f"{one.ended}{said}"
     done = f", {entry.state}" if entry else ""
-    return f"approval {naming.short(item.id)} {item.status}{done}"
+    return f"approval {naming.short(item.id)} {item.status}{done}{said}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from boyd.models import (
     DecisionTrace,
     ExecutionEntry,
     Gate,
+    Hold,
     LoopResult,
     Phase,
     PhaseRun,
@@ -31,6 +33,7 @@ from boyd.models.base import JsonObject
 from boyd.models.replayed import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.recording import kept_key
 from boyd.plugin import Context
 from boyd.replay.playback import Gaps, Playback, WrittenState
 
@@ -48,7 +51,7 @@ class CannotTell(Exception):
 class ReplayedDecision:
     """The decision of a shadow with its trace, and the gate's answer if it was asked.
 
-    With a *doubt*, the gate lets the action pass, and something after it may have stopped it.
+    With a *doubt*, it cannot be told whether something besides the gate stops the action.
     """
 
     decision: Decision
@@ -186,12 +189,14 @@ class _Phases:
         acting = self.begin("act", after)
         request = act.Request("replay", decision, asked_by=trace.asked_by)
         ledger = _ShadowLedger(self._agent, self._record, self._gaps)
+        known = len(self._gaps.late)
         self._gaps.is_late = True
         act.act(acting, request, ledger, _ShadowApprovals())
         self._gaps.is_late = False
-        if acting.gate is None or not self._gaps.late:
+        late = self._gaps.late[known:]
+        if acting.gate is None or not late:
             return acting.gate
-        reason = f"the gate lets it pass; what follows cannot be told: {self._gaps.late[0]}"
+        reason = f"the gate lets it pass; what follows cannot be told: {late[0]}"
         return acting.gate.patched({"outcome": "automatic", "reason": reason})
 
 
@@ -209,6 +214,19 @@ class _ShadowPhase(PhaseContext):
         self._last = ""
         self._playbacks: dict[str, Playback] = {}
         self.not_due = list(record.not_due)
+
+    def hold(self, action: str, target: str) -> Hold | None:
+        """The recorded hold; without a record it may have been held, or not."""
+        taped = _reads_of(self._record, self.phase, action)
+        for read in taped.reads if taped else ():
+            if (
+                read.of == "holds"
+                and read.key == kept_key(target)
+                and read.note in (None, "absent")
+            ):
+                return Hold.from_json(json.dumps(read.value)) if read.value else None
+        self._gaps.late.append(f"whether {action} was held was not recorded")
+        return None
 
     def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:
         """Run all *calls* in turn, so that the outcome does not depend on threads."""
