@@ -7,7 +7,7 @@ from pathlib import Path
 
 from boyd import Agent, LoopResult
 from boyd.agent import agent_from_file
-from boyd.models.replayed import Judgement
+from boyd.models.replayed import ReplayedIteration
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.testing import Lab
@@ -161,13 +161,13 @@ def record(agent: Agent, count: int) -> list[LoopResult]:
     return [LoopResult.from_json(lab.run().to_json()) for _ in range(count)]
 
 
-def judged(path: Path, records: Iterable[LoopResult]) -> list[Judgement]:
+def judged(path: Path, records: Iterable[LoopResult]) -> list[ReplayedIteration]:
     """What an agent file would make of *records*."""
     shadow = Shadow(agent_from_file(path))
     return [judge(shadow, one) for one in records]
 
 
-def differing(found: Sequence[Judgement]) -> set[str]:
+def differing(found: Sequence[ReplayedIteration]) -> set[str]:
     """The kinds of differences."""
     return {kind for one in found for kind in one.differences}
 

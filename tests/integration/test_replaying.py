@@ -21,7 +21,7 @@ from boyd.agent import agent_from_file
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past_work import PastWork
 from boyd.models.archived import HistoryFilter
-from boyd.models.replayed import Judgement, ReplayReport
+from boyd.models.replayed import ReplayedIteration, ReplayReport
 from boyd.replay.recordings import PORTION, FileOfRecords, KeptIterations
 from boyd.replay.regression_cases import Expectation, ReplayCase, write_case
 from boyd.replay.replaying import replay, with_endings
@@ -140,7 +140,9 @@ NATIVE = [
 ]
 
 
-def tried(attempts: list[str], tmp_path: Path, records: list[LoopResult]) -> list[Judgement]:
+def tried(
+    attempts: list[str], tmp_path: Path, records: list[LoopResult]
+) -> list[ReplayedIteration]:
     """One iteration after each attempt; nothing has come of any of them."""
     where = tmp_path / "where"
     where.mkdir()

@@ -16,7 +16,7 @@ from boyd import Agent, Context, Decision, LoopResult, Plugin, Situation, Veto, 
 from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
 from boyd.models import Autonomy, Budget, Triple
-from boyd.models.replayed import Judgement
+from boyd.models.replayed import ReplayedIteration
 from boyd.phases.recording import MAX_VALUE
 from boyd.plugin import Orienter, Strategy
 from boyd.replay.differences import judge, report
@@ -168,7 +168,7 @@ def lab_with(strategy: Callable[..., Any], **hooks: Any) -> Agent:
     return Agent("test", plugins=[made])
 
 
-def only(then: Agent, now: Agent) -> Judgement:
+def only(then: Agent, now: Agent) -> ReplayedIteration:
     """What one agent makes of the only iteration of another one."""
     return judge(Shadow(now), LoopResult.from_json(Lab(then).run().to_json()))
 
@@ -399,6 +399,25 @@ def test_what_the_gate_lets_pass_newly_is_reported_whatever_might_stop_it_later(
     assert found.after is not None
     assert "p.on_before_act reads state stop" in found.after.reason
     assert only(cautious("auto"), cautious("auto")).differences == []
+
+
+def test_an_action_that_was_held_then_is_held_now() -> None:
+    def verified(action: str = "p:do") -> Agent:
+        acts = [
+            Recorder().action(name, verify=lambda result: "cannot tell") for name in ("do", "other")
+        ]
+        return agent(sees("o", seen()), chooses(choice(action)), *acts)
+
+    lab = Lab(verified())
+    records = [LoopResult.from_json(lab.run().to_json()) for _ in range(2)]
+
+    def replayed(now: Agent) -> list[list[str]]:
+        return [list(judge(Shadow(now), one).differences) for one in records]
+
+    assert [one.decision and one.decision.action for one in records] == ["p:do", "no-op"]
+    assert replayed(verified()) == [[], []]
+    # Nobody asked then whether the other action was held.
+    assert replayed(verified("p:other")) == [["flipped", "newly automatic"]] * 2
 
 
 def test_a_failed_guard_blocks_now_as_it_did_then() -> None:

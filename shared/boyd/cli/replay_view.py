@@ -10,7 +10,7 @@ from boyd import naming
 from boyd.cli import output
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
-from boyd.models.replayed import Course, Difference, Judgement, ReplayReport
+from boyd.models.replayed import Course, Difference, ReplayedIteration, ReplayReport
 from boyd.replay.confinement import MEANS
 
 #: Findings of one kind, and reasons, that are shown; `--json` has them all.
@@ -56,7 +56,7 @@ def _rows(report: ReplayReport) -> list[list[str]]:
     ]
 
 
-def _show_kind(kind: Difference, findings: Sequence[Judgement]) -> None:
+def _show_kind(kind: Difference, findings: Sequence[ReplayedIteration]) -> None:
     if not findings:
         return
     output.say()
@@ -78,7 +78,7 @@ def _show_reasons(reasons: Mapping[str, int]) -> None:
         output.note(f"  and {len(ordered) - _SHOWN} more reasons; --json has them all")
 
 
-def _row(one: Judgement) -> list[str]:
+def _row(one: ReplayedIteration) -> list[str]:
     reason = one.after.reason if one.after else ""
     name = one.iteration.partition(":")[2] or one.iteration
     before, after = course_text(one.before), course_text(one.after)

@@ -38,7 +38,7 @@ class Course(Model):
     required: ApprovalPolicy | None = None
 
 
-class Judgement(Model):
+class ReplayedIteration(Model):
     """A recorded iteration as it was and as it would be now.
 
     Attributes:
@@ -96,7 +96,7 @@ class ReplayReport(Model):
     first: str | None = None
     last: str | None = None
     actions: list[ActionDifferences] = Field(default_factory=list)
-    findings: list[Judgement] = Field(default_factory=list)
+    findings: list[ReplayedIteration] = Field(default_factory=list)
     confined_by: list[str] = Field(default_factory=list)
 
     @property

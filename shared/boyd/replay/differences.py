@@ -11,7 +11,7 @@ from boyd.models.replayed import (
     ActionDifferences,
     Course,
     Difference,
-    Judgement,
+    ReplayedIteration,
     ReplayReport,
 )
 from boyd.replay.shadow import CannotTell, Shadow, course
@@ -20,9 +20,9 @@ from boyd.replay.shadow import CannotTell, Shadow, course
 _FROM_OUTSIDE = ("frozen", "cancelled", "refused", "unserved", "held")
 
 
-def judge(shadow: Shadow, record: LoopResult, known: bool = True) -> Judgement:
+def judge(shadow: Shadow, record: LoopResult, known: bool = True) -> ReplayedIteration:
     """Replay a recorded iteration and compare; unless *known*, nothing was decided then."""
-    found = Judgement(iteration=record.id, at=record.ended_at, ended=_ending(record))
+    found = ReplayedIteration(iteration=record.id, at=record.ended_at, ended=_ending(record))
     try:
         before = recorded_course(shadow.agent, record) if known else _nothing()
         found = found.patched({"before": before})
@@ -108,7 +108,7 @@ def _ending(record: LoopResult) -> str:
 
 
 def report(
-    agent_id: str, build: str, judgements: Iterable[Judgement], confined_by: list[str]
+    agent_id: str, build: str, judgements: Iterable[ReplayedIteration], confined_by: list[str]
 ) -> ReplayReport:
     """The report on *judgements*, which are in order."""
     total = unchanged = 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from boyd.embedded.state_folder import private_folder, write_private
-from boyd.models.replayed import Judgement
+from boyd.models.replayed import ReplayedIteration
 
 #: Seconds after which the results of a replay that nobody went on with are removed.
 _OLD = 7 * 86_400.0
@@ -30,16 +30,16 @@ class PartialResults:
         _remove_old(folder)
         self._folder = private_folder(folder / key)
 
-    def find(self, records: Sequence[str]) -> list[Judgement] | None:
+    def find(self, records: Sequence[str]) -> list[ReplayedIteration] | None:
         """The judgements of a portion, if they were kept."""
         try:
             lines = self._path(records).read_text("utf-8").split("\n")
-            found = [Judgement.from_json(line) for line in lines if line]
+            found = [ReplayedIteration.from_json(line) for line in lines if line]
         except (OSError, ValueError, ValidationError):
             return None
         return found if len(found) == len(records) else None
 
-    def keep(self, records: Sequence[str], judgements: Sequence[Judgement]) -> None:
+    def keep(self, records: Sequence[str], judgements: Sequence[ReplayedIteration]) -> None:
         """Keep the judgements of a portion.
 
         Raises:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from boyd.errors import ConfigError
 from boyd.models import LoopResult, explain
 from boyd.models.base import JsonObject, Model
-from boyd.models.replayed import Course, Fate, Judgement
+from boyd.models.replayed import Course, Fate, ReplayedIteration
 
 FOLDER = "cases"
 _HEAD = "# A case of the agent {agent!r}, which `boyd test` replays; edit what it expects.\n"
@@ -68,7 +68,7 @@ class CaseResult(Model):
     mistakes: list[str] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, name: str, case: ReplayCase, found: Judgement) -> CaseResult:
+    def of(cls, name: str, case: ReplayCase, found: ReplayedIteration) -> CaseResult:
         """Compare what the case expects with what was found."""
         if found.after is None:
             return cls(case=name, mistakes=[f"cannot tell: {found.why}"])

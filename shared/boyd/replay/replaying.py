@@ -7,7 +7,7 @@ from pathlib import Path
 
 from boyd import naming
 from boyd.archive.past_work import PastWork
-from boyd.models.replayed import Judgement, ReplayReport
+from boyd.models.replayed import ReplayedIteration, ReplayReport
 from boyd.replay.differences import report
 from boyd.replay.partial_results import PartialResults
 from boyd.replay.recordings import Recordings
@@ -29,7 +29,7 @@ def replay(
     hello = pool.hello
     kept = PartialResults(folder, hello.code)
 
-    def judgements() -> Iterator[Judgement]:
+    def judgements() -> Iterator[ReplayedIteration]:
         for portion in pool.judge(recordings.portions(), kept):
             progress(len(portion))
             yield from portion
@@ -45,7 +45,7 @@ def with_endings(found: ReplayReport, work: PastWork) -> ReplayReport:
     return found.patched({"findings": findings})
 
 
-def _ending(one: Judgement, work: PastWork) -> str:
+def _ending(one: ReplayedIteration, work: PastWork) -> str:
     kind, _, approval_id = one.ended.partition(" ")
     item = work.approval(approval_id) if kind == "approval" else None
     name = naming.approval(item.id) if item else naming.loop(one.iteration.partition(":")[2])

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from boyd.errors import BoydError
-from boyd.models.replayed import Judgement
+from boyd.models.replayed import ReplayedIteration
 from boyd.replay.partial_results import PartialResults
 from boyd.replay.shadow_process import ShadowAnswer, ShadowHello, ShadowTask
 
@@ -53,7 +53,7 @@ class _ShadowProcess:
             self.close()
             raise ReplayError(self.hello.error)
 
-    def judge(self, records: Sequence[str]) -> list[Judgement]:
+    def judge(self, records: Sequence[str]) -> list[ReplayedIteration]:
         """Judge records, each a JSON text on one line.
 
         Raises:
@@ -130,13 +130,13 @@ class ShadowPool:
 
     def judge(
         self, portions: Iterable[Sequence[str]], kept: PartialResults | None = None
-    ) -> Iterator[list[Judgement]]:
+    ) -> Iterator[list[ReplayedIteration]]:
         """Judge portions of records that were not *kept*, and yield the judgements in their order.
 
         Raises:
             ReplayError: a record cannot be read, or a process has ended.
         """
-        waiting: deque[Future[list[Judgement]]] = deque()
+        waiting: deque[Future[list[ReplayedIteration]]] = deque()
         for portion in portions:
             waiting.append(self._threads.submit(self._judge, portion, kept))
             if len(waiting) > self._jobs * _AHEAD:
@@ -144,7 +144,9 @@ class ShadowPool:
         while waiting:
             yield waiting.popleft().result()
 
-    def _judge(self, records: Sequence[str], kept: PartialResults | None) -> list[Judgement]:
+    def _judge(
+        self, records: Sequence[str], kept: PartialResults | None
+    ) -> list[ReplayedIteration]:
         found = kept.find(records) if kept else None
         if found is None:
             found = self._judge_now(records)
@@ -152,7 +154,7 @@ class ShadowPool:
                 kept.keep(records, found)
         return found
 
-    def _judge_now(self, records: Sequence[str]) -> list[Judgement]:
+    def _judge_now(self, records: Sequence[str]) -> list[ReplayedIteration]:
         process = self._idle.get()
         try:
             if process is None:

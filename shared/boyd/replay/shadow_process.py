@@ -21,7 +21,7 @@ from boyd.agent import Agent, load_agent
 from boyd.errors import BoydError
 from boyd.models import LoopResult
 from boyd.models.base import Model
-from boyd.models.replayed import Judgement
+from boyd.models.replayed import ReplayedIteration
 from boyd.replay.confinement import ActionGuard, confine
 from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
@@ -66,7 +66,7 @@ class ShadowHello(Model):
 class ShadowAnswer(Model):
     """A judgement, or the reason why a record cannot be read."""
 
-    judgement: Judgement | None = None
+    judgement: ReplayedIteration | None = None
     error: str | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api_kit import Site
 from boyd.models import utc_now
-from boyd.models.replayed import Course, Judgement, ReplayReport
+from boyd.models.replayed import Course, ReplayedIteration, ReplayReport
 from boyd.replay.differences import report
 from boyd.store.published_replay import FINDINGS
 from console_kit import Browser
@@ -18,7 +18,7 @@ def made(count: int) -> ReplayReport:
     course = Course(action=HOSTILE, target="web-1", fate="automatic", reason="the action is auto")
     idle = Course(action="no-op", fate="none")
     judgements = [
-        Judgement(
+        ReplayedIteration(
             iteration=f"desk:{number}.abc",
             at=utc_now(),
             before=idle,
