@@ -15,7 +15,6 @@ from boyd.models import (
     ApprovalItem,
     Decision,
     DecisionTrace,
-    ExecutionEntry,
     Gate,
     Hold,
     LoopResult,
@@ -23,19 +22,17 @@ from boyd.models import (
     PhaseRun,
     PluginReads,
     Problem,
-    Proposal,
     Refusal,
     TapedPhase,
     utc_now,
 )
-from boyd.models.action import ActionResult, Budget
-from boyd.models.base import JsonObject
 from boyd.models.replayed import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.recording import kept_key
 from boyd.plugin import Context
 from boyd.replay.playback import Gaps, Playback, WrittenState
+from boyd.replay.shadow_gate import ShadowApprovals, ShadowLedger, target_of
 
 #: The beginning of the error of a component that exceeded its time limit.
 _OVERRUN = "took longer than"
@@ -147,7 +144,7 @@ def course(
         meant = trace.proposed
         params = meant.params if meant else {}
         action = meant.action if meant else stopped.action
-        target = _target(agent, action, params)
+        target = target_of(agent, action, params)
         reason = stopped.reason
         return Course(action=action, params=params, target=target, fate="refused", reason=reason)
     if decision.is_no_op or gate is None:
@@ -155,16 +152,11 @@ def course(
     return Course(
         action=decision.action,
         params=decision.params,
-        target=_target(agent, decision.action, decision.params),
+        target=target_of(agent, decision.action, decision.params),
         fate=gate.outcome,
         reason=gate.reason,
         required=gate.required,
     )
-
-
-def _target(agent: Agent | None, action: str, params: JsonObject) -> str:
-    known = agent.host.actions.get(action) if agent else None
-    return known.target_of(params) if known else ""
 
 
 class _Phases:
@@ -188,10 +180,10 @@ class _Phases:
         """The gate's answer to a decision; nothing is executed or proposed."""
         acting = self.begin("act", after)
         request = act.Request("replay", decision, asked_by=trace.asked_by)
-        ledger = _ShadowLedger(self._agent, self._record, self._gaps)
+        ledger = ShadowLedger(self._agent, self._record, self._gaps)
         known = len(self._gaps.late)
         self._gaps.is_late = True
-        act.act(acting, request, ledger, _ShadowApprovals())
+        act.act(acting, request, ledger, ShadowApprovals())
         self._gaps.is_late = False
         late = self._gaps.late[known:]
         if acting.gate is None or not late:
@@ -312,69 +304,3 @@ class _Nothing:
 
     def waiting(self, approval_ids: Collection[str]) -> set[str]:
         raise NotImplementedError
-
-
-class _ShadowLedger:
-    """Claims nothing; knows how much of a budget was used then. Implements `Ledger`."""
-
-    def __init__(self, agent: Agent, record: LoopResult, gaps: Gaps) -> None:
-        self._agent = agent
-        self._record = record
-        self._gaps = gaps
-
-    def find(self, execution_id: str) -> ActionResult | None:
-        return None
-
-    def get(self, execution_id: str) -> ExecutionEntry | None:
-        return None
-
-    def claim(self, execution: act.ExecutionRequest) -> act.Claim:
-        used = self._used(execution) if execution.budget else None
-        if execution.budget and used is None:
-            self._gaps.note(f"the use of the budget of {execution.action} was not recorded")
-        elif execution.budget and used is not None and used >= execution.budget.limit:
-            return act.Claim(over_budget=True, used=used)
-        passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
-        return act.Claim(result=passed, used=used)
-
-    def forgo(self, execution_id: str) -> act.Claim:
-        return act.Claim()
-
-    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        return True
-
-    def _used(self, execution: act.ExecutionRequest) -> int | None:
-        """The recorded use of its budget, if it was of that action and target."""
-        then, gate = self._record.decision, self._record.gate
-        if then is None or gate is None or then.action != execution.action:
-            return None
-        if execution.budget is None or _target(self._agent, then.action, then.params) != (
-            execution.target
-        ):
-            return None
-        return _used(execution.budget, gate)
-
-
-def _used(budget: Budget, gate: Gate) -> int | None:
-    """The use of a budget; of another window than then, only bounds are known."""
-    then, used = gate.budget, gate.used
-    if then is None or used is None or then.window == budget.window:
-        return used
-    if (budget.window < then.window and used < budget.limit) or (
-        budget.window > then.window and used >= budget.limit
-    ):
-        return used
-    return None
-
-
-class _ShadowApprovals:
-    """Queues nothing; implements `ApprovalGateway`."""
-
-    def propose(self, proposal: Proposal, execution_id: str) -> str:
-        return "shadow"
-
-    def waits(self, proposal: Proposal) -> bool:
-        return True  # so that no dry run is made
-
-    def proposed(self, execution_id: str) -> str | None:
-        return None
