@@ -248,7 +248,7 @@ def circumstances(
     ctx: PhaseContext, action: Action, decision: Decision, situation: Situation
 ) -> Circumstances:
     """The circumstances of a decision, now."""
-    return Circumstances(action, decision, situation, ctx.context(action.plugin_id).now)
+    return Circumstances(action, decision, situation, lambda: ctx.now(action.plugin_id))
 
 
 def judged(

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, get_args
 
 from boyd.agent import Agent
@@ -81,6 +82,10 @@ class PhaseContext:
             context = replace(context, not_due={late.id: late.due_at for late in self.not_due})
         taped = by and self.iteration is not None and self.phase in get_args(TapedPhase)
         return self.tape.context(context, by) if taped else context
+
+    def now(self, plugin_id: str) -> datetime:
+        """The time for windows and conditions of the actions of a plugin."""
+        return self.context(plugin_id).now()
 
     def hold(self, action: str, target: str) -> Hold | None:
         """The hold of an action on a target, if there is one; it is recorded as a read."""

@@ -23,6 +23,7 @@ from boyd.models import (
     PluginReads,
     Problem,
     Refusal,
+    Situation,
     TapedPhase,
     utc_now,
 )
@@ -118,7 +119,9 @@ class Shadow:
         situation = orient.orient(orienting, list(record.observations))
         deciding = phases.begin("decide", orienting)
         decision, trace = decide.decide(deciding, situation)
-        gate = None if decision.is_no_op else phases.gate(deciding, decision, trace)
+        gate = None
+        if not decision.is_no_op:
+            gate = phases.gate(deciding, decision, trace, situation)
         for problem in phases.problems:
             if problem.error.startswith(_OVERRUN):
                 self._gaps.note(f"{problem.id} {problem.error} in the replay")
@@ -176,10 +179,18 @@ class _Phases:
         made.blocks += after.blocks if after else []
         return made
 
-    def gate(self, after: PhaseContext, decision: Decision, trace: DecisionTrace) -> Gate | None:
+    def gate(
+        self,
+        after: PhaseContext,
+        decision: Decision,
+        trace: DecisionTrace,
+        situation: Situation,
+    ) -> Gate | None:
         """The gate's answer to a decision; nothing is executed or proposed."""
         acting = self.begin("act", after)
-        request = act.Request("replay", decision, asked_by=trace.asked_by)
+        request = act.Request(
+            "replay", decision, asked_by=trace.asked_by, situation=situation
+        )
         ledger = ShadowLedger(self._agent, self._record, self._gaps)
         known = len(self._gaps.late)
         self._gaps.is_late = True
@@ -206,6 +217,11 @@ class _ShadowPhase(PhaseContext):
         self._last = ""
         self._playbacks: dict[str, Playback] = {}
         self.not_due = list(record.not_due)
+
+    def now(self, plugin_id: str) -> datetime:
+        """The time at which windows and conditions were evaluated, or would have been."""
+        gate = self._record.gate
+        return (gate.at if gate else None) or _began(self._record, self._taped)
 
     def hold(self, action: str, target: str) -> Hold | None:
         """The recorded hold; without a record it may have been held, or not."""
