@@ -198,6 +198,12 @@ class Agent:
             roll_back=ours.roll_back,
         )
 
+    @cached_property
+    def verifying(self) -> frozenset[str]:
+        """The plugins with actions that can be verified, and thus held."""
+        actions = self.host.actions.values()
+        return frozenset(one.plugin_id for one in actions if one.has("verify"))
+
     @property
     def schedule(self) -> Schedule | None:
         """The starts of its iterations by the clock, if it has any."""

@@ -23,6 +23,8 @@ from boyd.models import (
     JsonObject,
     LoopResult,
     Proposal,
+    Situation,
+    SituationAssessment,
 )
 from boyd.plugin import Action
 from boyd.store import Retention
@@ -47,12 +49,16 @@ class Patient:
         self.decisions = [choice(params=params) for params in decisions]
         self.settings = settings
         self.anomalies: list[Anomaly] = []
+        self.idle = False
 
     def lab(self, *more: Any, rollback: bool = False, **agent: Any) -> Lab:
         """A lab with this action, which a strategy always decides on."""
         extra: dict[str, Any] = {"rollback": self._undo} if rollback else {}
         action = self.recorder.action(verify=self._verify, **extra, **self.settings)
-        strategies = [chooses(one, name=f"s{n}") for n, one in enumerate(self.decisions)]
+        strategies = [
+            chooses(one, name=f"s{n}", applicable_when=lambda: not self.idle)
+            for n, one in enumerate(self.decisions)
+        ]
         parts = [*strategies, *more, action]
 
         def on_orient() -> dict[str, Any]:
@@ -227,13 +233,46 @@ def test_an_action_without_effect_is_not_repeated_until_the_situation_changes() 
     assert len(action.recorder.calls) == 2
     check(lab)
 
-    # It had no effect in either situation.
     for description in ("91 degrees", "92 degrees"):
         action.anomalies = [Anomaly(type="hot", description=description, severity="high")]
         lab.run()
-        action.anomalies = []
-        lab.run()
     assert len(action.recorder.calls) == 2
+
+
+def test_an_action_without_effect_may_be_repeated_after_the_situation_was_different() -> None:
+    hot = [Anomaly(type="hot", description="90 degrees", severity="high")]
+    action = Patient("no effect")
+    action.anomalies = hot
+    lab = action.lab(verification={ACTION: {"within": 5}})
+    lab.run()
+    check(lab)
+    lab.run()
+    assert len(action.recorder.calls) == 1
+
+    action.idle = True
+    action.anomalies = []
+    lab.run()
+    assert lab.store.holds.all() == []
+    action.idle = False
+    action.anomalies = hot
+    lab.run()
+    assert len(action.recorder.calls) == 2
+
+
+def test_anomalies_of_others_do_not_change_the_situation_of_a_plugin() -> None:
+    def found(*types: str) -> SituationAssessment:
+        return SituationAssessment(
+            source="p:o",
+            findings=[],
+            anomalies=[Anomaly(type=one, description="", severity="low") for one in types],
+        )
+
+    noise = found("load").patched({"source": "host:o"})
+    quiet = Situation(assessments=[found("down")])
+    loud = Situation(assessments=[found("down"), noise])
+
+    assert quiet.class_for("p") == loud.class_for("p")
+    assert quiet.class_for("p") != Situation(assessments=[found()]).class_for("p")
 
 
 def test_an_action_without_effect_may_be_repeated_when_its_budget_has_a_new_window() -> None:

@@ -18,9 +18,7 @@ Reversibility = Literal[
 ]
 #: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
 #: difference to what was approved, no worker, a hold, or a closed window.
-Prevention = Literal[
-    "vetoed", "frozen", "cancelled", "refused", "unserved", "held", "closed"
-]
+Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved", "held", "closed"]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"

@@ -102,15 +102,15 @@ class Situation(Model):
     priority: Level = "low"
     confidence: Confidence = 0.0
 
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the class of situation: the kinds of anomalies and who found them.
+    def class_for(self, plugin_id: str) -> str:
+        """The class of the situation for actions of a plugin: a digest of the anomalies.
 
-        Situations that differ only in figures, texts or confidence are of the same class.
+        These are the ones that its own orienters found, if it has any, or else all. Situations that
+        differ only in figures, texts or confidence are of the same class.
         """
-        found = [_class(one) for one in self.anomalies]
-        by = [[one.source, sorted(map(_class, one.anomalies or []))] for one in self.assessments]
-        text = json.dumps([sorted(found), sorted(by)])
+        own = [one for one in self.assessments if one.source.startswith(f"{plugin_id}:")]
+        found = [a for one in own for a in one.anomalies or []] if own else self.anomalies
+        text = json.dumps(sorted(map(_class, found)))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def evidence(self, source: str) -> JsonObject:
@@ -123,5 +123,7 @@ class Situation(Model):
 
 def _class(anomaly: Anomaly) -> list[str]:
     return [anomaly.type, anomaly.severity, *sorted(anomaly.affected_resources or [])]
+
+
 #: The situation before the first iteration has produced one.
 NO_SITUATION = Situation(summary="No situation yet")

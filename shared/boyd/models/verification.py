@@ -123,7 +123,7 @@ class Hold(Model):
         """Tell whether it holds the action in *situation*."""
         if self.kind in ("open", "suspended") or not self.situations:
             return True
-        return situation.fingerprint in self.situations
+        return situation.class_for(self.action.partition(":")[0]) in self.situations
 
     @property
     def reason(self) -> str:

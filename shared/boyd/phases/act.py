@@ -394,7 +394,7 @@ class _Execution:
             host=self.ctx.context(action.plugin_id).host,
             verification=plan,
             queue=action.queue,
-            situation=self.request.situation.fingerprint,
+            situation=self.request.situation.class_for(action.plugin_id),
             # A person who approves an action decides to repeat it.
             held=plan is not None and not self.request.approved,
         )

@@ -213,7 +213,14 @@ class IterationSteps:
         situation = orient.orient(ctx, observations)
         later, healths = observe.dump(added), self._health_after(record, entry.now)
         return self._iterations.leave_orient(
-            entry, situation, later, ctx.problems, ctx.blocks, healths, self._tape(entry, ctx)
+            entry,
+            situation,
+            later,
+            ctx.problems,
+            ctx.blocks,
+            healths,
+            self._tape(entry, ctx),
+            self._agent.verifying,
         )
 
     def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:

@@ -207,11 +207,12 @@ class Iterations:
         blocks: list[Refusal],
         health: Mapping[str, ObserverHealth],
         more: Mapping[str, str] | None = None,
+        held: Iterable[str] = (),
     ) -> bool:
         """Leave orient with the situation; False when the entry was lost.
 
-        *added* are the observations that did not come from observers, as JSON text, and *more*
-        further fields of the record.
+        *added* are the observations that did not come from observers, as JSON text, *more* further
+        fields of the record, and *held* the plugins whose actions can be held.
         """
         fields = {
             "situation": situation.to_json(),
@@ -225,6 +226,7 @@ class Iterations:
             **_fence(entry),
             resend_after=self._resend_after,
             health=flat({name: value.to_json() for name, value in health.items()}),
+            classes={plugin: situation.class_for(plugin) for plugin in held},
             fields=flat({**fields, **(more or {})}),
         )
         return bool(left)
