@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from boyd import Agent
-from boyd.agent import PolicyRule
 from boyd.errors import ConfigError, PluginError
 from boyd.links import login_reason
 from boyd.models import ApprovalPolicy, Autonomy, CallRequest, Reversibility
 from boyd.plugins.approval_policy import ApprovalRules
+from boyd.settings.permissions import PolicyRule
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, plugin
 
@@ -25,7 +25,7 @@ def undo() -> None:
 def lab_with(*plugins: Any, approvals: dict[str, Any] | None = None, **action: Any) -> Lab:
     """An agent with one action."""
     parts = [chooses(choice(risk="low")), Recorder().action(**action)]
-    settings = {"approvals": approvals} if approvals else {}
+    settings: dict[str, Any] = {"approvals": approvals} if approvals else {}
     return Lab(Agent("test", plugins=[plugin(*parts), *plugins], **settings))
 
 

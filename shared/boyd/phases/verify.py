@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from boyd.errors import Overrun
 from boyd.models import EffectName, EffectVerdict, ExecutionEntry
 from boyd.phases import time_limit
-from boyd.phases.act import validate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action
+from boyd.plugin.parameters import validate
 from boyd.redaction import clean
 
 #: Characters of the evidence for a verdict.
