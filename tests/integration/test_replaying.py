@@ -110,6 +110,17 @@ def test_an_agent_that_cannot_be_loaded_exits_with_1(
     assert "broken" in errors
 
 
+@pytest.mark.long
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, records: list[LoopResult]) -> None:
+    place = Place(tmp_path, records)
+    with place.records.open("a") as file:
+        file.write('{"iteration": 44}\n')
+    status, _, errors = place.replay()
+
+    assert status == 1
+    assert "the record of iteration 44 cannot be read" in errors
+
+
 # It cannot act
 
 

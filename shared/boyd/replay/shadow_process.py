@@ -7,11 +7,13 @@ a line with a number, followed by as many records, one a line; it answers with a
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -125,7 +127,7 @@ class _Judging:
         try:
             record = LoopResult.from_json(text)
         except ValueError as error:
-            return ShadowAnswer(error=f"a record cannot be read: {error}")
+            return ShadowAnswer(error=f"{_name(text)} cannot be read: {error}")
         self._guard.judging = True
         try:
             return ShadowAnswer(judgement=judge(self._shadow, record, self._known))
@@ -136,6 +138,15 @@ class _Judging:
         if self._shadow is None:
             raise UnrecordedRead(f"the agent acts when it is loaded: it {what}")
         self._shadow.needs(f"a plugin {what}")
+
+
+def _name(record: str) -> str:
+    """The name of a record that may have another shape."""
+    with suppress(ValueError):
+        found = json.loads(record)
+        if isinstance(found, dict) and "iteration" in found:
+            return f"the record of iteration {found['iteration']}"
+    return "a record"
 
 
 def _code_of(agent: Agent) -> str:
