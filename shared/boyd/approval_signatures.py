@@ -18,8 +18,9 @@ from boyd.models import ApprovalItem, Vote, VoteSignature, to_ms
 
 #: Separates these signatures from others with the same secret.
 _SALT = "boyd.approval"
-#: The time of a vote is that of Redis when it was counted, which is known only afterwards.
-_LEFT_OUT = ("at", "signature")
+#: What is signed of a vote, as a list that every release keeps. Its time is that of Redis when it
+#: was counted, which is known only afterwards.
+_OF_VOTE = ("by", "person", "groups", "note", "key", "claims")
 
 
 class ApprovalSigner:
@@ -71,6 +72,6 @@ def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> str:
         "bound_to": item.bound_to,
         "requested_by": seen.requested_by,
         "nonce": seen.nonce,
-        "vote": {k: v for k, v in vote.to_wire().items() if k not in _LEFT_OUT},
+        "vote": {name: getattr(vote, name) for name in _OF_VOTE},
     }
     return json.dumps(content, sort_keys=True)
