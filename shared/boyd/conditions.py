@@ -24,8 +24,8 @@ OBJECT, ANY = "map", "dyn"
 # `map` would let lists grow from step to step; `exists`, `all` and `filter` cannot.
 _CONFIG = "stdlib:\n  exclude_macros:\n    - map\n"
 _MISTAKE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+)")
-_UNKNOWN = re.compile(r"undeclared reference to '(.+)' \(in container")
-_MISFIT = re.compile(r"found no matching overload for '(.+)' applied to '\((.+)\)'")
+_UNKNOWN = re.compile(r"undeclared reference to '([^']+)' \(in container")
+_MISFIT = re.compile(r"found no matching overload for '([^']+)' applied to '\(([^']+)\)'")
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _NAME = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _TYPES = {"string": "string", "integer": "int", "number": "double", "boolean": "bool"}
