@@ -89,30 +89,32 @@ def _date(answer: requests.Response) -> float:
 def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str, str]) -> None:
     deployment, ahead, behind = shifted
     asks, answers = deployment.key("client", "admin"), deployment.key("bob", "approvals", "read")
-    ids = []
-    for number, base in enumerate((ahead, behind, ahead)):
+
+    def asked(number: int, base: str) -> dict[str, Any]:
         said = requests.post(
             f"{base}/actions/clocked:write",
             json={"params": {"number": number}},
             headers=asks,
             timeout=60,
         ).json()
-        ids.append(said["approvalId"])
-    items = [_item(behind, one, answers) for one in ids]
-    early = requests.post(f"{ahead}/approvals/{ids[0]}/approve", headers=answers, timeout=60)
+        return _item(behind, said["approvalId"], answers)
+
+    first = asked(0, ahead)
+    early = requests.post(f"{ahead}/approvals/{first['id']}/approve", headers=answers, timeout=60)
+    items = [first, asked(1, behind), asked(2, ahead)]
     *_, last = items
     wait_until(lambda: _now(deployment) > _at(last["expiresAt"]) - 2, 20)
-    before = _item(ahead, ids[2], answers)
+    before = _item(ahead, last["id"], answers)
     wait_until(lambda: _now(deployment) > _at(last["expiresAt"]), 20)
-    late = requests.post(f"{behind}/approvals/{ids[2]}/approve", headers=answers, timeout=60)
+    late = requests.post(f"{behind}/approvals/{last['id']}/approve", headers=answers, timeout=60)
 
     assert [round(_at(i["expiresAt"]) - _at(i["createdAt"]), 1) for i in items] == [8.0] * 3
     assert early.json()["success"]
-    [vote] = _item(behind, ids[0], answers)["approvals"]
-    assert abs(_at(vote["at"]) - _at(items[0]["createdAt"])) < 8
+    [vote] = _item(behind, first["id"], answers)["approvals"]
+    assert abs(_at(vote["at"]) - _at(first["createdAt"])) < 8
     assert before["status"] == "pending"
     assert (late.status_code, late.json()["type"]) == (404, "/problems/not-pending")
-    assert _item(ahead, ids[2], answers)["status"] == "expired"
+    assert _item(ahead, last["id"], answers)["status"] == "expired"
 
 
 def _item(base: str, approval: str, headers: dict[str, str]) -> dict[str, Any]:
