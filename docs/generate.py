@@ -79,6 +79,8 @@ EVENTS = {
     "agent.resumed": ("", "Iterations start again."),
     "agent.frozen": ("why", "No action starts any more."),
     "agent.unfrozen": ("", "Actions start again."),
+    "agent.revoked": ("why", "The agent's right to act was revoked."),
+    "agent.restored": ("", "The agent may act again."),
 }
 #: Defaults that differ between machines.
 _DEFAULTS = {"state_dir": "the user's state folder", "worker.host": "the host name"}

@@ -1,4 +1,4 @@
-"""`/agents`, `/state`, `/observers`, `/workers`, `/events`, and control: pause, freeze, retire."""
+"""`/agents`, `/state`, `/observers`, `/workers`, `/events`, and control: pause, freeze etc."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field
 
 from boyd.models import Model, ObserverHealth, responses
 from boyd.runtime import retire as retire_agent
+from boyd.runtime import revoke as revoke_agent
 from boyd.store import AgentEntry, AgentStore, Topic, reason_text
 from boyd_api.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.loop_routes import last_result
@@ -178,6 +179,24 @@ def unfreeze_all(ctx: RequestContext) -> responses.StandingAll:
     return responses.StandingAll(frozen=freezes.everywhere())
 
 
+@control_routes.post("/revoke", scope="admin")
+def revoke(ctx: RequestContext, body: ControlRequest | None) -> responses.RevokedAgent:
+    """Revoke the agent's right to act.
+
+    From then on none of its actions starts, and its model is halted. Its pending approvals are
+    withdrawn and its investigations cancelled.
+    """
+    reason = body.reason if body else None
+    return revoke_agent(ctx.services.store, ctx.agent.entry.id, ctx.actor, reason)
+
+
+@control_routes.post("/restore", scope="admin")
+def restore(ctx: RequestContext) -> responses.Standing:
+    """Give the agent the right to act again; a freeze stays."""
+    ctx.services.store.freezes.restore(ctx.agent.entry.id, ctx.actor)
+    return _standing(ctx)
+
+
 @control_routes.post("/retire", scope="admin", problems=["agent-runs"])
 def retire(ctx: RequestContext, body: ControlRequest | None) -> responses.Retired:
     """Retire an agent without processes.
@@ -197,4 +216,9 @@ def _reason(ctx: RequestContext, body: ControlRequest | None) -> str:
 
 def _standing(ctx: RequestContext) -> responses.Standing:
     status = ctx.agent.store.loop.status()
-    return responses.Standing(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)
+    return responses.Standing(
+        agent_id=status.agent_id,
+        paused=status.paused,
+        frozen=status.frozen,
+        revoked=status.revoked,
+    )

@@ -41,6 +41,7 @@ def enqueue_approval(
 
     Raises:
         StoreError: its runs were cancelled.
+        AgentRevoked: the agent's right to act is revoked.
     """
     retention = store.retention()
     if ttl != "usual":

@@ -523,6 +523,8 @@ def _paused_or_frozen(health: HealthSnapshot) -> Iterator[Finding]:
         subject, option = _subject(agent), f"--agent {agent.entry.id}"
         if agent.frozen is not None:
             yield warning(subject, f"frozen: {agent.frozen}", f"boyd unfreeze {option}")
+        if agent.revoked is not None:
+            yield warning(subject, f"revoked: {agent.revoked}", f"boyd restore {option}")
         if agent.paused is not None:
             yield warning(subject, f"paused: {agent.paused}", f"boyd resume {option}")
 

@@ -14,6 +14,7 @@
     ├── QueueFull           a queue is full
     ├── UnknownAgent        no such agent in this deployment
     ├── AgentPaused         the agent accepts no triggers now
+    ├── AgentRevoked        the agent's right to act is revoked
     ├── ApiUnavailable      for clients: the HTTP API did not answer
     └── ApiProblem          for clients: the HTTP API refused a request; carries its answer
 
@@ -98,6 +99,10 @@ class UnknownAgent(BoydError):
 
 class AgentPaused(BoydError):
     """The agent is paused; resume it first."""
+
+
+class AgentRevoked(BoydError):
+    """The agent's right to act is revoked; restore it first."""
 
 
 class AgentRuns(BoydError):

@@ -163,7 +163,7 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
         ask("GET", f"{api}/{path}")
     for path in ("actions", "approvals?includeHistory=true", "runs", "audit", "audit/verify"):
         ask("GET", f"{api}/{path}")
-    for change in ("pause", "resume", "freeze", "unfreeze"):
+    for change in ("pause", "resume", "freeze", "unfreeze", "revoke", "restore"):
         ask("POST", f"{api}/{change}", {})
     for change in ("freeze-all", "unfreeze-all"):
         ask("POST", f"/api/v0/{change}", {})

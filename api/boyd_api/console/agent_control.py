@@ -1,4 +1,4 @@
-"""The forms of an agent's page: trigger, pause, resume, freeze, unfreeze, and lift a hold."""
+"""The forms of an agent's page: trigger, pause, freeze, revoke, what undoes them, lift a hold."""
 
 from __future__ import annotations
 
@@ -53,6 +53,20 @@ def unfreeze(page: PageRequest) -> PageResult:
         agent_routes.unfreeze_all(page.ctx)
     else:
         agent_routes.unfreeze(page.ctx)
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/revoke", scope="admin")
+def revoke(page: PageRequest) -> PageResult:
+    """Revoke the agent's right to act."""
+    agent_routes.revoke(page.ctx, _reason())
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/restore", scope="admin", fresh=True)
+def restore(page: PageRequest) -> PageResult:
+    """Give the agent the right to act again."""
+    agent_routes.restore(page.ctx)
     return _back(page)
 
 

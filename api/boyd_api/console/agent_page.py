@@ -28,7 +28,7 @@ _WAITING = 8
 #: Held actions that are shown.
 _HOLDS = 50
 #: The forms that a link can open.
-_FORMS = ("pause", "freeze", "unfreeze")
+_FORMS = ("pause", "freeze", "unfreeze", "revoke", "restore")
 
 
 @dataclass(frozen=True)

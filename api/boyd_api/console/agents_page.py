@@ -35,6 +35,8 @@ def _state(agent: responses.AgentState) -> tuple[str, str]:
         return "off", "retired"
     if not agent.workers:
         return "warning", "no worker"
+    if agent.revoked is not None:
+        return "failed", "revoked"
     if agent.frozen is not None:
         return "frozen", "frozen"
     if agent.paused is not None:

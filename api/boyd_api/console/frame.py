@@ -26,6 +26,7 @@ class AgentLink:
     name: str
     paused: Stop | None
     frozen: Stop | None
+    revoked: Stop | None
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Frame:
 
     @property
     def stopped(self) -> list[AgentLink]:
-        """The agents that are paused, or frozen by themselves."""
-        return [one for one in self.agents if one.paused or one.frozen]
+        """The agents that are paused or revoked, or frozen by themselves."""
+        return [one for one in self.agents if one.paused or one.frozen or one.revoked]
 
     @cached_property
     def inbox(self) -> Inbox:
@@ -79,8 +80,9 @@ def read_frame(page: PageRequest) -> Frame:
     store, entries = page.services.store, page.ctx.agents
     serving = {name: entry for name, entry in entries.items() if entry.retired_at is None}
     freezes, paused = store.freezes.all(), store.fleet.paused(list(serving))
+    revoked = store.freezes.revoked()
     links = [
-        AgentLink(name, entry.name, paused.get(name), freezes.get(name))
+        AgentLink(name, entry.name, paused.get(name), freezes.get(name), revoked.get(name))
         for name, entry in serving.items()
     ]
     return Frame(page, links, _agent(page, serving), freezes.get(DEPLOYMENT))

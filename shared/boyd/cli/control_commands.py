@@ -1,4 +1,4 @@
-"""Commands that list and control agents: trigger, pause, abandon, retire, freeze and so on."""
+"""Commands that list and control agents: trigger, pause, abandon, freeze, revoke and so on."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def _row(agent: responses.AgentState) -> list[str]:
         "retired" if agent.retired_at is not None else "",
         "paused" if agent.paused is not None else "",
         "frozen" if agent.frozen is not None else "",
+        "revoked" if agent.revoked is not None else "",
     ]
     return [
         agent.id,
@@ -284,6 +285,54 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
             f"Actions of {who or 'all agents'} are still frozen: {why}."
             f" `{output.command_name()} unfreeze {undo}` lifts this freeze."
         )
+
+
+@click.command()
+@agent_option
+@click.option("--reason", help="Reason; visible to everyone.")
+@access_options
+def revoke(access: CommandAccess, agent: str | None, reason: str | None) -> None:
+    """Revoke an agent's right to act.
+
+    None of its actions starts any more, its pending approvals are withdrawn, its model is halted,
+    and its investigations are cancelled. Uses Redis directly if the API does not answer.
+    """
+
+    def over(api: Api) -> responses.RevokedAgent:
+        return api.agent.post("/revoke", responses.RevokedAgent, {"reason": reason})
+
+    def directly(store: Store, chosen: str) -> responses.RevokedAgent:
+        from boyd.runtime import revoke as revoke_agent
+
+        return revoke_agent(store, chosen, actor(), reason)
+
+    done = _over_api_or_redis(access, agent, False, over, directly)
+    gone = [
+        f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",
+        f"{counted(done.investigations, 'investigation')} cancelled" if done.investigations else "",
+    ]
+    undo = f"`{output.command_name()} restore --agent {done.agent_id}` restores it."
+    what = "; ".join(filter(None, [f"The right of {done.agent_id} to act is revoked", *gone]))
+    output.say(f"{what}. {undo}")
+
+
+@click.command()
+@agent_option
+@access_options
+def restore(access: CommandAccess, agent: str | None) -> None:
+    """Give a revoked agent the right to act again; a freeze stays."""
+
+    def over(api: Api) -> tuple[str, str | None]:
+        standing = api.agent.post("/restore", responses.Standing)
+        return standing.agent_id, standing.frozen
+
+    def directly(store: Store, chosen: str) -> tuple[str, str | None]:
+        store.freezes.restore(chosen, actor())
+        return chosen, store.freezes.of(chosen)
+
+    name, frozen = _over_api_or_redis(access, agent, False, over, directly)
+    held = f", but its actions are frozen: {frozen}" if frozen else ""
+    output.say(f"{name} has the right to act again{held}.")
 
 
 def _over_api_or_redis(

@@ -12,7 +12,7 @@ from boyd.cli import output
 from boyd.cli.api_access import Api, past_iteration
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
-from boyd.models import FROZEN, LoopResult, LoopStatus, Model, Triple
+from boyd.models import FROZEN, REVOKED, LoopResult, LoopStatus, Model, Triple
 from boyd.models.responses import AgentList, Triggered
 from boyd.plugins.goals import api_models, state
 
@@ -146,9 +146,9 @@ class GoalsClient:
             query = {"after": part.next} if part.next is not None else None
 
     def may_act(self) -> bool:
-        """Tell whether the agent is neither paused nor frozen."""
+        """Tell whether the agent is neither paused, frozen nor revoked."""
         status = self.api.agent.get("/loop/status", LoopStatus)
-        return status.paused is None and status.frozen is None
+        return status.paused is None and status.frozen is None and status.revoked is None
 
     def _get(self, path: str, kind: type[_M], **query: object) -> _M:
         return self._ask("GET", path, kind, query=query)
@@ -186,7 +186,9 @@ def _path(noun: str, id: str, verb: str = "") -> str:
 
 
 def frozen_line(api: Api, why: str) -> str:
-    """*why*, which begins with `FROZEN`, and the command that lifts the freeze."""
+    """*why*, which begins with `FROZEN` or `REVOKED`, and the command that ends it."""
+    if why.startswith(REVOKED):
+        return f"{why}; {output.to_type('restore')} restores it"
     try:
         everywhere = why == f"{FROZEN}: {api.deployment.get('/agents', AgentList).frozen}"
     except ApiProblem:  # the key may not look
@@ -244,9 +246,9 @@ class Cycle:
 
     @property
     def is_frozen(self) -> bool:
-        """True if a freeze kept it from being a cycle."""
+        """True if a freeze or a revocation kept it from being a cycle."""
         done = self.result.action_results
-        return self.decision is None and any(one.prevented == "frozen" for one in done)
+        return self.decision is None and any(one.prevented in ("frozen", "revoked") for one in done)
 
     def to_wire(self) -> dict[str, Any]:
         """The data to print."""

@@ -40,6 +40,8 @@ COMMANDS = {
     "resume": "boyd.cli.control_commands:resume",
     "freeze": "boyd.cli.control_commands:freeze",
     "unfreeze": "boyd.cli.control_commands:unfreeze",
+    "revoke": "boyd.cli.control_commands:revoke",
+    "restore": "boyd.cli.control_commands:restore",
     "audit": "boyd.cli.audit_commands:audit",
     "keys": "boyd.cli.key_commands:keys",
     "init": "boyd.cli.init_command:init",

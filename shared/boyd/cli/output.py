@@ -54,6 +54,7 @@ _COLOURS = {
     **dict.fromkeys(("warn", "warning", "paused"), "yellow"),
     **dict.fromkeys(("fail", "failed", "error", "critical"), "red"),
     "frozen": "cyan",
+    "revoked": "red",
 }
 
 

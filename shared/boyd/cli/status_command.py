@@ -125,6 +125,7 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
         ("worker", state.worker or ""),
         ("paused", state.paused or ""),
         ("frozen", state.frozen or ""),
+        ("revoked", state.revoked or ""),
         ("waiting", waiting_text(state)),
         ("last", last),
     )

@@ -3,6 +3,7 @@
 from boyd.models.action import (
     APPROVAL_REQUIRED,
     FROZEN,
+    REVOKED,
     ActionInfo,
     ActionResult,
     Autonomy,
@@ -133,6 +134,7 @@ __all__ = [
     "LEVELS",
     "NO_OP",
     "NO_SITUATION",
+    "REVOKED",
     "SCOPES",
     "SEVERITIES",
     "STAGES",

@@ -16,14 +16,18 @@ AutonomyMode = Literal["auto", "approval-required", "human-only"]
 Reversibility = Literal[
     "read-only", "reversible", "externally-reversible", "irreversible", "unknown"
 ]
-#: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
-#: difference to what was approved, no worker, a hold, or a closed window.
-Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved", "held", "closed"]
+#: The reason why an action was not executed: a hook or guard, a freeze or revocation, the end of
+#: its runs, a difference to what was approved, no worker, a hold, or a closed window.
+Prevention = Literal[
+    "vetoed", "frozen", "revoked", "cancelled", "refused", "unserved", "held", "closed"
+]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
 #: The start of the error of an action that a freeze has prevented.
 FROZEN = "Actions are frozen"
+#: The start of the error of an action that a revocation has prevented.
+REVOKED = "The agent's right to act is revoked"
 
 
 class Autonomy(Model):

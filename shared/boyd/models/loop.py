@@ -131,6 +131,7 @@ class LoopStatus(Model):
     start_time: Timestamp | None = None
     paused: str | None = None
     frozen: str | None = None
+    revoked: str | None = None
     pending_runs: int = 0
     pending_approvals: int = 0
     worker: str | None = None

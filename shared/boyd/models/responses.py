@@ -34,6 +34,7 @@ class AgentState(Model):
     iteration: int
     paused: str | None = None
     frozen: str | None = None
+    revoked: str | None = None
     pending_runs: int
     pending_approvals: int
     workers: int
@@ -184,12 +185,13 @@ class Abandoned(Model):
 
 
 class Standing(Model):
-    """The reasons why the agent is paused or frozen, if it is."""
+    """The reasons why the agent is paused, frozen or revoked, if it is."""
 
     success: Literal[True] = True
     agent_id: str
     paused: str | None = None
     frozen: str | None = None
+    revoked: str | None = None
 
 
 class StandingAll(Model):
@@ -197,6 +199,16 @@ class StandingAll(Model):
 
     success: Literal[True] = True
     frozen: str | None = None
+
+
+class RevokedAgent(Model):
+    """A revoked agent, with the numbers of withdrawn approvals and cancelled investigations."""
+
+    success: Literal[True] = True
+    agent_id: str
+    revoked: str | None = None
+    approvals: int
+    investigations: int
 
 
 class Retired(Model):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from boyd.agent_rules import Circumstances
-from boyd.errors import Overrun, Veto
+from boyd.errors import AgentRevoked, Overrun, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
     NO_SITUATION,
@@ -464,7 +464,10 @@ def _queue(
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
         preview = _preview(ctx, action, request)
         proposal = proposal.patched({"preview": preview})
-    approval_id = approvals.propose(proposal, request.proposer)
+    try:
+        approval_id = approvals.propose(proposal, request.proposer)
+    except AgentRevoked as error:
+        return failed(action.id, str(error), prevented="revoked")
     if not approval_id:
         return failed(action.id, CANCELLED, prevented="cancelled")
     return _waits(action, approval_id)

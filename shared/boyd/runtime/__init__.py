@@ -20,6 +20,7 @@ from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
 from boyd.runtime.jobs.run_callbacks import RunCallbackHandler
 from boyd.runtime.jobs.verification_job import VerificationHandler
 from boyd.runtime.leases import Leases
+from boyd.runtime.revocation import revoke
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
 from boyd.store import AgentFleet, AgentStore
@@ -42,6 +43,7 @@ __all__ = [
     "build_engine",
     "job_runner",
     "retire",
+    "revoke",
     "sweep_all",
 ]
 

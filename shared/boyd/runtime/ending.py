@@ -224,7 +224,8 @@ def retire(
     agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
     resolver = Resolver(agent, dispatcher, entry.retention)
     withdrawn = [
-        resolver.answer(item.id, "withdrawn", actor, _NOTE).done for item in _pending(agent)
+        resolver.answer(item.id, "withdrawn", actor, _NOTE).done
+        for item in pending_approvals(agent)
     ]
     cancelled = [
         agent.runs.cancel(run.id, actor, entry.retention, _NOTE) is None
@@ -234,7 +235,8 @@ def retire(
     return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
 
 
-def _pending(agent: AgentStore) -> Iterator[ApprovalItem]:
+def pending_approvals(agent: AgentStore) -> Iterator[ApprovalItem]:
+    """The pending approvals of an agent, page by page."""
     cursor = None
     while True:
         page = agent.approvals.page(_PAGE, cursor, history=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.models import FROZEN, ActionResult, ExecutionEntry, JsonObject
+from boyd.models import FROZEN, REVOKED, ActionResult, ExecutionEntry, JsonObject
 from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
 from boyd.store.timing import milliseconds
@@ -206,6 +206,8 @@ def _read(reply: ClaimReply, token: str) -> Claim:
         return Claim(refused=CANCELLED, prevented="cancelled")
     if reply.outcome == "frozen":
         return Claim(refused=f"{FROZEN}: {reply.detail}", prevented="frozen")
+    if reply.outcome == "revoked":
+        return Claim(refused=f"{REVOKED}: {reply.detail}", prevented="revoked")
     if reply.outcome == "unknown":
         return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
     return Claim(over_budget=True, used=used)

@@ -27,7 +27,7 @@ from boyd.store.fleet import (
     in_service,
     read_entry,
 )
-from boyd.store.freezes import Freezes, reason_text
+from boyd.store.freezes import Freezes, read_halt, reason_text
 from boyd.store.history import History
 from boyd.store.holds import Holds
 from boyd.store.idempotency import IdempotentAnswers, ReservedAnswer, StoredAnswer
@@ -108,6 +108,10 @@ class AgentStore:
         """The retention that the agent's workers announced."""
         entry = read_entry(self._client, self.agent_id)
         return entry.retention if entry else Retention()
+
+    def halt(self) -> str | None:
+        """The reason why the agent's model is halted; None: it may be asked."""
+        return read_halt(self._client, self.agent_id)
 
     def graph(self, name: str, of: str | None = None) -> FactGraph:
         """A fact graph of this agent, or of the agent *of*."""

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import StoreError
+from boyd.errors import AgentRevoked, StoreError
 from boyd.models import (
+    REVOKED,
     ActionResult,
     Actor,
     ApprovalItem,
@@ -71,6 +72,9 @@ class Approvals:
         *proposed_by* is the id of the execution that waits for the approval; the same execution
         always gets the same item, even a resolved one. The id is empty when all runs of the
         proposal were cancelled. With *notify*, notifiers receive a notice.
+
+        Raises:
+            AgentRevoked: the agent's right to act is revoked.
         """
         approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
@@ -89,6 +93,7 @@ class Approvals:
             "title": naming.title(proposal.action_id, proposal.undoes),
             "undoes": proposal.undoes or "",
             "notify": notify,
+            "agent": self._agent_id,
             **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
         }
         if retention.ttl is not None:
@@ -101,6 +106,8 @@ class Approvals:
             options=options,
             fields=["agentId", self._agent_id, *fields],
         )
+        if isinstance(found, list):
+            raise AgentRevoked(f"{REVOKED}: {found[1]}")
         return str(found)
 
     def proposed(self, proposed_by: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Freezes: while an agent or the deployment is frozen, no action starts.
+"""Freezes and revocations: while one is in force, no action starts.
 
-A freeze is a mark in one hash of the deployment, which the claim of every execution reads in its
-own atomic step. It also holds for agents that are registered later.
+Both are marks in one hash of the deployment, which the claim of every execution reads in its own
+atomic step. They also hold for agents that are registered later. A revocation, and a freeze of the
+deployment, halt the models of their agents as well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from boyd.models import Actor, from_ms
+from boyd.models import FROZEN, REVOKED, Actor, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, Keys
@@ -27,6 +28,15 @@ class Stop:
 
     reason: str
     since: datetime | None
+
+
+#: The beginning of the scope of a revocation; no agent id has a colon.
+_REVOKED = "revoked:"
+
+
+def revocation_of(agent_id: str) -> str:
+    """The scope of the mark that revokes an agent's right to act."""
+    return _REVOKED + agent_id
 
 
 def scopes_of(agent_id: str) -> list[str]:
@@ -56,8 +66,23 @@ def first_reason(marks: Sequence[str | None]) -> str | None:
     return next((why for mark in marks if (why := reason_in(mark)) is not None), None)
 
 
+def halt_text(revoked: str | None, deployment: str | None) -> str | None:
+    """The reason why no model works for an agent, from the marks; None: it may."""
+    if (why := reason_in(revoked)) is not None:
+        return f"{REVOKED}: {why}"
+    why = reason_in(deployment)
+    return None if why is None else f"{FROZEN}: {why}"
+
+
+def read_halt(client: Client, agent_id: str) -> str | None:
+    """The reason why no model works for an agent: revoked, or all agents are frozen; else None."""
+    with translated():
+        marks = client.hmget(FREEZES, [revocation_of(agent_id), DEPLOYMENT])
+    return halt_text(*marks)
+
+
 class Freezes:
-    """The freezes of one deployment."""
+    """The freezes and revocations of one deployment."""
 
     def __init__(self, client: Client, scripts: Scripts) -> None:
         self._client = client
@@ -75,6 +100,18 @@ class Freezes:
         """Lift the freeze of an agent or, without one, of the deployment."""
         self._set(agent_id, None, actor)
 
+    def revoke(self, agent_id: str, reason: str, actor: Actor | None = None) -> None:
+        """Revoke an agent's right to act: no action, approval or model starts from now on.
+
+        Raises:
+            StoreError: Redis did not confirm it; actions may start.
+        """
+        self._set(agent_id, reason, actor, _REVOKED)
+
+    def restore(self, agent_id: str, actor: Actor | None = None) -> None:
+        """Give an agent the right to act again; a freeze stays."""
+        self._set(agent_id, None, actor, _REVOKED)
+
     def everywhere(self) -> str | None:
         """The reason of the deployment's freeze; None when there is none."""
         with translated():
@@ -87,6 +124,17 @@ class Freezes:
 
     def all(self) -> Mapping[str, Stop]:
         """All freezes by agent; the deployment's under `DEPLOYMENT`."""
+        return {scope: stop for scope, stop in self._in_force().items() if ":" not in scope}
+
+    def revoked(self) -> Mapping[str, Stop]:
+        """All revocations by agent."""
+        return {
+            scope.removeprefix(_REVOKED): stop
+            for scope, stop in self._in_force().items()
+            if scope.startswith(_REVOKED)
+        }
+
+    def _in_force(self) -> dict[str, Stop]:
         with translated():
             marks = self._client.hgetall(FREEZES)
         return {
@@ -95,22 +143,24 @@ class Freezes:
             if not _LIFTED.fullmatch(mark)
         }
 
-    def _set(self, agent_id: str | None, reason: str | None, actor: Actor | None) -> None:
+    def _set(
+        self, agent_id: str | None, reason: str | None, actor: Actor | None, kind: str = ""
+    ) -> None:
         scope = agent_id or DEPLOYMENT
         change = {
             "freeze": reason is not None,
             "reason": reason,
             "actor": actor_fields(actor),
         }
-        if self._scripts.of(Keys(scope)).run("set_freeze", scope=scope, **change):
-            self._note(agent_id, change)
+        if self._scripts.of(Keys(scope)).run("set_freeze", scope=kind + scope, **change):
+            self._note(agent_id, kind.rstrip(":") or "agent", change)
 
-    def _note(self, agent_id: str | None, change: Mapping[str, object]) -> None:
+    def _note(self, agent_id: str | None, kind: str, change: Mapping[str, object]) -> None:
         """Write events for the agents concerned; the freeze itself already holds."""
         with translated():
             agents = [agent_id] if agent_id else self._client.hkeys(AGENTS)
             pipe = self._client.pipeline(transaction=False)
-            scope = "agent" if agent_id else "everywhere"
+            scope = kind if agent_id else "everywhere"
             for keys in map(Keys, agents):
                 scripts = self._scripts.of(keys)
                 self._scripts.run(scripts.call("announce_freeze", scope=scope, **change), pipe)

@@ -17,7 +17,7 @@ from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.store.archive_status import parse_archive_status
 from boyd.store.connection import Client, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
-from boyd.store.freezes import first_reason, reason_in, scopes_of
+from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.health_snapshot import (
     AgentHealth,
     EndedTotals,
@@ -290,6 +290,7 @@ class _Look:
             resumed_at=_resumed(self._of(answers, "event")),
             paused=loop["paused"],
             frozen=first_reason([freezes.get(scope) for scope in scopes_of(self._entry.id)]),
+            revoked=reason_in(freezes.get(revocation_of(self._entry.id))),
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
             notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},

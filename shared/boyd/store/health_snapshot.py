@@ -200,6 +200,7 @@ class AgentHealth:
         swept_at: the time of the last sweep.
         resumed_at: the time when it was resumed, if nothing has happened since.
         paused: the reason of its pause, if any; `frozen` is that of a freeze.
+        revoked: the reason why its right to act is revoked, if it is.
         observers: the health of its observers.
         model: the totals of its model.
         notified: the number of notifications that ended in each state.
@@ -233,6 +234,7 @@ class AgentHealth:
     resumed_at: float | None = None
     paused: str | None = None
     frozen: str | None = None
+    revoked: str | None = None
     observers: dict[str, ObserverHealth] = field(default_factory=dict)
     model: ModelTotals = field(default_factory=ModelTotals)
     notified: dict[str, int] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
 from boyd.schedules import Schedule
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, stored_int, translated
-from boyd.store.freezes import first_reason, scopes_of
+from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Timing, milliseconds
@@ -180,7 +180,7 @@ class Loop:
             pipe.hmget(keys.iteration, ["iteration", "phase", "startedAt", "entered"])
             pipe.zcard(keys.runs_pending)
             pipe.zcard(keys.approvals_pending)
-            pipe.hmget(FREEZES, scopes_of(self._agent_id))
+            pipe.hmget(FREEZES, [*scopes_of(self._agent_id), revocation_of(self._agent_id)])
             loop, (iteration, phase, started, worker), runs, approvals, marks = pipe.execute()
         return LoopStatus(
             agent_id=self._agent_id,
@@ -188,7 +188,8 @@ class Loop:
             iteration=stored_int(iteration) or stored_int(loop.get("iteration")) or 0,
             start_time=from_ms(began) if (began := stored_int(started)) else None,
             paused=loop.get("paused"),
-            frozen=first_reason(marks),
+            frozen=first_reason(marks[:-1]),
+            revoked=reason_in(marks[-1]),
             pending_runs=runs,
             pending_approvals=approvals,
             worker=worker.split("/")[0] if worker else None,

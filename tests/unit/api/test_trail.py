@@ -120,6 +120,8 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /unfreeze": lambda desk: (desk.post("/freeze") and "/unfreeze", None),
     "POST /freeze-all": lambda desk: ("/freeze-all", None),
     "POST /unfreeze-all": lambda desk: (desk.post("/freeze-all") and "/unfreeze-all", None),
+    "POST /revoke": lambda desk: ("/revoke", None),
+    "POST /restore": lambda desk: (desk.post("/revoke") and "/restore", None),
     "POST /retire": lambda desk: (_deserted(desk), None),
     "POST /keys": lambda desk: ("/keys", {"name": "k", "principal": "p", "scopes": ["read"]}),
     "DELETE /keys/<id>": lambda desk: (f"/keys/{_key(desk)}", None),

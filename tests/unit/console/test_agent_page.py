@@ -234,3 +234,14 @@ def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> 
     assert "p:do in office hours when decision.confidence > 0.5" in text
     assert "manual, at 0 8 * * mon-fri (Europe/Vienna)" in agents
     assert re.search(r"next in \d", agents)
+
+
+def test_the_right_to_act_is_revoked_and_restored_with_a_form(ann: Browser, lab: Lab) -> None:
+    page = ann.send(ann.get(f"{PAGE}?do=revoke").form("/revoke"), reason="stolen key")
+    assert "REVOKED test: stolen key (by alice)" in page.text
+    assert lab.store.loop.status().revoked == "stolen key (by alice)"
+    assert "revoked" in ann.get("/console/agents").text
+
+    ann.send(ann.get(f"{PAGE}?do=restore").form("/restore"))
+    assert lab.store.loop.status().revoked is None
+    assert "Nothing is revoked" in ann.get(f"{PAGE}?do=restore").text

@@ -46,6 +46,8 @@ SHOW_INTERVAL = 0.2
 CHECK_INTERVAL = 1.0
 
 Channel = Literal["text", "reasoning"]
+#: The reason why the model is halted, or None.
+Halt = Callable[[], str | None]
 
 
 class LiveOutput:
@@ -128,10 +130,13 @@ _WRONG = {"length": "was cut off", "filtered": "was withheld"}
 class Asking:
     """Requests the turns of one question within the agent's limits."""
 
-    def __init__(self, settings: ModelSettings, meter: Meter, timeout: float | None = None) -> None:
+    def __init__(
+        self, settings: ModelSettings, meter: Meter, halt: Halt, timeout: float | None = None
+    ) -> None:
         """*timeout* in seconds shortens the limit of the agent."""
         self._settings = settings
         self._meter = meter
+        self._halt = halt
         longest = settings.limits.max_seconds
         self._until = time.monotonic() + (longest if timeout is None else min(longest, timeout))
         self._used = Usage()
@@ -140,18 +145,20 @@ class Asking:
         """Request the next turn, without secrets.
 
         Raises:
-            ModelError: the model did not answer or refused, or a limit is reached.
+            ModelError: the model did not answer, refused or is halted, or a limit is reached.
             ConfigError: its API key is missing.
         """
         self._check_budget()
+        if why := self._halt():
+            raise ModelUnavailable(f"no request to the model: {why}", requests=0)
         key = self._settings.api_key()
         safe = ModelRequest.from_json(json.dumps(redactor().redact_json(request.to_wire())))
         until = min(self._until, time.monotonic() + self._settings.timeouts.total)
         with Gateway(self._settings, key, meter=self._meter) as gateway:
             try:
-                turn = gateway.turn(safe, _Until(until))
+                turn = gateway.turn(safe, _Until(until, self._halt))
             except Stopped as late:
-                why = "the model took too long"
+                why = self._halt() or "the model took too long"
                 raise ModelUnavailable(why, requests=late.requests, usage=late.usage) from None
         self._used += turn.usage
         if turn.finish in _WRONG or not (turn.calls or is_substantive(turn.text)):
@@ -172,10 +179,13 @@ class Asking:
 
 
 class _Until(Watch):
-    """Ignores the output and stops at a deadline."""
+    """Ignores the output, and stops at a deadline or when the model is halted."""
 
-    def __init__(self, until: float) -> None:
+    def __init__(self, until: float, halt: Halt) -> None:
         self._until = until
+        self._halt = halt
+        self._looked = time.monotonic()
+        self._halted = False
 
     def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
         """Ignore it."""
@@ -184,8 +194,13 @@ class _Until(Watch):
         """Ignore it."""
 
     def stopped(self) -> bool:
-        """True once the time is up."""
-        return time.monotonic() >= self._until
+        """True once the time is up, or the model is halted."""
+        now = time.monotonic()
+        if now - self._looked >= CHECK_INTERVAL:
+            self._looked = now
+            with suppress(StoreError):
+                self._halted = self._halt() is not None
+        return self._halted or now >= self._until
 
 
 class StoredMeter:
@@ -325,7 +340,7 @@ class ModelAccess:
 
     def _asking(self, timeout: float | None = None) -> Asking:
         meter = StoredMeter(self._store.usage, self._settings.model)
-        return Asking(self._settings, meter, timeout)
+        return Asking(self._settings, meter, self._store.halt, timeout)
 
 
 def _refused(turn: Turn, why: str) -> list[Message]:

@@ -25,11 +25,12 @@ from boyd.llm.model_errors import ContextFull, ModelError, Stopped
 from boyd.llm.replies import SPOKEN, UNREAD
 from boyd.llm.steps import InvestigationSteps
 from boyd.llm.toolbox import Toolbox
-from boyd.models import ActionPerformed, to_ms
+from boyd.models import REVOKED, ActionPerformed, to_ms
 from boyd.models.investigation import (
     Discarded,
     Ended,
     Entry,
+    Investigation,
     Started,
     ToolObservation,
     Waits,
@@ -53,6 +54,8 @@ Step = Literal["", "decides", "starts"]
 RECHECK = 60.0
 #: Seconds between attempts to get a thread that may wait for a model.
 BUSY = 1.0
+#: Seconds between checks whether a halted model may go on.
+HALTED = 5.0
 #: How often a call may be passed to another queue. Workers with different plugins may disagree
 #: about the queue of a tool, as during an upgrade, and would pass the call back and forth.
 MAX_HANDOVERS = 4
@@ -130,12 +133,18 @@ class Move:
         return self._over(self._log.ended)
 
     def _cancelled(self, now: datetime) -> steps.Write | None:
-        """The end of a cancelled investigation, unless a running call delays it."""
-        by = self._found.cancelled_by
-        if by is None or self._log.ended is not None or not self._settle():
+        """The end of a cancelled or revoked investigation, unless a running call delays it."""
+        why = self._unwanted_because(self._found)
+        if why is None or self._log.ended is not None or not self._settle():
             return None
-        conclusion = self._steps.conclusion
-        return steps.Write(conclusion.stop(self._log, "cancelled", f"cancelled by {by}", now))
+        return steps.Write(self._steps.conclusion.stop(self._log, "cancelled", why, now))
+
+    def _unwanted_because(self, found: Investigation) -> str | None:
+        """The reason to end it: somebody cancelled it, or revoked the agent's right to act."""
+        if found.cancelled_by is not None:
+            return f"cancelled by {found.cancelled_by}"
+        why = self._engine.store.halt()
+        return why if why and why.startswith(REVOKED) else None
 
     def _settle(self) -> bool:
         """Log the result of a started call if it is known; False: it is still executing."""
@@ -153,6 +162,8 @@ class Move:
         """Request a turn from the model if a thread may wait for it."""
         if self._moved or self._queue != queues.THINK:
             return Later(0, queue=queues.THINK)
+        if self._engine.store.halt():
+            return Later(HALTED)
         if not self._thinking.acquire(blocking=False):
             return Later(BUSY)
         self._moved = True
@@ -194,18 +205,20 @@ class Move:
         return self._engine.store.clock.now()
 
     def _unwanted(self, stopped: Stopped, is_late: bool) -> Sequence[Entry]:
-        """The entries after a stopped turn: cancelled, or out of time.
+        """The entries after a stopped turn: cancelled, out of time, or halted until later.
 
         Raises:
             Stale: another worker owns it.
         """
         found, now = self._store.get(self._id), self._now()
-        if found is not None and found.cancelled_by is not None:
-            why = f"cancelled by {found.cancelled_by}"
+        if found is not None and (why := self._unwanted_because(found)):
             return self._steps.conclusion.stop(self._log, "cancelled", why, now, stopped)
         if is_late:
             why = "it ran out of time"
             return self._steps.conclusion.stop(self._log, "deadline", why, now, stopped)
+        ours = found is not None and found.version == self._version
+        if ours and (why := self._engine.store.halt()):
+            return [Discarded(step=self._log.step + 1, why=why)]
         raise self._stale()
 
     def _use(self, called: ToolCallRecord) -> Later | None:
@@ -265,8 +278,10 @@ class Move:
         return None
 
     def _piece(self, entries: Sequence[Entry]) -> bool:
-        """Show pieces of a turn; False: another worker owns the investigation."""
+        """Show pieces of a turn; False: another worker owns the investigation, or it is halted."""
         try:
+            if self._engine.store.halt():
+                return False
             written = self._store.write(self._id, self._fence, None, LogChange(entries=entries))
         except StoreUnavailable:
             return True  # a turn is expensive, and only its end counts

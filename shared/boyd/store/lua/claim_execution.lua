@@ -1,4 +1,4 @@
--- Take the right to execute an action once, unless acting is frozen or the budget is used up. An agent that is not
+-- Take the right to execute an action once, unless acting is frozen or revoked, or the budget is used up. An agent that is not
 -- registered has to wait, and so has everybody without the field + of the freezes: Redis has lost data, which the next
 -- heartbeat brings back.
 -- token      proves the claim when finishing
@@ -7,7 +7,7 @@
 --            situation (its class);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
--- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why}, {'unregistered'}, {'over', how many counted}, {'held'}, {'done', result},
+-- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why}, {'revoked', why}, {'unregistered'}, {'over', how many counted}, {'held'}, {'done', result},
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, registered, executions, due, held_actions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
@@ -53,10 +53,10 @@ if state == 'running' and now < tonumber(lease_until) then
 end
 expect(budget, 'zset', audit_open, 'stream')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
-local freeze = frozen(options.agent)
+local freeze, revocation = frozen(options.agent), revoked(options.agent)
 local known = redis.call('HEXISTS', registered, options.agent) == 1 and redis.call('HEXISTS', freezes, '+') == 1
 -- What was started before and may not run again now is not told as if it had never been started.
-if state and (not options.idempotent or cancelled or freeze) then
+if state and (not options.idempotent or cancelled or freeze or revocation) then
   local why = 'worker ' .. holder .. ' stopped while executing it'
   if state == 'running' then
     lose_claim(execution, why)
@@ -65,6 +65,9 @@ if state and (not options.idempotent or cancelled or freeze) then
 end
 if cancelled then
   return {'cancelled'}
+end
+if revocation then
+  return {'revoked', revocation}
 end
 if freeze then
   return {'frozen', freeze}

@@ -4,18 +4,22 @@
 --            runs: ids that wait for it, asked_by: principals who asked for it or submitted those runs, wakes: the job
 --            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
 --            item that they join; title of what it does; undoes: the execution that it rolls back;
---            instead_of: JSON, if actions that were decided first are not repeated
+--            instead_of: JSON, if actions that were decided first are not repeated; agent
 -- fields     field, value, ... to store
--- Returns id of the item, or empty when all the runs that it is for are cancelled
+-- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why}
 -- Events  approval.pending, approval.seen
-local approval, approvals_pending, approvals_fingerprints, events, due, audit_open = unpack(KEYS)
+local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit emit expect names overdue place_job rest
+-- @include audit emit expect frozen names overdue place_job rest
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
 if have[1] or have[2] then
   return have[1] or id
+end
+-- Nothing waits for people that may not be executed: what waited is withdrawn with the right to act.
+if revoked(options.agent) then
+  return {'revoked', revoked(options.agent)}
 end
 local waiting, wanted = {}, options.runs == ''
 for run in string.gmatch(options.runs, '%S+') do

@@ -13,6 +13,11 @@ local function changed_at(mark)
   return tonumber(string.match(mark or '', '^%d+')) or 0
 end
 
+-- revoked(agent): why the agent's right to act is revoked, or nil.
+local function revoked(agent)
+  return reason_of(redis.call('HGET', freezes, 'revoked:' .. agent))
+end
+
 -- frozen(agent): why the agent may not act, by its own freeze or by that of the deployment, or nil.
 local function frozen(agent)
   local marks = redis.call('HMGET', freezes, agent, '*')
