@@ -83,6 +83,7 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     caller: auth.Caller = g.caller
     agent_id = parts.pop("agentId", None)
     chosen = services.agent(agent_id, caller.key) if route.reach == "agent" else None
+    auth.check_delegation(services, caller.key, route.scope, chosen.entry.id if chosen else None)
     if route.body is not None or route.consumes:
         check_encoding()
     if route.query is not None:

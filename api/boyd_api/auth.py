@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from flask import g, request
 
 from boyd.errors import StoreUnavailable
-from boyd.models import Actor, ApiKey
+from boyd.models import Actor, ApiKey, Delegable, Scope, agent_of
 from boyd.store.api_keys import is_key
 from boyd_api.oidc.identities import NoScopes, ProviderUnavailable, TokenRefused
 from boyd_api.problems import HttpProblem, retry_after
@@ -59,6 +59,26 @@ def admit(services: Services, route: Route) -> Caller:
         limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
         raise HttpProblem("forbidden", f"this request concerns all agents, but {limit}")
     return Caller(key.actor(request.remote_addr), key)
+
+
+#: What an agent has to be allowed to use a scope of another agent; `read` is up to its key.
+_DELEGATED: dict[Scope, Delegable] = {"runs": "runs", "trigger": "runs", "actions": "actions"}
+
+
+def check_delegation(
+    services: Services, key: ApiKey | None, scope: Scope | None, agent_id: str | None
+) -> None:
+    """Check that an agent may use that scope of another agent or, without one, of all.
+
+    Raises `NotDelegated` if its policy forbids that, and `HttpProblem` if nothing can allow it.
+    """
+    caller = agent_of(key.principal) if key else None
+    if key is None or caller is None or scope in (None, "read") or agent_id == caller:
+        return
+    if agent_id is None or scope not in _DELEGATED:
+        detail = f"no agent may use the scope {scope!r} of other agents; {key.principal} is one"
+        raise HttpProblem("forbidden", detail, scope=scope)
+    services.store.delegations.check(agent_id, caller, _DELEGATED[scope])
 
 
 def admit_anonymous(services: Services) -> Caller:

@@ -18,6 +18,7 @@ from boyd.models import (
     ApprovalPolicy,
     Budget,
     Catalog,
+    Delegation,
     Mode,
     VerificationPlan,
     VerificationSettings,
@@ -66,7 +67,8 @@ class AgentSettings(PermissionSettings):
 
     `loop_interval` is in seconds. With `run_at_start` a continuous agent starts its first iteration
     at once instead of after one interval. `schedule` has cron expressions, in `timezone`, by which
-    iterations start in any mode. `llm` is the model that investigates.
+    iterations start in any mode. `llm` is the model that investigates; `delegation` says what other
+    agents may do with this one.
     """
 
     id: str
@@ -80,6 +82,7 @@ class AgentSettings(PermissionSettings):
     runs: RunSettings = RunSettings()
     verification: dict[str, VerificationSettings] = Field(default_factory=dict)
     llm: ModelSettings | None = None
+    delegation: Delegation = Delegation()
 
     @field_validator("id")
     @classmethod

@@ -15,6 +15,7 @@
     ├── UnknownAgent        no such agent in this deployment
     ├── AgentPaused         the agent accepts no triggers now
     ├── AgentRevoked        the agent's right to act is revoked
+    ├── NotDelegated        an agent does not let another one do this
     ├── ApiUnavailable      for clients: the HTTP API did not answer
     └── ApiProblem          for clients: the HTTP API refused a request; carries its answer
 
@@ -103,6 +104,10 @@ class AgentPaused(BoydError):
 
 class AgentRevoked(BoydError):
     """The agent's right to act is revoked; restore it first."""
+
+
+class NotDelegated(BoydError):
+    """An agent does not let another agent do this; see the table [delegation] of its file."""
 
 
 class AgentRuns(BoydError):

@@ -24,7 +24,7 @@ from urllib.parse import urlencode, urlsplit
 from flask import Blueprint, Flask, Response, g, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from boyd.models import ApiKey, Scope
+from boyd.models import ApiKey, Scope, agent_of
 from boyd_api import auth
 from boyd_api.console import rendering
 from boyd_api.console.session import (
@@ -260,6 +260,8 @@ def open_page(services: Services, page: Page) -> PageRequest | PageResult:
     if caller.key is not None and not caller.key.allows(page.scope):
         detail = f"the key {caller.key.name!r} lacks the scope {page.scope!r}"
         raise HttpProblem("forbidden", detail, scope=page.scope)
+    if caller.key is not None and agent_of(caller.key.principal) is not None:
+        raise HttpProblem("forbidden", f"{caller.key.principal} is an agent: it uses the API")
     once = request.form.get("request") if request.method == "POST" else None
     ctx = RequestContext(services, caller.actor, caller.key, None, once, g.get("now"), gone)
     return PageRequest(ctx, session)

@@ -62,6 +62,7 @@ from boyd.models.decision import (
     StrategyVerdict,
     no_op,
 )
+from boyd.models.delegation import Delegable, Delegation, agent_of
 from boyd.models.loop import (
     Event,
     LoopResult,
@@ -169,6 +170,8 @@ __all__ = [
     "Correlation",
     "Decision",
     "DecisionTrace",
+    "Delegable",
+    "Delegation",
     "Delivery",
     "EffectName",
     "EffectVerdict",
@@ -235,6 +238,7 @@ __all__ = [
     "VerificationSettings",
     "Vote",
     "VoteSignature",
+    "agent_of",
     "digest_of",
     "explain",
     "from_ms",

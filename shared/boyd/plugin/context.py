@@ -297,6 +297,7 @@ class Context:
 
         Raises:
             ConfigError: there is no graph here.
+            NotDelegated: the agent *of* does not let this one read its graphs.
         """
         if self._graph is None:
             raise ConfigError("isolated observers and `boyd observe` have no graph")

@@ -164,6 +164,7 @@ class Engine:
             plugins=list(self.agent.host.plugins),
             fingerprint=self.agent.fingerprint,
             model=settings.llm.model if settings.llm else None,
+            delegation=settings.delegation,
             catalog=self.agent.catalog,
             retention=self.retention,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from boyd.errors import StoreError
 from boyd.store.api_keys import Admission, ApiKeys
@@ -13,11 +14,12 @@ from boyd.store.batches import Batches, StuckBatch
 from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls, read_call
 from boyd.store.connection import Client, connect, mask_url, translated
+from boyd.store.delegations import Delegations
 from boyd.store.due import Due, take_each
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
 from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning
-from boyd.store.fact_graph import FactGraph
+from boyd.store.fact_graph import DelegatedGraph, FactGraph
 from boyd.store.fleet import (
     AgentEntry,
     AgentFleet,
@@ -103,6 +105,7 @@ class AgentStore:
         self.audit = Audit(client, of_agent, keys, sealing)
         self.ended = EndedWork(client, keys)
         self.replay = LatestReplay(client, keys)
+        self.delegations = Delegations(client, scripts)
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""
@@ -114,9 +117,19 @@ class AgentStore:
         return read_halt(self._client, self.agent_id)
 
     def graph(self, name: str, of: str | None = None) -> FactGraph:
-        """A fact graph of this agent, or of the agent *of*."""
-        keys = GraphKeys(self.agent_id if of is None else of, name)
-        return FactGraph(self._client, self._all_scripts.of(keys), keys)
+        """A fact graph of this agent, or of the agent *of*.
+
+        Raises:
+            NotDelegated: the agent *of* does not let this one read it.
+        """
+        owner = of or self.agent_id
+        keys = GraphKeys(owner, name)
+        scripts = self._all_scripts.of(keys)
+        if owner == self.agent_id:
+            return FactGraph(self._client, scripts, keys)
+        allowed = partial(self.delegations.check, owner, self.agent_id)
+        allowed("read_graph")
+        return DelegatedGraph(self._client, scripts, keys, partial(allowed, "write_graph"))
 
     def state(self, plugin_id: str) -> PluginState:
         """The state of one plugin."""
@@ -143,6 +156,7 @@ class Store:
         deployment = self._scripts.of(Keys(DEPLOYMENT))
         self.fleet = Fleet(client, self._scripts)
         self.freezes = Freezes(client, self._scripts)
+        self.delegations = Delegations(client, self._scripts)
         self.access = ApiKeys(client, deployment)
         self.sessions = LoginSessions(client, deployment)
         self.people = People(client)

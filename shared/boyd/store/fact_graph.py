@@ -7,7 +7,7 @@ facts give the same answer on every server.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from boyd.errors import PayloadTooLarge
@@ -217,3 +217,28 @@ def _triple(place: tuple[str, ...], value: str) -> Triple:
         confidence=float(confidence),
         source=source or None,
     )
+
+
+class DelegatedGraph(FactGraph):
+    """A graph of another agent, which lets this one read it."""
+
+    def __init__(
+        self,
+        client: Client,
+        scripts: KeyedScripts,
+        keys: GraphKeys,
+        check_write: Callable[[], None],
+    ) -> None:
+        """*check_write* raises `NotDelegated` if it may not be changed."""
+        super().__init__(client, scripts, keys)
+        self._check_write = check_write
+
+    def add(self, triples: Iterable[Triple]) -> int:
+        """Add facts, if that is delegated."""
+        self._check_write()
+        return super().add(triples)
+
+    def remove(self, subject: str, predicate: str, object: str) -> bool:
+        """Remove a fact, if that is delegated."""
+        self._check_write()
+        return super().remove(subject, predicate, object)

@@ -11,7 +11,17 @@ from typing import Literal
 from pydantic import Field
 
 from boyd import queues
-from boyd.models import Catalog, Mode, Model, ObserverHealth, Timestamp, from_ms, responses, to_ms
+from boyd.models import (
+    Catalog,
+    Delegation,
+    Mode,
+    Model,
+    ObserverHealth,
+    Timestamp,
+    from_ms,
+    responses,
+    to_ms,
+)
 from boyd.schedules import Schedule
 from boyd.store.connection import Client, translated
 from boyd.store.freezes import Stop
@@ -47,6 +57,7 @@ class AgentEntry(Model):
     plugins: list[str]
     fingerprint: str
     model: str | None = None
+    delegation: Delegation = Delegation()
     catalog: Catalog = Catalog()
     retention: Retention = Retention()
     retired_at: Timestamp | None = None
