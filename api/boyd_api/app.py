@@ -35,8 +35,12 @@ _FORM_MEMORY = 0
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:
-    """Create the application; raises `ConfigError` if it would admit everybody from elsewhere."""
+    """Create the application.
+
+    Raises `ConfigError` if it would admit everybody from elsewhere, or cannot sign approvals.
+    """
     services = services or Services(settings)
+    _ = services.signer
     app = Flask("boyd_api", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.api.max_body
     app.config["MAX_FORM_MEMORY_SIZE"] = _FORM_MEMORY

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from boyd.approval_signatures import ApprovalSigner
+from boyd.approval_signatures import ApprovalSigner, read_signer
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
 from boyd.archive.past_work import PastWork
@@ -99,9 +99,12 @@ class Services:
 
     @property
     def signer(self) -> ApprovalSigner | None:
-        """Signs approvals, if there is a secret."""
-        secret = self.settings.approval_secret
-        return ApprovalSigner(secret.get_secret_value()) if secret else None
+        """Signs approvals, if there is a key or secret.
+
+        Raises:
+            ConfigError: the key cannot be used.
+        """
+        return read_signer(self.settings.approval_private_key, self.settings.approval_secret)
 
     @cached_property
     def store(self) -> Store:

@@ -1,19 +1,26 @@
 """Signs approvals: each binds one principal to exactly what that principal approved.
 
 Whoever can write to Redis could otherwise enter an approval, or change its action, parameters or
-requesters. A worker with the secret counts only signed approvals. A signature does not tell whether
-its approval was executed before: the ledger executes each once. Nor does it protect API keys.
+requesters. A worker with a secret or key counts only signed approvals. A signature does not tell
+whether its approval was executed before: the ledger executes each once. Nor does it protect keys of
+the API.
+
+With a secret, whoever checks approvals can also sign them. With a pair of Ed25519 keys, the API
+alone signs, and workers only check.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
 import secrets
 
 from itsdangerous import Signer
+from pydantic import SecretStr
 
+from boyd.errors import ConfigError
 from boyd.models import ApprovalItem, Vote, VoteSignature, to_ms
 
 #: Separates these signatures from others with the same secret.
@@ -21,6 +28,17 @@ _SALT = "boyd.approval"
 #: What is signed of a vote, as a list that every release keeps. Its time is that of Redis when it
 #: was counted, which is known only afterwards.
 _OF_VOTE = ("by", "person", "groups", "note", "key", "claims")
+
+
+def read_signer(key: SecretStr | None, secret: SecretStr | None) -> ApprovalSigner | None:
+    """The signer of a process: with its Ed25519 key, else with its secret; None: it has neither.
+
+    Raises:
+        ConfigError: the key cannot be used.
+    """
+    if key is not None:
+        return KeyPairSigner(key.get_secret_value())
+    return ApprovalSigner(secret.get_secret_value()) if secret else None
 
 
 class ApprovalSigner:
@@ -52,10 +70,66 @@ class ApprovalSigner:
         seen = vote.signature
         if seen is None or not set(seen.requested_by) <= set(item.requested_by):
             return False
-        return hmac.compare_digest(self._mac(_content(item, vote, seen)), seen.mac)
+        return self._fits(_content(item, vote, seen), seen.mac)
+
+    def _fits(self, text: str, mac: str) -> bool:
+        return hmac.compare_digest(self._mac(text), mac)
 
     def _mac(self, text: str) -> str:
         return self._signer.get_signature(text).decode()
+
+
+class KeyPairSigner(ApprovalSigner):
+    """Signs approvals with a private Ed25519 key, or only checks them with the public one."""
+
+    def __init__(self, pem: str) -> None:
+        """Read the key from its PEM text.
+
+        Raises:
+            ConfigError: it is no Ed25519 key, or the extra `signatures` is not installed.
+        """
+        try:
+            from cryptography.hazmat.primitives import serialization
+            from cryptography.hazmat.primitives.asymmetric import ed25519
+        except ImportError:
+            raise ConfigError("keys for approvals need the extra: boyd[signatures]") from None
+        private = "PRIVATE KEY" in pem
+        try:
+            key = (
+                serialization.load_pem_private_key(pem.encode(), None)
+                if private
+                else serialization.load_pem_public_key(pem.encode())
+            )
+        except (ValueError, TypeError):
+            key = None
+        self._private = key if isinstance(key, ed25519.Ed25519PrivateKey) else None
+        public = self._private.public_key() if self._private else key
+        if not isinstance(public, ed25519.Ed25519PublicKey):
+            raise ConfigError("a key for approvals is no Ed25519 key in PEM without a password")
+        self._public = public
+
+    @property
+    def key_id(self) -> str:
+        """The fingerprint of the public key."""
+        return hashlib.sha256(self._public.public_bytes_raw()).hexdigest()[:8]
+
+    def _fits(self, text: str, mac: str) -> bool:
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._public.verify(base64.b64decode(mac, validate=True), _salted(text))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def _mac(self, text: str) -> str:
+        if self._private is None:
+            raise ConfigError("this process has only the public key for approvals: it cannot sign")
+        return base64.b64encode(self._private.sign(_salted(text))).decode()
+
+
+def _salted(text: str) -> bytes:
+    return f"{_SALT}\n{text}".encode()
 
 
 def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> str:

@@ -228,17 +228,17 @@ def _processes(roster: Roster) -> Iterator[Finding]:
 
 
 def _approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """The secret with which workers check approvals."""
+    """The secret or key with which workers check approvals."""
     keys = sorted({worker.approval_key or "none" for worker in workers})
-    advice = "set the same approval_secret for all workers and the API"
+    advice = "set the same approval_secret, or pair of keys, for all workers and the API"
     if keys == ["none"]:
         what = "they are not signed: whoever can write to Redis can approve"
         yield warning("approvals", what, advice)
     elif len(keys) > 1:
-        what = f"workers check them with different secrets: {' and '.join(keys)}"
+        what = f"workers check them with different secrets or keys: {' and '.join(keys)}"
         yield error("approvals", what, advice)
     elif keys:
-        yield ok("approvals", f"signed, secret {keys[0]}")
+        yield ok("approvals", f"signed, secret or key {keys[0]}")
 
 
 def _label(process: WorkerInfo) -> str:

@@ -8,8 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
+from pydantic import SecretStr
 
-from boyd.approval_signatures import ApprovalSigner
+from boyd.approval_signatures import ApprovalSigner, KeyPairSigner, read_signer
+from boyd.errors import ConfigError
 from boyd.models import Autonomy, utc_now
 from boyd.runtime import Resolver
 from boyd.store import fingerprint
@@ -17,6 +23,24 @@ from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, machine, person
 
 SECRET = "a secret with more than thirty-two characters"
+
+
+PRIVATE = Ed25519PrivateKey.generate()
+PRIVATE_PEM = PRIVATE.private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, serialization.NoEncryption()
+).decode()
+PUBLIC_PEM = (
+    PRIVATE.public_key()
+    .public_bytes(Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    .decode()
+)
+
+
+def signer_of(text: str | None) -> ApprovalSigner | None:
+    """The signer with that secret, or key in PEM."""
+    if text is None:
+        return None
+    return KeyPairSigner(text) if "KEY" in text else ApprovalSigner(text)
 
 
 class Guarded:
@@ -28,10 +52,8 @@ class Guarded:
         parts = [chooses(choice(params={"size": 1})), self.recorder.action(autonomy=asks)]
         parts.append(Recorder().action("other"))
         self.lab = lab = Lab(agent(*parts, approvals={"required": required}))
-        signer = ApprovalSigner(signs) if signs else None
-        self.resolver = Resolver(lab.store, lab.dispatcher, lab.engine.retention, signer)
-        checker = ApprovalSigner(checks) if checks else None
-        lab.engine.settings = replace(lab.engine.settings, signer=checker)
+        self.resolver = Resolver(lab.store, lab.dispatcher, lab.engine.retention, signer_of(signs))
+        lab.engine.settings = replace(lab.engine.settings, signer=signer_of(checks))
         self.id = self.ask()
 
     def ask(self) -> str:
@@ -112,10 +134,11 @@ def other_principal(made: Guarded) -> None:
         other_principal,
     ],
 )
+@pytest.mark.parametrize("keys", [(SECRET, SECRET), (PRIVATE_PEM, PUBLIC_PEM)])
 def test_nothing_is_executed_that_was_not_approved_as_it_is(
-    attack: Callable[[Guarded], None],
+    attack: Callable[[Guarded], None], keys: tuple[str, str]
 ) -> None:
-    made = Guarded()
+    made = Guarded(*keys)
     made.approve()
     attack(made)
 
@@ -247,3 +270,43 @@ def test_the_approval_of_a_program_is_not_turned_into_that_of_a_person() -> None
     made.vote("robot", person=True)
 
     assert made.executed() == []
+
+
+def test_workers_with_the_public_key_execute_what_the_api_signs_and_cannot_sign() -> None:
+    made = Guarded(PRIVATE_PEM, PUBLIC_PEM)
+    made.approve()
+    item = made.lab.store.approvals.get(made.id)
+    assert item is not None
+
+    assert made.executed() == [{"size": 1}]
+    with pytest.raises(ConfigError, match="only the public key"):
+        KeyPairSigner(PUBLIC_PEM).sign(item, item.approvals[0])
+
+
+@pytest.mark.parametrize("signs", [SECRET, None])
+def test_a_worker_with_the_public_key_takes_no_other_signature(signs: str | None) -> None:
+    made = Guarded(signs, PUBLIC_PEM)
+    made.approve()
+
+    assert made.executed() == []
+    assert "give the same one to workers and API" in made.error()
+
+
+def test_both_halves_of_a_pair_have_the_same_fingerprint() -> None:
+    private, public = KeyPairSigner(PRIVATE_PEM), KeyPairSigner(PUBLIC_PEM)
+
+    assert private.key_id == public.key_id != ApprovalSigner(SECRET).key_id
+    chosen = read_signer(SecretStr(PUBLIC_PEM), SecretStr(SECRET))
+    assert chosen is not None
+    assert chosen.key_id == public.key_id
+    assert read_signer(None, None) is None
+
+
+def test_what_is_no_ed25519_key_is_refused_without_showing_it() -> None:
+    other = X25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    for text in ("correct-horse", other.decode(), PRIVATE_PEM.replace("MC4", "xxx")):
+        with pytest.raises(ConfigError, match="no Ed25519 key") as error:
+            KeyPairSigner(text)
+        assert text not in str(error.value)

@@ -601,5 +601,5 @@ def test_workers_that_do_not_check_who_approved_are_told_of() -> None:
         "warning: they are not signed: whoever can write to Redis can approve"
     ]
     assert bad(health(processes=mixed)) == [
-        "error: workers check them with different secrets: abcdefgh and none"
+        "error: workers check them with different secrets or keys: abcdefgh and none"
     ]

@@ -74,7 +74,7 @@ def test_who_may_change_a_graph_may_read_it() -> None:
 
 
 def test_a_revoked_agent_loses_what_others_delegate() -> None:
-    owner, other = pair(write_graph=["other"])
+    _, other = pair(write_graph=["other"])
     other.whole.freezes.revoke("other", "stolen key")
 
     with pytest.raises(NotDelegated, match="'other' to act is revoked: stolen key"):

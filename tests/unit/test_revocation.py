@@ -193,11 +193,10 @@ def test_a_freeze_of_one_agent_leaves_its_model_alone() -> None:
         assert here.ask().text == "It was the disk."
 
 
-class Freezing:
+class Stopping:
     """A reply during which somebody stops the agent."""
 
-    def __init__(self, stop: Any) -> None:
-        self.stop = stop
+    stop: Any
 
     def __call__(self, _: Any) -> Any:
         self.stop()
@@ -205,8 +204,9 @@ class Freezing:
 
 
 def test_a_request_to_the_model_that_runs_is_cut_off() -> None:
-    with scene(lambda request: reply(request)) as here:
-        reply = Freezing(lambda: revoked(here.lab))
+    stopping = Stopping()
+    with scene(stopping) as here:
+        stopping.stop = lambda: revoked(here.lab)
         found = here.ask()
 
         assert found.ending == "cancelled"
@@ -215,9 +215,10 @@ def test_a_request_to_the_model_that_runs_is_cut_off() -> None:
 
 
 def test_a_request_that_a_freeze_of_all_agents_has_cut_off_is_made_again_afterwards() -> None:
-    with scene(lambda request: replies.pop(0)(request)) as here:
+    stopping = Stopping()
+    with scene(stopping, say("It was the disk.")) as here:
         freezes = here.lab.whole.freezes
-        replies = [Freezing(lambda: freezes.freeze("incident")), lambda _: say("It was the disk.")]
+        stopping.stop = lambda: freezes.freeze("incident")
         assert here.ask().status == "running"
 
         freezes.lift()

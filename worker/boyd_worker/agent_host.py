@@ -12,7 +12,7 @@ from celery import Celery
 
 from boyd import naming, queues
 from boyd.agent import load_agents
-from boyd.approval_signatures import ApprovalSigner
+from boyd.approval_signatures import read_signer
 from boyd.errors import StoreUnavailable
 from boyd.links import LinkBuilder, LinkSigner
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
@@ -50,7 +50,8 @@ class AgentHost:
         self.store = Store(connect(settings.redis_url), self.name, timing(settings), sealing)
         self.app: Celery = make_app(settings.broker_url or settings.redis_url)
         self.dispatcher = CeleryDispatcher(self.app)
-        self._signer = _signer(settings)
+        key = settings.approval_public_key or settings.approval_private_key
+        self._signer = read_signer(key, settings.approval_secret)
         self.engines = self._engines()
         self.sweepers = [
             Sweeper(engine, job_runner(engine), settings.timing.queue_timeout)
@@ -157,12 +158,6 @@ def _links(settings: Settings) -> LinkBuilder:
     secret = settings.approval_secret
     signer = LinkSigner(secret.get_secret_value()) if secret else None
     return LinkBuilder(settings.api.url or "", signer)
-
-
-def _signer(settings: Settings) -> ApprovalSigner | None:
-    """Checks approvals, if there is a secret."""
-    secret = settings.approval_secret
-    return ApprovalSigner(secret.get_secret_value()) if secret else None
 
 
 def timing(settings: Settings) -> Timing:

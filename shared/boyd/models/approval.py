@@ -133,7 +133,7 @@ class VoteSignature(Model):
     Attributes:
         nonce: makes each signature a different one.
         requested_by: the requesters at that time.
-        mac: HMAC-SHA256 of approval and vote.
+        mac: HMAC-SHA256 or Ed25519 signature of approval and vote.
     """
 
     nonce: str

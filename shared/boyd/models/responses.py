@@ -96,7 +96,7 @@ class WorkerInfo(Model):
     """The announcement of a process.
 
     `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill,
-    `approvalKey` the fingerprint of its `approval_secret`.
+    `approvalKey` the fingerprint of the secret or key with which it checks approvals.
     """
 
     name: str

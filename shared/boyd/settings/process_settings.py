@@ -220,6 +220,8 @@ class Settings(BaseSettings):
         audit_key: the secret that seals the audit trail; absent: anyone could recompute the seal.
         approval_secret: the secret of workers and API that signs approvals and links to them;
             absent: whoever can write to Redis can approve, and all links need a login.
+        approval_private_key: the Ed25519 key, in PEM, with which the API signs approvals instead.
+        approval_public_key: its public key, with which workers check them; they need no secret.
         audit_keep: sealed entries that each audit trail keeps.
         archive_url: the SQLite or PostgreSQL database of the archive; absent: no archive.
         archive_keep: seconds that the archive keeps records.
@@ -245,6 +247,8 @@ class Settings(BaseSettings):
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("boyd"))
     audit_key: SecretStr | None = Field(default=None, min_length=16)
     approval_secret: SecretStr | None = Field(default=None, min_length=32)
+    approval_private_key: SecretStr | None = None
+    approval_public_key: SecretStr | None = None
     audit_keep: int = Field(default=100_000, gt=0)
     archive_url: str | None = Field(default=None, min_length=1, repr=False)
     archive_keep: float = Field(default=2_592_000.0, gt=0)
@@ -301,7 +305,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 def _secrets(settings: Settings) -> Iterator[str]:
     """Values that must never appear in a log."""
     yield from settings.callbacks.secrets
-    for secret in (settings.audit_key, settings.approval_secret, settings.oidc.client_secret):
+    private, client = settings.approval_private_key, settings.oidc.client_secret
+    for secret in (settings.audit_key, settings.approval_secret, private, client):
         if secret is not None:
             yield secret.get_secret_value()
     for url in (settings.redis_url, settings.broker_url, settings.archive_url):

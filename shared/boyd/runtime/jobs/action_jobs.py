@@ -24,8 +24,8 @@ from boyd.runtime.leases import LeasedLedger
 from boyd.store import Ending, Fence, StuckJob, fingerprint, read_item
 
 _UNSIGNED = (
-    "Refused: its approval was altered, or was not signed with the approval_secret of this worker: "
-    "give the same one to workers and API, and approve the action again"
+    "Refused: its approval was altered, or was not signed with the approval_secret or key of this "
+    "worker: give the same one to workers and API, and approve the action again"
 )
 
 
