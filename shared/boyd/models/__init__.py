@@ -59,6 +59,7 @@ from boyd.models.decision import (
     DecisionTrace,
     HeldDecision,
     Refusal,
+    Review,
     StrategyVerdict,
     no_op,
 )
@@ -219,6 +220,7 @@ __all__ = [
     "ReadSource",
     "Refusal",
     "Reversibility",
+    "Review",
     "Run",
     "RunOutcome",
     "RunPage",

@@ -14,8 +14,26 @@ from boyd.models.base import Confidence, JsonObject, Level, Model
 NO_OP = "no-op"
 
 
+class Review(Model):
+    """The opinion of a reviewer on a decision; only a person or a policy decides.
+
+    `failed`: there is no opinion, for the reason given; it counts as `ask`.
+    """
+
+    by: str
+    verdict: Literal["allow", "ask", "deny", "failed"]
+    reason: str
+
+    def __str__(self) -> str:
+        said = {"allow": "has no objection", "ask": "asks for a person", "deny": "objects"}
+        return f"{self.by} {said.get(self.verdict, 'could not review it')}: {self.reason}"
+
+
 class Decision(Model):
-    """An action to take with its parameters, or `no-op`."""
+    """An action to take with its parameters, or `no-op`.
+
+    `reviews` are opinions on it that hooks have added.
+    """
 
     action: str = Field(min_length=1)
     params: JsonObject = Field(default_factory=dict)
@@ -25,6 +43,7 @@ class Decision(Model):
     requires_approval: bool = False
     alternatives: list[Decision] | None = None
     estimated_impact: str | None = None
+    reviews: list[Review] | None = None
 
     @property
     def is_no_op(self) -> bool:
