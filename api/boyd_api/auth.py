@@ -68,15 +68,15 @@ _DELEGATED: dict[Scope, Delegable] = {"runs": "runs", "trigger": "runs", "action
 def check_delegation(
     services: Services, key: ApiKey | None, scope: Scope | None, agent_id: str | None
 ) -> None:
-    """Check that an agent may use that scope of another agent or, without one, of all.
+    """Check that an agent may use that scope of an agent or, without one, of all.
 
-    Raises `NotDelegated` if its policy forbids that, and `HttpProblem` if nothing can allow it.
+    Raises `NotDelegated` if that agent's policy forbids it, and `HttpProblem` if nothing allows it.
     """
     caller = agent_of(key.principal) if key else None
-    if key is None or caller is None or scope in (None, "read") or agent_id == caller:
+    if key is None or caller is None or scope is None or scope == "read":
         return
     if agent_id is None or scope not in _DELEGATED:
-        detail = f"no agent may use the scope {scope!r} of other agents; {key.principal} is one"
+        detail = f"no agent may use the scope {scope!r}; {key.principal} is one"
         raise HttpProblem("forbidden", detail, scope=scope)
     services.store.delegations.check(agent_id, caller, _DELEGATED[scope])
 

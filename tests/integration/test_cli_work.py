@@ -285,6 +285,25 @@ def test_keys_are_made_listed_and_revoked_over_the_api(cli: Cli, redis_url: str)
     assert "no key" in cli("keys", "revoke", "zzz", status=4)
 
 
+@pytest.mark.parametrize("redis", [False, True])
+def test_a_key_is_rotated_with_the_rights_of_the_old_one(
+    cli: Cli, redis_url: str, redis: bool
+) -> None:
+    direct = ["--redis", "--redis-url", redis_url] if redis else []
+    rights = ["--scope", "read,runs", "--group", "ops", "--agent", "test"]
+    old = cli.json("keys", "create", "ci", "--principal", "ci", *rights)
+    new = cli.json("keys", "rotate", old["id"][:8], "--expires", "90d", *direct)
+
+    same = ("name", "principal", "scopes", "groups", "agents")
+    assert [new.get(name) for name in same] == [old.get(name) for name in same]
+    assert new["id"] != old["id"]
+    assert "expiresAt" in new
+    assert "test: idle" in cli("status", BOYD_API_KEY=new["key"])
+    assert "test: idle" in cli("status", BOYD_API_KEY=old["key"])
+    cli("keys", "rotate", new["id"], "--revoke", *direct)
+    assert "revoked" in cli("status", BOYD_API_KEY=new["key"], status=3)
+
+
 def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
     arguments = ["--scope", "read, approvals", "--scope", "runs", "--group", "ops,dba"]
     made = cli.json("keys", "create", "ci", "--principal", "ci", *arguments, "--agent", "a,b")

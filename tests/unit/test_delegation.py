@@ -128,10 +128,11 @@ def test_an_agent_reaches_itself_and_people_reach_all() -> None:
         assert desk.post(*REQUESTS["runs"], headers=headers).status_code == 201
 
 
-@pytest.mark.parametrize("path", ["/agents/owner/freeze", "/freeze-all", "/keys"])
-def test_no_policy_lets_an_agent_administer_others(path: str) -> None:
+@pytest.mark.parametrize("who", ["agent:other", "agent:owner"])
+@pytest.mark.parametrize("path", ["/agents/owner/restore", "/freeze-all", "/keys"])
+def test_no_agent_administers_others_or_itself(path: str, who: str) -> None:
     desk, _ = site(runs=["other"], actions=["other"])
-    headers = desk.key("admin", principal="agent:other")
+    headers = desk.key("admin", principal=who)
     body = {"name": "k", "principal": "p", "scopes": ["read"]} if path == "/keys" else {}
     refused = desk.post(path, body, headers=headers)
 

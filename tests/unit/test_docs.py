@@ -533,9 +533,10 @@ def test_each_requirement_of_the_security_standard_is_answered_by_tests_that_exi
 
     expected = [f"{part}.{n}" for part, last in REQUIREMENTS.items() for n in range(1, last + 1)]
     assert [cells[0].split()[0] for cells in answers] == expected
-    for name, _, state, why, tests in answers:
+    for name, level, state, why, tests in answers:
         cited = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
-        assert state in ("met", "partly", "no"), name
+        assert state in ("met", "partly", "no", "declined"), name
+        assert state != "declined" or level == "3", name
         assert why, name
         assert cited or state != "met", f"{name} is met by no test"
         assert len(cited) == tests.count("::"), name

@@ -14,9 +14,11 @@ from boyd import naming, queues
 from boyd.agent import load_agents
 from boyd.approval_signatures import read_signer
 from boyd.errors import StoreUnavailable
+from boyd.identity_tokens import IdentityTokens
 from boyd.links import LinkBuilder, LinkSigner
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.outbound import Delivery, post_callback
+from boyd.plugin.context import IdentitySigner
 from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
 from boyd.settings.process_settings import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
@@ -119,6 +121,7 @@ class AgentHost:
             links=_links(self.settings),
             signer=self._signer,
             thinking=max(1, worker.concurrency // 2),
+            identity=_identity(self.settings, self.name),
         )
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings, self.name)
@@ -158,6 +161,14 @@ def _links(settings: Settings) -> LinkBuilder:
     secret = settings.approval_secret
     signer = LinkSigner(secret.get_secret_value()) if secret else None
     return LinkBuilder(settings.api.url or "", signer)
+
+
+def _identity(settings: Settings, name: str) -> IdentitySigner | None:
+    """Signs the identity tokens of this worker's agents, if it has a key."""
+    if settings.identity_key is None:
+        return None
+    issuer = settings.api.url or "boyd"
+    return IdentityTokens(settings.identity_key.get_secret_value(), issuer, name).sign
 
 
 def timing(settings: Settings) -> Timing:

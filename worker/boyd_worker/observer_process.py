@@ -19,7 +19,8 @@ class Isolation:
     def __init__(self, settings: Settings, worker: str) -> None:
         self._worker = worker
         # An observer needs none of these secrets.
-        secret = {"audit_key", "approval_secret", "approval_private_key", "callbacks"}
+        keys = {"audit_key", "approval_private_key", "identity_key"}
+        secret = {*keys, "approval_secret", "callbacks"}
         self._settings = settings.model_dump_json(exclude=secret)
 
     def of(self, agent_id: str) -> Isolate:

@@ -1,4 +1,4 @@
-"""`boyd keys`: create, list and revoke API keys, over the API or directly on Redis.
+"""`boyd keys`: create, list, rotate and revoke API keys, over the API or directly on Redis.
 
 Anyone who can reach Redis may do this; that is how the first key is created.
 """
@@ -35,7 +35,7 @@ COLUMNS = (
 
 @click.group()
 def keys() -> None:
-    """Create, list and revoke API keys."""
+    """Create, list, rotate and revoke API keys."""
 
 
 @keys.command()
@@ -64,11 +64,18 @@ def keys() -> None:
 @access_options
 def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:
     """Create a key, and print it once."""
-    api = access.api()
+    _print(form, _made(access, access.api(), wanted, expires))
+
+
+def _made(
+    access: CommandAccess, api: Api | None, wanted: dict[str, Any], expires: float | None
+) -> NewKey:
     if api is None:
-        made = _create_directly(access, wanted, expires)
-    else:
-        made = api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
+        return _create_directly(access, wanted, expires)
+    return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
+
+
+def _print(form: str, made: NewKey) -> None:
     if made.key is None:
         reason = f"key {made.id} was created, but its text was lost on the way: revoke it"
         output.stop(output.FAILED, reason)
@@ -124,6 +131,32 @@ def _row(key: KeyInfo) -> list[str]:
 
 @keys.command()
 @id_argument("key_id", completion.keys, metavar="ID")
+@duration_option("--expires", help="Lifetime of the new key, as in 90d.")
+@click.option("--revoke", "at_once", is_flag=True, help="Revoke the old key at once.")
+@output.output_option
+@access_options
+def rotate(
+    access: CommandAccess, key_id: str, expires: float | None, at_once: bool, form: str
+) -> None:
+    """Create a key with the rights of another one, and print it once.
+
+    Without --revoke the old key stays valid until you revoke it, so that you can deploy the new one
+    first. ID may be any unambiguous prefix.
+    """
+    api = access.api()
+    known = {key.id: key for key in _all(access, api)}
+    old = known[resolve_prefix("key", key_id, list(known))]
+    same = {"name", "principal", "person", "scopes", "groups", "agents"}
+    made = _made(access, api, old.model_dump(include=same), expires)
+    if at_once:
+        _revoke(access, api, old.id)
+    _print(form, made)
+    left = f"revoke the old key later: `{output.command_name()} keys revoke {old.id}`"
+    output.note(f"the old key {old.id} is revoked" if at_once else left)
+
+
+@keys.command()
+@id_argument("key_id", completion.keys, metavar="ID")
 @access_options
 def revoke(access: CommandAccess, key_id: str) -> None:
     """Revoke a key at once.
@@ -132,8 +165,12 @@ def revoke(access: CommandAccess, key_id: str) -> None:
     """
     api = access.api()
     found = resolve_prefix("key", key_id, [key.id for key in _all(access, api)])
-    if api is not None:
-        api.deployment.delete(f"/keys/{found}", Revoked)
-    elif not open_store(access.settings).access.revoke(found, actor()):
-        output.stop(output.NOT_FOUND, f"no key {key_id!r}")
+    _revoke(access, api, found)
     output.say(f"key {found} is revoked")
+
+
+def _revoke(access: CommandAccess, api: Api | None, key_id: str) -> None:
+    if api is not None:
+        api.deployment.delete(f"/keys/{key_id}", Revoked)
+    elif not open_store(access.settings).access.revoke(key_id, actor()):
+        output.stop(output.NOT_FOUND, f"no key {key_id!r}")

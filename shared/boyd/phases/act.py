@@ -416,7 +416,8 @@ class _Execution:
 
     def _call(self, params: Any) -> Any:
         action, name = self.action, self.request.execution_id
-        ctx = replace(self.ctx.context(action.plugin_id), execution_id=name)
+        ctx = self.ctx.context(action.plugin_id)
+        ctx = replace(ctx, execution_id=name, requester=self.request.by or None)
         if self.undone is None:
             return action.call("execute", params=params, ctx=ctx)
         return action.call("rollback", params=params, ctx=ctx, result=self.undone.result)

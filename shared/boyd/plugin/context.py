@@ -196,6 +196,15 @@ class Llm(Protocol):
         """The investigation that this plugin calls *key*, if it was started and is kept."""
 
 
+class IdentitySigner(Protocol):
+    """Signs identity tokens."""
+
+    def __call__(
+        self, agent_id: str, audience: str, requester: str | None, execution: str | None
+    ) -> str:
+        """A token for *audience*."""
+
+
 class ReadWatch(Protocol):
     """Notes what a plugin reads through its context."""
 
@@ -232,9 +241,10 @@ class Context:
     """Handed to every function of a plugin as `ctx`.
 
     `iteration` is None outside an iteration. `execution_id` is unique to one execution of an action
-    and serves as an idempotency key for other systems; it is None elsewhere. `catalog` lists the
-    agent's components. `host` and `worker` name the host and process. `not_due` tells orienters and
-    hooks which observers this iteration skipped because of their intervals, and their due times.
+    and serves as an idempotency key for other systems, `requester` is the principal for whom it is
+    executed; both are None elsewhere. `catalog` lists the agent's components. `host` and `worker`
+    name the host and process. `not_due` tells orienters and hooks which observers this iteration
+    skipped because of their intervals, and their due times.
     """
 
     agent: AgentInfo
@@ -252,6 +262,8 @@ class Context:
     worker: str = ""
     not_due: Mapping[str, datetime] = field(default_factory=dict)
     execution_id: str | None = None
+    requester: str | None = None
+    _identity: IdentitySigner | None = None
     _watch: ReadWatch | None = None
 
     def watched(self, watch: ReadWatch) -> Context:
@@ -320,6 +332,18 @@ class Context:
         If the policy and its risk permit, *to* can answer with it once, without a login.
         """
         return self._link(approval, to, self.now()) if self._link else ""
+
+    def identity_token(self, audience: str) -> str:
+        """A JWT with which this agent identifies itself to *audience* for five minutes.
+
+        It names the agent, the execution and its requester.
+
+        Raises:
+            ConfigError: there is no `identity_key` here.
+        """
+        if self._identity is None:
+            raise ConfigError("identity tokens need the setting identity_key on this worker")
+        return self._identity(self.agent.id, audience, self.requester, self.execution_id)
 
     @property
     def http(self) -> Session:

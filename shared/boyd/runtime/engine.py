@@ -16,6 +16,7 @@ from boyd.outbound import Delivery, post_callback
 from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
+from boyd.plugin.context import IdentitySigner
 from boyd.runtime.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
 from boyd.runtime.leases import Leases
 from boyd.store import AgentEntry, AgentFleet, AgentStore, Retention
@@ -62,6 +63,7 @@ class EngineSettings:
         links: builds the links to approvals.
         signer: checks who approved what; None: whoever can write to Redis can approve.
         thinking: threads that may wait for a model at the same time.
+        identity: signs the identity tokens of its agents.
     """
 
     worker: str
@@ -74,6 +76,7 @@ class EngineSettings:
     links: LinkBuilder = field(default_factory=LinkBuilder)
     signer: ApprovalSigner | None = None
     thinking: int = 4
+    identity: IdentitySigner | None = None
 
 
 class Engine:
@@ -124,6 +127,7 @@ class Engine:
             _link=self.settings.links.link,
             host=self.settings.host,
             worker=self.settings.worker,
+            _identity=self.settings.identity,
         )
 
     def act_context(self) -> PhaseContext:

@@ -222,6 +222,8 @@ class Settings(BaseSettings):
             absent: whoever can write to Redis can approve, and all links need a login.
         approval_private_key: the Ed25519 key, in PEM, with which the API signs approvals instead.
         approval_public_key: its public key, with which workers check them; they need no secret.
+        identity_key: the P-256 key, in PEM, with which a worker signs the identity tokens of its
+            agents; absent: plugins cannot get any.
         audit_keep: sealed entries that each audit trail keeps.
         archive_url: the SQLite or PostgreSQL database of the archive; absent: no archive.
         archive_keep: seconds that the archive keeps records.
@@ -249,6 +251,7 @@ class Settings(BaseSettings):
     approval_secret: SecretStr | None = Field(default=None, min_length=32)
     approval_private_key: SecretStr | None = None
     approval_public_key: SecretStr | None = None
+    identity_key: SecretStr | None = None
     audit_keep: int = Field(default=100_000, gt=0)
     archive_url: str | None = Field(default=None, min_length=1, repr=False)
     archive_keep: float = Field(default=2_592_000.0, gt=0)
@@ -305,8 +308,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 def _secrets(settings: Settings) -> Iterator[str]:
     """Values that must never appear in a log."""
     yield from settings.callbacks.secrets
-    private, client = settings.approval_private_key, settings.oidc.client_secret
-    for secret in (settings.audit_key, settings.approval_secret, private, client):
+    secrets = [settings.audit_key, settings.approval_secret, settings.approval_private_key]
+    for secret in (*secrets, settings.identity_key, settings.oidc.client_secret):
         if secret is not None:
             yield secret.get_secret_value()
     for url in (settings.redis_url, settings.broker_url, settings.archive_url):
