@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from api_kit import Site
+from boyd.models import Review
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
@@ -29,6 +30,19 @@ def test_the_page_shows_everything_that_is_approved(alice: Browser, desk: Site) 
     assert "no, the action has no rollback" in shown.text
     assert "reversibility not declared" in shown.text
     assert "Policy: one approval, by anyone, not by the requester." in shown.text
+
+
+def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -> None:
+    id = desk.waiting()
+    item = desk.lab.store.approvals.get(id)
+    assert item is not None
+    review = Review(by="reviewer", verdict="deny", reason="the log names <another> host")
+    decision = item.decision.patched({"reviews": [review]})
+    desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "decision", decision.to_json())
+
+    assert "reviewer objects: the log names <another> host" in alice.get(page_of(id)).text
+    shown = desk.get(f"/approvals/{id}").json["decision"]["reviews"]
+    assert shown == [review.to_wire()]
 
 
 def test_an_answer_takes_two_steps_and_is_then_true(
