@@ -48,10 +48,11 @@ class AbandonRequest(Model):
 
 
 class LoopState(Model):
-    """The state of the agent; `worker` is its place, `paused` and `frozen` give reasons.
+    """The state of the agent; `paused`, `frozen` and `revoked` give reasons.
 
-    When it is idle, start, situation and decision are those of the last iteration. `situation` and
-    `decision` are complete; `currentSituation` is a summary, `currentDecision` an action.
+    `worker` is its place. When it is idle, start, situation and decision are those of the last
+    iteration. `situation` and `decision` are complete; `currentSituation` is a summary,
+    `currentDecision` an action.
     """
 
     phase: Phase
@@ -64,6 +65,7 @@ class LoopState(Model):
     agent_id: str
     paused: str | None = None
     frozen: str | None = None
+    revoked: str | None = None
     pending_runs: int
     pending_approvals: int
     worker: str | None = None
