@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 SEED = "20260105"
 #: Endless, or what would stop the agent that is tested, or take the key away that tests it.
-EXCLUDED = r"/events$|/(pause|freeze|freeze-all)$|/keys/"
+EXCLUDED = r"/events$|/(pause|freeze|freeze-all|revoke)$|/keys/"
 SUBMITTED = {"title": "Look", "description": "closely", "callbackUrl": "http://127.0.0.1:9/"}
 
 
