@@ -114,6 +114,12 @@ from boyd.models.tape import (
     TapedPhase,
     digest_of,
 )
+from boyd.models.track_record import (
+    AutonomyGrant,
+    EarnedAutonomy,
+    TrackRecord,
+    TrackRecordList,
+)
 from boyd.models.verification import (
     Compensation,
     CompensationState,
@@ -153,6 +159,7 @@ __all__ = [
     "AuditHead",
     "AuditPage",
     "Autonomy",
+    "AutonomyGrant",
     "AutonomyMode",
     "Budget",
     "Call",
@@ -168,6 +175,7 @@ __all__ = [
     "Decision",
     "DecisionTrace",
     "Delivery",
+    "EarnedAutonomy",
     "EffectName",
     "EffectVerdict",
     "EffectVerification",
@@ -227,6 +235,8 @@ __all__ = [
     "StrategyVerdict",
     "TapedPhase",
     "Timestamp",
+    "TrackRecord",
+    "TrackRecordList",
     "Triple",
     "Verification",
     "VerificationPlan",
