@@ -1,4 +1,4 @@
-"""The forms of an agent's page: trigger, pause, resume, freeze, unfreeze, and lift a hold."""
+"""The forms of an agent's page: trigger, pause, freeze, lift a hold, revoke a grant."""
 
 from __future__ import annotations
 
@@ -63,6 +63,15 @@ def lift(page: PageRequest) -> PageResult:
     page.ctx.agent.store.holds.lift(
         form.get("action", ""), form.get("target", ""), page.ctx.actor, form.get("note", "")[:1000]
     )
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/revoke", scope="admin")
+def revoke(page: PageRequest) -> PageResult:
+    """Revoke the right of an action to run alone; it stays revoked if somebody else was faster."""
+    form = request.form
+    action, situation = form.get("action", ""), form.get("situation", "")
+    page.ctx.agent.store.tracks.revoke(action, situation, page.ctx.actor)
     return _back(page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -234,3 +235,24 @@ def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> 
     assert "p:do in office hours when decision.confidence > 0.5" in text
     assert "manual, at 0 8 * * mon-fri (Europe/Vienna)" in agents
     assert re.search(r"next in \d", agents)
+
+
+def test_a_click_revokes_a_grant(server: Any) -> None:
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    lab = Lab(agent(chooses(choice()), Recorder().action(verify=lambda: True)), client=redis)
+    site = Site(lab, server)
+    ann = Browser(site, site.key("admin", person=True))
+    grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 4e12, "by": ["bob"]}
+    record = {"label": "slow (high)", "effective": 99, "failed": 1, "grant": grant}
+    lab.client.hset("boyd:{test}:track:p:do", "s", json.dumps(record))
+
+    page = ann.get(PAGE)
+    assert "runs alone p:do : slow (high) 99 of 100 effective, at least 0.9" in page.text
+    assert "allowed by bob" in page.text
+    page = ann.send(page.form("/revoke"))
+    site.services.stop()
+
+    assert page.path == PAGE
+    assert "runs alone p:do" not in page.text
+    [left] = lab.store.tracks.all(["p:do"])
+    assert (left.grant, left.ended) == (None, "revoked")
