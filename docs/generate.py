@@ -68,6 +68,18 @@ EVENTS = {
         "An execution has a verdict, or harm was compensated.",
     ),
     "hold.lifted": ("action, target", "Somebody lifted the hold of an action."),
+    "autonomy.granted": (
+        "action, situation, approval",
+        "A person lets an action run alone in such situations.",
+    ),
+    "autonomy.withdrawn": (
+        "action, situation, why",
+        "An action has failed too often to run alone in such situations.",
+    ),
+    "autonomy.revoked": (
+        "action, situation, why",
+        "A person has revoked the right of an action to run alone.",
+    ),
     "call.executed": ("call, state", "A client's call ended."),
     "callback.executed": ("callback, state", "A callback was delivered or given up."),
     "investigation.started": ("investigation", "A question was asked."),

@@ -205,6 +205,7 @@ _HELP = {
     ),
     "boyd_notifications": "Notifications of approvals, by how they ended.",
     "boyd_verdicts": "Executions that were verified, by what they achieved.",
+    "boyd_autonomy_changes": "Grants to run alone, by whether they were given or taken away.",
     "boyd_actions_suspended": "Actions that are suspended on a target because they did harm.",
     "boyd_queue_messages": "Messages that wait for a worker.",
     "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
@@ -274,6 +275,9 @@ def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     yield _metric("boyd_notifications", told, ("agent", "state"), CounterMetricFamily)
     judged = [((a.entry.id, verdict), n) for a in agents for verdict, n in a.verdicts.items()]
     yield _metric("boyd_verdicts", judged, ("agent", "verdict"), CounterMetricFamily)
+    changes = [((a.entry.id, change), n) for a in agents for change, n in a.autonomy.items()]
+    labels = ("agent", "change")
+    yield _metric("boyd_autonomy_changes", changes, labels, CounterMetricFamily)
     for name, read in _PER_AGENT.items():
         yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 

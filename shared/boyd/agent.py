@@ -179,6 +179,7 @@ class Agent:
             "verify": self.verification(action_id),
             "windows": self.rules.windows_of(action_id),
             "alone_when": rule.when if rule else None,
+            "earned": self.rules.earned(action_id),
         }
 
     def budget(self, action_id: str) -> Budget | None:

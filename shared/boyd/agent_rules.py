@@ -17,7 +17,15 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from boyd.change_calendar import CalendarError
 from boyd.conditions import Condition, ConditionError, Language, names_of
 from boyd.errors import ConfigError
-from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Situation
+from boyd.models import (
+    LEVELS,
+    ApprovalPolicy,
+    Budget,
+    Decision,
+    EarnedAutonomy,
+    Situation,
+    TrackRecord,
+)
 from boyd.plugin import Action, AgentInfo, PluginHost
 from boyd.plugin.parameters import plain, validate
 from boyd.settings.permissions import PermissionSettings, PolicyRule, named
@@ -51,16 +59,26 @@ class Circumstances:
         decision: Decision,
         situation: Situation,
         clock: Callable[[], datetime],
+        records: Callable[[Action, Situation], TrackRecord | None] | None = None,
+        undoes: bool = False,
     ) -> None:
+        """The circumstances of *action*, or with *undoes* of a rollback of it."""
         self.action = action
         self.decision = decision
         self.situation = situation
         self._clock = clock
+        self._records = records
+        self.undoes = undoes
 
     @cached_property
     def now(self) -> datetime:
         """The time, the same for all rules."""
         return self._clock()
+
+    @cached_property
+    def record(self) -> TrackRecord | None:
+        """The track record of the action in such situations; None: it is not known."""
+        return self._records(self.action, self.situation) if self._records else None
 
     @property
     def at(self) -> datetime | None:
@@ -98,9 +116,11 @@ class Rules:
         self._languages: dict[str, Language] = {}
         self._conditions: dict[tuple[str, str], Condition] = {}
         for key, text, actions in self._texts():
-            for action in actions:
-                self._conditions[key, action] = self._compiled(key, text, action)
+            for action in actions if text is not None else ():
+                self._conditions[key, action] = self._compiled(key, text or "", action)
         self._windows = AgentWindows(settings.windows, folder)
+        for id in settings.autonomy.keys() & host.actions.keys():
+            self._check_record(host.actions[id])
 
     def policy(self, of: Circumstances) -> ApprovalPolicy:
         """The policy for approving an action; if its condition cannot be evaluated, of a person."""
@@ -157,6 +177,16 @@ class Rules:
             return None
         return f"{_autonomy(of.action.id)} is false: {rule.when}"
 
+    def earned(self, action: str) -> EarnedAutonomy | None:
+        """The rule by which an action earns to run alone; None: it need not."""
+        rule = self._settings.autonomy.get(action)
+        return rule.earned if rule else None
+
+    def calibrates(self, action: str) -> bool:
+        """Tell whether the calibrated confidence in an action counts."""
+        rule = self._settings.autonomy.get(action)
+        return rule is not None and rule.confidence == "calibrated"
+
     def windows_of(self, action: str) -> list[str]:
         """The names of the windows of an action."""
         return [window.name or place for place, window in self._windows.of(action)]
@@ -183,22 +213,30 @@ class Rules:
 
     # Conditions
 
-    def _texts(self) -> Iterator[tuple[str, str, list[str]]]:
+    def _texts(self) -> Iterator[tuple[str, str | None, list[str]]]:
         """The conditions by their places in the settings, with the actions they are about."""
         for number, rule in enumerate(self._settings.approvals.policies):
-            if rule.when is not None:
-                yield _policy(number), rule.when, self._matching(rule.actions)
+            yield _policy(number), rule.when, self._matching(rule.actions)
         for number, window in enumerate(self._settings.windows):
-            if window.when is not None:
-                yield f"windows.{number}.when", window.when, self._matching(window.actions)
+            yield f"windows.{number}.when", window.when, self._matching(window.actions)
         for id, budget in self._settings.budgets.items():
-            if budget.when is not None:
-                yield _budget(id), budget.when, [id]
+            yield _budget(id), budget.when, [id]
         for id, autonomy in self._settings.autonomy.items():
             yield _autonomy(id), autonomy.when, [id]
         for id, action in self._host.actions.items():
-            if action.budget and action.budget.when is not None:
+            if action.budget:
                 yield _own_budget(id), action.budget.when, [id]
+
+    def _check_record(self, action: Action) -> None:
+        """Check that an action can have the track record on which its autonomy depends."""
+        place, earned = f"autonomy.{action.id}", self.earned(action.id) is not None
+        if earned and action.autonomy.mode == "human-only":
+            raise ConfigError(f"{place}.mode: the action is human-only, which it never outgrows")
+        if (earned or self.calibrates(action.id)) and not action.has("verify"):
+            why = "it has no `verify`, so nothing is known of its effects"
+            raise ConfigError(f"{place}: the action can have no track record: {why}")
+        if self.calibrates(action.id) and action.autonomy.min_confidence is None:
+            raise ConfigError(f"{place}.confidence: the action has no min_confidence")
 
     def _matching(self, patterns: list[str]) -> list[str]:
         # A rule without actions is read too, to find mistakes.

@@ -11,6 +11,8 @@ import uuid
 
 #: The name of a process: host, process id and a random part.
 _WORKER = re.compile(r"(.+)\.\d+\.[0-9a-f]{4}")
+#: What a person approves to let an action run alone in a class of situation.
+GRANT = "boyd:let-run-alone"
 _LOOP = "loop"
 _ROLLBACK = "rollback"
 #: The part of a UUID that is shown, and the rest.
@@ -90,6 +92,11 @@ def notice(approval_id: str) -> str:
 def delivery(approval_id: str, notification: str) -> str:
     """The job that sends one notification of an approval."""
     return f"delivery:{approval_id}:{notification}"
+
+
+def offer(execution: str) -> str:
+    """The proposal to let its action run alone, after the outcome of an execution."""
+    return f"offer:{execution}"
 
 
 def title(action: str, undoes: str | None) -> str:

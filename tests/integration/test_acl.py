@@ -214,6 +214,7 @@ PATHS = {
 #: What is sent to the routes that need a body.
 BODIES: dict[str, Any] = {
     "actions.lift_hold": {"action": "{known.held}"},
+    "autonomy.revoke_autonomy": {"action": "{known.granted}"},
     "approvals.approve_all": {"ids": ["{known.approval}"]},
     "approvals.deny_all": {"ids": ["{known.approval}"]},
     "approvals.withdraw_all": {"ids": ["{known.approval}"]},
@@ -246,6 +247,14 @@ class Known:
         fields = {"action": "counter:add", "kind": "suspended", "execution": "loop:1"}
         self._running.store.client.hset("boyd:{routed}:hold:counter:add:", mapping=fields)
         return fields["action"]
+
+    @property
+    def granted(self) -> str:
+        """An action that was let run alone."""
+        grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 2e12, "by": ["ann"]}
+        record = json.dumps({"label": "l", "effective": 99, "grant": grant})
+        self._running.store.client.hset("boyd:{routed}:track:counter:add", "s", record)
+        return "counter:add"
 
     @property
     def approval(self) -> str:

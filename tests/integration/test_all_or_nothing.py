@@ -7,6 +7,7 @@ fails must have left every other key as it was.
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections import Counter
@@ -366,11 +367,24 @@ def effects(store: Store, a: AgentStore) -> None:
         assert fields
         fence = Fence(f"verify:{name}", 1, "w/2")
         hold = NewHold("suspended") if verdict == "worse" else None
+        if hold:
+            store.client.hset("boyd:{a}:track:p:do", "s", '{"label": ""}')
+            record = a.tracks.get("p:do", "s")
+            assert record
+            a.tracks.note_offer(record)
+            assert a.tracks.grant(record, "g", ["ann"], 0.9, 60, fence)
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
             assert a.holds.compensated(name, fence, Compensation(state="none"), hold)
             assert a.holds.lift("p:do", "t", ANN)
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
+    store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
+    a.calls.submit(call, None, "c6")
+    assert a.jobs.enter("call:c6", 1, "w/1")
+    assert claim(a, "call:c6", Fence("call:c6", 1, "w/1"), verified=True) == "claimed"
+    a.ledger.finish("call:c6", "token", done().patched({"success": False}))
+    store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
+    assert a.tracks.revoke("p:do", "", ANN) == 1
 
 
 def questions(store: Store, a: AgentStore) -> None:
@@ -456,6 +470,20 @@ def take(store: Store, a: AgentStore, member: str, retry: Callable[[str], Any]) 
     retry(proof)
 
 
+#: A grant that one more failure ends.
+GRANTED = json.dumps({"label": "", "drop": 2.9, "grant": {"id": "g", "until": 2e12, "by": ["ann"]}})
+COUNTING: JsonObject = {
+    "class": "s",
+    "label": "",
+    "confidence": 0.5,
+    "prior": 5,
+    "queue": "",
+    "success": -0.2,
+    "failure": 1.4,
+    "limit": 3.0,
+}
+
+
 def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -> str:
     """Claim an execution."""
     verify: JsonObject = {"within": 5000, "every": 1000, "hold": True, "queue": ""}
@@ -471,6 +499,7 @@ def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -
         verify=verify if verified else None,
         situation="s",
         held=verified,
+        counting=COUNTING if verified else None,
     ).outcome
 
 

@@ -590,6 +590,21 @@ def test_freezing_without_any_way_says_so(cli: Cli) -> None:
     assert cli.result("freeze", "--agent", "a", "--all").exit_code == 2
 
 
+def test_what_actions_have_earned_is_listed_and_revoked(cli: Cli, store: Store) -> None:
+    action = Recorder().action(verify=lambda: True)
+    lab_of(store, chooses(choice("p:do")), action)
+    assert "No outcome was verified yet." in cli("autonomy", "list")
+    grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 4e12, "by": ["bob"]}
+    record = {"label": "slow (high)", "effective": 99, "failed": 1, "grant": grant}
+    store.client.hset("boyd:{test}:track:p:do", "c1", json.dumps(record))
+
+    listed = cli("autonomy", "list")
+    assert re.search(r"p:do +slow \(high\) +99 of 100 +0\.9", listed)
+    assert cli("autonomy", "revoke", "p:do", "c1").strip() == "p:do: 1 grant revoked"
+    assert "revoked" in cli("autonomy", "list")
+    assert "has no such grant" in cli("autonomy", "revoke", "p:do", status=4)
+
+
 @pytest.fixture
 def up(cli: Cli, tmp_path: Path) -> Iterator[RunningDeployment]:
     """A `boyd up` that runs here with the Redis of the tests, and whose API is away."""

@@ -1,4 +1,4 @@
-"""The forms of an agent's page: trigger, pause, freeze, revoke, what undoes them, lift a hold."""
+"""The forms of an agent's page: trigger, pause, freeze, revoke, lift a hold, end a grant."""
 
 from __future__ import annotations
 
@@ -77,6 +77,15 @@ def lift(page: PageRequest) -> PageResult:
     page.ctx.agent.store.holds.lift(
         form.get("action", ""), form.get("target", ""), page.ctx.actor, form.get("note", "")[:1000]
     )
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/revoke-grant", scope="admin")
+def revoke_grant(page: PageRequest) -> PageResult:
+    """Revoke the right of an action to run alone; it stays revoked if somebody else was faster."""
+    form = request.form
+    action, situation = form.get("action", ""), form.get("situation", "")
+    page.ctx.agent.store.tracks.revoke(action, situation, page.ctx.actor)
     return _back(page)
 
 

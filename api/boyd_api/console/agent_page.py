@@ -10,10 +10,10 @@ from flask import request
 
 from boyd import naming
 from boyd.formatting import counted
-from boyd.models import ApprovalItem, ExecutionEntry, LoopResult, LoopStatus, Run
+from boyd.models import ApprovalItem, ExecutionEntry, LoopResult, LoopStatus, Run, TrackRecord
 from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
-from boyd_api import agent_routes, loop_routes, run_routes
+from boyd_api import agent_routes, autonomy_routes, loop_routes, run_routes
 from boyd_api.console import ring, strip
 from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows
 from boyd_api.console.pages import PageRequest, PageResult, Pages
@@ -27,6 +27,8 @@ _STRIP = 60
 _WAITING = 8
 #: Held actions that are shown.
 _HOLDS = 50
+#: Track records that are shown.
+_RECORDS = 20
 #: The forms that a link can open.
 _FORMS = ("pause", "freeze", "unfreeze", "revoke", "restore")
 
@@ -63,7 +65,10 @@ def agent(page: PageRequest) -> PageResult:
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
         holds=read_part(lambda: store.holds.all(_HOLDS)),
-        limited=[one for one in entry.catalog.actions if one.windows or one.alone_when],
+        records=read_part(lambda: _records(page)),
+        limited=[
+            one for one in entry.catalog.actions if one.windows or one.alone_when or one.earned
+        ],
         vital=next(iter(read_vital_signs(page, [entry.id])), None),
         due=_due(page, status),
         own_freeze=freezes.get(entry.id),
@@ -104,6 +109,10 @@ def _waiting(page: PageRequest) -> Waiting:
 def _budgets(page: PageRequest) -> list[BudgetUse]:
     agent = page.ctx.agent
     return agent.store.budgets.uses(agent.entry.catalog.actions, _now(page))
+
+
+def _records(page: PageRequest) -> list[TrackRecord]:
+    return autonomy_routes.autonomy(page.ctx).records[:_RECORDS]
 
 
 def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | None:

@@ -104,6 +104,7 @@ def _show(
         is_old=_is_old(page, item),
         note=note,
         refused=refused,
+        is_offer=item.action_id == naming.GRANT,
         NOT_PENDING=ApprovalOutcome.NOT_PENDING,
     )
 

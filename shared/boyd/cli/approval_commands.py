@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from boyd import naming
 from boyd.cli import api_access, approval_view, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.options import (
@@ -80,7 +81,8 @@ def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
 def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
     """Refresh the item's dry run; on failure return the old preview with a note."""
     made = item.preview_at
-    if item.status != "pending" or made is None:
+    # The evidence of an offer to run alone is that of its time; nothing repeats it.
+    if item.status != "pending" or made is None or item.action_id == naming.GRANT:
         return item
     if (api.agent.now() - made).total_seconds() < _FRESH:
         return item

@@ -130,6 +130,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "risk", item.risk or ""
     yield "reversibility", item.reversibility
     yield "confidence", "" if item.confidence is None else f"{item.confidence:g}"
+    yield "track record", item.record.about(item.decision.confidence) if item.record else ""
     yield "impact", item.decision.estimated_impact or ""
     yield "asked by", ", ".join(item.askers)
     for one in item.asked:

@@ -228,8 +228,7 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         per = f" per {action.target}" if action.target else ""
         when = f" when {budget.when}" if budget.when else ""
         yield f"at most {budget.limit} in {output.seconds(budget.window)}{per}{when}"
-    if action.id in agent.settings.autonomy:
-        yield f"alone when {agent.settings.autonomy[action.id].when}"
+    yield from _autonomy_traits(agent, action.id)
     yield from (f"window {name}" for name in agent.rules.windows_of(action.id))
     yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
     plan = agent.verification(action.id)
@@ -237,6 +236,16 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         yield f"verified within {output.seconds(plan.within)}"
     if action.idempotent:
         yield "idempotent"
+
+
+def _autonomy_traits(agent: Agent, action: str) -> Iterator[str]:
+    rule = agent.settings.autonomy.get(action)
+    if rule is not None and rule.when is not None:
+        yield f"alone when {rule.when}"
+    if rule is not None and rule.earned:
+        yield f"alone when earned: {rule.at_least:g} effective, after {rule.after} outcomes"
+    if agent.rules.calibrates(action):
+        yield "by calibrated confidence"
 
 
 def hide(options: Any) -> Any:

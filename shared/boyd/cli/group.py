@@ -33,6 +33,7 @@ COMMANDS = {
     "trigger": "boyd.cli.control_commands:trigger",
     "runs": "boyd.cli.run_commands:runs",
     "actions": "boyd.cli.action_commands:actions",
+    "autonomy": "boyd.cli.autonomy_commands:autonomy",
     "approvals": "boyd.cli.approval_commands:approvals",
     "pause": "boyd.cli.control_commands:pause",
     "abandon": "boyd.cli.control_commands:abandon",

@@ -185,6 +185,7 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
         *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
         ("rationale", decision.rationale),
         ("confidence", f"{decision.confidence:.2f}"),
+        *tape_view.record_rows(result),
         ("risk", decision.risk),
         ("approval", "required" if decision.requires_approval else ""),
         ("impact", decision.estimated_impact or ""),

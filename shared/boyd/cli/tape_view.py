@@ -82,6 +82,12 @@ def trace_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
         yield "invalid", _refusal_text(trace.invalid)
 
 
+def record_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
+    """The track record of the decided action, as it was then."""
+    if result.gate and result.gate.record and result.decision:
+        yield "track record", result.gate.record.about(result.decision.confidence)
+
+
 def gate_rows(gate: models.Gate | None) -> Iterator[tuple[str, str]]:
     """The gate's verdict, and how much of the budget was used."""
     if gate:

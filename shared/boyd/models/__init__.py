@@ -117,6 +117,12 @@ from boyd.models.tape import (
     TapedPhase,
     digest_of,
 )
+from boyd.models.track_record import (
+    AutonomyGrant,
+    EarnedAutonomy,
+    TrackRecord,
+    TrackRecordList,
+)
 from boyd.models.verification import (
     Compensation,
     CompensationState,
@@ -157,6 +163,7 @@ __all__ = [
     "AuditHead",
     "AuditPage",
     "Autonomy",
+    "AutonomyGrant",
     "AutonomyMode",
     "Budget",
     "Call",
@@ -174,6 +181,7 @@ __all__ = [
     "Delegable",
     "Delegation",
     "Delivery",
+    "EarnedAutonomy",
     "EffectName",
     "EffectVerdict",
     "EffectVerification",
@@ -234,6 +242,8 @@ __all__ = [
     "StrategyVerdict",
     "TapedPhase",
     "Timestamp",
+    "TrackRecord",
+    "TrackRecordList",
     "Triple",
     "Verification",
     "VerificationPlan",

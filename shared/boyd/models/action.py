@@ -8,6 +8,7 @@ from pydantic import Field
 
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
+from boyd.models.track_record import EarnedAutonomy
 from boyd.models.verification import EffectVerification, VerificationPlan
 
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
@@ -94,7 +95,8 @@ class JobExecution(Model):
 class ActionInfo(Model):
     """An action; `params` is the JSON Schema of its parameters, times are in seconds.
 
-    `windows` are the names of those in which it may run alone, `alone_when` is the condition.
+    `windows` are the names of those in which it may run alone, `alone_when` is the condition, and
+    `earned` what it has to show first.
     """
 
     id: str
@@ -113,6 +115,7 @@ class ActionInfo(Model):
     verify: VerificationPlan | None = None
     windows: list[str] = Field(default_factory=list)
     alone_when: str | None = None
+    earned: EarnedAutonomy | None = None
 
 
 class EndpointInfo(Model):
@@ -220,7 +223,8 @@ class ExecutionEntry(Model):
     """An execution as the ledger has it; `id` is `loop:<n>`, `approval:<id>` or `call:<id>`.
 
     `succeeded` means only that the call returned; `verification` tells whether it had its effect,
-    if the action can be verified.
+    if the action can be verified. `counted_in` is the class of situation in whose track record its
+    outcome counts.
     """
 
     id: str
@@ -235,6 +239,7 @@ class ExecutionEntry(Model):
     ended_at: Timestamp | None = None
     result: ActionResult | None = None
     verification: EffectVerification | None = None
+    counted_in: str | None = None
 
 
 class ExecutionPage(Model):

@@ -14,6 +14,7 @@ from boyd.models.base import LEVELS, Confidence, JsonObject, Level, Model, Times
 from boyd.models.decision import Decision
 from boyd.models.notification import NotificationRecord
 from boyd.models.situation import Situation
+from boyd.models.track_record import TrackRecord
 
 #: The risks at which a mistake is not bearable.
 _RISKY = LEVELS[LEVELS.index("high") :]
@@ -183,6 +184,8 @@ class Proposal(Model):
         preview: the result of the action's dry run.
         instead_of: why the actions that were decided first are not repeated, one line each.
         situation: as conditions of policies saw it; None: there are no such conditions.
+        record: the track record of the action in this class of situation, as it was then; None:
+            its outcome does not count, as the agent did not decide on it, or cannot be verified.
     """
 
     decision: Decision
@@ -207,6 +210,7 @@ class Proposal(Model):
     preview: ActionResult | None = None
     instead_of: list[str] = Field(default_factory=list)
     situation: Situation | None = None
+    record: TrackRecord | None = None
 
 
 class ApprovalItem(Proposal):

@@ -274,7 +274,8 @@ class Taken(Model):
 class Execution(Model):
     """An execution and its state; `waiting`: for the approval `approvalId`.
 
-    `succeeded` means that its call returned; `verification` tells whether it had its effect.
+    `succeeded` means that its call returned; `verification` tells whether it had its effect, and
+    `countedIn` is the class of situation in whose track record that counts.
     """
 
     id: str
@@ -289,6 +290,7 @@ class Execution(Model):
     approval_id: str | None = None
     result: ActionResult | None = None
     verification: EffectVerification | None = None
+    counted_in: str | None = None
 
 
 class LiftedHold(Model):
@@ -296,6 +298,13 @@ class LiftedHold(Model):
 
     action: str
     target: str
+
+
+class RevokedAutonomy(Model):
+    """The grants of an action that were revoked."""
+
+    action: str
+    revoked: int
 
 
 class KeyInfo(Model):

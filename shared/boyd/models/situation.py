@@ -11,6 +11,8 @@ from pydantic import Field
 
 from boyd.models.base import Confidence, JsonObject, Level, Model, Severity, Timestamp, utc_now
 
+#: The most characters of a class of situation in words.
+MAX_LABEL = 200
 #: Where a fact is in a graph: subject, predicate, object.
 Place: TypeAlias = tuple[str, str, str]
 
@@ -108,10 +110,18 @@ class Situation(Model):
         These are the ones that its own orienters found, if it has any, or else all. Situations that
         differ only in figures, texts or confidence are of the same class.
         """
-        own = [one for one in self.assessments if one.source.startswith(f"{plugin_id}:")]
-        found = [a for one in own for a in one.anomalies or []] if own else self.anomalies
-        text = json.dumps(sorted(map(_class, found)))
+        text = json.dumps(sorted(map(_class, self._classing(plugin_id))))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def label_for(self, plugin_id: str) -> str:
+        """The class of the situation for actions of a plugin, in words."""
+        found = sorted({_label(one) for one in self._classing(plugin_id)})
+        label = "; ".join(found) or "no anomaly"
+        return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
+
+    def _classing(self, plugin_id: str) -> list[Anomaly]:
+        own = [one for one in self.assessments if one.source.startswith(f"{plugin_id}:")]
+        return [a for one in own for a in one.anomalies or []] if own else self.anomalies
 
     def evidence(self, source: str) -> JsonObject:
         """The typed data that the orienter *source* (`plugin:name`) gave, or an empty object."""
@@ -119,6 +129,11 @@ class Situation(Model):
             if assessment.source == source and assessment.data is not None:
                 return assessment.data
         return {}
+
+
+def _label(anomaly: Anomaly) -> str:
+    where = ", ".join(sorted(anomaly.affected_resources or []))
+    return f"{anomaly.type}{where and f' on {where}'} ({anomaly.severity})"
 
 
 def _class(anomaly: Anomaly) -> list[str]:

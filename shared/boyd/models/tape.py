@@ -11,6 +11,7 @@ from pydantic import Field
 from boyd.models.action import Autonomy, Budget, Reversibility
 from boyd.models.approval import ApprovalPolicy
 from boyd.models.base import Json, Level, Model, Timestamp
+from boyd.models.track_record import TrackRecord
 
 
 class PluginVersion(Model):
@@ -60,6 +61,10 @@ class Gate(Model):
         used: executions that counted against the budget before this one.
         required: the policy for its approval, if a person was asked.
         at: the time at which windows and conditions were evaluated; absent: none was.
+        record: the track record of the action in this class of situation, so far.
+        at_least: the share of effective executions that it has to have shown to run alone; absent:
+            it needs none.
+        grant: by which it ran alone, if it needed one.
     """
 
     outcome: GateOutcome
@@ -71,6 +76,9 @@ class Gate(Model):
     used: int | None = Field(default=None, ge=0)
     required: ApprovalPolicy | None = None
     at: Timestamp | None = None
+    record: TrackRecord | None = None
+    at_least: float | None = None
+    grant: str | None = None
 
 
 ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http", "holds"]

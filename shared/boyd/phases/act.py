@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import datetime
 from json import dumps
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from boyd.models import (
     Prevention,
     Proposal,
     Situation,
+    TrackRecord,
     VerificationPlan,
     explain,
 )
@@ -35,6 +37,7 @@ from boyd.plugin import Action
 from boyd.plugin.parameters import plain, validate
 from boyd.redaction import clean, redactor
 
+_UNGRANTED = "the grant to run alone in such situations has ended"
 #: Reason for refusing an action whose runs were cancelled.
 CANCELLED = "Cancelled: its runs were cancelled"
 
@@ -51,6 +54,7 @@ class Claim:
         over_budget: the budget for this target is used up.
         unknown: an earlier attempt was started and its outcome lost.
         used: executions that count against the budget for this target, without this one.
+        ungranted: the grant by which it was to run alone has ended.
     """
 
     token: str | None = None
@@ -60,6 +64,7 @@ class Claim:
     over_budget: bool = False
     unknown: bool = False
     used: int | None = None
+    ungranted: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class ExecutionRequest:
         verification: how its effect is verified, by workers of `queue`.
         situation: the class of the situation in which it was decided.
         held: whether holds of the action bind it.
+        grant: by which it runs alone, if it needs one.
+        counting: how its outcome is counted in its track record; None: it does not count.
     """
 
     id: str
@@ -85,6 +92,8 @@ class ExecutionRequest:
     queue: str | None = None
     situation: str = ""
     held: bool = False
+    grant: str | None = None
+    counting: JsonObject | None = None
 
 
 class Ledger(Protocol):
@@ -142,6 +151,7 @@ class Request:
         situation: in which it was decided.
         gate_answer: the gate's answer when it was decided, if a person has to approve it.
         instead_of: why the actions that were decided first are not repeated.
+        record: the track record in which an approved action counts; None: in none.
     """
 
     execution_id: str
@@ -161,6 +171,7 @@ class Request:
     situation: Situation = NO_SITUATION
     gate_answer: GateAnswer | None = None
     instead_of: tuple[str, ...] = ()
+    record: TrackRecord | None = None
 
     @property
     def proposer(self) -> str:
@@ -187,7 +198,9 @@ def _act(
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
         return unknown(request.decision.action)
-    of = ctx.circumstances = circumstances(ctx, action, request.decision, request.situation)
+    undoes = request.undoes is not None
+    of = circumstances(ctx, action, request.decision, request.situation, undoes)
+    ctx.circumstances = of
     if request.retry and (earlier := _earlier(action, request, ledger, approvals)):
         return earlier
     undone = _undone(action, request, ledger) if request.undoes else None
@@ -245,10 +258,18 @@ def _state(entry: ExecutionEntry | None) -> str:
 
 
 def circumstances(
-    ctx: PhaseContext, action: Action, decision: Decision, situation: Situation
+    ctx: PhaseContext,
+    action: Action,
+    decision: Decision,
+    situation: Situation,
+    undoes: bool = False,
 ) -> Circumstances:
-    """The circumstances of a decision, now."""
-    return Circumstances(action, decision, situation, lambda: ctx.now(action.plugin_id))
+    """The circumstances of a decision, now; with *undoes* it is to undo the action."""
+
+    def now() -> datetime:
+        return ctx.now(action.plugin_id)
+
+    return Circumstances(action, decision, situation, now, ctx.record, undoes)
 
 
 def judged(
@@ -260,21 +281,23 @@ def judged(
         return Gate(outcome="refused", reason=result.error or "")
     of = ctx.circumstances or circumstances(ctx, action, decision, NO_SITUATION)
     answer = ctx.gate_answer or gate(ctx.agent, of, asked_by)
-    automatic = answer.outcome == "automatic"
+    automatic, earned = answer.outcome == "automatic", ctx.agent.rules.earned(action.id)
     found = Gate(
         outcome="automatic",
-        reason=answer.reason if automatic else passed(of),
+        reason=answer.reason if automatic else passed(ctx.agent.rules, of),
         autonomy=action.autonomy,
         risk=action.risk,
         reversibility=action.reversibility,
-        budget=answer.budget if automatic else ctx.agent.budget(action.id),
+        budget=answer.budget or (None if automatic else ctx.agent.budget(action.id)),
         used=ctx.used,
         at=answer.at,
+        record=of.record,
+        at_least=earned.at_least if earned else None,
+        grant=answer.grant,
     )
     if result.waits_for:
-        reason = _used_up(action, decision.params) if automatic else answer.reason
         required = ctx.agent.policy(of)
-        return found.patched({"outcome": "asked", "reason": reason, "required": required})
+        return found.patched({"outcome": "asked", "reason": answer.reason, "required": required})
     if result.host is None and not result.unknown:
         return found.patched({"outcome": "refused", "reason": result.error or ""})
     return found
@@ -349,9 +372,8 @@ class _Execution:
         stored = plain(params)
         claim = self.ledger.claim(self._entry(stored))
         self.ctx.used = claim.used
-        if claim.over_budget:
-            reason = _used_up(self.action, stored)
-            return _queue(self.ctx, self.of, self.request, self.approvals, reason, self.undone)
+        if claim.over_budget or claim.ungranted:
+            return self._ask(_used_up(self.action, stored) if claim.over_budget else _UNGRANTED)
         if claim.result:
             return claim.result
         if claim.token is None:
@@ -359,6 +381,14 @@ class _Execution:
             refused = failed(self.action.id, reason, lost=claim.unknown, prevented=claim.prevented)
             return self._after(refused)
         return self._after(self._execute(params, claim.token))
+
+    def _ask(self, reason: str) -> ActionResult:
+        """Ask for an approval, as the claim was refused although the gate had passed."""
+        if self.ctx.gate_answer:
+            self.ctx.gate_answer = replace(
+                self.ctx.gate_answer, outcome="asked", reason=reason, grant=None
+            )
+        return _queue(self.ctx, self.of, self.request, self.approvals, reason, self.undone)
 
     def _after(self, result: ActionResult) -> ActionResult:
         """Run the hooks after the attempt and return *result*."""
@@ -394,9 +424,27 @@ class _Execution:
             host=self.ctx.context(action.plugin_id).host,
             verification=plan,
             queue=action.queue,
-            situation=self.request.situation.class_for(action.plugin_id),
+            situation=self._class(),
+            grant=answer.grant if answer else None,
+            counting=None if plan is None else self._counting(),
             # A person who approves an action decides to repeat it.
             held=plan is not None and not self.request.approved,
+        )
+
+    def _class(self) -> str:
+        record = self.request.record
+        return record.situation if record else self.of.situation.class_for(self.action.plugin_id)
+
+    def _counting(self) -> JsonObject | None:
+        """The way in which the outcome is counted; only decisions of the agent count."""
+        request = self.request
+        record = self.of.record if self.ctx.iteration is not None else request.record
+        return (
+            record.counting(
+                request.decision.confidence, self.ctx.agent.rules.earned(self.action.id)
+            )
+            if record
+            else None
         )
 
     def _execute(self, params: Any, token: str) -> ActionResult:
@@ -461,6 +509,7 @@ def _queue(
         wakes=[request.wakes] if request.wakes else [],
         bound_to=request.execution_id if request.wakes else None,
         instead_of=list(request.instead_of),
+        record=of.record if ctx.iteration is not None and not request.undoes else None,
     )
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
         preview = _preview(ctx, action, request)

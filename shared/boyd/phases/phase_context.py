@@ -12,11 +12,23 @@ from typing import Any, get_args
 from boyd.agent import Agent
 from boyd.agent_rules import Circumstances
 from boyd.errors import Overrun, Veto
-from boyd.models import Change, Gate, Hold, NotDue, Phase, PluginReads, Problem, Refusal, TapedPhase
+from boyd.models import (
+    Change,
+    Gate,
+    Hold,
+    NotDue,
+    Phase,
+    PluginReads,
+    Problem,
+    Refusal,
+    Situation,
+    TapedPhase,
+    TrackRecord,
+)
 from boyd.phases import time_limit
 from boyd.phases.gate import GateAnswer
 from boyd.phases.recording import Tape
-from boyd.plugin import Context, Hook
+from boyd.plugin import Action, Context, Hook
 from boyd.redaction import clean
 from boyd.settings.validation import saying
 
@@ -54,8 +66,13 @@ class PhaseContext:
         contexts: Callable[[str, int | None], Context],
         iteration: int | None = None,
         holds: Callable[[str, str], Hold | None] | None = None,
+        records: Callable[[str, str], TrackRecord | None] | None = None,
     ) -> None:
-        """The context of *agent* in *phase*; *holds* gives the hold of an action on a target."""
+        """The context of *agent* in *phase*.
+
+        *holds* gives the hold of an action on a target, and *records* the track record of an action
+        in a class of situation.
+        """
         self.agent = agent
         self.host = agent.host
         self.phase: Phase = phase
@@ -71,6 +88,7 @@ class PhaseContext:
         self.tape = Tape()
         self._contexts = contexts
         self._holds = holds
+        self._records = records
 
     def context(self, plugin_id: str, by: str = "") -> Context:
         """The `ctx` of the plugin *plugin_id*.
@@ -92,6 +110,15 @@ class PhaseContext:
         found = self._holds(action, target) if self._holds else None
         self.tape.note(action, "holds", target, found)
         return found
+
+    def record(self, action: Action, situation: Situation) -> TrackRecord | None:
+        """The track record of an action in such situations; None: it can have none."""
+        if self._records is None or not action.has("verify"):
+            return None
+        classed = situation.class_for(action.plugin_id)
+        found = self._records(action.id, classed)
+        label = situation.label_for(action.plugin_id)
+        return found or TrackRecord(action=action.id, situation=classed, label=label)
 
     def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:
         """Run all *calls*, side by side if possible; outcomes in their order."""

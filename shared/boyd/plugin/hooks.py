@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LoopResult,
         Observation,
         Situation,
+        TrackRecord,
     )
     from boyd.plugin.components import Action
     from boyd.plugin.context import Context
@@ -118,6 +119,16 @@ def on_suspend(hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
     """
 
 
+def on_withdraw(record: TrackRecord, execution: ExecutionEntry, ctx: Context) -> None:
+    """Tell people that an action may not run alone any more, because it has failed too often.
+
+    `record.ended` says why; counting begins anew. Run at least once, on a worker that performs the
+    action.
+
+    When it fails: logged, and run again each minute, at most thirty times.
+    """
+
+
 SPECIFICATIONS: dict[str, tuple[str, ...]] = {
     function.__name__: tuple(inspect.signature(function).parameters)
     for function in (
@@ -130,6 +141,7 @@ SPECIFICATIONS: dict[str, tuple[str, ...]] = {
         on_loop_complete,
         on_approval,
         on_suspend,
+        on_withdraw,
     )
 }
 

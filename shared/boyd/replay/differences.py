@@ -61,7 +61,7 @@ def _without_outside(gate: Gate, decision: Decision, results: Iterable[ActionRes
     prevented = any(one.prevented in _FROM_OUTSIDE for one in results)
     if gate.outcome != "refused" or not prevented:
         return gate
-    asks = _asks(gate.autonomy, decision)
+    asks = gate.grant is None if gate.at_least is not None else _asks(gate.autonomy, decision)
     return gate.patched({"outcome": "asked" if asks else "automatic"})
 
 

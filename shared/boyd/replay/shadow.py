@@ -25,13 +25,14 @@ from boyd.models import (
     Refusal,
     Situation,
     TapedPhase,
+    TrackRecord,
     utc_now,
 )
 from boyd.models.replayed import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.recording import kept_key
-from boyd.plugin import Context
+from boyd.plugin import Action, Context
 from boyd.replay.playback import Gaps, Playback, WrittenState
 from boyd.replay.shadow_gate import ShadowApprovals, ShadowLedger, target_of
 
@@ -232,6 +233,17 @@ class _ShadowPhase(PhaseContext):
             ):
                 return Hold.from_json(json.dumps(read.value)) if read.value else None
         self._gaps.late.append(f"whether {action} was held was not recorded")
+        return None
+
+    def record(self, action: Action, situation: Situation) -> TrackRecord | None:
+        """The track record of an action as the gate saw it then."""
+        then = self._record.gate.record if self._record.gate else None
+        classed = situation.class_for(action.plugin_id)
+        if then and (then.action, then.situation) == (action.id, classed):
+            return then
+        rules = self.agent.rules
+        if rules.earned(action.id) or rules.calibrates(action.id):
+            self._gaps.note(f"the track record of {action.id} in such situations was not recorded")
         return None
 
     def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:

@@ -132,7 +132,7 @@ class Engine:
 
     def act_context(self) -> PhaseContext:
         """The context of an action that runs outside an iteration."""
-        return PhaseContext(self.agent, "act", self.context)
+        return PhaseContext(self.agent, "act", self.context, records=self.store.tracks.get)
 
     def _playbooks(self) -> dict[str, list[str]]:
         plugins = self.agent.host.plugins.values()

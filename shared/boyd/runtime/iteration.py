@@ -155,8 +155,14 @@ class IterationSteps:
         if entry is None:
             return False
         record = entry.record
-        holds = self._store.holds.get
-        ctx = PhaseContext(self._agent, entry.phase, self._engine.context, entry.iteration, holds)
+        ctx = PhaseContext(
+            self._agent,
+            entry.phase,
+            self._engine.context,
+            entry.iteration,
+            self._store.holds.get,
+            self._store.tracks.get,
+        )
         ctx.problems += record.problems
         ctx.blocks += record.blocks
         ctx.not_due = record.not_due

@@ -170,6 +170,8 @@ class LeasedLedger:
             verify=_stored(execution),
             situation=execution.situation,
             held=execution.held,
+            grant=execution.grant,
+            counting=_counted(execution),
         )
 
 
@@ -186,6 +188,12 @@ def _stored(execution: ExecutionRequest) -> JsonObject | None:
     }
 
 
+def _counted(execution: ExecutionRequest) -> JsonObject | None:
+    """The way in which the outcome of an execution is counted, as the ledger needs it."""
+    counting = execution.counting
+    return None if counting is None else {**counting, "queue": execution.queue or ""}
+
+
 def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:
     """Retry while Redis does not answer, for about ten seconds; *passing* errors are retried."""
     for pause in PAUSES:
@@ -200,6 +208,8 @@ def _read(reply: ClaimReply, token: str) -> Claim:
     used = int(reply.detail) if reply.outcome in ("claimed", "over") and reply.detail else None
     if reply.outcome == "claimed":
         return Claim(token=token, used=used)
+    if reply.outcome == "ungranted":
+        return Claim(ungranted=True)
     if reply.outcome == "done":
         return Claim(result=ActionResult.from_json(reply.detail))
     if reply.outcome == "cancelled":

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from boyd import schedules
-from boyd.models import ApprovalPolicy, Budget, Level, Reversibility
+from boyd.models import ApprovalPolicy, Budget, EarnedAutonomy, Level, Reversibility
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -82,9 +82,43 @@ class ApprovalSettings(AgentGroup):
 
 
 class AutonomyRule(AgentGroup):
-    """The condition under which an action may run alone."""
+    """When an action may run alone.
 
-    when: str
+    `when` is a condition. With `mode` *earned* it has to earn that in each class of situation, by
+    verified outcomes: their share of effective ones is to be `at_least` that, with a chance of
+    error of `false_grants`, after at least `after` outcomes; a grant lasts for `lasts` seconds.
+    `confidence` is what is compared with the least confidence of the action: the stated one, or
+    what that is worth by the track record.
+    """
+
+    when: str | None = None
+    mode: Literal["declared", "earned"] = "declared"
+    at_least: float = Field(default=0.95, ge=0.5, lt=1)
+    after: int = Field(default=20, ge=1, le=10_000)
+    lasts: float = Field(default=30 * 86400.0, gt=0, le=366 * 86400.0)
+    false_grants: float = Field(default=0.05, gt=0, le=0.5)
+    confidence: Literal["stated", "calibrated"] = "stated"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        needless = sorted(EarnedAutonomy.model_fields.keys() & self.model_fields_set)
+        if self.mode != "earned" and needless:
+            raise ValueError(f'{", ".join(needless)}: only with mode = "earned"')
+        if self.when is None and (self.mode, self.confidence) == ("declared", "stated"):
+            raise ValueError("it changes nothing; set `when`, `mode` or `confidence`")
+        return self
+
+    @property
+    def earned(self) -> EarnedAutonomy | None:
+        """The rule by which the action earns to run alone; None: it need not."""
+        if self.mode != "earned":
+            return None
+        return EarnedAutonomy(
+            at_least=self.at_least,
+            after=self.after,
+            lasts=self.lasts,
+            false_grants=self.false_grants,
+        )
 
 
 class WindowHours(AgentGroup):

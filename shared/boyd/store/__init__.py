@@ -63,6 +63,7 @@ from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, ServerClock, Timing
+from boyd.store.track_records import TrackRecords
 
 
 class AgentStore:
@@ -101,6 +102,7 @@ class AgentStore:
         self.events = AgentEvents(client, keys)
         self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
         self.holds = Holds(client, of_agent, keys)
+        self.tracks = TrackRecords(client, of_agent, keys)
         self.budgets = BudgetBook(client, keys, self.ledger)
         self.audit = Audit(client, of_agent, keys, sealing)
         self.ended = EndedWork(client, keys)
@@ -251,6 +253,7 @@ __all__ = [
     "Throttle",
     "Timing",
     "Topic",
+    "TrackRecords",
     "Verdict",
     "WorkerInfo",
     "Written",

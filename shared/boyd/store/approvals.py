@@ -90,7 +90,7 @@ class Approvals:
             "wakes": " ".join(proposal.wakes),
             "who": asked_by or f"agent:{self._agent_id}",
             "rationale": _rationale(proposal),
-            "title": naming.title(proposal.action_id, proposal.undoes),
+            "title": _new_title(proposal),
             "undoes": proposal.undoes or "",
             "notify": notify,
             "agent": self._agent_id,
@@ -346,6 +346,12 @@ def _rationale(proposal: Proposal) -> str:
     """The requester's reason; empty when there is none."""
     rationale = proposal.decision.rationale
     return "" if rationale in map(unexplained, proposal.requested_by) else rationale
+
+
+def _new_title(proposal: Proposal) -> str:
+    if proposal.action_id == naming.GRANT and proposal.action_name:
+        return proposal.action_name
+    return naming.title(proposal.action_id, proposal.undoes)
 
 
 def _title(fields: Mapping[str, str]) -> str:

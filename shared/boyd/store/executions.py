@@ -203,17 +203,20 @@ class ActionLedger:
         verify: JsonObject | None = None,
         situation: str = "",
         held: bool = False,
+        grant: str | None = None,
+        counting: JsonObject | None = None,
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
         *by* is the requester and *host* the place of execution; both are stored for the audit
         and for filters. *verify* is stored for the verification of its effect: `within` and `every`
         in ms, `queue`, and `hold`, whether it holds the action meanwhile. *situation* is the class
-        of the situation; with *held*, a hold refuses the claim.
+        of the situation; with *held*, a hold refuses the claim. *grant* is the one by which it runs
+        alone, if it needs one. *counting* tells how its outcome counts in its track record.
 
         Returns:
-            `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `done` with
-            the result as JSON, `unknown` and the reason.
+            `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `ungranted`,
+            `done` with the result as JSON, `unknown` and the reason.
 
         Raises:
             StillRunning: another live worker executes it; or Redis has lost data and the agent is
@@ -229,9 +232,9 @@ class ActionLedger:
             "held": held,
             "situation": situation,
             **_fence(fence),
+            **({"limit": budget.limit, "window": milliseconds(budget.window)} if budget else {}),
+            **({"grant": grant} if grant is not None else {}),
         }
-        if budget:
-            options |= {"limit": budget.limit, "window": milliseconds(budget.window)}
         fields = {
             "id": execution_id,
             "action": action,
@@ -240,9 +243,8 @@ class ActionLedger:
             "by": by,
             "host": host,
             "idempotent": int(idempotent),
+            **_effect(verify, situation, grant, counting),
         }
-        if verify is not None:
-            fields |= {"verify": json.dumps(verify), "situation": situation}
         reply = self._scripts.run(
             "claim_execution",
             execution=keys.execution(execution_id),
@@ -322,7 +324,12 @@ def _listed(fields: Mapping[str, str]) -> ExecutionEntry:
 def read_ledger_entry(name: str, fields: Mapping[str, str]) -> ExecutionEntry:
     """An execution from its hash."""
     entry = restore(ExecutionEntry, {**fields, "id": name})
-    more = {"result": result_of(fields), "verification": read_verification(fields)}
+    counting = json.loads(fields["track"]) if "track" in fields else {}
+    more = {
+        "result": result_of(fields),
+        "verification": read_verification(fields),
+        "counted_in": counting.get("class"),
+    }
     return entry.patched(more)
 
 
@@ -361,6 +368,15 @@ def _result(
     return ActionResult(
         action=action or "unknown", success=False, error=why, duration=0.0, unknown=True
     )
+
+
+def _effect(
+    verify: JsonObject | None, situation: str, grant: str | None, counting: JsonObject | None
+) -> dict[str, str]:
+    """The fields of an execution that its effect, and what follows from it, depend on."""
+    verified = {"verify": json.dumps(verify), "situation": situation} if verify is not None else {}
+    counted = {"track": json.dumps(counting)} if counting is not None else {}
+    return verified | counted | ({"grant": grant} if grant is not None else {})
 
 
 def _fence(fence: Fence | None) -> dict[str, str]:

@@ -295,6 +295,7 @@ class _Look:
             model=read_totals(self._of(answers, "usage")),
             notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},
             verdicts={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _VERDICTS},
+            autonomy={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _AUTONOMY},
             suspended=self._of(answers, "suspended"),
         )
 
@@ -357,6 +358,8 @@ _FORMAT = ("formatVersion",)
 _NOTIFIED = ("notified:succeeded", "notified:failed", "notified:skipped")
 #: The numbers of verdicts on the effects of executions.
 _VERDICTS = tuple(f"verdict:{name}" for name in get_args(EffectName))
+#: The numbers of grants to run alone that were given and taken away.
+_AUTONOMY = ("autonomy:granted", "autonomy:withdrawn", "autonomy:revoked")
 _LOOP = (
     "iteration",
     "slot",
@@ -367,6 +370,7 @@ _LOOP = (
     "eventsLostWhy",
     *_NOTIFIED,
     *_VERDICTS,
+    *_AUTONOMY,
     *_FORMAT,
 )
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)

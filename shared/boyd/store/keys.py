@@ -148,6 +148,10 @@ class Keys:
         """The recent executions of an action on a target, for its budget."""
         return self.of("budget", f"{action_id}:{target}")
 
+    def track(self, action_id: str) -> str:
+        """The track records of an action, by class of situation."""
+        return self.of("track", action_id)
+
     def hold(self, action_id: str, target: str) -> str:
         """The hold of an action on a target."""
         return self.of("hold", f"{action_id}:{target}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,13 @@ def _held(desk: Site) -> str:
         "boyd:{desk}:hold:desk:write:",
         mapping={"action": "desk:write", "kind": "suspended", "execution": "loop:1"},
     )
+    return "desk:write"
+
+
+def _granted(desk: Site) -> str:
+    grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 2e12, "by": ["ann"]}
+    record = json.dumps({"label": "l", "effective": 99, "grant": grant})
+    desk.lab.client.hset("boyd:{desk}:track:desk:write", "s", record)
     return "desk:write"
 
 
@@ -84,6 +92,7 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
+    "POST /autonomy/revoke": lambda desk: ("/autonomy/revoke", {"action": _granted(desk)}),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
     "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
     "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),

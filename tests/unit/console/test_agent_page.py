@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -245,3 +246,24 @@ def test_the_right_to_act_is_revoked_and_restored_with_a_form(ann: Browser, lab:
     ann.send(ann.get(f"{PAGE}?do=restore").form("/restore"))
     assert lab.store.loop.status().revoked is None
     assert "Nothing is revoked" in ann.get(f"{PAGE}?do=restore").text
+
+
+def test_a_click_revokes_a_grant(server: Any) -> None:
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    lab = Lab(agent(chooses(choice()), Recorder().action(verify=lambda: True)), client=redis)
+    site = Site(lab, server)
+    ann = Browser(site, site.key("admin", person=True))
+    grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 4e12, "by": ["bob"]}
+    record = {"label": "slow (high)", "effective": 99, "failed": 1, "grant": grant}
+    lab.client.hset("boyd:{test}:track:p:do", "s", json.dumps(record))
+
+    page = ann.get(PAGE)
+    assert "runs alone p:do : slow (high) 99 of 100 effective, at least 0.9" in page.text
+    assert "allowed by bob" in page.text
+    page = ann.send(page.form("/revoke-grant"))
+    site.services.stop()
+
+    assert page.path == PAGE
+    assert "runs alone p:do" not in page.text
+    [left] = lab.store.tracks.all(["p:do"])
+    assert (left.grant, left.ended) == (None, "revoked")

@@ -16,6 +16,7 @@ from boyd.models import (
     Hold,
     JsonObject,
     NotificationStage,
+    TrackRecord,
 )
 
 #: The most characters of one line; the page and `boyd approvals show` have everything.
@@ -29,7 +30,7 @@ _BODY = "margin:0;padding:12px;font:16px/1.4 sans-serif;overflow-wrap:anywhere"
 
 @dataclass(frozen=True)
 class NotificationMessage:
-    """A message about an approval or a suspended action.
+    """A message about an approval or an action.
 
     Attributes:
         title: one line.
@@ -93,6 +94,26 @@ def suspension_message(hold: Hold, execution: ExecutionEntry, agent_id: str) -> 
         lines=tuple((label, _one_line(text)) for label, text in rows if text),
         link="",
         command=f"boyd actions holds --agent {agent_id}",
+    )
+
+
+def withdrawal_message(
+    record: TrackRecord, execution: ExecutionEntry, agent_id: str
+) -> NotificationMessage:
+    """The message about an action that may not run alone any more."""
+    verification = execution.verification
+    rows = [
+        ("why", record.ended or ""),
+        ("situation", record.label),
+        ("last execution", execution.id),
+        ("evidence", (verification.evidence if verification else None) or ""),
+        ("agent", agent_id),
+    ]
+    return NotificationMessage(
+        title=_one_line(f"Needs approval again: {record.action}", 200),
+        lines=tuple((label, _one_line(text)) for label, text in rows if text),
+        link="",
+        command=f"boyd autonomy list --agent {agent_id}",
     )
 
 

@@ -27,6 +27,7 @@ from boyd.models import (
     Level,
     NotificationRecipient,
     NotificationStage,
+    TrackRecord,
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
@@ -40,6 +41,7 @@ from boyd.plugins.notifier.message import (
     NotificationMessage,
     approval_message,
     suspension_message,
+    withdrawal_message,
 )
 
 #: The step in which the end of quiet hours is searched; zones are offset by quarters of an hour.
@@ -164,7 +166,7 @@ class RecipientGroup(_Part):
 
 
 class Notifier(Plugin):
-    """Notifies groups of people of approvals and suspended actions.
+    """Notifies groups of people of approvals, suspended actions and withdrawn autonomy.
 
     It does so when an approval waits, at half of its time, and when it is answered.
     """
@@ -227,13 +229,28 @@ class Notifier(Plugin):
             "hold": hold.to_wire(),
             "execution": execution.to_wire(),
         }
+        self._tell_all(hold.action, message, body, f"suspended_{execution.id}", ctx)
+
+    def on_withdraw(self, record: TrackRecord, execution: ExecutionEntry, ctx: Context) -> None:
+        """Tell everybody in the groups for the action at once, also in quiet hours."""
+        message = withdrawal_message(record, execution, ctx.agent.id)
+        body: JsonObject = {
+            "agent": ctx.agent.id,
+            "record": record.to_wire(),
+            "execution": execution.to_wire(),
+        }
+        self._tell_all(record.action, message, body, f"withdrawn_{execution.id}", ctx)
+
+    def _tell_all(
+        self, action: str, message: NotificationMessage, body: JsonObject, id: str, ctx: Context
+    ) -> None:
         failed: list[Exception] = []
         for group in self.options.groups:
-            if not any(fnmatchcase(hold.action, pattern) for pattern in group.actions):
+            if not any(fnmatchcase(action, pattern) for pattern in group.actions):
                 continue
             for one in group.recipients:
                 try:
-                    self._send(one, message, body, f"suspended_{execution.id}", ctx, waits=True)
+                    self._send(one, message, body, id, ctx, waits=True)
                 except Exception as error:  # noqa: BLE001 - raised when the others are told
                     failed.append(error)
         if failed:

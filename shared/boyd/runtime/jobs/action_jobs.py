@@ -19,6 +19,7 @@ from boyd.models import (
 from boyd.phases import act, decide
 from boyd.phases.act import Ledger
 from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.runtime.leases import LeasedLedger
 from boyd.store import Ending, Fence, StuckJob, fingerprint, read_item
@@ -72,6 +73,7 @@ class ApprovedActionHandler:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._approvals = engine.store.approvals
+        self._offers = AutonomyOffers(engine)
 
     def limit(self, fields: Fields) -> float:
         """Seconds one execution may take."""
@@ -103,6 +105,8 @@ class ApprovedActionHandler:
         if fingerprint(item) != item.fingerprint:
             why = "Refused: the action or its params differ from those that were approved"
             return act.failed(item.action_id, why, prevented="refused")
+        if item.action_id == naming.GRANT:
+            return self._offers.grant(item, fence)
         refusal = self._policy_refusal(item)
         if refusal:
             return act.failed(item.action_id, refusal, prevented="refused")
@@ -115,6 +119,7 @@ class ApprovedActionHandler:
             by=item.acted_by or "",
             undoes=item.undoes,
             for_model=bool(item.wakes),
+            record=item.record,
         )
         engine = self._engine
         ledger = LeasedLedger(engine.store, engine.leases, fence)

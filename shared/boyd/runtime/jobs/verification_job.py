@@ -1,8 +1,8 @@
 """Verifies the effects of executions, and compensates those that did harm.
 
 The job begins with the end of its execution, in the same step. Each check, the verdict, the
-rollback and the notice to people may be repeated after a worker was lost; the ledger makes sure
-that the rollback happens once.
+rollback, the offer to run alone and the notice to people may be repeated after a worker was lost;
+the ledger makes sure that the rollback happens once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from boyd.phases.verify import EffectCheck, verify
 from boyd.plugin import Action
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
+from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence, StuckJob
@@ -44,6 +45,7 @@ class VerificationHandler:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._holds = engine.store.holds
+        self._offers = AutonomyOffers(engine)
 
     def limit(self, fields: Fields) -> float:
         """Seconds that one check and a rollback may take."""
@@ -52,10 +54,10 @@ class VerificationHandler:
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Check once; after a verdict of *worse*, compensate and tell people."""
         entry = self._engine.store.ledger.get(id)
-        if entry is None or entry.verification is None:
+        if entry is None:
             return _ENDED
-        verdict = entry.verification.verdict
-        if verdict is None:
+        verdict = entry.verification.verdict if entry.verification else None
+        if entry.verification and verdict is None:
             checks = int(fields.get("checks", 0)) + 1
             check, now = self._check(entry), self._engine.store.clock.now()
             left = (entry.verification.until - now).total_seconds()
@@ -64,7 +66,8 @@ class VerificationHandler:
             if not self._judge(entry, fence, check, checks):
                 return _ENDED
             verdict = check.verdict
-        return self._after_harm(id, fields, fence) if verdict == "worse" else _ENDED
+        after = self._after_harm(id, fields, fence) if verdict == "worse" else _ENDED
+        return self._earned(entry, fields) if isinstance(after, Done) else after
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
         """Try it again for half an hour."""
@@ -83,6 +86,20 @@ class VerificationHandler:
             check = EffectCheck("cannot tell", f"no worker{where} could check it")
             self._judge(entry, fence, check, entry.verification.checks)
         return _ENDED
+
+    def _earned(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
+        """Tell people that a grant was withdrawn, or ask them for one; both at least once."""
+        record = self._offers.record_after(entry)
+        if record is None:
+            return _ENDED
+        if record.ended_by != entry.id:
+            self._offers.offer(entry, record)
+            return _ENDED
+        tries = int(fields.get("tries", 0)) + 1
+        ctx = self._engine.act_context()
+        ctx.run_hooks("on_withdraw", record=record, execution=entry)
+        again = ctx.problems and tries <= _TRIES
+        return Later(_RETRY, {"tries": str(tries)}) if again else _ENDED
 
     def _check(self, entry: ExecutionEntry) -> EffectCheck:
         action = self._action(entry)

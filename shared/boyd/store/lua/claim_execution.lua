@@ -4,14 +4,15 @@
 -- token      proves the claim when finishing
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
---            situation (its class);
+--            situation (its class), grant (by which it runs alone, if it needs one);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
--- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why}, {'revoked', why}, {'unregistered'}, {'over', how many counted}, {'held'}, {'done', result},
+-- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
+--         {'revoked', why}, {'unregistered'}, {'over', how many counted}, {'held'}, {'ungranted'}, {'done', result},
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, registered, executions, due, held_actions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit executes expect format frozen hold holds lose_claim rest server time
+-- @include audit executes expect format frozen hold holds lose_claim rest server time track
 local fields = rest(4)
 options = cjson.decode(options)
 -- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
@@ -54,9 +55,12 @@ end
 expect(budget, 'zset', audit_open, 'stream')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
 local freeze, revocation = frozen(options.agent), revoked(options.agent)
+-- Also of an execution that runs again: what began under a grant does not go on without it.
+local grant = options.grant or redis.call('HGET', execution, 'grant')
+local ungranted = grant and not is_granted(given('action'), options.situation, grant)
 local known = redis.call('HEXISTS', registered, options.agent) == 1 and redis.call('HEXISTS', freezes, '+') == 1
 -- What was started before and may not run again now is not told as if it had never been started.
-if state and (not options.idempotent or cancelled or freeze or revocation) then
+if state and (not options.idempotent or cancelled or freeze or revocation or ungranted) then
   local why = 'worker ' .. holder .. ' stopped while executing it'
   if state == 'running' then
     lose_claim(execution, why)
@@ -89,6 +93,9 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
 end
 if not state and options.held and is_held(given('action'), given('target'), options.situation) then
   return {'held'}
+end
+if ungranted then
+  return {'ungranted'}
 end
 local used = ''
 if not state and options.limit then

@@ -3,9 +3,10 @@
 -- state      succeeded, failed or unknown
 -- result     JSON
 -- Returns 1, or 0 when the claim was lost
-local execution, audit_open, due, held_actions = unpack(KEYS)
+-- Events  autonomy.withdrawn
+local execution, audit_open, due, held_actions, loop, events = unpack(KEYS)
 local token, state, result = unpack(ARGV)
--- @include audit begin_verification expect time
+-- @include audit begin_verification count_outcome expect time
 local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target')
 if have[1] == state and have[2] == token then
   return 1
@@ -20,10 +21,13 @@ expect(audit_open, 'stream')
 if have[8] then
   expect_verification(have[3], have[4], have[9])
 end
+local counting = state == 'failed' and counting_of(execution)
 -- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
 audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', state, 'who', have[5])
-if state ~= 'failed' then
+if state == 'failed' then
+  count_outcome(execution, counting, state)
+else
   begin_verification(execution)
 end
 redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())

@@ -7,10 +7,10 @@
 -- held       JSON: fields of the hold; it binds in the class of situation of the execution
 -- fields     field, value, ... to store with the execution
 -- Returns 1, or 0 when the job is lost or the execution is no longer kept
--- Events  execution.verified
-local job, execution, loop, events, audit_open, held_actions = unpack(KEYS)
+-- Events  execution.verified, autonomy.withdrawn
+local job, execution, loop, events, audit_open, held_actions, due = unpack(KEYS)
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
--- @include audit emit executes expect hold rest time
+-- @include audit emit executes expect hold rest time count_outcome
 local fields = rest(8)
 local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'situation')
 if not executes(job, attempt, worker) or not have[1] then
@@ -22,6 +22,7 @@ for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
 end
 held = cjson.decode(held)
+local counting = known.verdict and counting_of(execution)
 if hold_for ~= '' and may_hold(have[1], have[2], id, held.kind) then
   if hold_for == '-1' then
     unhold(have[1], have[2])
@@ -34,6 +35,7 @@ audit('action.' .. kind, 'execution', id, 'action', have[1], 'host', have[3], 'b
 if known.verdict then
   redis.call('HSET', execution, 'verifiedAt', now_ms(), unpack(fields))
   redis.call('HINCRBY', loop, 'verdict:' .. known.verdict, 1)
+  count_outcome(execution, counting, known.verdict)
 else
   redis.call('HSET', execution, unpack(fields))
 end

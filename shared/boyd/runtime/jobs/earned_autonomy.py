@@ -1,0 +1,183 @@
+"""Offers people to let actions run alone that have earned it, and carries out their answers.
+
+An offer is an approval of its own, whose action no plugin has: only this module carries it out. Its
+preview is the evidence: the track record, and a replay of the gate over the recorded iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from boyd import naming
+from boyd.agent_rules import Circumstances
+from boyd.models import (
+    NO_SITUATION,
+    ActionResult,
+    ApprovalItem,
+    ApprovalPolicy,
+    AutonomyGrant,
+    Decision,
+    EarnedAutonomy,
+    ExecutionEntry,
+    JsonObject,
+    LoopResult,
+    Proposal,
+    TrackRecord,
+    from_ms,
+)
+from boyd.phases import act
+from boyd.phases.complete import waiting_for
+from boyd.phases.gate import gate
+from boyd.plugin import Action
+from boyd.runtime.engine import Engine
+from boyd.store import Fence
+
+#: Recorded iterations that are looked through for the evidence, and read at a time.
+_REPLAYED, _PAGE = 500, 50
+#: Iterations that the evidence names.
+_NAMED = 20
+
+
+class AutonomyOffers:
+    """The offers of one agent."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tracks = engine.store.tracks
+
+    def record_after(self, entry: ExecutionEntry) -> TrackRecord | None:
+        """The track record in which an execution counts, if it does."""
+        return self._tracks.get(entry.action, entry.counted_in) if entry.counted_in else None
+
+    def offer(self, entry: ExecutionEntry, record: TrackRecord) -> None:
+        """Ask a person to let the action run alone, if it has earned it; repeating it is harmless.
+
+        Unless a grant has ended by itself, it is asked once in so many outcomes as the rule needs.
+        """
+        action = self._engine.agent.host.actions.get(entry.action)
+        rule = self._engine.agent.rules.earned(entry.action)
+        if action is None or rule is None or not record.has_earned(rule):
+            return
+        if record.granted(rule, self._engine.store.clock.now()):
+            return
+        if record.offered is not None and record.outcomes < record.offered + rule.after:
+            return
+        proposal = self._proposal(action, rule, record)
+        self._engine.approvals.propose(proposal, naming.offer(entry.id))
+        self._tracks.note_offer(record)
+
+    def grant(self, item: ApprovalItem, fence: Fence) -> ActionResult:
+        """Carry out an approved offer; it is refused if the record does not justify it any more."""
+        agent = self._engine.agent
+        action = agent.host.actions.get(str(item.params.get("action")))
+        rule = agent.rules.earned(action.id) if action else None
+        if action is None or rule is None:
+            return _refused("the agent's settings do not let it earn to run alone any more")
+        required = self._required(action, item.decision)
+        signer = self._engine.settings.signer
+        votes = item.approvals if signer is None else signer.signed(item)
+        if not required.satisfied_by(votes):
+            return _refused("its approvals do not suffice, or were not signed by this deployment")
+        record = self._tracks.get(action.id, str(item.params.get("situation")))
+        if record is None or not record.has_earned(rule):
+            return _refused("its track record does not justify it any more")
+        if item.params != _params(rule, record):
+            return _refused("the settings have changed since it was proposed")
+        by = sorted(vote.by for vote in item.approvals)
+        if not self._tracks.grant(record, item.id, by, rule.at_least, rule.lasts, fence):
+            return _refused("its track record has changed, or the grant has ended already")
+        said = f"{action.id} may run alone: {record.label}"
+        return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=said)
+
+    def _proposal(self, action: Action, rule: EarnedAutonomy, record: TrackRecord) -> Proposal:
+        params = _params(rule, record)
+        decision = Decision(
+            action=naming.GRANT,
+            params=params,
+            rationale=f"{action.id} has earned to run alone in such situations: {record.words}",
+            confidence=record.bound(rule.false_grants),
+            risk=action.risk,
+            requires_approval=True,
+        )
+        return Proposal(
+            decision=decision,
+            action_id=naming.GRANT,
+            action_name=f"let {action.id} run alone: {record.label}",
+            params=params,
+            risk=action.risk,
+            reversibility="reversible",
+            loop_iteration=0,
+            situation_summary=record.label,
+            reason="only a person lets an action run alone",
+            required=self._required(action, decision),
+            preview=self._evidence(action, record),
+        )
+
+    def _required(self, action: Action, decision: Decision) -> ApprovalPolicy:
+        """The policy for approving the action itself, but always by a person."""
+        meant = decision.patched({"action": action.id, "params": {}})
+        of = Circumstances(action, meant, NO_SITUATION, self._engine.store.clock.now)
+        return self._engine.agent.policy(of).patched({"person": True})
+
+    def _evidence(self, action: Action, record: TrackRecord) -> ActionResult:
+        """The track record, and what would have run alone of the recorded iterations."""
+        found = list(self._replayed(action, record))
+        alone = [one for one in found if self._runs_alone(action, record, one)]
+        output: JsonObject = {
+            "trackRecord": record.words,
+            "decidedInSuchSituations": len(found),
+            "wouldHaveRunAlone": len(alone),
+            "iterations": [f"{one.iteration}: {self._ending(one)}" for one in alone[:_NAMED]],
+        }
+        return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=output)
+
+    def _replayed(self, action: Action, record: TrackRecord) -> Iterator[LoopResult]:
+        """The recorded decisions in such situations, latest first; one for each approval."""
+        before, asked = None, set()
+        for _ in range(_REPLAYED // _PAGE):
+            page = self._engine.store.history.results(_PAGE, before)
+            for one in page:
+                classed = one.situation and one.situation.class_for(action.plugin_id)
+                decided = one.decision and one.decision.action == action.id
+                item = waiting_for(one)
+                if decided and one.gate and classed == record.situation and item not in asked:
+                    asked |= {item} if item else set()
+                    yield one
+            if len(page) < _PAGE:
+                return
+            before = page[-1].iteration
+
+    def _ending(self, then: LoopResult) -> str:
+        """The end of a recorded decision: the verdict on it, or its state."""
+        item = waiting_for(then)
+        name = naming.approval(item) if item else naming.loop(str(then.iteration))
+        entry = self._engine.store.ledger.get(name)
+        if entry is None:
+            return "not executed"
+        return (entry.verification and entry.verification.verdict) or entry.state
+
+    def _runs_alone(self, action: Action, record: TrackRecord, then: LoopResult) -> bool:
+        """Tell whether the gate would have let it run alone then, with a grant."""
+        assert then.decision is not None
+        at = (then.gate and then.gate.at) or then.ended_at
+        endless = AutonomyGrant(id="replay", at_least=1, since=at, until=from_ms(2**42), by=[])
+        granted = record.patched({"grant": endless})
+        asked_by = then.trace.asked_by if then.trace else None
+        situation = then.situation or NO_SITUATION
+        of = Circumstances(action, then.decision, situation, lambda: at, lambda *_: granted)
+        return gate(self._engine.agent, of, asked_by).outcome == "automatic"
+
+
+def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:
+    """The params of an offer: the same one has the same."""
+    return {
+        "action": record.action,
+        "situation": record.situation,
+        "when": record.label,
+        "atLeast": rule.at_least,
+        "days": round(rule.lasts / 86400, 3),
+    }
+
+
+def _refused(why: str) -> ActionResult:
+    return act.failed(naming.GRANT, f"Refused: {why}", prevented="refused")

@@ -1,0 +1,84 @@
+-- @include end_grant expect place_job track
+-- Uses loop
+-- make_room(action, class): forget the class whose last outcome is the oldest, one with a grant only if all have one.
+local function make_room(action, class)
+  local tracks = track_key(action)
+  if redis.call('HEXISTS', tracks, class) == 1 or redis.call('HLEN', tracks) < MAX_CLASSES then
+    return
+  end
+  local oldest, at
+  for _, name in ipairs(redis.call('HKEYS', tracks)) do
+    local track = read_track(action, name) or {}
+    local rank = (track.updated or 0) + (track.grant and 1e14 or 0)
+    if not at or rank < at then
+      oldest, at = name, rank
+    end
+  end
+  redis.call('HDEL', tracks, oldest)
+end
+
+-- counting_of(execution): what `count_outcome` needs of an execution whose outcome counts and was not counted yet, or nil.
+local function counting_of(execution)
+  local have = redis.call('HMGET', execution, 'id', 'action', 'track', 'counted')
+  if not have[3] or have[4] then
+    return nil
+  end
+  expect(track_key(have[2]), 'hash', loop, 'hash', key('verify:' .. have[1]), 'hash')
+  local plan = cjson.decode(have[3])
+  local track = read_track(have[2], plan.class) or {label = plan.label, since = now_ms()}
+  return {id = have[1], action = have[2], plan = plan, track = track}
+end
+
+-- score(track, plan, y): add the squared errors of what was said before the outcome, which is 1 or 0.
+local function score(track, plan, y)
+  local good, all = number(track, 'effective'), number(track, 'effective') + number(track, 'failed')
+  local x = plan.confidence
+  local calibrated, base = (good + plan.prior * x) / (all + plan.prior), (good + 1) / (all + 2)
+  track.scored = number(track, 'scored') + 1
+  track.statedError = number(track, 'statedError') + (x - y) ^ 2
+  track.calibratedError = number(track, 'calibratedError') + (calibrated - y) ^ 2
+  track.baseError = number(track, 'baseError') + (base - y) ^ 2
+end
+
+-- withdraw(counting, why): end the grant after failures, and count anew. The job that verifies the execution tells people.
+local function withdraw(counting, why)
+  local track, action, class = counting.track, counting.action, counting.plan.class
+  end_grant(action, class, track, 'withdrawn', why, 'execution', counting.id)
+  if redis.call('EXISTS', key('verify:' .. counting.id)) == 0 then
+    place_job('verify:' .. counting.id, counting.plan.queue, 0)
+    redis.call('HSET', key('verify:' .. counting.id), 'action', action)
+  end
+  counting.track = {label = track.label, since = now_ms(), withdrawn = number(track, 'withdrawn') + 1, ended = why,
+    endedBy = counting.id}
+end
+
+-- count_outcome(execution, counting, verdict): count the outcome of an execution, once.
+local function count_outcome(execution, counting, verdict)
+  if not counting then
+    return
+  end
+  local track, plan, good = counting.track, counting.plan, verdict == 'effective'
+  make_room(counting.action, plan.class)
+  if verdict == 'cannot tell' then
+    track.unclear = number(track, 'unclear') + 1
+  else
+    if plan.confidence then
+      score(track, plan, good and 1 or 0)
+    end
+    local field = good and 'effective' or 'failed'
+    track[field] = number(track, field) + 1
+    if plan.limit then
+      local sum = number(track, 'drop') + (good and plan.success or plan.failure)
+      track.drop = math.min(plan.limit, math.max(0, sum))
+    end
+    local outcomes = number(track, 'effective') + number(track, 'failed')
+    if track.grant and verdict == 'worse' then
+      withdraw(counting, counting.id .. ' made it worse')
+    elseif track.grant and not good and plan.limit and track.drop >= plan.limit then
+      withdraw(counting, 'too many failures lately: ' .. track.failed .. ' of ' .. outcomes)
+    end
+  end
+  counting.track.updated = now_ms()
+  write_track(counting.action, plan.class, counting.track)
+  redis.call('HSET', execution, 'counted', 1)
+end

@@ -1,0 +1,114 @@
+"""Track records of actions by class of situation, and the grants to run alone that they earned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from boyd.models import Actor, TrackRecord, from_ms
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
+from boyd.store.executions import Fence
+from boyd.store.keys import Keys
+from boyd.store.scripts import KeyedScripts
+from boyd.store.timing import milliseconds
+
+_TIMES = ("since", "updated", "until")
+
+
+class TrackRecords:
+    """The track records of one agent."""
+
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+
+    def get(self, action: str, situation: str) -> TrackRecord | None:
+        """The record of an action in a class of situation, if there is one."""
+        with translated():
+            text = self._client.hget(self._keys.track(action), situation)
+        return _read(action, situation, text)
+
+    def all(self, actions: Iterable[str]) -> list[TrackRecord]:
+        """The records of these actions, latest outcome first."""
+        names = list(actions)
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for action in names:
+                pipe.hgetall(self._keys.track(action))
+            hashes = pipe.execute()
+        found = [
+            record
+            for action, texts in zip(names, hashes, strict=True)
+            for situation, text in texts.items()
+            if (record := _read(action, situation, text)) is not None
+        ]
+        return sorted(found, key=lambda one: one.updated.timestamp() if one.updated else 0.0)[::-1]
+
+    def grant(
+        self,
+        record: TrackRecord,
+        grant_id: str,
+        by: list[str],
+        at_least: float,
+        lasts: float,
+        fence: Fence,
+    ) -> bool:
+        """Let an action run alone for *lasts* seconds; False: the job or the record is another one.
+
+        Repeating it changes nothing, also after the grant has ended.
+        """
+        granted = self._scripts.run(
+            "grant_autonomy",
+            job=self._keys.job(str(fence.origin)),
+            attempt=fence.token,
+            worker=fence.entered,
+            action=record.action,
+            withdrawn=record.withdrawn,
+            lasts=milliseconds(lasts),
+            grant={"id": grant_id, "atLeast": at_least, "by": by},
+            **{"class": record.situation},
+        )
+        return bool(granted)
+
+    def revoke(self, action: str, situation: str, by: Actor, note: str = "") -> int:
+        """Revoke the grants of an action, in all classes if *situation* is empty; their number."""
+        revoked = self._scripts.run(
+            "revoke_autonomy",
+            tracks=self._keys.track(action),
+            action=action,
+            note=note,
+            actor=actor_fields(by),
+            **{"class": situation},
+        )
+        return int(revoked)
+
+    def note_offer(self, record: TrackRecord) -> None:
+        """Note that a person was asked to let the action run alone."""
+        self._scripts.run(
+            "note_offer",
+            tracks=self._keys.track(record.action),
+            action=record.action,
+            offered=record.outcomes,
+            **{"class": record.situation},
+        )
+
+
+def _read(action: str, situation: str, text: str | None) -> TrackRecord | None:
+    try:
+        known: Any = json.loads(text or "")
+    except ValueError:
+        return None
+    if not isinstance(known, dict):
+        return None
+    named = {**_timed(known), "action": action, "situation": situation}
+    if isinstance(named.get("grant"), dict):
+        named["grant"] = _timed(named["grant"])
+    return TrackRecord.model_validate(named, extra="ignore").measured()
+
+
+def _timed(known: Mapping[str, Any]) -> dict[str, Any]:
+    times = {name: from_ms(float(known[name])) for name in _TIMES if name in known}
+    return {**known, **times}

@@ -1,0 +1,546 @@
+"""Actions earn to run alone by outcomes and a person's approval, and lose it by failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd import Agent, naming
+from boyd.errors import ConfigError
+from boyd.models import (
+    Actor,
+    Anomaly,
+    ApprovalItem,
+    Autonomy,
+    CallRequest,
+    Decision,
+    EffectVerdict,
+    ExecutionEntry,
+    Gate,
+    JsonObject,
+    LoopResult,
+    TrackRecord,
+)
+from boyd.plugin import Strategy
+from boyd.replay.differences import judge
+from boyd.replay.shadow import Shadow
+from boyd.sequential_bounds import DropTest
+from boyd.settings.permissions import AutonomyRule
+from boyd.store import Fence
+from boyd.testing import Lab
+from kit import Recorder, choice, overdue, person, plugin
+
+ACTION = "p:do"
+#: Earned after six effective executions without a failure.
+RULE: JsonObject = {"mode": "earned", "at_least": 0.5, "after": 5}
+STRAIGHT = 6
+TRACKS = "boyd:{test}:track:p:do"
+
+
+class Office:
+    """An agent that always decides on one action, and people who approve it."""
+
+    def __init__(
+        self, rule: JsonObject | None = None, before_act: bool = False, **settings: Any
+    ) -> None:
+        self.verdict: Any = True
+        self.requires_approval = False
+        self.on_before_act: Callable[[], object] = lambda: None
+        self.confidence = 0.9
+        self.anomalies = [Anomaly(type="slow", description="", severity="high")]
+        self.withdrawn: list[tuple[TrackRecord, ExecutionEntry]] = []
+        self.recorder = Recorder()
+        action = self.recorder.action(verify=lambda: self.verdict, **settings)
+        hooks: dict[str, Any] = {"on_before_act": lambda: self._before()} if before_act else {}
+        own = plugin(
+            Strategy(name="s", decide=self._decision),
+            action,
+            on_orient=lambda: {"anomalies": [one.to_wire() for one in self.anomalies]},
+            on_withdraw=lambda record, execution: self.withdrawn.append((record, execution)),
+            **hooks,
+        )
+        rules = {ACTION: rule or RULE}
+        self.lab = Lab(Agent("test", plugins=[own], autonomy=rules, verification=HOLDS_NOT))
+
+    def _decision(self) -> Decision:
+        return choice(confidence=self.confidence, requires_approval=self.requires_approval)
+
+    def _before(self) -> None:
+        self.on_before_act()
+
+    def decide(self, approve: bool = True) -> LoopResult:
+        """Run an iteration; approve its action if it waits, and let it be verified."""
+        result = self.lab.run()
+        item = self.waiting(ACTION)
+        if item and approve:
+            self.answer(item)
+        self.verify()
+        return result
+
+    def earn(self) -> ApprovalItem:
+        """Let the action be effective often enough; the offer that follows."""
+        self.decide()
+        self.change({"effective": STRAIGHT - 1})
+        self.decide()
+        offer = self.waiting(naming.GRANT)
+        assert offer is not None
+        return offer
+
+    def change(self, changes: JsonObject) -> None:
+        """Change the only track record in Redis."""
+        [(classed, text)] = self.lab.client.hgetall(TRACKS).items()
+        self.lab.client.hset(TRACKS, classed, json.dumps(json.loads(text) | changes))
+
+    def granted(self) -> None:
+        """Have a person let the action run alone."""
+        self.answer(self.earn())
+
+    def waiting(self, action: str) -> ApprovalItem | None:
+        """The pending approval of an action."""
+        pending = self.lab.store.approvals.page(20, history=False).pending
+        return next((one for one in pending if one.action_id == action), None)
+
+    def answer(self, item: ApprovalItem, verdict: Any = "approved") -> ApprovalItem:
+        """Answer as a person, and let workers do what follows."""
+        self.lab.resolver.answer(item.id, verdict, person("ann"))
+        self.lab.deliver()
+        found = self.lab.store.approvals.get(item.id)
+        assert found is not None
+        return found
+
+    def verify(self) -> None:
+        """Let the time pass until the next check."""
+        for name in self.lab.client.zrange("boyd:{test}:due", 0, -1):
+            if name.startswith("verify:"):
+                overdue(self.lab, name)
+
+    @property
+    def record(self) -> TrackRecord:
+        """The only track record."""
+        [found] = self.lab.store.tracks.all([ACTION])
+        return found
+
+
+#: What did not help may be repeated at once.
+HOLDS_NOT = {ACTION: {"hold": False}}
+
+
+def gate_of(result: LoopResult) -> Gate:
+    """The gate's answer."""
+    assert result.gate is not None
+    return result.gate
+
+
+def deny(office: Office, offer: ApprovalItem) -> None:
+    """Have a person deny an offer."""
+    office.answer(offer, "denied")
+
+
+def events(office: Office) -> list[str]:
+    """The kinds of events about autonomy."""
+    found = office.lab.client.xrange("boyd:{test}:events")
+    return [fields["kind"] for _, fields in found if fields["kind"].startswith("autonomy.")]
+
+
+def audited(office: Office) -> list[str]:
+    """The kinds of entries in the audit about autonomy."""
+    office.lab.whole.seal(["test"])
+    entries = office.lab.store.audit.entries()
+    return [one.kind for one in entries if one.kind.startswith("autonomy.")]
+
+
+def test_a_person_is_asked_until_the_action_has_earned_to_run_alone() -> None:
+    office = Office()
+    gate = gate_of(office.decide())
+    assert gate.outcome == "asked"
+    assert "nobody lets it run alone in such situations yet" in gate.reason
+    office.change({"effective": STRAIGHT - 2})
+    office.decide()
+    assert office.waiting(naming.GRANT) is None
+    office.decide()
+
+    offer = office.waiting(naming.GRANT)
+    assert offer is not None
+    assert offer.title == "let p:do run alone: slow (high)"
+    assert offer.required.person
+    # Still asked: an offer is no grant.
+    assert gate_of(office.decide()).outcome == "asked"
+
+    done = office.answer(offer)
+    assert done.result is not None
+    assert done.result.success
+    gate = gate_of(office.decide())
+    assert gate.outcome == "automatic"
+    assert f"grant {naming.short(offer.id)} by ann: 7 of 7 effective" in gate.reason
+    assert (gate.grant, gate.at_least) == (offer.id, 0.5)
+    assert events(office) == ["autonomy.granted"] == audited(office)
+
+
+def test_an_offer_has_the_record_and_a_replay_as_its_evidence() -> None:
+    office = Office()
+    offer = office.earn()
+
+    assert offer.preview is not None
+    evidence = offer.preview.output
+    assert isinstance(evidence, dict)
+    assert evidence["wouldHaveRunAlone"] == evidence["decidedInSuchSituations"] == 2
+    assert evidence["iterations"] == ["2: effective", "1: effective"]
+    assert "6 of 6 effective" in str(evidence["trackRecord"])
+
+
+def test_the_replay_of_an_offer_respects_the_other_rules() -> None:
+    office = Office({**RULE, "when": 'situation.priority == "critical"'})
+    offer = office.earn()
+
+    assert offer.preview is not None
+    assert isinstance(offer.preview.output, dict)
+    assert offer.preview.output["decidedInSuchSituations"] == 2
+    assert offer.preview.output["wouldHaveRunAlone"] == 0
+
+
+def test_only_a_person_grants() -> None:
+    office = Office()
+    offer = office.earn()
+    machine = Actor(principal="bot")
+    refused = office.lab.resolver.answer(offer.id, "approved", machine)
+
+    assert refused.outcome == "not-an-approver"
+    assert office.record.grant is None
+
+
+def test_a_grant_is_only_for_its_class_of_situation() -> None:
+    office = Office()
+    office.granted()
+    office.anomalies = [Anomaly(type="down", description="", severity="high")]
+
+    assert gate_of(office.decide(approve=False)).outcome == "asked"
+
+
+def test_nothing_is_granted_by_a_decision_that_requires_an_approval_or_a_closed_window() -> None:
+    office = Office()
+    office.granted()
+    office.requires_approval = True
+
+    assert gate_of(office.decide(approve=False)).reason == "the decision requires approval"
+
+
+def test_a_freeze_stops_what_runs_alone() -> None:
+    office = Office()
+    office.granted()
+    office.lab.whole.freezes.freeze("stop", "test", person("ann"))
+
+    [result] = office.decide().action_results
+    assert result.prevented == "frozen"
+
+
+@pytest.mark.parametrize("mode", ["auto", "approval-required"])
+def test_what_needs_an_approval_can_earn_to_run_alone(mode: Any) -> None:
+    office = Office(autonomy=Autonomy(mode=mode))
+    office.granted()
+
+    assert gate_of(office.decide()).outcome == "automatic"
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "why"),
+    [
+        (RULE, {"autonomy": Autonomy(mode="human-only")}, "human-only, which it never outgrows"),
+        (RULE, {"verify": None}, "it has no `verify`"),
+        ({"confidence": "calibrated"}, {}, "the action has no min_confidence"),
+        ({"at_least": 0.9}, {}, "only with mode"),
+        ({}, {}, "it changes nothing"),
+        ({"mode": "earned", "at_least": 1.0}, {}, "less than 1"),
+    ],
+)
+def test_autonomy_that_can_never_be_earned_is_refused(
+    rule: JsonObject, settings: dict[str, Any], why: str
+) -> None:
+    given = {"verify": lambda: True, **settings}
+    own = plugin(Recorder().action(**{k: v for k, v in given.items() if v is not None}))
+    with pytest.raises(ConfigError, match=why):
+        Agent("test", plugins=[own], autonomy={ACTION: rule})
+
+
+def test_after_failures_it_falls_back_by_itself_and_tells_people() -> None:
+    office = Office()
+    office.granted()
+    office.verdict = "no effect"
+    for _ in range(DropTest(0.5).in_a_row):
+        assert gate_of(office.decide()).outcome == "automatic"
+    assert gate_of(office.decide(approve=False)).outcome == "asked"
+
+    [(record, execution)] = office.withdrawn
+    assert record.grant is None
+    assert record.withdrawn == 1
+    assert "too many failures lately" in (record.ended or "")
+    assert record.ended_by == execution.id
+    assert events(office) == ["autonomy.granted", "autonomy.withdrawn"] == audited(office)
+    # Counting begins anew, and needs more than at first.
+    assert office.record.effective == 0
+
+
+def test_harm_ends_a_grant_at_once() -> None:
+    office = Office()
+    office.granted()
+    office.verdict = "worse"
+    office.decide()
+
+    [(record, _)] = office.withdrawn
+    assert "made it worse" in (record.ended or "")
+
+
+def test_failed_executions_end_a_grant_as_well() -> None:
+    office = Office()
+    office.granted()
+    office.recorder._error = OSError("down")
+    office.change({"drop": 2.9})
+    office.decide()
+    office.verify()
+
+    [(record, execution)] = office.withdrawn
+    assert execution.state == "failed"
+    assert record.ended_by == execution.id
+
+
+def test_what_cannot_be_told_counts_as_neither() -> None:
+    office = Office()
+    office.verdict = EffectVerdict(verdict="cannot tell", final=True)
+    office.decide()
+
+    assert (office.record.outcomes, office.record.unclear) == (0, 1)
+    assert office.record.words == "no verified outcome yet, 1 could not be told"
+
+
+def test_what_a_person_runs_by_hand_does_not_count() -> None:
+    office = Office()
+    call = CallRequest(kind="execute", action=ACTION, actor=person("bob"))
+    office.lab.launcher.call(call, None)
+    office.lab.deliver()
+    item = office.waiting(ACTION)
+    assert item is not None
+    office.answer(item)
+    office.verify()
+
+    assert len(office.recorder.calls) == 1
+    assert office.lab.store.tracks.all([ACTION]) == []
+
+
+def test_a_denied_offer_is_not_repeated_until_there_is_more_to_show() -> None:
+    office = Office()
+    deny(office, office.earn())
+    office.decide()
+    assert office.waiting(naming.GRANT) is None
+
+    office.change({"effective": STRAIGHT + 4})
+    office.decide()
+    assert office.waiting(naming.GRANT) is not None
+
+
+def test_a_revoked_grant_is_not_used_and_not_offered_at_once() -> None:
+    office = Office()
+    office.granted()
+    assert office.lab.store.tracks.revoke(ACTION, "", person("bob"), "too early") == 1
+
+    assert gate_of(office.decide()).outcome == "asked"
+    assert office.waiting(naming.GRANT) is None
+    assert office.record.ended == "revoked: too early"
+    assert office.withdrawn == []
+    assert audited(office) == ["autonomy.granted", "autonomy.revoked"]
+    assert office.lab.store.tracks.revoke(ACTION, "", person("bob")) == 0
+
+
+def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used() -> None:
+    office = Office(before_act=True)
+    office.granted()
+    before = len(office.recorder.calls)
+    office.on_before_act = lambda: office.lab.store.tracks.revoke(ACTION, "", person("bob"))
+    result = office.decide(approve=False)
+
+    gate = gate_of(result)
+    assert (gate.outcome, gate.grant) == ("asked", None)
+    assert gate.reason == "the grant to run alone in such situations has ended"
+    assert office.waiting(ACTION) is not None
+    assert len(office.recorder.calls) == before
+
+
+def test_a_grant_ends_by_itself_and_is_offered_again() -> None:
+    office = Office({**RULE, "lasts": 3600})
+    office.granted()
+    grant = office.record.grant
+    assert grant is not None
+    office.change(
+        {"grant": {"id": grant.id, "atLeast": 0.5, "since": 0, "until": 1, "by": ["ann"]}}
+    )
+
+    assert gate_of(office.decide()).outcome == "asked"
+    office.change({"effective": STRAIGHT + 5})
+    office.decide()
+    assert office.waiting(naming.GRANT) is not None
+
+
+def test_a_stricter_rule_does_not_accept_an_old_grant() -> None:
+    office = Office()
+    office.granted()
+    stricter = AutonomyRule(mode="earned", at_least=0.6).earned
+    assert stricter is not None
+
+    assert office.record.granted(stricter, office.lab.store.clock.now()) is None
+
+
+def test_an_approved_offer_is_refused_if_the_record_has_become_worse() -> None:
+    office = Office()
+    offer = office.earn()
+    office.verdict = "no effect"
+    office.decide()
+    done = office.answer(offer)
+
+    assert done.result is not None
+    assert "does not justify it any more" in (done.result.error or "")
+    assert office.record.grant is None
+
+
+def test_a_grant_job_that_runs_again_does_not_renew_a_revoked_grant() -> None:
+    office = Office()
+    offer = office.earn()
+    office.answer(offer)
+    office.lab.store.tracks.revoke(ACTION, "", person("bob"))
+    record = office.record
+    office.lab.client.hset(
+        f"boyd:{{test}}:approval:{offer.id}",
+        mapping={"executionState": "running", "executionAttempt": 9, "executionBy": "w/9"},
+    )
+    fence = Fence(naming.approval(offer.id), 9, "w/9")
+
+    assert not office.lab.store.tracks.grant(record, offer.id, ["ann"], 0.5, 60, fence)
+    assert office.record.grant is None
+
+
+def test_the_oldest_class_is_forgotten_when_there_are_too_many() -> None:
+    office = Office()
+    for number in range(50):
+        record = {"label": str(number), "updated": number, "effective": 1}
+        office.lab.client.hset(TRACKS, f"c{number}", json.dumps(record))
+    granted = {"label": "0", "updated": 0, "grant": {"id": "x"}}
+    office.lab.client.hset(TRACKS, "c0", json.dumps(granted))
+    office.decide()
+
+    kept = office.lab.client.hkeys(TRACKS)
+    assert len(kept) == 50
+    assert "c0" in kept
+    assert "c1" not in kept
+
+
+def test_a_replay_judges_with_the_record_of_then() -> None:
+    office = Office()
+    office.granted()
+    alone = office.decide()
+    asked = office.lab.store.history.get(1)
+    assert asked is not None
+    office.lab.store.tracks.revoke(ACTION, "", person("bob"))
+    shadow = Shadow(office.lab.agent)
+
+    assert judge(shadow, alone).differences == []
+    assert judge(shadow, asked).differences == []
+
+
+def test_confidence_is_shown_with_its_record() -> None:
+    office = Office()
+    office.decide()
+    office.decide(approve=False)
+    item = office.waiting(ACTION)
+    assert item is not None
+    assert item.record is not None
+
+    assert item.record.about(0.9) == (
+        "no calibration yet; 1 of 1 effective, at least 0.04; Brier score 0.010, base rate 0.250"
+    )
+
+
+def test_a_calibrated_confidence_decides_once_it_is_known() -> None:
+    office = Office({"confidence": "calibrated"}, autonomy=Autonomy(min_confidence=0.8))
+    assert gate_of(office.decide()).reason == "no calibration yet for confidence 0.9"
+    office.change({"effective": 10, "scored": 10})
+
+    gate = gate_of(office.decide())
+    assert gate.outcome == "automatic"
+    assert gate.reason == "the action is auto, and calibrated confidence 0.967 reaches 0.8"
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60), st.floats(0, 1))
+def test_calibration_is_never_worse_than_the_base_rate_or_there_is_none(
+    history: list[tuple[float, bool]], stated: float
+) -> None:
+    record = TrackRecord(action=ACTION, situation="s", label="")
+    for confidence, effective in history:
+        record = counted(record, confidence, effective)
+    calibrated = record.calibrated(stated)
+
+    if calibrated is None:
+        assert record.scored < 10 or record.calibrated_error > record.base_error
+    else:
+        assert record.calibrated_error <= record.base_error
+        assert 0 <= calibrated <= 1
+
+
+def counted(record: TrackRecord, confidence: float, effective: bool) -> TrackRecord:
+    """The record with one more outcome, as the script counts it."""
+    good, number = record.effective, record.outcomes
+    calibrated, base = (good + 5 * confidence) / (number + 5), (good + 1) / (number + 2)
+    return record.patched(
+        {
+            "effective": good + effective,
+            "failed": record.failed + (not effective),
+            "scored": record.scored + 1,
+            "stated_error": record.stated_error + (confidence - effective) ** 2,
+            "calibrated_error": record.calibrated_error + (calibrated - effective) ** 2,
+            "base_error": record.base_error + (base - effective) ** 2,
+        }
+    )
+
+
+def test_the_script_counts_as_documented() -> None:
+    office = Office()
+    expected = TrackRecord(action=ACTION, situation="s", label="")
+    for number, effective in enumerate([True, False, True, False]):
+        office.confidence = number / 10
+        office.verdict = True if effective else "no effect"
+        office.decide()
+        expected = counted(expected, office.confidence, effective)
+    found = office.record
+
+    for name in ("effective", "failed", "scored"):
+        assert getattr(found, name) == getattr(expected, name)
+    for name in ("stated_error", "calibrated_error", "base_error"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name))
+    assert found.rate == pytest.approx(0.5)
+
+
+def test_an_outcome_is_counted_once_however_often_it_is_recorded() -> None:
+    office = Office()
+    result = office.decide()
+    item = result.action_results[0].waits_for
+    name = naming.approval(item or "")
+    office.lab.client.hset(
+        f"boyd:{{test}}:verify:{name}",
+        mapping={"executionState": "running", "executionAttempt": 9, "executionBy": "w/9"},
+    )
+    fence = Fence(naming.verification(name), 9, "w/9")
+    for _ in range(3):
+        assert office.lab.store.holds.judge(name, fence, "effective", "", 1, None)
+
+    assert office.record.outcomes == 1
+
+
+def test_rolling_harm_back_need_not_be_earned() -> None:
+    undone: list[Any] = []
+    office = Office(rollback=lambda: undone.append(1))
+    office.granted()
+    office.verdict = "worse"
+    office.decide()
+
+    assert undone == [1]
