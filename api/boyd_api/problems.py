@@ -18,6 +18,7 @@ from boyd.errors import (
     BadCursor,
     PayloadTooLarge,
     QueueFull,
+    RollbackRefused,
     StoreReadOnly,
     StoreUnavailable,
     TooManyMatches,
@@ -96,6 +97,10 @@ It accepts no triggers until it is resumed: `POST /resume`.
 
 409 agent-runs: The agent is still running
 Only an agent without processes can be retired: stop its workers and beats first.
+
+409 rollback-refused: The execution cannot be rolled back
+It did not succeed, is a rollback itself, has no rollback, or was, is being or waits to be rolled
+back already. Nobody was asked, and nothing was done.
 
 409 no-model: The agent has no model
 Only an agent with a table `[llm]` investigates; workers announce it when they start.
@@ -183,6 +188,7 @@ _OF_ERROR: Mapping[type[Exception], str] = {
     UnknownAgent: "unknown-agent",
     AgentPaused: "paused",
     AgentRuns: "agent-runs",
+    RollbackRefused: "rollback-refused",
     BadCursor: "invalid-request",
     TooManyMatches: "invalid-request",
     PayloadTooLarge: "too-large",

@@ -13,6 +13,7 @@
     ├── BadCursor           an invalid cursor of a page
     ├── QueueFull           a queue is full
     ├── UnknownAgent        no such agent in this deployment
+    ├── RollbackRefused     an execution cannot be rolled back now
     ├── AgentPaused         the agent accepts no triggers now
     ├── ApiUnavailable      for clients: the HTTP API did not answer
     └── ApiProblem          for clients: the HTTP API refused a request; carries its answer
@@ -94,6 +95,10 @@ class QueueFull(BoydError):
 
 class UnknownAgent(BoydError):
     """No agent of that id has been started against this Redis."""
+
+
+class RollbackRefused(BoydError):
+    """The execution cannot be rolled back."""
 
 
 class AgentPaused(BoydError):

@@ -352,7 +352,7 @@ def work(store: Store, a: AgentStore) -> None:
 
 
 def effects(store: Store, a: AgentStore) -> None:
-    """Verdicts on what was executed, and the holds that follow from them."""
+    """Verdicts on what was executed, and the holds and rollbacks that follow from them."""
     call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
     verdicts: tuple[EffectName, ...] = ("worse", "effective")
     for number, verdict in enumerate(verdicts, 4):
@@ -371,6 +371,8 @@ def effects(store: Store, a: AgentStore) -> None:
             assert a.holds.compensated(name, fence, Compensation(state="none"), hold)
             assert a.holds.lift("p:do", "t", ANN)
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
+        back = CallRequest(kind="rollback", action="p:do", undoes=name, actor=ANN)
+        a.calls.submit(back, None, f"back{number}")
 
 
 def questions(store: Store, a: AgentStore) -> None:

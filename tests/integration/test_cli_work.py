@@ -237,6 +237,9 @@ def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert told["success"]
     assert isinstance(lab.store.ledger.get(told["executionId"]), ExecutionEntry)
     assert "as it was" in cli("actions", "rollback", told["executionId"], "--rationale", "no")
+    assert "has been rolled back already" in cli(
+        "actions", "rollback", told["executionId"], status=5
+    )
     assert "no execution" in cli("actions", "rollback", "loop:99", status=4)
 
 

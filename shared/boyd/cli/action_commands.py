@@ -213,7 +213,7 @@ def dry_run(
 def rollback(
     api: Api, execution: str, rationale: str | None, require_approval: bool, wait: float, form: str
 ) -> None:
-    """Undo a successful execution, once.
+    """Undo a successful execution, once; exit status 5: it cannot be undone, or not again.
 
     EXECUTION is `loop:12` for iteration 12, `approval:` and the id of an approval, or `call:` and
     the id that `boyd actions run` has printed.
@@ -288,8 +288,6 @@ def _job(
             )
         output.stop(output.TIMED_OUT, text)
     if not shown:
-        if job.earlier:
-            output.note(f"boyd: {undoes} has already been undone; nothing was done")
         show_result(job.result, naming.title(job.result.action, undoes))
         output.print_pairs(("execution", job.execution_id))
     return None if job.result.success else job.result.error or ""
