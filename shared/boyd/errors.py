@@ -18,6 +18,7 @@
     ├── ApiUnavailable      for clients: the HTTP API did not answer
     └── ApiProblem          for clients: the HTTP API refused a request; carries its answer
 
+    LimitExceeded  a program was ended for a limit of its sandbox
     Veto        raised by a hook to stop an action: an intent, not an error
     Overrun     a time limit passed; a BaseException, so that plugin code cannot swallow it
 
@@ -27,7 +28,7 @@ The docstring of an error is its default message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 #: The exit status of a process that ends with `InitFailed`.
 INIT_FAILED = 78
@@ -131,6 +132,14 @@ class ApiProblem(BoydError):
         self.status = status
         self.detail = detail
         self.document = dict(document or {})
+
+
+class LimitExceeded(Exception):
+    """A program was ended because it went beyond a limit of its sandbox, which `limit` names."""
+
+    def __init__(self, limit: Literal["cpu", "file size"], message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class Veto(Exception):

@@ -16,12 +16,14 @@ import click
 
 from boyd.agent import Agent, load_agent
 from boyd.cli import output
+from boyd.cli.manifest_view import sandbox_rows
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.models import NO_OP
 from boyd.plugin import Action, Component, Observer, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.redaction import mask_passwords
+from boyd.sandbox import host_means
 from boyd.settings.permissions import PolicyRule, Window
 from boyd.settings.process_settings import Settings
 from boyd.settings.validation import nearest, saying
@@ -134,6 +136,7 @@ def _unknown_actions(agent: Agent) -> Iterator[str]:
                 what = f"no action has the id {id!r}, so it has no effect"
                 yield f"{table}: {what}{nearest(id, known)}"
     yield from _unverified(agent)
+    yield from _unenforced(agent)
 
 
 def _unverified(agent: Agent) -> Iterator[str]:
@@ -144,6 +147,18 @@ def _unverified(agent: Agent) -> Iterator[str]:
             yield f"verification: no action has the id {id!r}{nearest(id, known)}"
         elif agent.verification(id) is None:
             yield f"verification: action {id!r} has no `verify`, so it cannot be verified"
+
+
+def _unenforced(agent: Agent) -> Iterator[str]:
+    """Yield settings of sandboxes without effect, and limits that this host cannot enforce."""
+    known = agent.host.actions
+    for id in agent.settings.sandbox:
+        if id not in known:
+            yield f"sandbox: no action has the id {id!r}{nearest(id, known)}"
+    for id in known:
+        sandbox = agent.sandbox(id)
+        if sandbox is not None and (why := host_means.missing(sandbox)):
+            yield f"action {id} would not run on this host: its sandbox cannot be enforced: {why}"
 
 
 def _show(agent: Agent, reference: str, show_all: bool) -> None:
@@ -237,6 +252,9 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         yield f"verified within {output.seconds(plan.within)}"
     if action.idempotent:
         yield "idempotent"
+    sandbox = agent.sandbox(action.id)
+    if sandbox:
+        yield f"sandbox ({', '.join(f'{name} {text}' for name, text in sandbox_rows(sandbox))})"
 
 
 def hide(options: Any) -> Any:

@@ -90,6 +90,7 @@ from boyd.models.run import (
     RunResult,
     RunStatus,
 )
+from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
 from boyd.models.situation import (
     NO_SITUATION,
     Anomaly,
@@ -188,6 +189,8 @@ __all__ = [
     "Json",
     "JsonObject",
     "Level",
+    "LimitName",
+    "LimitViolation",
     "LoopResult",
     "LoopStatus",
     "Misfit",
@@ -220,6 +223,7 @@ __all__ = [
     "RunRequest",
     "RunResult",
     "RunStatus",
+    "Sandbox",
     "Scope",
     "Severity",
     "Situation",

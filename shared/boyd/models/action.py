@@ -8,6 +8,7 @@ from pydantic import Field
 
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
+from boyd.models.sandbox import LimitViolation, Sandbox
 from boyd.models.verification import EffectVerification, VerificationPlan
 
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
@@ -17,8 +18,11 @@ Reversibility = Literal[
     "read-only", "reversible", "externally-reversible", "irreversible", "unknown"
 ]
 #: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
-#: difference to what was approved, no worker, a hold, or a closed window.
-Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved", "held", "closed"]
+#: difference to what was approved, no worker, a hold, a closed window, or a sandbox that the host
+#: cannot enforce.
+Prevention = Literal[
+    "vetoed", "frozen", "cancelled", "refused", "unserved", "held", "closed", "unsandboxed"
+]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
@@ -48,7 +52,8 @@ class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
     `unknown` is true when the action was started and its outcome lost. Boyd sets the `host` and the
-    `worker` process that executed it, or `prevented` if it was not executed.
+    `worker` process that executed it, or `prevented` if it was not executed, and `violation` if it
+    tried to go beyond its sandbox.
     """
 
     action: str
@@ -60,6 +65,7 @@ class ActionResult(Model):
     metrics: dict[str, float | str] | None = None
     unknown: bool | None = None
     prevented: Prevention | None = None
+    violation: LimitViolation | None = None
     host: str | None = None
     worker: str | None = None
 
@@ -88,9 +94,11 @@ class JobExecution(Model):
 
 
 class ActionInfo(Model):
-    """An action; `params` is the JSON Schema of its parameters, times are in seconds.
+    """The manifest of an action; times are in seconds.
 
-    `windows` are the names of those in which it may run alone, `alone_when` is the condition.
+    `params` and `output` are the JSON Schemas of its parameters and of its output, `sandbox` has
+    its privileges and limits. `windows` are the names of those in which it may run alone,
+    `alone_when` is the condition.
     """
 
     id: str
@@ -99,7 +107,9 @@ class ActionInfo(Model):
     risk: Level
     autonomy: Autonomy
     params: JsonObject | None = None
+    output: JsonObject | None = None
     timeout: float
+    sandbox: Sandbox | None = None
     idempotent: bool = False
     queue: str | None = None
     dry_run: bool = False

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from boyd.agent import Agent
 from boyd.agent_rules import Circumstances
@@ -19,6 +19,9 @@ from boyd.phases.recording import Tape
 from boyd.plugin import Context, Hook
 from boyd.redaction import clean
 from boyd.settings.validation import saying
+
+if TYPE_CHECKING:
+    from boyd.phases.action_call import Confiner
 
 #: Seconds one hook may take.
 HOOK_TIMEOUT = 30.0
@@ -45,6 +48,7 @@ class PhaseContext:
         gate_answer: the gate's answer to it.
         used: executions that counted against the action's budget when it was claimed.
         tape: what components and hooks read.
+        confiner: makes sandboxes; None: actions that need one do not run.
     """
 
     def __init__(
@@ -54,8 +58,12 @@ class PhaseContext:
         contexts: Callable[[str, int | None], Context],
         iteration: int | None = None,
         holds: Callable[[str, str], Hold | None] | None = None,
+        confiner: Confiner | None = None,
     ) -> None:
-        """The context of *agent* in *phase*; *holds* gives the hold of an action on a target."""
+        """The context of *agent* in *phase*.
+
+        *holds* gives the hold of an action on a target, *confiner* makes sandboxes.
+        """
         self.agent = agent
         self.host = agent.host
         self.phase: Phase = phase
@@ -71,6 +79,7 @@ class PhaseContext:
         self.tape = Tape()
         self._contexts = contexts
         self._holds = holds
+        self.confiner = confiner
 
     def context(self, plugin_id: str, by: str = "") -> Context:
         """The `ctx` of the plugin *plugin_id*.

@@ -13,6 +13,7 @@ from boyd.errors import InitFailed, PluginError, StoreError
 from boyd.links import LinkBuilder
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.outbound import Delivery, post_callback
+from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
@@ -79,7 +80,8 @@ class EngineSettings:
 class Engine:
     """One agent on one worker.
 
-    `llm` gives a plugin, by id, access to the agent's model; None: it has no model.
+    `llm` gives a plugin, by id, access to the agent's model; None: it has no model. `confiner`
+    makes the sandboxes of actions; None: those that need one do not run.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Engine:
         settings: EngineSettings,
         isolate: Isolate | None = None,
         llm: Callable[[str], Llm] | None = None,
+        confiner: Confiner | None = None,
     ) -> None:
         self.agent = agent
         # Read now: files of plugins may change while this process runs.
@@ -103,6 +106,7 @@ class Engine:
         self.leases = leases
         self.isolate = isolate
         self.llm = llm
+        self.confiner = confiner
         self.retention = retention_of(agent)
         notify = bool(agent.host.hooks("on_approval"))
         self.approvals = StoredApprovalGateway(store, self.retention, notify)
@@ -128,7 +132,7 @@ class Engine:
 
     def act_context(self) -> PhaseContext:
         """The context of an action that runs outside an iteration."""
-        return PhaseContext(self.agent, "act", self.context)
+        return PhaseContext(self.agent, "act", self.context, confiner=self.confiner)
 
     def _playbooks(self) -> dict[str, list[str]]:
         plugins = self.agent.host.plugins.values()

@@ -170,6 +170,7 @@ class LeasedLedger:
             verify=_stored(execution),
             situation=execution.situation,
             held=execution.held,
+            sandbox=_limits(execution),
         )
 
 
@@ -182,6 +183,19 @@ def _stored(execution: ExecutionRequest) -> JsonObject | None:
         "within": milliseconds(plan.within),
         "every": milliseconds(min(plan.every, plan.within)),
         "hold": plan.hold,
+        "queue": execution.queue or "",
+    }
+
+
+def _limits(execution: ExecutionRequest) -> JsonObject | None:
+    """When violations of its sandbox suspend the action, as the ledger counts them."""
+    sandbox = execution.sandbox
+    if sandbox is None:
+        return None
+    window = milliseconds(sandbox.window)
+    return {
+        "violations": sandbox.violations,
+        "window": window,
         "queue": execution.queue or "",
     }
 

@@ -203,13 +203,15 @@ class ActionLedger:
         verify: JsonObject | None = None,
         situation: str = "",
         held: bool = False,
+        sandbox: JsonObject | None = None,
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
         *by* is the requester and *host* the place of execution; both are stored for the audit
         and for filters. *verify* is stored for the verification of its effect: `within` and `every`
         in ms, `queue`, and `hold`, whether it holds the action meanwhile. *situation* is the class
-        of the situation; with *held*, a hold refuses the claim.
+        of the situation; with *held*, a hold refuses the claim. *sandbox* says how many
+        `violations` within `window` ms suspend the action, and the `queue` of who tells people.
 
         Returns:
             `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `done` with
@@ -229,9 +231,8 @@ class ActionLedger:
             "held": held,
             "situation": situation,
             **_fence(fence),
+            **_limit(budget),
         }
-        if budget:
-            options |= {"limit": budget.limit, "window": milliseconds(budget.window)}
         fields = {
             "id": execution_id,
             "action": action,
@@ -240,9 +241,9 @@ class ActionLedger:
             "by": by,
             "host": host,
             "idempotent": int(idempotent),
+            "situation": situation,
+            **_json(verify=verify, sandbox=sandbox),
         }
-        if verify is not None:
-            fields |= {"verify": json.dumps(verify), "situation": situation}
         reply = self._scripts.run(
             "claim_execution",
             execution=keys.execution(execution_id),
@@ -300,12 +301,14 @@ class ActionLedger:
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result; False when the claim was lost."""
+        seen = result.violation
         recorded = self._scripts.run(
             "finish_execution",
             execution=self._keys.execution(execution_id),
             token=token,
             state=result.state,
             result=result.to_json(),
+            violation=f"{seen.limit}: {seen.detail}" if seen else "",
         )
         return bool(recorded)
 
@@ -372,3 +375,12 @@ def _fence(fence: Fence | None) -> dict[str, str]:
         return {"origin": "job", "attempt": token, "entered": fence.entered}
     n = str(fence.origin)
     return {"origin": "iteration", "n": n, "epoch": token, "entered": fence.entered}
+
+
+def _limit(budget: Budget | None) -> dict[str, int]:
+    """A budget as options of the script `claim_execution`."""
+    return {"limit": budget.limit, "window": milliseconds(budget.window)} if budget else {}
+
+
+def _json(**plans: JsonObject | None) -> dict[str, str]:
+    return {name: json.dumps(plan) for name, plan in plans.items() if plan is not None}

@@ -1,4 +1,4 @@
-"""Verifies the effects of executions, and compensates those that did harm.
+"""Verifies the effects of executions, compensates those that did harm, and tells of suspensions.
 
 The job begins with the end of its execution, in the same step. Each check, the verdict, the
 rollback and the notice to people may be repeated after a worker was lost; the ledger makes sure
@@ -52,8 +52,10 @@ class VerificationHandler:
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Check once; after a verdict of *worse*, compensate and tell people."""
         entry = self._engine.store.ledger.get(id)
-        if entry is None or entry.verification is None:
+        if entry is None:
             return _ENDED
+        if entry.verification is None:
+            return self._tell(entry, fields)
         verdict = entry.verification.verdict
         if verdict is None:
             checks = int(fields.get("checks", 0)) + 1
@@ -64,7 +66,10 @@ class VerificationHandler:
             if not self._judge(entry, fence, check, checks):
                 return _ENDED
             verdict = check.verdict
-        return self._after_harm(id, fields, fence) if verdict == "worse" else _ENDED
+        if verdict == "worse":
+            return self._after_harm(id, fields, fence)
+        violated = entry.result is not None and entry.result.violation is not None
+        return self._tell(entry, fields) if violated else _ENDED
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
         """Try it again for half an hour."""
