@@ -25,6 +25,7 @@ from boyd.models import (
     Decision,
     EffectName,
     JsonObject,
+    LimitViolation,
     LoopResult,
     NotificationRecord,
     Proposal,
@@ -373,6 +374,11 @@ def effects(store: Store, a: AgentStore) -> None:
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
         back = CallRequest(kind="rollback", action="p:do", undoes=name, actor=ANN)
         a.calls.submit(back, None, f"back{number}")
+    a.calls.submit(call, None, "c6")
+    assert a.jobs.enter("call:c6", 1, "w/1")
+    assert claim(a, "call:c6", Fence("call:c6", 1, "w/1"), boxed=True) == "claimed"
+    a.ledger.finish("call:c6", "token", done().patched({"violation": BLOCKED}))
+    assert a.holds.lift("p:do", "", ANN)
 
 
 def questions(store: Store, a: AgentStore) -> None:
@@ -458,8 +464,11 @@ def take(store: Store, a: AgentStore, member: str, retry: Callable[[str], Any]) 
     retry(proof)
 
 
-def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -> str:
+def claim(
+    a: AgentStore, execution: str, fence: Fence, verified: bool = False, boxed: bool = False
+) -> str:
     """Claim an execution."""
+    limits: JsonObject = {"violations": 1, "window": 60000, "queue": ""}
     verify: JsonObject = {"within": 5000, "every": 1000, "hold": True, "queue": ""}
     return a.ledger.claim(
         execution,
@@ -473,7 +482,11 @@ def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -
         verify=verify if verified else None,
         situation="s",
         held=verified,
+        sandbox=limits if boxed else None,
     ).outcome
+
+
+BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")
 
 
 def done() -> ActionResult:

@@ -16,7 +16,6 @@ import click
 
 from boyd.agent import Agent, load_agent
 from boyd.cli import output
-from boyd.cli.manifest_view import sandbox_rows
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.models import NO_OP
@@ -254,7 +253,7 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         yield "idempotent"
     sandbox = agent.sandbox(action.id)
     if sandbox:
-        yield f"sandbox ({', '.join(f'{name} {text}' for name, text in sandbox_rows(sandbox))})"
+        yield f"sandbox ({', '.join(f'{name} {text}' for name, text in sandbox.rows)})"
 
 
 def hide(options: Any) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boyd.cli import output
-from boyd.formatting import counted
-from boyd.models import ActionInfo, JsonObject, Sandbox
+from boyd.models import ActionInfo, JsonObject
 
 
 def show_manifest(action: ActionInfo) -> None:
@@ -14,7 +13,7 @@ def show_manifest(action: ActionInfo) -> None:
     output.say(f"{action.id}: {action.description}" if action.description else action.id)
     rows = [("sandbox", "none: it runs in the worker, with all its rights")]
     if action.sandbox:
-        rows = [(f"sandbox {name}", text) for name, text in sandbox_rows(action.sandbox)]
+        rows = [(f"sandbox {name}", text) for name, text in action.sandbox.rows]
     output.print_pairs(*_rows(action), *rows)
 
 
@@ -49,21 +48,3 @@ def fields_of(schema: JsonObject | None) -> str:
     names = known if isinstance(known, dict) else {}
     needed = required if isinstance(required, list) else []
     return ", ".join(name if name in needed else f"[{name}]" for name in names)
-
-
-def sandbox_rows(sandbox: Sandbox) -> Iterator[tuple[str, str]]:
-    """The privileges and limits of a sandbox, by name."""
-    yield "user", sandbox.user or "of the worker"
-    yield "writes to", ", ".join(sandbox.files) or "nothing"
-    network = sandbox.network
-    yield "reaches", "any address" if network == "any" else ", ".join(network) or "nothing"
-    for name, value in (("cpu", sandbox.cpu), ("time", sandbox.time)):
-        if value is not None:
-            yield name, output.seconds(float(value))
-    for name, size in (("memory", sandbox.memory), ("file size", sandbox.file_size)):
-        if size is not None:
-            yield name, f"{size / 1_000_000:g} MB"
-    if sandbox.processes is not None:
-        yield "processes", str(sandbox.processes)
-    often = counted(sandbox.violations, "violation")
-    yield "suspended", f"after {often} in {output.seconds(sandbox.window)}"

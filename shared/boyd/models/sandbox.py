@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
 
+from boyd.formatting import counted
 from boyd.models.base import Model
 
 #: What an action went beyond: a limit, its writable folders, or its destinations.
@@ -60,6 +61,25 @@ class Sandbox(Model):
     network: list[Destination] | Literal["any"] = Field(default_factory=list)
     violations: int = Field(default=3, gt=0)
     window: float = Field(default=3600.0, gt=0)
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Its privileges and limits for people, by name."""
+        any_address = "any address" if self.network == "any" else ""
+        limits = {
+            "cpu": self.cpu and f"{self.cpu} s",
+            "time": self.time and f"{self.time:g} s",
+            "memory": self.memory and f"{self.memory / _MEGABYTE:g} MB",
+            "file size": None if self.file_size is None else f"{self.file_size / _MEGABYTE:g} MB",
+            "processes": self.processes and str(self.processes),
+        }
+        return [
+            ("user", self.user or "of the worker"),
+            ("writes to", ", ".join(self.files) or "nothing"),
+            ("reaches", any_address or ", ".join(self.network) or "nothing"),
+            *((name, text) for name, text in limits.items() if text),
+            ("suspended after", f"{counted(self.violations, 'violation')} in {self.window:g} s"),
+        ]
 
     def tightened(self, ours: Sandbox) -> Self:
         """A copy with the limits that *ours* sets.
