@@ -67,6 +67,10 @@ EVENTS = {
         "execution, action, target, verdict",
         "An execution has a verdict, or harm was compensated.",
     ),
+    "action.suspended": (
+        "execution, action",
+        "An action went beyond its sandbox too often, and is suspended.",
+    ),
     "hold.lifted": ("action, target", "Somebody lifted the hold of an action."),
     "autonomy.granted": (
         "action, situation, approval",

@@ -9,7 +9,7 @@ from pydantic import Field
 from boyd import naming
 from boyd.models import Call, CallRequest, ExecutionPage, HoldList, JsonObject, Model
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
-from boyd_api.problems import not_found
+from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext, WaitQuery
 from boyd_api.routing import JsonResponse, Routes
 
@@ -21,6 +21,8 @@ _EXECUTE: dict[str, Any] = {
     "answers": {200: Taken, 202: Taken},
     "problems": ["no-worker"],
 }
+
+_ROLL_BACK = {**_EXECUTE, "problems": ["no-worker", "rollback-refused"]}
 
 
 class DryRunRequest(Model):
@@ -120,20 +122,14 @@ def execution(ctx: RequestContext, id: str) -> Execution:
     return _execution_of(ctx, id, call)
 
 
-@routes.post("/executions/<id>/rollback", **_EXECUTE)
+@routes.post("/executions/<id>/rollback", **_ROLL_BACK)
 def rollback(
     ctx: RequestContext, id: str, body: RollbackRequest | None, query: WaitQuery
 ) -> JsonResponse:
-    """Undo a successful execution, once; a repeated request returns the result of the first."""
-    ledger = ctx.agent.store.ledger
-    entry = ledger.get(id)
+    """Undo a successful execution, once; what cannot be undone (again) is refused at once."""
+    entry = ctx.agent.store.ledger.get(id)
     if entry is None:
         raise not_found(f"no execution {id!r}")
-    undo = naming.rollback(entry.id)
-    done = ledger.find(undo)
-    if done is not None:
-        earlier = Taken(success=done.success, result=done, execution_id=undo, earlier=True)
-        return JsonResponse(earlier)
     asked = dict(body or RollbackRequest())
     work = CallRequest(
         kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **asked
@@ -146,6 +142,8 @@ def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonRespon
     action = next((one for one in agent.catalog.actions if one.id == work.action), None)
     if action is None:
         raise not_found(f"agent {agent.id!r} has no action {work.action!r}")
+    if work.kind == "rollback" and not action.rollback:
+        raise HttpProblem("rollback-refused", f"action {action.id!r} has no rollback")
     call_id = ctx.call_worker(work, action.queue)
     ended = ctx.await_call(call_id, wait)
     execution_id = naming.call(call_id)

@@ -19,6 +19,7 @@ from boyd.errors import (
     NotDelegated,
     PayloadTooLarge,
     QueueFull,
+    RollbackRefused,
     StoreReadOnly,
     StoreUnavailable,
     TooManyMatches,
@@ -97,6 +98,10 @@ It accepts no triggers until it is resumed: `POST /resume`.
 
 409 agent-runs: The agent is still running
 Only an agent without processes can be retired: stop its workers and beats first.
+
+409 rollback-refused: The execution cannot be rolled back
+It did not succeed, is a rollback itself, has no rollback, or was, is being or waits to be rolled
+back already. Nobody was asked, and nothing was done.
 
 409 no-model: The agent has no model
 Only an agent with a table `[llm]` investigates; workers announce it when they start.
@@ -185,6 +190,7 @@ _OF_ERROR: Mapping[type[Exception], str] = {
     AgentPaused: "paused",
     AgentRuns: "agent-runs",
     NotDelegated: "forbidden",
+    RollbackRefused: "rollback-refused",
     BadCursor: "invalid-request",
     TooManyMatches: "invalid-request",
     PayloadTooLarge: "too-large",

@@ -20,6 +20,7 @@ from boyd.models import (
     Catalog,
     Delegation,
     Mode,
+    Sandbox,
     VerificationPlan,
     VerificationSettings,
 )
@@ -133,6 +134,7 @@ class Agent:
         self.host = PluginHost([*bundled, *plugins])
         self._check_model()
         self.rules = Rules(self.info, self.settings, self.host, folder)
+        self._sandboxes = {id: self._sandbox(id) for id in self.host.actions}
 
     def _check_model(self) -> None:
         for plugin in self.host.plugins.values():
@@ -177,6 +179,7 @@ class Agent:
         return {
             "budget": self.budget(action_id),
             "verify": self.verification(action_id),
+            "sandbox": self.sandbox(action_id),
             "windows": self.rules.windows_of(action_id),
             "alone_when": rule.when if rule else None,
             "earned": self.rules.earned(action_id),
@@ -186,6 +189,19 @@ class Agent:
         """The budget of an action: from the agent's settings, or else the action's own."""
         own = self.host.actions.get(action_id)
         return self.settings.budgets.get(action_id) or (own.budget if own else None)
+
+    def sandbox(self, action_id: str) -> Sandbox | None:
+        """The sandbox of an action: its own, tightened by the agent's settings."""
+        return self._sandboxes.get(action_id)
+
+    def _sandbox(self, action_id: str) -> Sandbox | None:
+        own, ours = self.host.actions[action_id].sandbox, self.settings.sandbox.get(action_id)
+        if own is None or ours is None:
+            return own or ours
+        try:
+            return own.tightened(ours)
+        except ValueError as error:
+            raise ConfigError(f"sandbox.{action_id}.{error}") from None
 
     def verification(self, action_id: str) -> VerificationPlan | None:
         """The verification of an action's effect; None: it cannot be verified."""
@@ -201,6 +217,10 @@ class Agent:
             repeat_after=ours.repeat_after or (budget.window if budget else REPEAT_AFTER),
             roll_back=ours.roll_back,
         )
+
+    def is_held(self, action_id: str) -> bool:
+        """Tell whether holds bind an action: it can be verified, or runs in a sandbox."""
+        return self.verification(action_id) is not None or self.sandbox(action_id) is not None
 
     @cached_property
     def verifying(self) -> frozenset[str]:

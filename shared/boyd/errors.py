@@ -13,12 +13,14 @@
     ├── BadCursor           an invalid cursor of a page
     ├── QueueFull           a queue is full
     ├── UnknownAgent        no such agent in this deployment
+    ├── RollbackRefused     an execution cannot be rolled back now
     ├── AgentPaused         the agent accepts no triggers now
     ├── AgentRevoked        the agent's right to act is revoked
     ├── NotDelegated        an agent does not let another one do this
     ├── ApiUnavailable      for clients: the HTTP API did not answer
     └── ApiProblem          for clients: the HTTP API refused a request; carries its answer
 
+    LimitExceeded  a program was ended for a limit of its sandbox
     Veto        raised by a hook to stop an action: an intent, not an error
     Overrun     a time limit passed; a BaseException, so that plugin code cannot swallow it
 
@@ -28,7 +30,7 @@ The docstring of an error is its default message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 #: The exit status of a process that ends with `InitFailed`.
 INIT_FAILED = 78
@@ -98,6 +100,10 @@ class UnknownAgent(BoydError):
     """No agent of that id has been started against this Redis."""
 
 
+class RollbackRefused(BoydError):
+    """The execution cannot be rolled back."""
+
+
 class AgentPaused(BoydError):
     """The agent is paused; resume it first."""
 
@@ -136,6 +142,14 @@ class ApiProblem(BoydError):
         self.status = status
         self.detail = detail
         self.document = dict(document or {})
+
+
+class LimitExceeded(Exception):
+    """A program was ended because it went beyond a limit of its sandbox, which `limit` names."""
+
+    def __init__(self, limit: Literal["cpu", "file size"], message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class Veto(Exception):

@@ -118,6 +118,11 @@ _ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
 _SLICE, _OVERLAP = 131_072, 32_768
 
 
+def is_secret_name(name: str) -> bool:
+    """Tell whether the name of a variable of the environment suggests a secret."""
+    return _ENVIRONMENT.fullmatch(name) is not None
+
+
 class Redactor:
     """Replaces secrets by a mark.
 
@@ -268,7 +273,7 @@ def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
     return {
         value.strip()
         for name, value in found.items()
-        if len(value.strip()) >= MIN_ENVIRONMENT and _ENVIRONMENT.fullmatch(name)
+        if len(value.strip()) >= MIN_ENVIRONMENT and is_secret_name(name)
     }
 
 

@@ -26,6 +26,7 @@ from boyd.models import (
     Decision,
     EffectName,
     JsonObject,
+    LimitViolation,
     LoopResult,
     NotificationRecord,
     Proposal,
@@ -353,7 +354,7 @@ def work(store: Store, a: AgentStore) -> None:
 
 
 def effects(store: Store, a: AgentStore) -> None:
-    """Verdicts on what was executed, and the holds that follow from them."""
+    """Verdicts on what was executed, and the holds and rollbacks that follow from them."""
     call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
     verdicts: tuple[EffectName, ...] = ("worse", "effective")
     for number, verdict in enumerate(verdicts, 4):
@@ -378,6 +379,8 @@ def effects(store: Store, a: AgentStore) -> None:
             assert a.holds.compensated(name, fence, Compensation(state="none"), hold)
             assert a.holds.lift("p:do", "t", ANN)
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
+        back = CallRequest(kind="rollback", action="p:do", undoes=name, actor=ANN)
+        a.calls.submit(back, None, f"back{number}")
     store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
     a.calls.submit(call, None, "c6")
     assert a.jobs.enter("call:c6", 1, "w/1")
@@ -385,6 +388,11 @@ def effects(store: Store, a: AgentStore) -> None:
     a.ledger.finish("call:c6", "token", done().patched({"success": False}))
     store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
     assert a.tracks.revoke("p:do", "", ANN) == 1
+    a.calls.submit(call, None, "c7")
+    assert a.jobs.enter("call:c7", 1, "w/1")
+    assert claim(a, "call:c7", Fence("call:c7", 1, "w/1"), boxed=True) == "claimed"
+    a.ledger.finish("call:c7", "token", done().patched({"violation": BLOCKED}))
+    assert a.holds.lift("p:do", "", ANN)
 
 
 def questions(store: Store, a: AgentStore) -> None:
@@ -484,8 +492,11 @@ COUNTING: JsonObject = {
 }
 
 
-def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -> str:
+def claim(
+    a: AgentStore, execution: str, fence: Fence, verified: bool = False, boxed: bool = False
+) -> str:
     """Claim an execution."""
+    limits: JsonObject = {"violations": 1, "window": 60000, "queue": ""}
     verify: JsonObject = {"within": 5000, "every": 1000, "hold": True, "queue": ""}
     return a.ledger.claim(
         execution,
@@ -500,7 +511,11 @@ def claim(a: AgentStore, execution: str, fence: Fence, verified: bool = False) -
         situation="s",
         held=verified,
         counting=COUNTING if verified else None,
+        sandbox=limits if boxed else None,
     ).outcome
+
+
+BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")
 
 
 def done() -> ActionResult:

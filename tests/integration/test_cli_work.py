@@ -231,12 +231,23 @@ def test_an_approval_that_was_asked_for_is_named_even_without_waiting(
     assert f"it waits for approval {item.id[:8]}" in told
 
 
+def test_the_manifest_of_an_action_is_shown(cli: Cli) -> None:
+    shown = cli("actions", "show", "p:careful")
+    assert "risk" in shown
+    assert "none: it runs in the worker" in shown
+    assert cli.json("actions", "show", "p:careful")["id"] == "p:careful"
+    assert "did you mean p:careful" in cli("actions", "show", "p:carefull", status=4)
+
+
 def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert "would do it" in cli("actions", "dry-run", "p:careful")
     told = cli.json("actions", "run", "p:careful")
     assert told["success"]
     assert isinstance(lab.store.ledger.get(told["executionId"]), ExecutionEntry)
     assert "as it was" in cli("actions", "rollback", told["executionId"], "--rationale", "no")
+    assert "has been rolled back already" in cli(
+        "actions", "rollback", told["executionId"], status=5
+    )
     assert "no execution" in cli("actions", "rollback", "loop:99", status=4)
 
 

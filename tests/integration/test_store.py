@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent
-from boyd.errors import StoreError
+from boyd.errors import RollbackRefused, StoreError
 from boyd.models import ActionResult, Autonomy, Budget, CallRequest, Delivery, RunRequest, utc_now
 from boyd.store import ActionLedger, AgentEntry, Slot, Store, connect
 from boyd.testing import Lab
@@ -262,3 +262,21 @@ def test_the_stream_of_events_is_trimmed(store: Store) -> None:
         loop.pause("why")
 
     assert 1000 <= store.client.xlen("boyd:{a}:events") < 1500
+
+
+def test_of_many_who_request_a_rollback_at_once_one_gets_it(redis_url: str) -> None:
+    undone: list[str] = []
+    action = Recorder().action(rollback=lambda: undone.append("x"))
+    lab = Lab(Agent("test", plugins=[plugin(action)]), client=connect(redis_url))
+    id = lab.launcher.call(CallRequest(kind="execute", action="p:do", actor=person("ann")), None)
+    lab.deliver()
+
+    def request(number: int) -> bool:
+        who = person(f"caller{number}")
+        asked = CallRequest(kind="rollback", action="p:do", undoes=f"call:{id}", actor=who)
+        try:
+            return lab.store.calls.submit(asked, None)[1]
+        except RollbackRefused:
+            return False
+
+    assert sum(at_once(20, request)) == 1

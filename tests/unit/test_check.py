@@ -296,3 +296,20 @@ def test_a_policy_that_somebody_can_meet_is_fine(tmp_path: Path, more: str) -> N
     done = checked(tmp_path, f'{FOLDER}{required}[[plugins]]\nuse = "web"\n')
 
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_sandbox_that_this_host_cannot_enforce_is_a_warning(tmp_path: Path) -> None:
+    box = '[sandbox."web:restart"]\nuser = "no-such-user"\n[[plugins]]\nuse = "web"\n'
+    done = checked(tmp_path, FOLDER + box)
+
+    assert done.exit_code == 0
+    assert (
+        "action web:restart would not run on this host: its sandbox cannot be enforced: "
+        "no such user: 'no-such-user'"
+    ) in done.stderr
+
+
+def test_a_sandbox_of_no_action_is_a_warning(tmp_path: Path) -> None:
+    box = '[sandbox."web:restrat"]\ncpu = 5\n[[plugins]]\nuse = "web"\n'
+
+    assert "sandbox: no action has the id 'web:restrat'" in checked(tmp_path, FOLDER + box).stderr

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Budget
+from boyd.errors import RollbackRefused
 from boyd.models import (
     ActionResult,
     Actor,
@@ -101,6 +102,12 @@ def executed(lab: Lab, result: LoopResult) -> ExecutionEntry:
     entry = lab.store.ledger.get(f"loop:{result.iteration}")
     assert entry is not None
     return entry
+
+
+def rolled_back(lab: Lab, execution: str) -> None:
+    """Request the rollback of an execution."""
+    request = CallRequest(kind="rollback", action=ACTION, undoes=execution, actor=person("ann"))
+    lab.launcher.call(request, None)
 
 
 def called(lab: Lab, **fields: Any) -> ActionResult:
@@ -402,8 +409,26 @@ def test_a_rollback_that_needs_a_person_is_asked_for() -> None:
     assert item.undoes == f"approval:{proposed}"
     assert item.decision.rationale == f"approval:{proposed} made it worse"
     assert [hold.kind for hold in action.suspended] == ["suspended"]
+    with pytest.raises(RollbackRefused, match=f"waits for approval {item.id[:8]} already"):
+        rolled_back(lab, f"approval:{proposed}")
     lab.resolver.answer(item.id, "approved", person("jane"))
     lab.deliver()
+    assert len(action.undone) == 1
+
+
+def test_what_boyd_compensates_or_has_compensated_is_not_rolled_back_by_others() -> None:
+    action = Patient("worse")
+    lab = action.lab(rollback=True)
+    execution = executed(lab, lab.run()).id
+    # As while the worker that compensates it has judged but not acted yet.
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "verdict", "worse")
+    with pytest.raises(RollbackRefused, match="Boyd is compensating it already"):
+        rolled_back(lab, execution)
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "verdict", "open")
+    check(lab)
+
+    with pytest.raises(RollbackRefused, match="has been rolled back already"):
+        rolled_back(lab, execution)
     assert len(action.undone) == 1
 
 

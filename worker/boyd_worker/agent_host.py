@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from celery import Celery
@@ -20,10 +20,12 @@ from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.outbound import Delivery, post_callback
 from boyd.plugin.context import IdentitySigner
 from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
+from boyd.sandbox import host_means
 from boyd.settings.process_settings import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
 from boyd.version import VERSION
+from boyd_worker.action_process import ActionConfiner
 from boyd_worker.observer_process import Isolation
 
 log = logging.getLogger("boyd.worker")
@@ -59,6 +61,7 @@ class AgentHost:
             Sweeper(engine, job_runner(engine), settings.timing.queue_timeout)
             for engine in self.engines.values()
         ]
+        self._unenforced: list[str] = []
         self._fingerprints = {agent.id: agent.fingerprint for agent in self.agents.values()}
 
     def prepare(self) -> None:
@@ -70,6 +73,9 @@ class AgentHost:
         """
         self._await_redis()
         self._started_at = self.store.clock.now()
+        self._unenforced = list(self._try_sandboxes())
+        for problem in self._unenforced:
+            log.warning("%s", problem)
         for engine in self.engines.values():
             self.store.fleet.register(engine.entry())
             engine.init_plugins()
@@ -105,9 +111,20 @@ class AgentHost:
         )
 
     def problem(self) -> str | None:
-        """The calendars of its agents that it cannot read, if there are any."""
+        """The calendars and sandboxes of its agents that it cannot use, if there are any."""
         found = [f"agent {a.id}: {why}" for a in self.agents.values() for why in a.rules.problems()]
-        return "; ".join(found) or None
+        return "; ".join([*found, *self._unenforced]) or None
+
+    def _try_sandboxes(self) -> Iterator[str]:
+        """Try out the sandboxes of the actions that this process may execute."""
+        for agent in self.agents.values():
+            for action in agent.host.actions.values():
+                sandbox = agent.sandbox(action.id)
+                if sandbox is None or (action.queue or queues.ACT) not in self.queues:
+                    continue
+                if why := host_means.missing(sandbox):
+                    what = f"agent {agent.id}: {action.id} does not run here: its sandbox"
+                    yield f"{what} cannot be enforced: {why}"
 
     def _engines(self) -> dict[str, Engine]:
         worker = self.settings.worker
@@ -134,6 +151,7 @@ class AgentHost:
                 leases,
                 engine_settings,
                 isolate.of(agent.id),
+                ActionConfiner(self.settings, self.name, agent.id),
             )
             for agent in self.agents.values()
         }

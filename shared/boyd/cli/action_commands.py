@@ -15,12 +15,13 @@ import click
 from boyd import naming
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
+from boyd.cli.manifest_view import fields_of, show_manifest
 from boyd.cli.options import data_options, id_argument, resolve_prefix, wait_option
 from boyd.cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
-from boyd.models import ActionInfo, ActionResult, ExecutionEntry, HoldList
+from boyd.models import ActionResult, ExecutionEntry, HoldList
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 
 EXECUTION_COLUMNS = (
@@ -133,21 +134,24 @@ def list_(api: Api, form: str) -> None:
     rows = [
         [
             *(action.id, action.risk, action.autonomy.mode, "yes" if action.dry_run else "no"),
-            *(action.reversibility, _params(action), action.description),
+            *(action.reversibility, fields_of(action.params), action.description),
         ]
         for action in found
     ]
     output.print_list(form, found, COLUMNS, rows, "The agent has no actions.")
 
 
-def _params(action: ActionInfo) -> str:
-    """The names of the parameters; optional ones in brackets."""
-    if action.params is None:
-        return "any"
-    known, required = action.params.get("properties"), action.params.get("required")
-    names = known if isinstance(known, dict) else {}
-    needed = required if isinstance(required, list) else []
-    return ", ".join(name if name in needed else f"[{name}]" for name in names)
+@actions.command()
+@id_argument("action", completion.actions)
+@data_options
+def show(api: Api, action: str, form: str) -> None:
+    """Show the manifest of an action: what it may do, and its limits."""
+    found = {one.id: one for one in api.agent.get("/actions", ActionList).actions}
+    if action not in found:
+        text = f"the agent has no action {output.one_line(action)!r}"
+        output.stop(output.NOT_FOUND, f"{text}; {_suggest_actions(api, action)}")
+    if not output.print_data(form, found[action]):
+        show_manifest(found[action])
 
 
 param_option = pairs_option(
@@ -213,7 +217,7 @@ def dry_run(
 def rollback(
     api: Api, execution: str, rationale: str | None, require_approval: bool, wait: float, form: str
 ) -> None:
-    """Undo a successful execution, once.
+    """Undo a successful execution, once; exit status 5: it cannot be undone, or not again.
 
     EXECUTION is `loop:12` for iteration 12, `approval:` and the id of an approval, or `call:` and
     the id that `boyd actions run` has printed.
@@ -288,8 +292,6 @@ def _job(
             )
         output.stop(output.TIMED_OUT, text)
     if not shown:
-        if job.earlier:
-            output.note(f"boyd: {undoes} has already been undone; nothing was done")
         show_result(job.result, naming.title(job.result.action, undoes))
         output.print_pairs(("execution", job.execution_id))
     return None if job.result.success else job.result.error or ""
@@ -321,4 +323,10 @@ def show_result(result: ActionResult, title: str = "") -> None:
         ("took", output.took(result)),
         ("output", output.text_of(result.output)),
         ("effects", ", ".join(result.side_effects or [])),
+        ("violation", _violation(result)),
     )
+
+
+def _violation(result: ActionResult) -> str:
+    seen = result.violation
+    return f"{seen.limit}: {seen.detail}" if seen else ""

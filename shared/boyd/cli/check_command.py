@@ -22,6 +22,7 @@ from boyd.models import NO_OP
 from boyd.plugin import Action, Component, Observer, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.redaction import mask_passwords
+from boyd.sandbox import host_means
 from boyd.settings.permissions import PolicyRule, Window
 from boyd.settings.process_settings import Settings
 from boyd.settings.validation import nearest, saying
@@ -134,6 +135,7 @@ def _unknown_actions(agent: Agent) -> Iterator[str]:
                 what = f"no action has the id {id!r}, so it has no effect"
                 yield f"{table}: {what}{nearest(id, known)}"
     yield from _unverified(agent)
+    yield from _unenforced(agent)
 
 
 def _unverified(agent: Agent) -> Iterator[str]:
@@ -144,6 +146,18 @@ def _unverified(agent: Agent) -> Iterator[str]:
             yield f"verification: no action has the id {id!r}{nearest(id, known)}"
         elif agent.verification(id) is None:
             yield f"verification: action {id!r} has no `verify`, so it cannot be verified"
+
+
+def _unenforced(agent: Agent) -> Iterator[str]:
+    """Yield settings of sandboxes without effect, and limits that this host cannot enforce."""
+    known = agent.host.actions
+    for id in agent.settings.sandbox:
+        if id not in known:
+            yield f"sandbox: no action has the id {id!r}{nearest(id, known)}"
+    for id in known:
+        sandbox = agent.sandbox(id)
+        if sandbox is not None and (why := host_means.missing(sandbox)):
+            yield f"action {id} would not run on this host: its sandbox cannot be enforced: {why}"
 
 
 def _show(agent: Agent, reference: str, show_all: bool) -> None:
@@ -236,6 +250,9 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         yield f"verified within {output.seconds(plan.within)}"
     if action.idempotent:
         yield "idempotent"
+    sandbox = agent.sandbox(action.id)
+    if sandbox:
+        yield f"sandbox ({', '.join(f'{name} {text}' for name, text in sandbox.rows)})"
 
 
 def _autonomy_traits(agent: Agent, action: str) -> Iterator[str]:

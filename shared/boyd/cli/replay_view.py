@@ -11,7 +11,7 @@ from boyd.cli import output
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
 from boyd.models.replayed import Course, Difference, ReplayedIteration, ReplayReport
-from boyd.replay.confinement import MEANS
+from boyd.sandbox.kernel import MEANS
 
 #: Findings of one kind, and reasons, that are shown; `--json` has them all.
 _SHOWN = 10

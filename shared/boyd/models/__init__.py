@@ -93,6 +93,7 @@ from boyd.models.run import (
     RunResult,
     RunStatus,
 )
+from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
 from boyd.models.situation import (
     NO_SITUATION,
     Anomaly,
@@ -202,6 +203,8 @@ __all__ = [
     "Json",
     "JsonObject",
     "Level",
+    "LimitName",
+    "LimitViolation",
     "LoopResult",
     "LoopStatus",
     "Misfit",
@@ -235,6 +238,7 @@ __all__ = [
     "RunRequest",
     "RunResult",
     "RunStatus",
+    "Sandbox",
     "Scope",
     "Severity",
     "Situation",

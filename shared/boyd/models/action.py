@@ -8,6 +8,7 @@ from pydantic import Field
 
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
+from boyd.models.sandbox import LimitViolation, Sandbox
 from boyd.models.track_record import EarnedAutonomy
 from boyd.models.verification import EffectVerification, VerificationPlan
 
@@ -18,9 +19,18 @@ Reversibility = Literal[
     "read-only", "reversible", "externally-reversible", "irreversible", "unknown"
 ]
 #: The reason why an action was not executed: a hook or guard, a freeze or revocation, the end of
-#: its runs, a difference to what was approved, no worker, a hold, or a closed window.
+#: its runs, a difference to what was approved, no worker, a hold, a closed window, or a sandbox
+#: that the host cannot enforce.
 Prevention = Literal[
-    "vetoed", "frozen", "revoked", "cancelled", "refused", "unserved", "held", "closed"
+    "vetoed",
+    "frozen",
+    "revoked",
+    "cancelled",
+    "refused",
+    "unserved",
+    "held",
+    "closed",
+    "unsandboxed",
 ]
 
 #: The error of a result that says that an action waits for a person.
@@ -53,7 +63,8 @@ class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
     `unknown` is true when the action was started and its outcome lost. Boyd sets the `host` and the
-    `worker` process that executed it, or `prevented` if it was not executed.
+    `worker` process that executed it, or `prevented` if it was not executed, and `violation` if it
+    tried to go beyond its sandbox.
     """
 
     action: str
@@ -65,6 +76,7 @@ class ActionResult(Model):
     metrics: dict[str, float | str] | None = None
     unknown: bool | None = None
     prevented: Prevention | None = None
+    violation: LimitViolation | None = None
     host: str | None = None
     worker: str | None = None
 
@@ -93,10 +105,11 @@ class JobExecution(Model):
 
 
 class ActionInfo(Model):
-    """An action; `params` is the JSON Schema of its parameters, times are in seconds.
+    """The manifest of an action; times are in seconds.
 
-    `windows` are the names of those in which it may run alone, `alone_when` is the condition, and
-    `earned` what it has to show first.
+    `params` and `output` are the JSON Schemas of its parameters and of its output, `sandbox` has
+    its privileges and limits. `windows` are the names of those in which it may run alone,
+    `alone_when` is the condition, and `earned` what it has to show first.
     """
 
     id: str
@@ -105,7 +118,9 @@ class ActionInfo(Model):
     risk: Level
     autonomy: Autonomy
     params: JsonObject | None = None
+    output: JsonObject | None = None
     timeout: float
+    sandbox: Sandbox | None = None
     idempotent: bool = False
     queue: str | None = None
     dry_run: bool = False

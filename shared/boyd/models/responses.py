@@ -258,17 +258,13 @@ class ActionList(Model):
 
 
 class Taken(Model):
-    """The outcome of an action: a result, an approval that it waits for, or neither yet.
-
-    `earlier`: an earlier rollback had already undone it.
-    """
+    """The outcome of an action: a result, an approval that it waits for, or neither yet."""
 
     success: bool
     result: ActionResult | None = None
     queued: bool | None = None
     approval_id: str | None = None
     execution_id: str
-    earlier: bool | None = None
 
 
 class Execution(Model):

@@ -102,6 +102,8 @@ class Hold(Model):
         action: its id.
         target: what it acts on; empty: it has no target.
         kind: why.
+        because: why it is suspended: it did harm, or went beyond its sandbox again and again; then
+            it is suspended on all targets.
         execution: the execution that it waits for, or that had no effect or did harm.
         situations: the classes of situations in which it had no effect or was rolled back; it is
             held in these only, and if there are none, or for another reason, in all.
@@ -113,6 +115,7 @@ class Hold(Model):
     action: str
     target: str = ""
     kind: HoldKind
+    because: Literal["harm", "violations"] = "harm"
     execution: str
     situations: list[str] = Field(default_factory=list)
     since: Timestamp
@@ -134,6 +137,8 @@ class Hold(Model):
         seen = f": {self.evidence}" if self.evidence else ""
         if self.kind == "open":
             return f"{what} is not repeated yet: {done} is being verified"
+        if self.because == "violations":
+            return f"{what} is suspended: {done} went beyond its sandbox{seen}"
         if self.kind == "suspended":
             return f"{what} is suspended: {done} made it worse{seen}"
         if self.kind == "rolled back":

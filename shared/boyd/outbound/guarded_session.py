@@ -6,12 +6,14 @@ import ipaddress
 import re
 import socket
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectionError
 from requests_hardened.client import HTTPSession
 from requests_hardened.config import Config
 from requests_hardened.ip_filter import InvalidIPAddress
@@ -19,6 +21,7 @@ from requests_hardened.ip_filter_adapter import IPFilterAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
+from boyd.sandbox.destinations import refuse_destination
 from boyd.version import VERSION
 
 MAX_LENGTH = 2048
@@ -148,10 +151,13 @@ class GuardedSession(HTTPSession):
 
     It connects to exactly the address that was resolved and checked, so that DNS cannot change it
     in between. It ignores proxies and netrc of the environment: a proxy would connect unchecked.
-    *timeout* is in seconds, for the connection and for each part of the response.
+    *timeout* is in seconds, for the connection and for each part of the response. With
+    *destinations* (`host:port`) it reaches no others.
     """
 
-    def __init__(self, *, allow_private: bool, timeout: float) -> None:
+    def __init__(
+        self, *, allow_private: bool, timeout: float, destinations: Collection[str] | None = None
+    ) -> None:
         super().__init__(
             Config(
                 ip_filter_enable=False,  # by the adapters below
@@ -162,10 +168,23 @@ class GuardedSession(HTTPSession):
             )
         )
         self.trust_env = False
+        self._destinations = destinations
         self.line = Lifeline()
         for scheme in ("http", "https"):
             adapter = _Open(self.line) if allow_private else _Guarded(scheme == "https", self.line)
             self.mount(f"{scheme}://", adapter)
+
+    def send(self, request: PreparedRequest, **options: Any) -> Response:
+        """Send a prepared request.
+
+        Raises:
+            requests.ConnectionError: it is to a destination that is not among those of the action.
+        """
+        refused = refuse_destination(request.url or "", self._destinations)
+        if refused:
+            raise ConnectionError(refused, request=request)
+        found: Response = super().send(request, **options)
+        return found
 
     def get_redirect_target(self, resp: Response) -> str | None:
         """None: requests would read the whole body to prepare the next request."""

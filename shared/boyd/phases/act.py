@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -10,10 +9,8 @@ from datetime import datetime
 from json import dumps
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from boyd.agent_rules import Circumstances
-from boyd.errors import AgentRevoked, Overrun, Veto
+from boyd.errors import AgentRevoked, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
     NO_SITUATION,
@@ -25,17 +22,17 @@ from boyd.models import (
     JsonObject,
     Prevention,
     Proposal,
+    Sandbox,
     Situation,
     TrackRecord,
     VerificationPlan,
-    explain,
 )
-from boyd.phases import time_limit
+from boyd.phases.action_call import call_action, failed, unenforced, unknown
 from boyd.phases.gate import GateAnswer, gate, passed
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.plugin import Action
+from boyd.plugin import Action, Context
 from boyd.plugin.parameters import plain, validate
-from boyd.redaction import clean, redactor
+from boyd.redaction import redactor
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
 #: Reason for refusing an action whose runs were cancelled.
@@ -77,6 +74,7 @@ class ExecutionRequest:
         held: whether holds of the action bind it.
         grant: by which it runs alone, if it needs one.
         counting: how its outcome is counted in its track record; None: it does not count.
+        sandbox: the sandbox that it runs in; too many violations of it suspend the action.
     """
 
     id: str
@@ -94,6 +92,7 @@ class ExecutionRequest:
     held: bool = False
     grant: str | None = None
     counting: JsonObject | None = None
+    sandbox: Sandbox | None = None
 
 
 class Ledger(Protocol):
@@ -113,10 +112,6 @@ class Ledger(Protocol):
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result; False: the claim was lost meanwhile."""
-
-
-#: The most characters of a result, as JSON, that are kept.
-MAX_RESULT = 1_000_000
 
 
 class ApprovalGateway(Protocol):
@@ -316,31 +311,12 @@ def dry_run(
         return unknown(action_id)
     if not action.has("dry_run"):
         return failed(action_id, "The action has no dry run")
-    found = _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
+    try:
+        valid = validate(action, params)
+    except Exception as error:  # noqa: BLE001 - also of the plugin's own validation
+        return failed(action_id, describe(error))
+    found = call_action(ctx, action, "dry_run", valid, ctx.context(action.plugin_id))
     return _without_secrets(found) if for_model else found
-
-
-def failed(
-    action_id: str,
-    error: str,
-    duration: float = 0.0,
-    lost: bool = False,
-    prevented: Prevention | None = None,
-) -> ActionResult:
-    """A failed result with its reason."""
-    return ActionResult(
-        action=action_id,
-        success=False,
-        error=clean(error),
-        duration=duration,
-        unknown=lost or None,
-        prevented=prevented,
-    )
-
-
-def unknown(action_id: str) -> ActionResult:
-    """The result for an action that the agent lacks."""
-    return failed(action_id, f"Unknown action {action_id!r}")
 
 
 class _Execution:
@@ -369,6 +345,8 @@ class _Execution:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
             return self._after(failed(self.action.id, str(error)))
+        if why := unenforced(self.ctx, self.action):
+            return self._after(failed(self.action.id, why, prevented="unsandboxed"))
         stored = plain(params)
         claim = self.ledger.claim(self._entry(stored))
         self.ctx.used = claim.used
@@ -428,7 +406,8 @@ class _Execution:
             grant=answer.grant if answer else None,
             counting=None if plan is None else self._counting(),
             # A person who approves an action decides to repeat it.
-            held=plan is not None and not self.request.approved,
+            held=not (undoes or self.request.approved) and self.ctx.agent.is_held(action.id),
+            sandbox=self.ctx.agent.sandbox(action.id),
         )
 
     def _class(self) -> str:
@@ -449,8 +428,13 @@ class _Execution:
 
     def _execute(self, params: Any, token: str) -> ActionResult:
         action = self.action
-        result = _timed(action, lambda: self._call(params))
         here = self.ctx.context(action.plugin_id)
+        result = self._call(
+            params,
+            replace(
+                here, execution_id=self.request.execution_id, requester=self.request.by or None
+            ),
+        )
         result = result.patched({"host": here.host, "worker": here.worker})
         if self.request.for_model:
             result = _without_secrets(result)
@@ -462,13 +446,10 @@ class _Execution:
             self.ctx.report(action.id, note)
         return result
 
-    def _call(self, params: Any) -> Any:
-        action, name = self.action, self.request.execution_id
-        ctx = self.ctx.context(action.plugin_id)
-        ctx = replace(ctx, execution_id=name, requester=self.request.by or None)
+    def _call(self, params: Any, here: Context) -> ActionResult:
         if self.undone is None:
-            return action.call("execute", params=params, ctx=ctx)
-        return action.call("rollback", params=params, ctx=ctx, result=self.undone.result)
+            return call_action(self.ctx, self.action, "execute", params, here)
+        return call_action(self.ctx, self.action, "rollback", params, here, self.undone.result)
 
 
 def _queue(
@@ -541,46 +522,3 @@ def _waits(action: Action, approval_id: str) -> ActionResult:
         duration=0.0,
         metrics={"approvalId": approval_id},
     )
-
-
-def _called(ctx: PhaseContext, action: Action, function: str, params: Any) -> Any:
-    return action.call(function, params=params, ctx=ctx.context(action.plugin_id))
-
-
-def _timed(action: Action, function: Any) -> ActionResult:
-    """Run *function* within the action's time limit and return its outcome as a result."""
-    began = time.perf_counter()
-    try:
-        found = time_limit.call(function, action.timeout)
-        return _result(action, found, _ms_since(began))
-    except Overrun as error:
-        why = f"{error}; it may have taken effect"
-        return failed(action.id, why, _ms_since(began), lost=True)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed result, never a crash
-        return failed(action.id, describe(error), _ms_since(began))
-
-
-def _ms_since(began: float) -> float:
-    return round((time.perf_counter() - began) * 1000, 3)
-
-
-def _result(action: Action, found: Any, duration: float) -> ActionResult:
-    try:
-        if isinstance(found, ActionResult):
-            # Only Boyd itself may report that an action waits for approval.
-            ours = found.error == APPROVAL_REQUIRED
-            said = found.error and clean(found.error)
-            error = f"The action says: {said}" if ours else said
-            name = action.title if found.action == action.title else action.id
-            ran = {"action": name, "duration": duration, "error": error, "prevented": None}
-            result = found.patched(ran)
-        else:
-            result = ActionResult(action=action.id, success=True, output=found, duration=duration)
-        size = len(result.to_json())
-    except ValueError as error:
-        why = explain(error) if isinstance(error, ValidationError) else describe(error)
-        return failed(action.id, f"it ran, but its output is not JSON: {why}", duration)
-    if size <= MAX_RESULT:
-        return result
-    left_out = f"omitted: {size} characters exceed the limit of {MAX_RESULT}"
-    return result.patched({"output": left_out, "side_effects": None, "metrics": None})

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from boyd.agent import Agent
 from boyd.agent_rules import Circumstances
@@ -31,6 +31,9 @@ from boyd.phases.recording import Tape
 from boyd.plugin import Action, Context, Hook
 from boyd.redaction import clean
 from boyd.settings.validation import saying
+
+if TYPE_CHECKING:
+    from boyd.phases.action_call import Confiner
 
 #: Seconds one hook may take.
 HOOK_TIMEOUT = 30.0
@@ -57,6 +60,7 @@ class PhaseContext:
         gate_answer: the gate's answer to it.
         used: executions that counted against the action's budget when it was claimed.
         tape: what components and hooks read.
+        confiner: makes sandboxes; None: actions that need one do not run.
     """
 
     def __init__(
@@ -67,11 +71,12 @@ class PhaseContext:
         iteration: int | None = None,
         holds: Callable[[str, str], Hold | None] | None = None,
         records: Callable[[str, str], TrackRecord | None] | None = None,
+        confiner: Confiner | None = None,
     ) -> None:
         """The context of *agent* in *phase*.
 
-        *holds* gives the hold of an action on a target, and *records* the track record of an action
-        in a class of situation.
+        *holds* gives the hold of an action on a target, *records* the track record of an action in
+        a class of situation; *confiner* makes sandboxes.
         """
         self.agent = agent
         self.host = agent.host
@@ -89,6 +94,7 @@ class PhaseContext:
         self._contexts = contexts
         self._holds = holds
         self._records = records
+        self.confiner = confiner
 
     def context(self, plugin_id: str, by: str = "") -> Context:
         """The `ctx` of the plugin *plugin_id*.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -10,10 +11,12 @@ from pydantic import ValidationError
 from boyd.errors import Overrun
 from boyd.models import EffectName, EffectVerdict, ExecutionEntry
 from boyd.phases import time_limit
+from boyd.phases.action_call import ConfinedCall, confined
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.plugin import Action
+from boyd.plugin import Action, Context
 from boyd.plugin.parameters import validate
 from boyd.redaction import clean
+from boyd.sandbox.confined_call import ConfinedAnswer
 
 #: Characters of the evidence for a verdict.
 MAX_EVIDENCE = 500
@@ -32,16 +35,36 @@ def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCh
     """Check the effect of an execution once; an error means that it cannot tell so far."""
     context = replace(ctx.context(action.plugin_id), execution_id=entry.id)
 
-    def look() -> EffectCheck:
-        params = validate(action, entry.params)
-        found = action.call("verify", params=params, result=entry.result, ctx=context)
-        return _read(found)
-
+    sandbox = ctx.agent.sandbox(action.id)
+    call = ConfinedCall(
+        action.id, "verify", entry.params, execution_id=entry.id, result=entry.result
+    )
     try:
-        check: EffectCheck = time_limit.call(look, action.timeout)
+        if sandbox is not None:
+            return _answered(confined(ctx, action, sandbox, call))
+        check: EffectCheck = time_limit.call(lambda: look(action, call, context), action.timeout)
         return check
     except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - the check is repeated
         return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE])
+
+
+def look(action: Action, call: ConfinedCall, context: Context) -> EffectCheck:
+    """Call the action's `verify`, and read what it returns."""
+    params = validate(action, call.params)
+    return _read(action.call("verify", params=params, result=call.result, ctx=context))
+
+
+def look_confined(action: Action, call: ConfinedCall, context: Context) -> str:
+    """The check as JSON, in a sandbox."""
+    return json.dumps(asdict(look(action, call, context)))
+
+
+def _answered(found: ConfinedAnswer) -> EffectCheck:
+    if found.answer is None:
+        raise RuntimeError(found.error)
+    said = json.loads(found.answer)
+    checked = EffectVerdict(verdict=said["verdict"], evidence=said["evidence"], final=said["ends"])
+    return EffectCheck(checked.verdict, clean(checked.evidence)[:MAX_EVIDENCE], checked.final)
 
 
 def _read(found: Any) -> EffectCheck:

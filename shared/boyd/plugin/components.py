@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from boyd.models import Autonomy, Budget, Level, Reversibility
+from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
 from boyd.models.investigation import Category
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -217,6 +217,9 @@ class Action(Component):
             `unknown` without one.
         autonomy: when it may run without a person.
         params: the pydantic model of its parameters.
+        output: the pydantic model of what it returns; None: any JSON.
+        sandbox: the privileges and limits of the process that executes it; None: it runs in the
+            worker.
         timeout: seconds one execution may take.
         idempotent: whether it may run again after its outcome was lost.
         queue: the queue of the workers that may perform it; None: `boyd.act`.
@@ -240,6 +243,8 @@ class Action(Component):
     reversibility: Reversibility = "unknown"
     autonomy: Autonomy = Autonomy()
     params: type[BaseModel] | None = None
+    output: type[BaseModel] | None = None
+    sandbox: Sandbox | None = None
     idempotent: bool = False
     queue: str | None = None
     target: str | None = None

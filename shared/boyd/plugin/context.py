@@ -265,6 +265,8 @@ class Context:
     requester: str | None = None
     _identity: IdentitySigner | None = None
     _watch: ReadWatch | None = None
+    #: The only ones that `http` reaches; None: any.
+    _destinations: Sequence[str] | None = None
 
     def watched(self, watch: ReadWatch) -> Context:
         """A context that tells *watch* what the plugin reads."""
@@ -354,7 +356,7 @@ class Context:
             # Slow to import, and most plugins never ask for it.
             from boyd.plugin.http_session import Session
 
-            _sessions.session = Session()
+            _sessions.session = Session(self._destinations)
         session: Session = _sessions.session
         return session
 

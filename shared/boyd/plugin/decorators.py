@@ -6,7 +6,9 @@ import types
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from boyd.models import Autonomy, AutonomyMode, Budget, Level, Reversibility
+from pydantic import BaseModel
+
+from boyd.models import Autonomy, AutonomyMode, Budget, Level, Reversibility, Sandbox
 from boyd.models.investigation import Category
 from boyd.plugin.components import (
     Action,
@@ -136,6 +138,8 @@ def action(
     budget: Budget | None = None,
     tool: bool = False,
     category: Category = "execution",
+    output: type[BaseModel] | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Callable[[Callable[..., Any]], DeclaredAction]:
     """Declare a method as an action; see `Action` for the settings."""
     settings = _given(
@@ -151,6 +155,8 @@ def action(
         budget=budget,
         tool=tool,
         category=category,
+        output=output,
+        sandbox=sandbox,
     )
     return lambda function: DeclaredAction(Action, function, settings)
 

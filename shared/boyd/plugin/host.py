@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from boyd.errors import PluginError
-from boyd.models import ActionInfo, Catalog, EndpointInfo
+from boyd.models import ActionInfo, Catalog, EndpointInfo, JsonObject
 from boyd.plugin.components import (
     Action,
     Component,
@@ -144,21 +146,26 @@ class PluginHost:
 
 
 def _action(action: Action) -> ActionInfo:
-    schema = action.params.model_json_schema(by_alias=True) if action.params else None
     return ActionInfo(
         id=action.id,
         name=action.title,
         description=action.description,
         risk=action.risk,
         autonomy=action.autonomy,
-        params=schema,
+        params=_schema(action.params),
+        output=_schema(action.output),
         timeout=action.timeout,
+        sandbox=action.sandbox,
         idempotent=action.idempotent,
         queue=action.queue,
         dry_run=action.has("dry_run"),
         rollback=action.has("rollback"),
         reversibility=action.reversibility,
     )
+
+
+def _schema(model: type[BaseModel] | None) -> JsonObject | None:
+    return model.model_json_schema(by_alias=True) if model else None
 
 
 def _endpoint(endpoint: Endpoint) -> EndpointInfo:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import requests
+
+from boyd.sandbox.destinations import refuse_destination
 
 DEFAULT_TIMEOUT = 10.0
 MAX_REDIRECTS = 5
 
 
 class Session(requests.Session):
-    """A session in which every request has a time limit (10 s unless given) and few redirects."""
+    """A session in which every request has a time limit (10 s unless given) and few redirects.
 
-    def __init__(self) -> None:
+    With *destinations* (`host:port`) it reaches no others, also when it is redirected.
+    """
+
+    def __init__(self, destinations: Collection[str] | None = None) -> None:
         super().__init__()
+        self._destinations = destinations
         self.max_redirects = MAX_REDIRECTS
         self.headers["User-Agent"] = "boyd"
 
@@ -22,3 +29,14 @@ class Session(requests.Session):
         """Send a request, as `requests.Session.request` does, with a time limit."""
         options["timeout"] = options.get("timeout") or DEFAULT_TIMEOUT
         return super().request(method, url, **options)
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a prepared request, or one that follows a redirect.
+
+        Raises:
+            requests.ConnectionError: it is to a destination that is not among those of the action.
+        """
+        refused = refuse_destination(request.url or "", self._destinations)
+        if refused:
+            raise requests.ConnectionError(refused, request=request)
+        return super().send(request, **options)

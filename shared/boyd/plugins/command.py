@@ -10,10 +10,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
+
+from boyd.errors import LimitExceeded
 
 #: Bytes kept of the end of a command's output, which usually explains a failure.
 OUTPUT_LIMIT = 4096
+#: The limits that end a process, by the signal.
+_LIMITS: Mapping[int, Literal["cpu", "file size"]] = {
+    signal.SIGXCPU: "cpu",
+    signal.SIGXFSZ: "file size",
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,23 @@ def run(
 
 
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:
-    """The output of a command that must succeed; raises `CommandFailed` with its end otherwise."""
+    """The output of a command that must succeed; raises `CommandFailed` with its end otherwise.
+
+    Raises `LimitExceeded` if a limit of its sandbox has ended it.
+    """
     finished = run(argv, timeout, cwd)
     if code := finished.code:
+        check_limit(argv[0], code)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         raise CommandFailed(f"{argv[0]} {how}{_suffix(finished.output)}")
     return finished.output
+
+
+def check_limit(program: str, code: int) -> None:
+    """Raise `LimitExceeded` if a limit of the sandbox has ended *program*, by its exit code."""
+    limit = _LIMITS.get(-code if code < 0 else code - 128)
+    if limit:
+        raise LimitExceeded(limit, f"{program} was killed for its limit of {limit}")
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -24,10 +24,11 @@ from boyd.errors import BoydError
 from boyd.models import LoopResult
 from boyd.models.base import Model
 from boyd.models.replayed import ReplayedIteration
-from boyd.replay.confinement import ActionGuard, confine
+from boyd.replay.confinement import ActionGuard
 from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
 from boyd.replay.shadow import CannotTell, Shadow
+from boyd.sandbox.kernel import confine
 from boyd.version import VERSION
 
 

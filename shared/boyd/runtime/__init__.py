@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from boyd.agent import Agent
 from boyd.messaging.dispatcher import BatchHint, Dispatcher
+from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
 from boyd.plugin import Llm
 from boyd.runtime.approval_gateway import Resolution, Resolver
@@ -56,10 +57,11 @@ def build_engine(
     leases: Leases,
     settings: EngineSettings,
     isolate: Isolate | None = None,
+    confiner: Confiner | None = None,
 ) -> Engine:
     """The engine of an agent, with access to its model if it has one."""
     llm = _model_access(agent, store, dispatcher)
-    return Engine(agent, store, fleet, dispatcher, leases, settings, isolate, llm)
+    return Engine(agent, store, fleet, dispatcher, leases, settings, isolate, llm, confiner)
 
 
 def _model_access(

@@ -24,7 +24,7 @@ from boyd.models import (
 from boyd.models.investigation import Ended
 from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.models.responses import Retired
-from boyd.phases import act, complete
+from boyd.phases import act, action_call, complete
 from boyd.runtime.approval_gateway import Resolver
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done
@@ -85,7 +85,7 @@ def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult
     if record.abandoned != "act" or decision is None:
         return result
     known = store.ledger.settle(naming.loop(record.id))
-    outcome = known or act.failed(
+    outcome = known or action_call.failed(
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
     return result.patched({"action_results": [outcome]})

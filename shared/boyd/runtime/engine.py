@@ -13,6 +13,7 @@ from boyd.errors import InitFailed, PluginError, StoreError
 from boyd.links import LinkBuilder
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.outbound import Delivery, post_callback
+from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
@@ -82,7 +83,8 @@ class EngineSettings:
 class Engine:
     """One agent on one worker.
 
-    `llm` gives a plugin, by id, access to the agent's model; None: it has no model.
+    `llm` gives a plugin, by id, access to the agent's model; None: it has no model. `confiner`
+    makes the sandboxes of actions; None: those that need one do not run.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Engine:
         settings: EngineSettings,
         isolate: Isolate | None = None,
         llm: Callable[[str], Llm] | None = None,
+        confiner: Confiner | None = None,
     ) -> None:
         self.agent = agent
         # Read now: files of plugins may change while this process runs.
@@ -106,6 +109,7 @@ class Engine:
         self.leases = leases
         self.isolate = isolate
         self.llm = llm
+        self.confiner = confiner
         self.retention = retention_of(agent)
         notify = bool(agent.host.hooks("on_approval"))
         self.approvals = StoredApprovalGateway(store, self.retention, notify)
@@ -132,7 +136,10 @@ class Engine:
 
     def act_context(self) -> PhaseContext:
         """The context of an action that runs outside an iteration."""
-        return PhaseContext(self.agent, "act", self.context, records=self.store.tracks.get)
+        store, confiner = self.store, self.confiner
+        return PhaseContext(
+            self.agent, "act", self.context, records=store.tracks.get, confiner=confiner
+        )
 
     def _playbooks(self) -> dict[str, list[str]]:
         plugins = self.agent.host.plugins.values()

@@ -29,7 +29,7 @@ from boyd.models import (
     Problem,
     Situation,
 )
-from boyd.phases import act, complete, decide, observe, orient, planning
+from boyd.phases import act, action_call, complete, decide, observe, orient, planning
 from boyd.phases.gate import GateAnswer, gate
 from boyd.phases.observe import Seen
 from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
@@ -162,6 +162,7 @@ class IterationSteps:
             entry.iteration,
             self._store.holds.get,
             self._store.tracks.get,
+            self._engine.confiner,
         )
         ctx.problems += record.problems
         ctx.blocks += record.blocks
@@ -254,17 +255,17 @@ class IterationSteps:
     ) -> _Destination:
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
-            return _Destination(refusal=act.failed(trace.invalid.action, reason))
+            return _Destination(refusal=action_call.failed(trace.invalid.action, reason))
         if decision.is_no_op:
             return _Destination()
         action = self._agent.host.actions.get(decision.action)
         if action is None:
-            return _Destination(refusal=act.unknown(decision.action))
+            return _Destination(refusal=action_call.unknown(decision.action))
         queue = action.queue or queues.ACT
         of = ctx.circumstances = act.circumstances(ctx, action, decision, situation)
         answer = ctx.gate_answer = gate(self._agent, of, trace.asked_by)
         if answer.outcome == "refused":
-            refusal = act.failed(action.id, answer.reason, prevented="closed")
+            refusal = action_call.failed(action.id, answer.reason, prevented="closed")
             return _Destination(refusal=refusal)
         if answer.outcome == "asked":
             ctx.gate = Gate(outcome="asked", reason=answer.reason, at=answer.at)
@@ -272,7 +273,7 @@ class IterationSteps:
         if self._engine.fleet.serving(queue):
             return _Destination(queue)
         why = queues.unserved(queue)
-        return _Destination(refusal=act.failed(action.id, why, prevented="unserved"))
+        return _Destination(refusal=action_call.failed(action.id, why, prevented="unserved"))
 
     def _proposing(self, action: Action) -> _Destination:
         """The place where an approval is proposed: only a dry run needs a worker that acts."""

@@ -172,6 +172,7 @@ class LeasedLedger:
             held=execution.held,
             grant=execution.grant,
             counting=_counted(execution),
+            sandbox=_limits(execution),
         )
 
 
@@ -192,6 +193,19 @@ def _counted(execution: ExecutionRequest) -> JsonObject | None:
     """The way in which the outcome of an execution is counted, as the ledger needs it."""
     counting = execution.counting
     return None if counting is None else {**counting, "queue": execution.queue or ""}
+
+
+def _limits(execution: ExecutionRequest) -> JsonObject | None:
+    """When violations of its sandbox suspend the action, as the ledger counts them."""
+    sandbox = execution.sandbox
+    if sandbox is None:
+        return None
+    window = milliseconds(sandbox.window)
+    return {
+        "violations": sandbox.violations,
+        "window": window,
+        "queue": execution.queue or "",
+    }
 
 
 def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from boyd import schedules
-from boyd.models import ApprovalPolicy, Budget, EarnedAutonomy, Level, Reversibility
+from boyd.models import ApprovalPolicy, Budget, EarnedAutonomy, Level, Reversibility, Sandbox
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -193,12 +193,16 @@ class Window(AgentGroup):
 
 
 class PermissionSettings(AgentGroup):
-    """Settings that decide whether an action runs alone, waits, or needs a person."""
+    """Settings that decide whether an action runs alone, waits, or needs a person.
+
+    `sandbox` has limits of actions, which are tighter than their own.
+    """
 
     approvals: ApprovalSettings = ApprovalSettings()
     budgets: dict[str, Budget] = Field(default_factory=dict)
     autonomy: dict[str, AutonomyRule] = Field(default_factory=dict)
     windows: list[Window] = []
+    sandbox: dict[str, Sandbox] = Field(default_factory=dict)
 
 
 def named(patterns: list[str], action: str) -> bool:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 
 from boyd import naming
+from boyd.errors import RollbackRefused
 from boyd.models import Call, CallRequest
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
@@ -19,6 +20,15 @@ from boyd.store.timing import milliseconds
 KEEP = 86400.0
 #: Seconds to keep a GET of an endpoint, which changes nothing.
 KEEP_READ = 300.0
+#: Characters of an execution's name in an error.
+_SHOWN = 200
+#: What became of an earlier rollback, by its state.
+_ROLLED_BACK = {
+    "running": "is being rolled back already",
+    "succeeded": "has been rolled back already",
+    "failed": "has been rolled back before, which failed; a failed rollback is not repeated",
+    "unknown": "has been rolled back before, with unknown outcome; check by hand what it did",
+}
 
 
 class Calls:
@@ -38,10 +48,13 @@ class Calls:
         """Queue a call; return its id and whether it is new.
 
         Submitting the same *call_id* again changes nothing.
+
+        Raises:
+            RollbackRefused: it would roll back what cannot be rolled back now.
         """
         call_id = call_id or str(uuid.uuid4())
         reads = request.kind == "dry-run" or _is_get(request)
-        new = self._scripts.run(
+        reply = self._scripts.run(
             "submit_call",
             call=self._keys.job(naming.call(call_id)),
             id=call_id,
@@ -52,7 +65,9 @@ class Calls:
             actor=actor_fields(request.actor),
             fields=flatten(request),
         )
-        return call_id, bool(new)
+        if isinstance(reply, list):
+            raise RollbackRefused(_refusal(request.undoes or "", *reply[1:]))
+        return call_id, bool(reply)
 
     def get(self, call_id: str) -> Call | None:
         """One call."""
@@ -64,6 +79,23 @@ class Calls:
 def kept(call: CallRequest) -> float:
     """Seconds to keep a call that has ended."""
     return KEEP_READ if _is_get(call) else KEEP
+
+
+def _refusal(execution: str, why: str, what: str) -> str:
+    """The reason why an execution cannot be rolled back, from the reply of the script."""
+    shown = naming.short(execution)[:_SHOWN]
+    if why == "rollback":
+        return f"{shown} is a rollback, and a rollback cannot be rolled back"
+    if why == "state":
+        state = f"is {what}" if what else "was never executed"
+        return f"{shown} {state}; only a successful execution can be rolled back"
+    if why == "requested":
+        return f"{shown} is being rolled back already, by {naming.short(what)}"
+    if why == "asked":
+        return f"the rollback of {shown} waits for approval {naming.short(what)} already"
+    if why == "compensating":
+        return f"{shown} made it worse, and Boyd is compensating it already"
+    return f"{shown} {_ROLLED_BACK.get(what, _ROLLED_BACK['succeeded'])}"
 
 
 def _is_get(call: CallRequest) -> bool:

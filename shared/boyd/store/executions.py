@@ -205,6 +205,7 @@ class ActionLedger:
         held: bool = False,
         grant: str | None = None,
         counting: JsonObject | None = None,
+        sandbox: JsonObject | None = None,
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
@@ -213,6 +214,8 @@ class ActionLedger:
         in ms, `queue`, and `hold`, whether it holds the action meanwhile. *situation* is the class
         of the situation; with *held*, a hold refuses the claim. *grant* is the one by which it runs
         alone, if it needs one. *counting* tells how its outcome counts in its track record.
+        *sandbox* says how many `violations` within `window` ms suspend the action, and the `queue`
+        of who tells people.
 
         Returns:
             `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `ungranted`,
@@ -232,7 +235,7 @@ class ActionLedger:
             "held": held,
             "situation": situation,
             **_fence(fence),
-            **({"limit": budget.limit, "window": milliseconds(budget.window)} if budget else {}),
+            **_limit(budget),
             **({"grant": grant} if grant is not None else {}),
         }
         fields = {
@@ -243,7 +246,9 @@ class ActionLedger:
             "by": by,
             "host": host,
             "idempotent": int(idempotent),
-            **_effect(verify, situation, grant, counting),
+            "situation": situation,
+            **({"grant": grant} if grant is not None else {}),
+            **_json(verify=verify, sandbox=sandbox, track=counting),
         }
         reply = self._scripts.run(
             "claim_execution",
@@ -302,12 +307,14 @@ class ActionLedger:
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result; False when the claim was lost."""
+        seen = result.violation
         recorded = self._scripts.run(
             "finish_execution",
             execution=self._keys.execution(execution_id),
             token=token,
             state=result.state,
             result=result.to_json(),
+            violation=f"{seen.limit}: {seen.detail}" if seen else "",
         )
         return bool(recorded)
 
@@ -370,15 +377,6 @@ def _result(
     )
 
 
-def _effect(
-    verify: JsonObject | None, situation: str, grant: str | None, counting: JsonObject | None
-) -> dict[str, str]:
-    """The fields of an execution that its effect, and what follows from it, depend on."""
-    verified = {"verify": json.dumps(verify), "situation": situation} if verify is not None else {}
-    counted = {"track": json.dumps(counting)} if counting is not None else {}
-    return verified | counted | ({"grant": grant} if grant is not None else {})
-
-
 def _fence(fence: Fence | None) -> dict[str, str]:
     """A fence as options of the script `claim_execution`."""
     if fence is None:
@@ -388,3 +386,12 @@ def _fence(fence: Fence | None) -> dict[str, str]:
         return {"origin": "job", "attempt": token, "entered": fence.entered}
     n = str(fence.origin)
     return {"origin": "iteration", "n": n, "epoch": token, "entered": fence.entered}
+
+
+def _limit(budget: Budget | None) -> dict[str, int]:
+    """A budget as options of the script `claim_execution`."""
+    return {"limit": budget.limit, "window": milliseconds(budget.window)} if budget else {}
+
+
+def _json(**plans: JsonObject | None) -> dict[str, str]:
+    return {name: json.dumps(plan) for name, plan in plans.items() if plan is not None}

@@ -35,9 +35,15 @@ class Holds:
         self._keys = keys
 
     def get(self, action: str, target: str) -> Hold | None:
-        """The hold of an action on a target, if there is one."""
+        """The hold of an action on a target or, if it is suspended on all, that one."""
         with translated():
-            return _read(self._client.hgetall(self._keys.hold(action, target)))
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hgetall(self._keys.hold(action, ""))
+            pipe.hgetall(self._keys.hold(action, target))
+            everywhere, here = map(_read, pipe.execute())
+        if everywhere is not None and everywhere.because == "violations":
+            return everywhere
+        return here
 
     def all(self, limit: int = 500) -> list[Hold]:
         """The holds, latest end first; at most *limit*."""

@@ -15,8 +15,11 @@ import fakeredis
 
 from boyd import runtime
 from boyd.agent import Agent
-from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
+from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, Sandbox, utc_now
+from boyd.phases.action_call import ConfinedCall, perform
+from boyd.phases.verify import look_confined
 from boyd.queues import DEFAULT, of_host
+from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
 _WORKER = "lab"
@@ -46,6 +49,27 @@ class ManualDispatcher:
     def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
         """Keep the message of a job."""
         self.hints.append(("job", name, attempt))
+
+
+class UnconfinedActions:
+    """Runs actions that have a sandbox in this process: a lab tries out what they do, no limits."""
+
+    def __init__(self, engine: runtime.Engine) -> None:
+        self._engine = engine
+
+    def missing(self, sandbox: Sandbox) -> str | None:
+        """None: nothing is enforced."""
+        return None
+
+    def call(self, sandbox: Sandbox, call: ConfinedCall, timeout: float) -> ConfinedAnswer:
+        """Call the function here."""
+        action = self._engine.agent.host.actions[call.action]
+        here = replace(self._engine.context(action.plugin_id), execution_id=call.execution_id)
+        run = look_confined if call.function == "verify" else perform
+        try:
+            return ConfinedAnswer(run(action, call, here))
+        except Exception as error:  # noqa: BLE001 - as in a sandbox
+            return ConfinedAnswer(error=f"{type(error).__name__}: {error}")
 
 
 class Lab:
@@ -150,9 +174,11 @@ class Lab:
     def _engine(self, host: str, post: runtime.Post | None) -> runtime.Engine:
         settings = runtime.EngineSettings(_WORKER, host)
         settings = replace(settings, post=post) if post else settings
-        return runtime.build_engine(
+        engine = runtime.build_engine(
             self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings
         )
+        engine.confiner = UnconfinedActions(engine)
+        return engine
 
     def _beat(self) -> None:
         for worker in self._workers:

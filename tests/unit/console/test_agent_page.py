@@ -12,7 +12,7 @@ import fakeredis
 import pytest
 
 from api_kit import Site
-from boyd.models import Budget, ObserverHealth, Phase, utc_now
+from boyd.models import Budget, ObserverHealth, Phase, Sandbox, utc_now
 from boyd.models.responses import IterationSummary, ObserverState
 from boyd.testing import Lab
 from boyd_api.console.observer_rows import observer_rows
@@ -267,3 +267,16 @@ def test_a_click_revokes_a_grant(server: Any) -> None:
     assert "runs alone p:do" not in page.text
     [left] = lab.store.tracks.all(["p:do"])
     assert (left.grant, left.ended) == (None, "revoked")
+
+
+def test_the_page_shows_the_manifest_of_each_action(server: Any) -> None:
+    box = Sandbox(user="worker", files=["/srv/work"], network=["api.example.com:443"], cpu=5)
+    action = Recorder().action(risk="high", sandbox=box)
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    site = Site(Lab(agent(action), client=redis), server)
+    page = Browser(site, site.key("read")).get(PAGE)
+    site.services.stop()
+
+    assert "sandbox: user worker; writes to /srv/work; reaches api.example.com:443; cpu 5 s" in (
+        " ".join(page.text.split())
+    )

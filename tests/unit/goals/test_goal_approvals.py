@@ -10,7 +10,7 @@ import pytest
 from boyd import Decision as LoopDecision
 from boyd import Plugin
 from boyd.models import ApprovalItem, LoopResult, Prevention
-from boyd.phases.act import failed
+from boyd.phases.action_call import failed
 from boyd.plugins.goals.cycle import approval_outcomes, record_outcome
 from boyd.plugins.goals.plugin import Goals
 from boyd.plugins.goals.state import GoalSession, ToolDecision

@@ -13,6 +13,7 @@ from boyd.models import ActionResult, CallRequest, Situation
 from boyd.plugin import Action
 from boyd.plugins.shell import Shell, runner
 from boyd.plugins.shell.runner import CapturedOutput
+from boyd.sandbox.accounts import account
 from boyd.testing import Lab
 from kit import person
 from plugin_kit import Rig
@@ -316,7 +317,7 @@ def test_only_root_can_run_commands_as_somebody_else(monkeypatch: pytest.MonkeyP
 
 
 def test_the_user_that_the_worker_is_needs_no_right() -> None:
-    assert runner.account(getpass.getuser()) is None
+    assert account(getpass.getuser()) is None
 
 
 def test_commands_get_no_variable_that_could_be_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:

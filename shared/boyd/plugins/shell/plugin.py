@@ -14,8 +14,10 @@ from boyd.errors import PluginError, Veto
 from boyd.models import ActionResult, Decision, JsonObject, Model
 from boyd.models.investigation import ToolObservation
 from boyd.plugin import Action, Context, Plugin, hook
+from boyd.plugins.command import check_limit
 from boyd.plugins.shell import runner
 from boyd.plugins.shell.policy import Policy, PolicyVerdict, prefix
+from boyd.sandbox.accounts import Account, account
 
 DEFAULT_TIMEOUT = 60.0
 MAX_TIMEOUT = 600.0
@@ -167,6 +169,7 @@ class Shell(Plugin):
             env=runner.environment(self.options.environment, user),
             user=user,
         )
+        check_limit("bash", ended.code)
         error = f"exit code {ended.code}" if ended.code else None
         if ended.timed_out:
             error = f"timed out after {seconds:g} s"
@@ -228,11 +231,11 @@ class Shell(Plugin):
         lowered = f"\n[the time limit of {asked:g} s was lowered to {MAX_TIMEOUT:g} s]\n"
         return MAX_TIMEOUT, lowered
 
-    def _account(self) -> runner.Account | None:
+    def _account(self) -> Account | None:
         if self.options.user is None:
             return None
         try:
-            return runner.account(self.options.user)
+            return account(self.options.user)
         except ValueError as error:
             raise PluginError(self.id, str(error)) from None
 

@@ -16,7 +16,7 @@ from boyd.models import (
     RunResult,
     RunStatus,
 )
-from boyd.phases import act, decide
+from boyd.phases import act, action_call, decide
 from boyd.phases.act import Ledger
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
@@ -51,8 +51,10 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
 def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> ActionResult:
     refusal = trace.vetoed or trace.invalid
     if refusal is None:
-        return act.failed(action, decision.rationale)
-    return act.failed(action, f"Vetoed by {refusal.by}: {refusal.reason}", prevented="vetoed")
+        return action_call.failed(action, decision.rationale)
+    return action_call.failed(
+        action, f"Vetoed by {refusal.by}: {refusal.reason}", prevented="vetoed"
+    )
 
 
 def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJob) -> ActionResult:
@@ -62,7 +64,7 @@ def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJ
     if worker:
         why = f"its workers were lost before it started, the last one was {worker}"
     known = engine.store.ledger.settle(execution)
-    return known or act.failed(action, f"Not executed: {why}", prevented="unserved")
+    return known or action_call.failed(action, f"Not executed: {why}", prevented="unserved")
 
 
 class ApprovedActionHandler:
@@ -87,7 +89,7 @@ class ApprovedActionHandler:
         """End with the ledger's result, or as failed."""
         execution = _execution(read_item(fields), id)
         known = self._engine.store.ledger.settle(execution)
-        return self._done(id, known or act.failed(fields["actionId"], why))
+        return self._done(id, known or action_call.failed(fields["actionId"], why))
 
     def lost(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the action may be executed now."""
@@ -104,12 +106,12 @@ class ApprovedActionHandler:
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
             why = "Refused: the action or its params differ from those that were approved"
-            return act.failed(item.action_id, why, prevented="refused")
+            return action_call.failed(item.action_id, why, prevented="refused")
         if item.action_id == naming.GRANT:
             return self._offers.grant(item, fence)
         refusal = self._policy_refusal(item)
         if refusal:
-            return act.failed(item.action_id, refusal, prevented="refused")
+            return action_call.failed(item.action_id, refusal, prevented="refused")
         request = act.Request(
             execution_id=_execution(item, item.id),
             decision=_decision(item),

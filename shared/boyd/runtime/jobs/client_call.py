@@ -19,7 +19,7 @@ from boyd.models import (
     explain,
     unexplained,
 )
-from boyd.phases import act, time_limit
+from boyd.phases import act, action_call, time_limit
 from boyd.phases.act import Ledger
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
@@ -75,7 +75,7 @@ class ClientCallHandler:
     def broken(self, id: str, fields: Fields, why: str) -> Done:
         """End with the ledger's result, or as failed."""
         known = self._engine.store.ledger.settle(_execution(id, fields.get("undoes")))
-        return _done(known or act.failed(fields["action"], why))
+        return _done(known or action_call.failed(fields["action"], why))
 
     def lost(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the call may be executed now."""
@@ -113,13 +113,13 @@ class ClientCallHandler:
         if call.undoes:
             entry = ledger.get(call.undoes)
             if entry is None:
-                return act.failed(action, f"Unknown execution {call.undoes!r}")
+                return action_call.failed(action, f"Unknown execution {call.undoes!r}")
             if naming.is_rollback(call.undoes):
-                return act.failed(action, "A rollback cannot be rolled back")
+                return action_call.failed(action, "A rollback cannot be rolled back")
             action, params = entry.action, entry.params
         known = self._engine.agent.host.actions.get(action)
         if known is None:
-            return act.unknown(action)
+            return action_call.unknown(action)
         return Decision(
             action=action,
             params=params,

@@ -25,7 +25,7 @@ from boyd.models import (
     TrackRecord,
     from_ms,
 )
-from boyd.phases import act
+from boyd.phases import action_call
 from boyd.phases.complete import waiting_for
 from boyd.phases.gate import gate
 from boyd.plugin import Action
@@ -180,4 +180,4 @@ def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:
 
 
 def _refused(why: str) -> ActionResult:
-    return act.failed(naming.GRANT, f"Refused: {why}", prevented="refused")
+    return action_call.failed(naming.GRANT, f"Refused: {why}", prevented="refused")

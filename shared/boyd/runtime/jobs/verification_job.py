@@ -1,4 +1,4 @@
-"""Verifies the effects of executions, and compensates those that did harm.
+"""Verifies the effects of executions, compensates those that did harm, and tells of suspensions.
 
 The job begins with the end of its execution, in the same step. Each check, the verdict, the
 rollback, the offer to run alone and the notice to people may be repeated after a worker was lost;
@@ -66,7 +66,7 @@ class VerificationHandler:
             if not self._judge(entry, fence, check, checks):
                 return _ENDED
             verdict = check.verdict
-        after = self._after_harm(id, fields, fence) if verdict == "worse" else _ENDED
+        after = self._after(entry, verdict, fields, fence)
         return self._earned(entry, fields) if isinstance(after, Done) else after
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
@@ -130,6 +130,14 @@ class VerificationHandler:
     def _held(self, kind: HoldKind, entry: ExecutionEntry) -> NewHold | None:
         plan = self._plan(entry)
         return NewHold(kind, plan.repeat_after) if plan is not None and plan.hold else None
+
+    def _after(
+        self, entry: ExecutionEntry, verdict: EffectName | None, fields: Fields, fence: Fence
+    ) -> Done | Later:
+        if verdict == "worse":
+            return self._after_harm(entry.id, fields, fence)
+        violated = entry.result is not None and entry.result.violation is not None
+        return self._tell(entry, fields) if violated else _ENDED
 
     def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
         entry = self._engine.store.ledger.get(id)

@@ -2,12 +2,14 @@
 -- kept beside the entry.
 -- state      succeeded, failed or unknown
 -- result     JSON
+-- violation  of the sandbox, in one line, or empty
 -- Returns 1, or 0 when the claim was lost
--- Events  autonomy.withdrawn
+-- Events  action.suspended autonomy.withdrawn
 local execution, audit_open, due, held_actions, loop, events = unpack(KEYS)
-local token, state, result = unpack(ARGV)
--- @include audit begin_verification count_outcome expect time
-local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target')
+local token, state, result, violation = unpack(ARGV)
+-- @include audit begin_verification count_outcome expect suspend time
+local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target',
+  'sandbox')
 if have[1] == state and have[2] == token then
   return 1
 end
@@ -22,6 +24,10 @@ if have[8] then
   expect_verification(have[3], have[4], have[9])
 end
 local counting = state == 'failed' and counting_of(execution)
+local violates = violation ~= '' and have[10]
+if violates then
+  expect_violation(have[3], have[4])
+end
 -- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
 audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', state, 'who', have[5])
@@ -29,6 +35,9 @@ if state == 'failed' then
   count_outcome(execution, counting, state)
 else
   begin_verification(execution)
+end
+if violates then
+  count_violation(execution, violation)
 end
 redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())
 return 1

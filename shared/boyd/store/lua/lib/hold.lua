@@ -34,9 +34,13 @@ local function unhold(action, target)
   redis.call('ZREM', held_actions, action .. ':' .. target)
 end
 
--- is_held(action, target, situation): whether a hold binds an action in that class of situation.
+-- is_held(action, target, situation): whether a hold binds an action in that class of situation: that of its target, or
+-- one on all targets.
 local function is_held(action, target, situation)
-  local held = hold_key(action, target)
+  local everywhere, held = hold_key(action, ''), hold_key(action, target)
+  if redis.call('HGET', everywhere, 'because') == 'violations' then
+    return true
+  end
   local have = redis.call('HMGET', held, 'kind', 'situations')
   if have[1] ~= 'no effect' and have[1] ~= 'rolled back' then
     return have[1] and true

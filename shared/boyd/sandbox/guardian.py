@@ -119,6 +119,7 @@ def _end(grace: float) -> int:
         until = time.monotonic() + _KILLING
         while time.monotonic() < until:
             # Repeatedly: a process may start another one before it dies.
+            _stop(until)
             _signal(signal.SIGKILL)
             if _wait_for_end(_TICK):
                 break
@@ -135,6 +136,16 @@ def _wait_for_end(seconds: float) -> bool:
         if time.monotonic() >= until:
             return False
         time.sleep(_TICK)
+
+
+def _stop(until: float) -> None:
+    """Stop all processes: a fork bomb starts them faster than they can be killed."""
+    stopped: set[int] = set()
+    while time.monotonic() < until and (others := set(_descendants()) - stopped):
+        for pid in others:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= others
 
 
 def _signal(number: signal.Signals) -> None:

@@ -1,0 +1,224 @@
+"""Calls of an action's functions, in the worker or in a sandbox, and their results."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from boyd.errors import Overrun
+from boyd.models import (
+    APPROVAL_REQUIRED,
+    ActionResult,
+    JsonObject,
+    LimitViolation,
+    Prevention,
+    Sandbox,
+    explain,
+)
+from boyd.phases import time_limit
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.plugin import Action, Context
+from boyd.plugin.parameters import plain, validate
+from boyd.redaction import clean
+from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
+
+#: The most characters of a result, as JSON, that are kept.
+MAX_RESULT = 1_000_000
+#: Seconds after which a sandbox that does not end is given up.
+_GRACE = 10.0
+
+
+@dataclass(frozen=True)
+class ConfinedCall:
+    """A function of an action to call in a sandbox; `result` is that of the execution before."""
+
+    action: str
+    function: str
+    params: JsonObject
+    iteration: int | None = None
+    execution_id: str | None = None
+    result: ActionResult | None = None
+
+
+class Confiner(Protocol):
+    """Runs functions of an agent's actions in sandboxes."""
+
+    def missing(self, sandbox: Sandbox) -> str | None:
+        """The limit that this host cannot enforce, and why; None: it enforces all."""
+
+    def call(self, sandbox: Sandbox, call: ConfinedCall, timeout: float) -> ConfinedAnswer:
+        """Call the function, at most *timeout* seconds.
+
+        Raises:
+            CannotConfine: the sandbox cannot be made; nothing was started.
+            Overrun: it took longer, and was killed.
+        """
+
+
+def failed(
+    action_id: str,
+    error: str,
+    duration: float = 0.0,
+    lost: bool = False,
+    prevented: Prevention | None = None,
+    violation: LimitViolation | None = None,
+) -> ActionResult:
+    """A failed result with its reason."""
+    return ActionResult(
+        action=action_id,
+        success=False,
+        error=clean(error),
+        duration=duration,
+        unknown=lost or None,
+        prevented=prevented,
+        violation=violation,
+    )
+
+
+def unknown(action_id: str) -> ActionResult:
+    """The result for an action that the agent lacks."""
+    return failed(action_id, f"Unknown action {action_id!r}")
+
+
+def unenforced(ctx: PhaseContext, action: Action) -> str | None:
+    """The reason why the sandbox of an action cannot be enforced here, so that it must not run."""
+    sandbox = ctx.agent.sandbox(action.id)
+    if sandbox is None:
+        return None
+    if ctx.confiner is None:
+        return "Its sandbox cannot be enforced: this process makes no sandboxes"
+    why = ctx.confiner.missing(sandbox)
+    return f"Its sandbox cannot be enforced on this host: {why}" if why else None
+
+
+def call_action(
+    ctx: PhaseContext,
+    action: Action,
+    function: str,
+    params: Any,
+    here: Context,
+    undone: ActionResult | None = None,
+) -> ActionResult:
+    """Call a function of an action within its limits; its outcome as a result."""
+    sandbox = ctx.agent.sandbox(action.id)
+    if sandbox is None:
+        values = {"params": params, "ctx": here, "result": undone}
+        return _timed(action, function, lambda: action.call(function, **values))
+    why = unenforced(ctx, action)
+    if why:
+        return failed(action.id, why, prevented="unsandboxed")
+    call = ConfinedCall(
+        action.id, function, plain(params), here.iteration, here.execution_id, undone
+    )
+    return _confined(ctx, action, sandbox, call)
+
+
+def confined(
+    ctx: PhaseContext, action: Action, sandbox: Sandbox, call: ConfinedCall
+) -> ConfinedAnswer:
+    """Call a function in a sandbox, at most for the time of both.
+
+    Raises:
+        CannotConfine: the sandbox cannot be made; nothing was started.
+        Overrun: it took longer, and was killed.
+    """
+    if ctx.confiner is None:
+        raise CannotConfine("this process makes no sandboxes")
+    confiner, limit = ctx.confiner, min(action.timeout, sandbox.time or action.timeout)
+    # The sandbox ends by itself; the alarm is for the case that it does not.
+    answer: ConfinedAnswer = time_limit.call(
+        lambda: confiner.call(sandbox, call, limit), limit + _GRACE
+    )
+    return answer
+
+
+def perform(action: Action, call: ConfinedCall, here: Context) -> str:
+    """Call the function, in the sandbox; its result as JSON."""
+    params = validate(action, call.params)
+    found = action.call(call.function, params=params, ctx=here, result=call.result)
+    return _result(action, call.function, found, 0.0).to_json()
+
+
+def _confined(
+    ctx: PhaseContext, action: Action, sandbox: Sandbox, call: ConfinedCall
+) -> ActionResult:
+    began = time.perf_counter()
+    try:
+        found = confined(ctx, action, sandbox, call)
+    except Overrun as error:
+        why = f"{error} and was killed; it may have taken effect"
+        late = LimitViolation(limit="time", detail=str(error))
+        return failed(action.id, why, _ms_since(began), lost=True, violation=late)
+    except Exception as error:  # noqa: BLE001 - a failed result, never a crash
+        return failed(action.id, describe(error), _ms_since(began))
+    seen = found.violation
+    violation = seen and seen.patched({"detail": clean(seen.detail)})
+    if found.answer is None:
+        why = f"{found.error}; it may have taken effect" if found.lost else found.error
+        return failed(action.id, why, _ms_since(began), found.lost, violation=violation)
+    try:
+        result = ActionResult.from_json(found.answer)
+    except ValidationError:
+        return failed(action.id, "it ran, but its answer is not a result", _ms_since(began))
+    # Checked again: what comes out of a sandbox is not trusted.
+    checked = _result(action, call.function, result, _ms_since(began))
+    return checked.patched({"violation": violation})
+
+
+def _timed(action: Action, name: str, function: Callable[[], Any]) -> ActionResult:
+    """Run *function* within the action's time limit and return its outcome as a result."""
+    began = time.perf_counter()
+    try:
+        found = time_limit.call(function, action.timeout)
+        return _result(action, name, found, _ms_since(began))
+    except Overrun as error:
+        why = f"{error}; it may have taken effect"
+        return failed(action.id, why, _ms_since(began), lost=True)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed result, never a crash
+        return failed(action.id, describe(error), _ms_since(began))
+
+
+def _ms_since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)
+
+
+def _result(action: Action, function: str, found: Any, duration: float) -> ActionResult:
+    try:
+        if isinstance(found, ActionResult):
+            # Only Boyd itself may report that an action waits for approval.
+            ours = found.error == APPROVAL_REQUIRED
+            said = found.error and clean(found.error)
+            error = f"The action says: {said}" if ours else said
+            name = action.title if found.action == action.title else action.id
+            ran = {"action": name, "duration": duration, "error": error}
+            result = found.patched({**ran, "prevented": None, "violation": None})
+        else:
+            plainly = found.model_dump(mode="json") if isinstance(found, BaseModel) else found
+            result = ActionResult(action=action.id, success=True, output=plainly, duration=duration)
+        size = len(result.to_json())
+    except ValueError as error:
+        why = explain(error) if isinstance(error, ValidationError) else describe(error)
+        return failed(action.id, f"it ran, but its output is not JSON: {why}", duration)
+    if function == "execute" and result.success and (misfit := _misfit(action, result.output)):
+        why = f"it ran, but its output does not fit what it declares: {misfit}"
+        return failed(action.id, why, duration)
+    if size <= MAX_RESULT:
+        return result
+    left_out = f"omitted: {size} characters exceed the limit of {MAX_RESULT}"
+    return result.patched({"output": left_out, "side_effects": None, "metrics": None})
+
+
+def _misfit(action: Action, output: Any) -> str | None:
+    """The reason why an output does not fit the action's model of it, if it has one."""
+    if action.output is None:
+        return None
+    try:
+        action.output.model_validate_json(json.dumps(output))
+    except ValidationError as error:
+        return explain(error)
+    return None

@@ -1,0 +1,1 @@
+"""Sandboxes: processes with a user, limits, folders and destinations of their own."""

@@ -1,0 +1,295 @@
+"""Calls a function in a sandbox: a process that is limited before it loads anything.
+
+With bubblewrap the process has namespaces of its own: it sees no other processes, files are
+read-only except for its folders, and its network has nothing but its destinations. Without it, the
+kernel's Landlock and seccomp restrict files and network. A guardian changes the user, and ends
+everything when the worker ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from boyd.errors import Overrun
+from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
+from boyd.redaction import is_secret_name
+from boyd.sandbox import guardian, inside
+from boyd.sandbox.accounts import Account, account
+from boyd.sandbox.forwarder import Forwarder
+
+#: The means that keep a sandbox apart.
+Isolation = Literal["bubblewrap", "kernel"]
+
+#: Seconds between terminating and killing what is left.
+_GRACE = 0.5
+#: Seconds in which the guardian ends after that.
+_ENDING = 5.0
+#: Bytes of an answer.
+_MAX_ANSWER = 16_000_000
+#: Exit codes of a process that was killed for a limit.
+_KILLED: dict[int, LimitName] = {128 + 24: "cpu", 128 + 25: "file size"}
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+#: The first of the addresses that stand for destinations with a name.
+_ADDRESS = "127.77.{}.{}"
+
+
+class CannotConfine(RuntimeError):
+    """A limit of the sandbox cannot be enforced on this host; nothing was started."""
+
+
+@dataclass(frozen=True)
+class ConfinedAnswer:
+    """The end of a function in a sandbox.
+
+    Attributes:
+        answer: its result; None: it failed.
+        error: of the function, or why its process ended without an answer.
+        violation: the first attempt to go beyond the sandbox.
+        lost: it ended without an answer.
+    """
+
+    answer: str | None = None
+    error: str = ""
+    violation: LimitViolation | None = None
+    lost: bool = False
+
+
+def call(
+    sandbox: Sandbox,
+    isolation: Isolation,
+    function: str,
+    argument: str,
+    timeout: float,
+    log: IO[bytes] | None = None,
+) -> ConfinedAnswer:
+    """Call *function*, `module:name` of one from text to text, in a new sandbox.
+
+    What it prints goes to *log*, or else to ours. After *timeout* seconds everything is killed.
+
+    Raises:
+        CannotConfine: a folder or the user does not exist.
+        Overrun: it took longer than *timeout* seconds.
+    """
+    until = time.monotonic() + timeout
+    with _workspace(sandbox) as place:
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                process = _start(sandbox, isolation, place, theirs.fileno(), log)
+            try:
+                ours.settimeout(max(0.001, until - time.monotonic()))
+                request = place.request(sandbox, isolation, function, argument)
+                return _converse(process, ours, request, sandbox, until)
+            except TimeoutError:
+                raise Overrun(f"took longer than {timeout:g} s") from None
+            finally:
+                _end(process)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    user: Account | None
+    scratch: Path
+    hosts: Path
+    #: The address of each destination within the sandbox.
+    addresses: dict[str, str]
+
+    def request(
+        self, sandbox: Sandbox, isolation: Isolation, function: str, argument: str
+    ) -> dict[str, Any]:
+        named = isolation == "bubblewrap" and sandbox.processes is not None
+        return {
+            "function": function,
+            "argument": argument,
+            "limits": {
+                "CPU": sandbox.cpu,
+                "AS": sandbox.memory,
+                "FSIZE": sandbox.file_size,
+                # The first process of its own namespace counts, too.
+                "NPROC": (sandbox.processes or 0) + 1 if named else sandbox.processes,
+            },
+            "folders": [*sandbox.files, str(self.scratch)],
+            "network": sandbox.network,
+            "addresses": self.addresses,
+            "kernel": isolation == "kernel",
+        }
+
+
+@contextmanager
+def _workspace(sandbox: Sandbox) -> Iterator[_Workspace]:
+    """A temporary folder for one sandbox."""
+    user = user_of(sandbox)
+    for folder in sandbox.files:
+        if not Path(folder).is_dir():
+            raise CannotConfine(f"its folder {folder!r} does not exist")
+    with tempfile.TemporaryDirectory(prefix="boyd-", ignore_cleanup_errors=True) as base:
+        place, scratch, hosts = Path(base), Path(base) / "tmp", Path(base) / "hosts"
+        place.chmod(0o711)
+        scratch.mkdir(mode=0o700)
+        if user:
+            os.chown(scratch, user.uid, user.gid)
+        addresses = _addresses(sandbox)
+        lines = [f"{address} {name.rpartition(':')[0]}" for name, address in addresses.items()]
+        hosts.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+        hosts.chmod(0o644)
+        yield _Workspace(user, scratch, hosts, addresses)
+
+
+def user_of(sandbox: Sandbox) -> Account | None:
+    """The account that a sandbox runs as; None: that of this process.
+
+    Raises:
+        CannotConfine: there is no such user, or we may not become that user.
+    """
+    try:
+        return account(sandbox.user) if sandbox.user else None
+    except ValueError as error:
+        raise CannotConfine(str(error)) from None
+
+
+def _addresses(sandbox: Sandbox) -> dict[str, str]:
+    if sandbox.network == "any":
+        return {}
+    hosts = dict.fromkeys(name.rpartition(":")[0] for name in sandbox.network)
+    known = {
+        host: host if _is_address(host) else _ADDRESS.format(n // 250, n % 250 + 1)
+        for n, host in enumerate(hosts)
+    }
+    return {name: known[name.rpartition(":")[0]] for name in sandbox.network}
+
+
+def _is_address(host: str) -> bool:
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        return False
+    return True
+
+
+def _start(
+    sandbox: Sandbox, isolation: Isolation, place: _Workspace, control: int, log: IO[bytes] | None
+) -> subprocess.Popen[bytes]:
+    inner = [sys.executable, "-m", inside.__name__, str(control)]
+    folder = str(Path.cwd())
+    wrapped = [*bubblewrap(sandbox, place.scratch, place.hosts), "--chdir", folder, "--", *inner]
+    confined = isolation == "bubblewrap"
+    return subprocess.Popen(  # noqa: S603 - our own programs, no shell
+        [
+            *(sys.executable, "-I", "-S", str(Path(guardian.__file__))),
+            *(str(_GRACE), str(place.user or "-"), "/" if confined else folder),
+            *(wrapped if confined else inner),
+        ],
+        # The guardian watches its standard input, which ends when we die.
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT if log else None,
+        pass_fds=[control],
+        env=_environment(place),
+        start_new_session=True,
+    )
+
+
+def bubblewrap(sandbox: Sandbox, scratch: Path, hosts: Path) -> list[str]:
+    """The command that makes the namespaces of a sandbox."""
+    folder = str(scratch)
+    line = [shutil.which("bwrap") or "bwrap", "--die-with-parent"]
+    line += [f"--unshare-{name}" for name in ("user", "pid", "ipc", "uts", "cgroup-try")]
+    line += ["--ro-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/dev", "--cap-drop", "ALL"]
+    for name in _DEVICES:
+        line += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    line += ["--symlink", "/proc/self/fd", "/dev/fd", "--bind", folder, "/dev/shm"]  # noqa: S108
+    for path in (*sandbox.files, folder):
+        line += ["--bind", path, path]
+    if sandbox.network == "any":
+        return line
+    line += ["--unshare-net", "--ro-bind", str(hosts), "/etc/hosts"]
+    # To set up its addresses; they are given up before anything is loaded.
+    for name in ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE") if sandbox.network else ():
+        line += ["--cap-add", name]
+    return line
+
+
+def _environment(place: _Workspace) -> dict[str, str]:
+    """Our variables without Boyd's settings and without secrets."""
+    ours = os.environ.items()
+    kept = {n: v for n, v in ours if not (n.startswith("BOYD_") or is_secret_name(n))}
+    if place.user:
+        kept |= {"HOME": place.user.home, "USER": place.user.name, "LOGNAME": place.user.name}
+    return {**kept, "TMPDIR": str(place.scratch)}
+
+
+def _converse(
+    process: subprocess.Popen[bytes],
+    control: socket.socket,
+    request: dict[str, Any],
+    sandbox: Sandbox,
+    until: float,
+) -> ConfinedAnswer:
+    forwarder = None
+    try:
+        control.sendall(json.dumps(request).encode() + b"\n")
+        ready, received, _, _ = socket.recv_fds(control, 1, 250)
+        listeners = [socket.socket(fileno=number) for number in received]
+        if listeners:
+            forwarder = Forwarder(listeners, list(request["addresses"]))
+        text = _line(control, until) if ready else b""
+    except (BrokenPipeError, ConnectionResetError):
+        text = b""
+    finally:
+        if forwarder:
+            forwarder.close()
+    if not text.endswith(b"\n"):
+        return _without_answer(process, max(0.1, until - time.monotonic()))
+    found = json.loads(text)
+    seen = found.get("violation")
+    violation = LimitViolation.model_validate(seen) if seen else None
+    return ConfinedAnswer(found.get("answer"), str(found.get("error", "")), violation)
+
+
+def _line(control: socket.socket, until: float) -> bytes:
+    """The answer; it ends with a new line unless the process has ended before."""
+    parts, size = [], 0
+    while size < _MAX_ANSWER:
+        control.settimeout(max(0.001, until - time.monotonic()))
+        chunk = control.recv(65536)
+        parts.append(chunk)
+        size += len(chunk)
+        if not chunk or chunk.endswith(b"\n"):
+            break
+    return b"".join(parts)
+
+
+def _without_answer(process: subprocess.Popen[bytes], seconds: float) -> ConfinedAnswer:
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    limit = _KILLED.get(code)
+    if limit:
+        violation = LimitViolation(limit=limit, detail=f"it was killed for its limit of {limit}")
+        return ConfinedAnswer(error=violation.detail, violation=violation, lost=True)
+    return ConfinedAnswer(error=f"its process ended with status {code}", lost=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let the guardian end everything that is left."""
+    assert process.stdin is not None, "it was started with a pipe"
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(_ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

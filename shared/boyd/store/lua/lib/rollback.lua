@@ -1,0 +1,40 @@
+-- @include keys
+-- is_open(job): whether a job waits or runs.
+local function is_open(job)
+  local state = redis.call('HGET', key(job), 'executionState')
+  return state == 'queued' or state == 'running'
+end
+
+-- asks(approval): whether that approval waits for a person, or is being executed.
+local function asks(approval)
+  return redis.call('HGET', key('approval', approval), 'status') == 'pending' or is_open('approval:' .. approval)
+end
+
+-- rollback_refusal(id): why no rollback of an execution can be requested now, and what is in the way; nil if one can.
+local function rollback_refusal(id)
+  local have = redis.call('HMGET', key('execution', id), 'state', 'rollbackCall', 'verdict', 'compensation')
+  if string.sub(id, 1, 9) == 'rollback:' then
+    return 'rollback', ''
+  elseif have[1] ~= 'succeeded' then
+    return 'state', have[1] or ''
+  end
+  local done = redis.call('HGET', key('execution', 'rollback:' .. id), 'state')
+  if done then
+    return 'done', done
+  end
+  local call = have[2]
+  if call and is_open('call:' .. call) then
+    return 'requested', 'call:' .. call
+  end
+  local approval = call and redis.call('HGET', key('call:' .. call), 'approvalId')
+  if approval and asks(approval) then
+    return 'asked', approval
+  end
+  if have[3] == 'worse' and not have[4] and is_open('verify:' .. id) then
+    return 'compensating', ''
+  end
+  approval = have[4] and cjson.decode(have[4]).approval
+  if approval and asks(approval) then
+    return 'asked', approval
+  end
+end

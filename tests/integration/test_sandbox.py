@@ -1,0 +1,272 @@
+"""Processes in a real sandbox try to get out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from boyd.errors import Overrun
+from boyd.models import LimitName, Sandbox
+from boyd.sandbox import confined_call, host_means
+from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer, Isolation
+
+ROOT = Path(__file__).parents[2]
+BOTH: tuple[Isolation, ...] = get_args(Isolation)
+NOBODY = "nobody"
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers every request."""
+
+    def do_GET(self) -> None:
+        """Greet."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(autouse=True)
+def modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sandboxes import what the tests import."""
+    folders = [str(ROOT / "tests"), str(ROOT / "shared"), sysconfig.get_path("purelib")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+    monkeypatch.setenv("BOYD_REDIS_URL", "redis://:secret@nowhere")
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A user that can read the interpreter."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for program in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
+        if Path(program).exists() and _may_run(program):
+            monkeypatch.setattr(sys, "executable", program)
+            return NOBODY
+    pytest.skip("no interpreter that another user can run")
+
+
+def _may_run(program: str) -> bool:
+    line = [program, "-c", "import pydantic"]
+    try:
+        done = subprocess.run(line, user=NOBODY, check=False, capture_output=True, cwd="/")
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    """The host and port of a server on this machine."""
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def tried(
+    what: str, argument: str = "", isolation: Isolation = "bubblewrap", **limits: Any
+) -> ConfinedAnswer:
+    """The end of one of the escapes in a sandbox."""
+    if isolation == "bubblewrap" and host_means.isolation() != "bubblewrap":
+        pytest.skip("bubblewrap does not work here")
+    function = f"agents.escapes:{what}"
+    return confined_call.call(Sandbox(**limits), isolation, function, argument, 20.0)
+
+
+def violated(found: ConfinedAnswer) -> LimitName | None:
+    """The limit that was violated."""
+    return found.violation.limit if found.violation else None
+
+
+def test_it_has_no_rights_sees_no_others_and_knows_no_settings() -> None:
+    found = json.loads(tried("about").answer or "")
+
+    assert found["capabilities"].strip("0") == ""
+    # The first process of its namespace, and itself.
+    assert found["processes"] == 2
+    assert found["secrets"] == []
+
+
+@as_root
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_it_runs_as_its_own_user(nobody: str, isolation: Isolation) -> None:
+    found = json.loads(tried("about", isolation=isolation, user=nobody).answer or "")
+
+    assert found["uid"] == pwd.getpwnam(nobody).pw_uid
+    assert found["capabilities"].strip("0") == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_an_endless_loop_ends_with_its_cpu_time(isolation: Isolation) -> None:
+    found = tried("loop", isolation=isolation, cpu=1)
+
+    assert (violated(found), found.lost) == ("cpu", True)
+
+
+def test_a_memory_hog_gets_no_more_than_its_memory() -> None:
+    found = tried("hog", "1000000000", memory=500_000_000)
+
+    assert (violated(found), found.answer) == ("memory", None)
+
+
+@as_root
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_a_fork_bomb_gets_no_more_than_its_processes(nobody: str, isolation: Isolation) -> None:
+    found = tried("bomb", isolation=isolation, user=nobody, processes=20)
+
+    assert (violated(found), found.answer) == ("processes", None)
+
+
+@as_root
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_a_fork_bomb_of_a_shell_ends_with_its_sandbox(nobody: str, isolation: Isolation) -> None:
+    if isolation == "bubblewrap" and host_means.isolation() != "bubblewrap":
+        pytest.skip("bubblewrap does not work here")
+    sandbox = Sandbox(user=nobody, processes=20)
+    bomb = "f() { f | f & }; f; wait; sleep 60"
+    with pytest.raises(Overrun):
+        confined_call.call(sandbox, isolation, "agents.escapes:bomb", bomb, 5.0)
+
+    uid = str(pwd.getpwnam(nobody).pw_uid)
+    # Apart from those that have ended and were not waited for.
+    left = ["pgrep", "-r", "DRST", "-u", uid, "bash"]
+    assert subprocess.run(left, check=False).returncode == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+@pytest.mark.parametrize("what", ["write", "write_elsewhere"])
+def test_it_writes_in_its_folders_and_nowhere_else(
+    tmp_path: Path, isolation: Isolation, what: str
+) -> None:
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    ours.mkdir()
+    other.mkdir()
+    inside = tried(what, str(ours / "file"), isolation, files=[str(ours)])
+    outside = tried(what, str(other / "file"), isolation, files=[str(ours)])
+
+    assert inside.answer in ("written", "0")
+    assert (ours / "file").exists()
+    assert not (other / "file").exists()
+    assert outside.answer != inside.answer
+    assert violated(outside) == ("files" if what == "write" else None)
+
+
+@pytest.mark.long
+def test_no_file_grows_beyond_its_size() -> None:
+    assert violated(tried("fill", "5000000", file_size=1_000_000)) == "file size"
+    assert tried("fill", "900000", file_size=1_000_000).answer == "written"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_without_destinations_it_reaches_nothing(page: str, isolation: Isolation) -> None:
+    assert tried("fetch", f"http://{page}/", isolation).answer is None
+    refused = tried("fetch", "http://boyd.invalid/", isolation)
+    assert violated(refused) == "network"
+    assert "boyd.invalid:80" in refused.error
+    assert "connected" not in (tried("fetch_elsewhere", page, isolation).answer or "")
+
+
+@pytest.mark.long
+def test_it_reaches_its_destinations_and_no_others(page: str) -> None:
+    port = page.rpartition(":")[2]
+    network = [page, f"boyd-test.invalid:{port}"]
+
+    assert tried("fetch", f"http://{page}/", network=network).answer == "hello"
+    elsewhere = tried("fetch", "http://192.0.2.1/", network=network)
+    assert violated(elsewhere) == "network"
+    assert "192.0.2.1:80 is not among the destinations" in elsewhere.error
+
+
+@pytest.mark.long
+def test_a_program_that_tries_another_address_is_noticed() -> None:
+    found = tried("fetch_elsewhere", "192.0.2.1:80")
+
+    assert "connected" not in (found.answer or "")
+    assert violated(found) == "network"
+
+
+@pytest.mark.long
+def test_any_network_is_reached_only_if_that_is_declared(page: str) -> None:
+    assert tried("fetch", f"http://{page}/", network="any").answer == "hello"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_nothing_that_it_leaves_lives_on(isolation: Isolation) -> None:
+    assert tried("leave", isolation=isolation).answer == "left"
+
+    assert subprocess.run(["pgrep", "-f", "sleep 1234"], check=False).returncode == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_it_ends_no_process_outside(isolation: Isolation) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        found = tried("end", str(other.pid), isolation)
+        assert other.poll() is None
+        other.kill()
+
+    assert found.answer is None
+
+
+# The means of this host
+
+
+@pytest.mark.long
+def test_a_sandbox_is_tried_out_before_an_action_relies_on_it(nobody: str, tmp_path: Path) -> None:
+    assert host_means.missing(Sandbox()) is None
+    if os.geteuid() == 0:
+        assert host_means.missing(Sandbox(user=nobody, processes=10)) is None
+        assert host_means.missing(Sandbox(processes=10)) == (
+            "`processes` does not limit root: set `user`"
+        )
+    assert "no such user" in (host_means.missing(Sandbox(user="no-such-user")) or "")
+    missing = host_means.missing(Sandbox(files=[str(tmp_path / "missing")]))
+    assert "does not exist" in (missing or "")
+
+
+@pytest.mark.long
+def test_a_limit_that_is_not_enforced_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_files(sandbox: Sandbox, *rest: Any) -> ConfinedAnswer:
+        return confined_call.call(sandbox.patched({"files": ["/tmp"]}), *rest)
+
+    monkeypatch.setattr(host_means, "call", without_files)
+    missing = host_means.missing(Sandbox(memory=900_000_000))
+
+    assert missing == "`files` is not enforced: it writes in another folder"
+
+
+def test_without_bubblewrap_what_needs_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_means, "_bubblewrap_problem", lambda: "`bwrap` is not installed")
+    missing = host_means.missing(Sandbox(network=["api.example.com:443"], memory=800_000_000))
+
+    assert missing == (
+        "a list of destinations (`network`) needs bubblewrap: `bwrap` is not installed"
+    )
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CannotConfine, match="does not exist"):
+        tried("about", files=[str(tmp_path / "missing")])
