@@ -47,8 +47,9 @@ class Budget(Model):
 class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
-    `unknown` is true when the action was started and its outcome lost. Boyd sets the `host` and the
-    `worker` process that executed it, or `prevented` if it was not executed.
+    `procedure` is the procedure that it started, until that has ended. `unknown` is true when
+    the action was started and its outcome lost. Boyd sets the `host` and the `worker` process that
+    executed it, or `prevented` if it was not executed.
     """
 
     action: str
@@ -58,6 +59,7 @@ class ActionResult(Model):
     error: str | None = None
     side_effects: list[str] | None = None
     metrics: dict[str, float | str] | None = None
+    procedure: str | None = None
     unknown: bool | None = None
     prevented: Prevention | None = None
     host: str | None = None
@@ -216,7 +218,7 @@ class ExecutionEntry(Model):
     """An execution as the ledger has it; `id` is `loop:<n>`, `approval:<id>` or `call:<id>`.
 
     `succeeded` means only that the call returned; `verification` tells whether it had its effect,
-    if the action can be verified.
+    if the action can be verified. `progress` tells where a procedure stands.
     """
 
     id: str
@@ -231,6 +233,7 @@ class ExecutionEntry(Model):
     ended_at: Timestamp | None = None
     result: ActionResult | None = None
     verification: EffectVerification | None = None
+    progress: str | None = None
 
 
 class ExecutionPage(Model):

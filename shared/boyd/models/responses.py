@@ -262,7 +262,8 @@ class Taken(Model):
 class Execution(Model):
     """An execution and its state; `waiting`: for the approval `approvalId`.
 
-    `succeeded` means that its call returned; `verification` tells whether it had its effect.
+    `succeeded` means that its call returned; `verification` tells whether it had its effect, and
+    `progress` where a procedure stands.
     """
 
     id: str
@@ -277,6 +278,7 @@ class Execution(Model):
     approval_id: str | None = None
     result: ActionResult | None = None
     verification: EffectVerification | None = None
+    progress: str | None = None
 
 
 class LiftedHold(Model):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from json import dumps
 from typing import Any, Protocol
 
@@ -21,8 +22,10 @@ from boyd.models import (
     Decision,
     ExecutionEntry,
     Gate,
+    Json,
     JsonObject,
     Prevention,
+    ProcedureRecord,
     Proposal,
     Situation,
     VerificationPlan,
@@ -31,8 +34,9 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.gate import GateAnswer, gate, passed
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.plugin import Action
+from boyd.plugin import Action, Procedure
 from boyd.plugin.parameters import plain, validate
+from boyd.procedure_plans import MissingValue, action_of, fill
 from boyd.redaction import clean, redactor
 
 #: Reason for refusing an action whose runs were cancelled.
@@ -70,6 +74,7 @@ class ExecutionRequest:
         verification: how its effect is verified, by workers of `queue`.
         situation: the class of the situation in which it was decided.
         held: whether holds of the action bind it.
+        within: holds that executions with this prefix have caused do not bind it.
     """
 
     id: str
@@ -85,6 +90,7 @@ class ExecutionRequest:
     queue: str | None = None
     situation: str = ""
     held: bool = False
+    within: str = ""
 
 
 class Ledger(Protocol):
@@ -104,6 +110,9 @@ class Ledger(Protocol):
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result; False: the claim was lost meanwhile."""
+
+    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
+        """Let a job go on with the claimed execution; False: the claim was lost meanwhile."""
 
 
 #: The most characters of a result, as JSON, that are kept.
@@ -142,6 +151,8 @@ class Request:
         situation: in which it was decided.
         gate_answer: the gate's answer when it was decided, if a person has to approve it.
         instead_of: why the actions that were decided first are not repeated.
+        within: the prefix of the executions of its procedure, whose holds do not bind it.
+        compensates: whether it undoes a step of its procedure; no hold binds it then.
     """
 
     execution_id: str
@@ -161,6 +172,8 @@ class Request:
     situation: Situation = NO_SITUATION
     gate_answer: GateAnswer | None = None
     instead_of: tuple[str, ...] = ()
+    within: str = ""
+    compensates: bool = False
 
     @property
     def proposer(self) -> str:
@@ -293,8 +306,35 @@ def dry_run(
         return unknown(action_id)
     if not action.has("dry_run"):
         return failed(action_id, "The action has no dry run")
+    if isinstance(action, Procedure):
+        return _plan(ctx, action, params, for_model)
     found = _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
     return _without_secrets(found) if for_model else found
+
+
+def _plan(
+    ctx: PhaseContext, procedure: Procedure, params: Mapping[str, Any], for_model: bool
+) -> ActionResult:
+    """The steps of a procedure, each with its dry run if it has one and its params are known."""
+    try:
+        values = {"params": plain(validate(procedure, params))}
+    except ValueError as error:
+        return failed(procedure.id, str(error))
+    shown: list[Json] = []
+    for step in procedure.steps:
+        planned = action_of(step)
+        one: JsonObject = {"step": step.id, "action": planned.action}
+        try:
+            one["params"] = fill(planned.params, values)
+        except MissingValue:
+            one |= {"params": planned.params, "preview": "it depends on an earlier step"}
+        else:
+            action = ctx.host.actions.get(planned.action)
+            if action is not None and action.has("dry_run"):
+                seen = dry_run(ctx, action.id, one["params"], for_model)  # type: ignore[arg-type]
+                one["preview"] = seen.output if seen.success else f"failed: {seen.error}"
+        shown.append(one)
+    return ActionResult(action=procedure.id, success=True, duration=0.0, output={"steps": shown})
 
 
 def failed(
@@ -358,6 +398,8 @@ class _Execution:
             reason = claim.refused or "Not executed"
             refused = failed(self.action.id, reason, lost=claim.unknown, prevented=claim.prevented)
             return self._after(refused)
+        if isinstance(self.action, Procedure):
+            return self._after(self._begin(self.action, stored, claim.token))
         return self._after(self._execute(params, claim.token))
 
     def _after(self, result: ActionResult) -> ActionResult:
@@ -395,9 +437,44 @@ class _Execution:
             verification=plan,
             queue=action.queue,
             situation=self.request.situation.class_for(action.plugin_id),
-            # A person who approves an action decides to repeat it.
-            held=plan is not None and not self.request.approved,
+            held=self._is_bound(plan),
+            within=self.request.within,
         )
+
+    def _is_bound(self, plan: VerificationPlan | None) -> bool:
+        """Tell whether holds bind it: a person who approves an action decides to repeat it."""
+        may_be_held = plan is not None or isinstance(self.action, Procedure)
+        return may_be_held and not (self.request.approved or self.request.compensates)
+
+    def _begin(self, procedure: Procedure, params: JsonObject, token: str) -> ActionResult:
+        """Start a procedure, which goes on without this worker."""
+        here = self.ctx.context(procedure.plugin_id)
+        now, id = here.now(), self.request.execution_id
+        result = ActionResult(
+            action=procedure.id,
+            success=True,
+            duration=0.0,
+            procedure=id,
+            host=here.host,
+            worker=here.worker,
+        )
+        record = ProcedureRecord(
+            id=id,
+            action=procedure.id,
+            params=params,
+            target=procedure.target_of(params),
+            state="running",
+            steps=list(procedure.steps),
+            approve=procedure.approve,
+            by=self.request.by or f"agent:{self.ctx.agent.id}",
+            confidence=self.request.decision.confidence,
+            situation_class=self.request.situation.class_for(procedure.plugin_id),
+            started_at=now,
+            until=now + timedelta(seconds=procedure.within),
+        )
+        if self.ledger.begin(token, record, result):
+            return result
+        return failed(procedure.id, "the worker lost its claim before it started")
 
     def _execute(self, params: Any, token: str) -> ActionResult:
         action = self.action
@@ -453,6 +530,7 @@ def _queue(
         reason=f"{reason}; {doubt}" if doubt else reason,
         queue=action.queue,
         required=ctx.agent.policy(of),
+        plan=list(action.steps) if isinstance(action, Procedure) else [],
         situation=ctx.agent.rules.seen(of.situation),
         requested_by=list(request.requested_by),
         undoes=request.undoes,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Hold,
         LoopResult,
         Observation,
+        ProcedureRecord,
         Situation,
     )
     from boyd.plugin.components import Action
@@ -118,6 +119,16 @@ def on_suspend(hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
     """
 
 
+def on_procedure(procedure: ProcedureRecord, ctx: Context) -> None:
+    """Tell people that a procedure was stopped, until somebody resumes it, or has failed.
+
+    `procedure.reason` says why, `procedure.compensated` which steps were undone. Run at least once,
+    on a worker that consumes `act`.
+
+    When it fails: logged, and run again each minute, at most thirty times.
+    """
+
+
 SPECIFICATIONS: dict[str, tuple[str, ...]] = {
     function.__name__: tuple(inspect.signature(function).parameters)
     for function in (
@@ -130,6 +141,7 @@ SPECIFICATIONS: dict[str, tuple[str, ...]] = {
         on_loop_complete,
         on_approval,
         on_suspend,
+        on_procedure,
     )
 }
 

@@ -35,7 +35,7 @@ KEEP = 7 * 86400.0
 _LISTED = (
     *("id", "state", "action", "params", "target", "by"),
     *("host", "worker", "startedAt", "endedAt"),
-    *("verdict", "verifyUntil", "verifiedAt", "evidence", "checks", "compensation"),
+    *("progress", "verdict", "verifyUntil", "verifiedAt", "evidence", "checks", "compensation"),
 )
 #: Sorts after the name of every execution.
 _BEHIND = "\uffff"
@@ -203,13 +203,14 @@ class ActionLedger:
         verify: JsonObject | None = None,
         situation: str = "",
         held: bool = False,
+        within: str = "",
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
-        *by* is the requester and *host* the place of execution; both are stored for the audit
-        and for filters. *verify* is stored for the verification of its effect: `within` and `every`
-        in ms, `queue`, and `hold`, whether it holds the action meanwhile. *situation* is the class
-        of the situation; with *held*, a hold refuses the claim.
+        *by* is the requester and *host* the place, for audit and filters. *verify* is stored for
+        the verification: `within` and `every` in ms, `queue`, and `hold`, whether it holds the
+        action. *situation* is its class; with *held*, a hold refuses the claim, unless an execution
+        with the prefix *within* has caused it.
 
         Returns:
             `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `done` with
@@ -221,15 +222,9 @@ class ActionLedger:
             Stale: the phase or job of *fence* was taken away.
         """
         keys = self._keys
-        options = {
-            "lease": self._lease,
-            "idempotent": idempotent,
-            "keep": milliseconds(KEEP),
-            "agent": keys.agent_id,
-            "held": held,
-            "situation": situation,
-            **_fence(fence),
-        }
+        known = {"lease": self._lease, "keep": milliseconds(KEEP), "agent": keys.agent_id}
+        holds = {"held": held, "situation": situation, "within": within}
+        options = {**known, "idempotent": idempotent, **holds, **_fence(fence)}
         if budget:
             options |= {"limit": budget.limit, "window": milliseconds(budget.window)}
         fields = {

@@ -293,6 +293,7 @@ class _Look:
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
             notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},
+            procedures={n.partition(":")[2]: stored_int(loop[n]) or 0 for n in _PROCEDURES},
             verdicts={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _VERDICTS},
             suspended=self._of(answers, "suspended"),
         )
@@ -356,6 +357,10 @@ _FORMAT = ("formatVersion",)
 _NOTIFIED = ("notified:succeeded", "notified:failed", "notified:skipped")
 #: The numbers of verdicts on the effects of executions.
 _VERDICTS = tuple(f"verdict:{name}" for name in get_args(EffectName))
+#: The numbers of procedures that were stopped, went back, or ended in each way.
+_PROCEDURES = tuple(
+    f"procedure:{name}" for name in ("stopped", "compensating", "succeeded", "failed", "cancelled")
+)
 _LOOP = (
     "iteration",
     "slot",
@@ -366,6 +371,7 @@ _LOOP = (
     "eventsLostWhy",
     *_NOTIFIED,
     *_VERDICTS,
+    *_PROCEDURES,
     *_FORMAT,
 )
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)
@@ -376,6 +382,7 @@ _JOBS = {
     "call": "a call",
     "delivery": "a notification",
     "verify": "a verification",
+    "procedure": "a procedure",
 }
 
 

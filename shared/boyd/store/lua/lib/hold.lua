@@ -34,10 +34,20 @@ local function unhold(action, target)
   redis.call('ZREM', held_actions, action .. ':' .. target)
 end
 
--- is_held(action, target, situation): whether a hold binds an action in that class of situation.
-local function is_held(action, target, situation)
+-- runs_already(action, target): whether it is a procedure that has not ended on that target.
+local function runs_already(action, target)
   local held = hold_key(action, target)
-  local have = redis.call('HMGET', held, 'kind', 'situations')
+  return redis.call('HGET', held, 'kind') == 'running'
+end
+
+-- is_held(action, target, situation, within): whether a hold binds an action in that class of situation. One that an
+-- execution with the prefix *within* has caused does not.
+local function is_held(action, target, situation, within)
+  local held = hold_key(action, target)
+  local have = redis.call('HMGET', held, 'kind', 'situations', 'execution')
+  if within and within ~= '' and have[3] and string.sub(have[3], 1, #within) == within then
+    return false
+  end
   if have[1] ~= 'no effect' and have[1] ~= 'rolled back' then
     return have[1] and true
   end
