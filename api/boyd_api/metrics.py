@@ -204,6 +204,7 @@ _HELP = {
     ),
     "boyd_notifications": "Notifications of approvals, by how they ended.",
     "boyd_verdicts": "Executions that were verified, by what they achieved.",
+    "boyd_procedures": "Procedures that stopped for a person, went back, or ended, by state.",
     "boyd_actions_suspended": "Actions that are suspended on a target because they did harm.",
     "boyd_queue_messages": "Messages that wait for a worker.",
     "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
@@ -273,6 +274,8 @@ def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     yield _metric("boyd_notifications", told, ("agent", "state"), CounterMetricFamily)
     judged = [((a.entry.id, verdict), n) for a in agents for verdict, n in a.verdicts.items()]
     yield _metric("boyd_verdicts", judged, ("agent", "verdict"), CounterMetricFamily)
+    went = [((a.entry.id, state), n) for a in agents for state, n in a.procedures.items()]
+    yield _metric("boyd_procedures", went, ("agent", "state"), CounterMetricFamily)
     for name, read in _PER_AGENT.items():
         yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 

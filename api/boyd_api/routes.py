@@ -12,6 +12,7 @@ from boyd_api import (
     loop_routes,
     monitoring_routes,
     plugin_routes,
+    procedure_routes,
     run_routes,
 )
 from boyd_api.routing import Route
@@ -24,6 +25,7 @@ _RESOURCES = (
     loop_routes.situation_routes,
     agent_routes.observer_routes,
     action_routes.routes,
+    procedure_routes.routes,
     approval_routes.routes,
     run_routes.routes,
     investigation_routes.routes,

@@ -1,10 +1,10 @@
-"""The forms of an agent's page: trigger, pause, resume, freeze, unfreeze, and lift a hold."""
+"""The forms of an agent's page: the agent's own, those of its holds and of its procedures."""
 
 from __future__ import annotations
 
 from flask import redirect, request
 
-from boyd_api import agent_routes, loop_routes
+from boyd_api import agent_routes, loop_routes, procedure_routes
 from boyd_api.agent_routes import ControlRequest
 from boyd_api.console.pages import PageRequest, PageResult, Pages
 from boyd_api.problems import HttpProblem
@@ -63,6 +63,21 @@ def lift(page: PageRequest) -> PageResult:
     page.ctx.agent.store.holds.lift(
         form.get("action", ""), form.get("target", ""), page.ctx.actor, form.get("note", "")[:1000]
     )
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/procedures/cancel", scope="approvals", fresh=True)
+def cancel_procedure(page: PageRequest) -> PageResult:
+    """Cancel a procedure."""
+    procedure_routes.cancel(page.ctx, request.form.get("id", ""), None)
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/procedures/resume", scope="approvals", fresh=True)
+def resume_procedure(page: PageRequest) -> PageResult:
+    """Let a stopped procedure go on."""
+    asked = procedure_routes.ResumeRequest(repeat=request.form.get("how") == "repeat")
+    procedure_routes.resume(page.ctx, request.form.get("id", ""), asked)
     return _back(page)
 
 

@@ -27,6 +27,8 @@ _STRIP = 60
 _WAITING = 8
 #: Held actions that are shown.
 _HOLDS = 50
+#: Procedures that are shown.
+_PROCEDURES = 5
 #: The forms that a link can open.
 _FORMS = ("pause", "freeze", "unfreeze")
 
@@ -62,6 +64,7 @@ def agent(page: PageRequest) -> PageResult:
         waiting=read_part(lambda: _waiting(page)),
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
+        procedures=read_part(lambda: store.procedures.all(_PROCEDURES)),
         holds=read_part(lambda: store.holds.all(_HOLDS)),
         limited=[one for one in entry.catalog.actions if one.windows or one.alone_when],
         vital=next(iter(read_vital_signs(page, [entry.id])), None),

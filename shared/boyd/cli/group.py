@@ -33,6 +33,7 @@ COMMANDS = {
     "trigger": "boyd.cli.control_commands:trigger",
     "runs": "boyd.cli.run_commands:runs",
     "actions": "boyd.cli.action_commands:actions",
+    "procedures": "boyd.cli.procedure_commands:procedures",
     "approvals": "boyd.cli.approval_commands:approvals",
     "pause": "boyd.cli.control_commands:pause",
     "abandon": "boyd.cli.control_commands:abandon",

@@ -64,6 +64,23 @@ def _answered(desk: Site) -> str:
     return _asked(desk, status="ended", executionState="succeeded")
 
 
+def _stopped(desk: Site) -> str:
+    """A procedure that waits for a person."""
+    fields = {
+        "id": "loop:1",
+        "action": "desk:write",
+        "state": "stopped",
+        "params": "{}",
+        "steps": "[]",
+        "at": 0,
+        "startedAt": 1,
+        "until": 2,
+        "stoppedAt": 1,
+    }
+    desk.store.client.hset("boyd:{desk}:procedure:loop:1", mapping=fields)
+    return "/procedures/loop:1"
+
+
 def _in_flight(desk: Site) -> str:
     """Begin an iteration that no worker takes."""
     desk.dispatcher.held = True
@@ -84,6 +101,8 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
+    "POST /procedures/<id>/cancel": lambda desk: (f"{_stopped(desk)}/cancel", None),
+    "POST /procedures/<id>/resume": lambda desk: (f"{_stopped(desk)}/resume", None),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
     "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
     "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),

@@ -27,6 +27,7 @@ from boyd.models import (
     Level,
     NotificationRecipient,
     NotificationStage,
+    ProcedureRecord,
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
@@ -39,6 +40,7 @@ from boyd.plugins.notifier.channels import (
 from boyd.plugins.notifier.message import (
     NotificationMessage,
     approval_message,
+    procedure_message,
     suspension_message,
 )
 
@@ -164,7 +166,7 @@ class RecipientGroup(_Part):
 
 
 class Notifier(Plugin):
-    """Notifies groups of people of approvals and suspended actions.
+    """Notifies groups of people of approvals, suspended actions and procedures that need them.
 
     It does so when an approval waits, at half of its time, and when it is answered.
     """
@@ -227,13 +229,27 @@ class Notifier(Plugin):
             "hold": hold.to_wire(),
             "execution": execution.to_wire(),
         }
+        self._tell_all(hold.action, message, body, f"suspended_{execution.id}", ctx)
+
+    def on_procedure(self, procedure: ProcedureRecord, ctx: Context) -> None:
+        """Tell everybody in the groups for the action at once, also in quiet hours."""
+        message = procedure_message(procedure, ctx.agent.id)
+        body: JsonObject = {"agent": ctx.agent.id, "procedure": procedure.to_wire()}
+        # A procedure may be stopped several times.
+        id = f"procedure_{procedure.id}_{procedure.state}_{procedure.at}"
+        self._tell_all(procedure.action, message, body, id, ctx)
+
+    def _tell_all(
+        self, action: str, message: NotificationMessage, body: JsonObject, id: str, ctx: Context
+    ) -> None:
+        """Send one message to everybody in the groups for an action."""
         failed: list[Exception] = []
         for group in self.options.groups:
-            if not any(fnmatchcase(hold.action, pattern) for pattern in group.actions):
+            if not any(fnmatchcase(action, pattern) for pattern in group.actions):
                 continue
             for one in group.recipients:
                 try:
-                    self._send(one, message, body, f"suspended_{execution.id}", ctx, waits=True)
+                    self._send(one, message, body, id, ctx, waits=True)
                 except Exception as error:  # noqa: BLE001 - raised when the others are told
                     failed.append(error)
         if failed:
