@@ -71,6 +71,9 @@ EVENTS = {
         "execution, action",
         "An action went beyond its sandbox too often, and is suspended.",
     ),
+    "procedure.started": ("procedure, action", "A procedure began."),
+    "procedure.changed": ("procedure, progress", "A procedure got on, was cancelled or resumed."),
+    "procedure.executed": ("procedure, state", "A procedure ended."),
     "hold.lifted": ("action, target", "Somebody lifted the hold of an action."),
     "autonomy.granted": (
         "action, situation, approval",

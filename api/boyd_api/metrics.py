@@ -206,6 +206,7 @@ _HELP = {
     "boyd_notifications": "Notifications of approvals, by how they ended.",
     "boyd_verdicts": "Executions that were verified, by what they achieved.",
     "boyd_autonomy_changes": "Grants to run alone, by whether they were given or taken away.",
+    "boyd_procedures": "Procedures that stopped for a person, went back, or ended, by state.",
     "boyd_actions_suspended": "Actions that are suspended on a target because they did harm.",
     "boyd_queue_messages": "Messages that wait for a worker.",
     "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
@@ -278,6 +279,8 @@ def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     changes = [((a.entry.id, change), n) for a in agents for change, n in a.autonomy.items()]
     labels = ("agent", "change")
     yield _metric("boyd_autonomy_changes", changes, labels, CounterMetricFamily)
+    went = [((a.entry.id, state), n) for a in agents for state, n in a.procedures.items()]
+    yield _metric("boyd_procedures", went, ("agent", "state"), CounterMetricFamily)
     for name, read in _PER_AGENT.items():
         yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 

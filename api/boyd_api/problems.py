@@ -93,6 +93,9 @@ The approval needs several people, and you count once.
 409 finished: Already finished
 It has ended and cannot be changed any more.
 
+409 not-stopped: The procedure is not stopped
+Only a procedure that waits for a person can be resumed.
+
 409 paused: The agent is paused
 It accepts no triggers until it is resumed: `POST /resume`.
 

@@ -13,6 +13,7 @@ from boyd_api import (
     loop_routes,
     monitoring_routes,
     plugin_routes,
+    procedure_routes,
     run_routes,
 )
 from boyd_api.routing import Route
@@ -26,6 +27,7 @@ _RESOURCES = (
     agent_routes.observer_routes,
     action_routes.routes,
     autonomy_routes.routes,
+    procedure_routes.routes,
     approval_routes.routes,
     run_routes.routes,
     investigation_routes.routes,

@@ -24,11 +24,13 @@ from boyd.models import (
     VerificationPlan,
     VerificationSettings,
 )
-from boyd.plugin import AgentInfo, Plugin, PluginHost
+from boyd.plugin import Action, AgentInfo, Plugin, PluginHost, Procedure, ProcedurePlugin
 from boyd.plugin.discovery import find_plugin, import_object, located, version_of
+from boyd.procedure_plans import compose
 from boyd.schedules import Schedule
 from boyd.settings.model import ModelSettings
 from boyd.settings.permissions import AgentGroup, CronExpression, PermissionSettings, TimeZone
+from boyd.settings.procedure_settings import ProcedureName, ProcedureSettings
 from boyd.settings.validation import mistakes, read_toml
 from boyd.version import VERSION
 
@@ -82,6 +84,7 @@ class AgentSettings(PermissionSettings):
     history: HistorySettings = HistorySettings()
     runs: RunSettings = RunSettings()
     verification: dict[str, VerificationSettings] = Field(default_factory=dict)
+    procedures: dict[ProcedureName, ProcedureSettings] = Field(default_factory=dict)
     llm: ModelSettings | None = None
     delegation: Delegation = Delegation()
 
@@ -131,8 +134,9 @@ class Agent:
         """
         self.settings = _validated(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
         bundled = [_build(PluginReference(use=name)) for name in default_plugins]
-        self.host = PluginHost([*bundled, *plugins])
+        self.host = PluginHost([*bundled, *_with_procedures(self.settings, list(plugins))])
         self._check_model()
+        compose(self.host)
         self.rules = Rules(self.info, self.settings, self.host, folder)
         self._sandboxes = {id: self._sandbox(id) for id in self.host.actions}
 
@@ -218,15 +222,16 @@ class Agent:
             roll_back=ours.roll_back,
         )
 
-    def is_held(self, action_id: str) -> bool:
-        """Tell whether holds bind an action: it can be verified, or runs in a sandbox."""
-        return self.verification(action_id) is not None or self.sandbox(action_id) is not None
+    def may_hold(self, action: Action) -> bool:
+        """Tell whether holds bind an action: a procedure, or one with a verification or sandbox."""
+        known = self.verification(action.id) or self.sandbox(action.id)
+        return known is not None or isinstance(action, Procedure)
 
     @cached_property
     def verifying(self) -> frozenset[str]:
-        """The plugins with actions that can be verified, and thus held."""
+        """The plugins with actions that can be verified, or are procedures, and thus held."""
         actions = self.host.actions.values()
-        return frozenset(one.plugin_id for one in actions if one.has("verify"))
+        return frozenset(one.plugin_id for one in actions if self.may_hold(one))
 
     @property
     def schedule(self) -> Schedule | None:
@@ -302,6 +307,28 @@ def agent_from_file(path: Path, plugins_dir: Path | None = None) -> Agent:
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def _with_procedures(settings: AgentSettings, plugins: list[Plugin]) -> list[Plugin]:
+    """The plugins, and that of the procedures if there are any."""
+    declared = [part for plugin in plugins for part in plugin.components]
+    if not settings.procedures and not any(isinstance(part, Procedure) for part in declared):
+        return plugins
+    own = [
+        Procedure(
+            name=name,
+            title=one.title,
+            description=one.description,
+            params=one.model(name) if one.params else None,
+            target=one.target,
+            risk=one.risk,
+            within=one.within,
+            approve=one.approve,
+            steps=one.steps,
+        )
+        for name, one in settings.procedures.items()
+    ]
+    return [*plugins, ProcedurePlugin(own)]
 
 
 def _stable(value: object) -> str:

@@ -148,4 +148,6 @@ def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> str:
         "nonce": seen.nonce,
         "vote": {name: getattr(vote, name) for name in _OF_VOTE},
     }
+    if item.plan:
+        content["plan"] = [one.to_wire() for one in item.plan]
     return json.dumps(content, sort_keys=True)

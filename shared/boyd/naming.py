@@ -15,6 +15,7 @@ _WORKER = re.compile(r"(.+)\.\d+\.[0-9a-f]{4}")
 GRANT = "boyd:let-run-alone"
 _LOOP = "loop"
 _ROLLBACK = "rollback"
+_STEP = "step"
 #: The part of a UUID that is shown, and the rest.
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
@@ -62,6 +63,26 @@ def call(call_id: str) -> str:
 def rollback(undone: str) -> str:
     """The only execution that undoes *undone*."""
     return f"{_ROLLBACK}:{undone}"
+
+
+def procedure(execution: str) -> str:
+    """The job of the procedure that *execution* has started."""
+    return f"procedure:{execution}"
+
+
+def steps_of(execution: str) -> str:
+    """The beginning of the names of the executions of a procedure's steps."""
+    return f"{_STEP}:{execution}:"
+
+
+def step(execution: str, step_id: str, number: int = 0) -> str:
+    """The execution of a step; *number* counts its repetitions."""
+    return f"{steps_of(execution)}{step_id}" + (f".{number}" if number else "")
+
+
+def compensation(execution: str, step_id: str, number: int = 0) -> str:
+    """The execution that undoes a step by an action of its own."""
+    return f"compensation:{execution}:{step_id}" + (f".{number}" if number else "")
 
 
 def verification(execution: str) -> str:
@@ -113,6 +134,11 @@ def parts(name: str) -> tuple[str, str]:
     """The kind and the id in a name; the whole text and an empty id if it is not a name."""
     kind, _, id = name.partition(":")
     return kind, id
+
+
+def is_step(name: str) -> bool:
+    """Report whether that execution is a step of a procedure."""
+    return parts(name)[0] == _STEP
 
 
 def is_rollback(name: str) -> bool:

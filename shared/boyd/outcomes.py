@@ -50,7 +50,7 @@ def action_outcome(
     """The outcome of an action; *title* replaces the action's name."""
     what = title or result.action
     if result.success:
-        return f"{what} ok"
+        return f"{what} started" if result.procedure else f"{what} ok"
     if result.waits_for:
         return f"{what} waits for approval {result.waits_for[:_SHORT]}"
     how = "outcome unknown" if result.unknown else "failed"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import redis
@@ -187,6 +188,9 @@ PATHS = {
     "actions.dry_run": "/actions/counter:add/dry-run",
     "actions.execution": "/executions/{known.execution}",
     "actions.rollback": "/executions/{known.execution}/rollback",
+    "procedures.show": "/procedures/{known.procedure}",
+    "procedures.cancel": "/procedures/{known.procedure}/cancel",
+    "procedures.resume": "/procedures/{known.procedure}/resume",
     "approvals.show": "/approvals/{known.approval}",
     "approvals.preview": "/approvals/{known.approval}/preview",
     "approvals.approve": "/approvals/{known.approval}/approve",
@@ -255,6 +259,23 @@ class Known:
         record = json.dumps({"label": "l", "effective": 99, "grant": grant})
         self._running.store.client.hset("boyd:{routed}:track:counter:add", "s", record)
         return "counter:add"
+
+    def procedure(self) -> str:
+        """One that waits for a person."""
+        id = f"loop:{uuid4()}"
+        fields = {
+            "id": id,
+            "action": "counter:add",
+            "state": "stopped",
+            "params": "{}",
+            "steps": "[]",
+            "at": 0,
+            "startedAt": 1,
+            "until": 2,
+            "stoppedAt": 1,
+        }
+        self._running.store.client.hset(f"boyd:{{routed}}:procedure:{id}", mapping=fields)
+        return id
 
     @property
     def approval(self) -> str:

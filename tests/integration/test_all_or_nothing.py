@@ -12,6 +12,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,11 +30,14 @@ from boyd.models import (
     LimitViolation,
     LoopResult,
     NotificationRecord,
+    ProcedureRecord,
+    ProcedureStep,
     Proposal,
     RunOutcome,
     RunRequest,
     RunResult,
     Situation,
+    StepProgress,
     Triple,
     utc_now,
 )
@@ -233,6 +237,7 @@ def live(store: Store) -> None:
     iterations(store, a)
     work(store, a)
     effects(store, a)
+    procedures(a)
     questions(store, a)
     approvals(store, a)
     losses(store, a)
@@ -393,6 +398,36 @@ def effects(store: Store, a: AgentStore) -> None:
     assert claim(a, "call:c7", Fence("call:c7", 1, "w/1"), boxed=True) == "claimed"
     a.ledger.finish("call:c7", "token", done().patched({"violation": BLOCKED}))
     assert a.holds.lift("p:do", "", ANN)
+
+
+def procedures(a: AgentStore) -> None:
+    """A procedure that begins, is stopped, resumed, and cancelled at its end."""
+    call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
+    a.calls.submit(call, None, "c6")
+    assert a.jobs.enter("call:c6", 1, "w/1")
+    assert claim(a, "call:c6", Fence("call:c6", 1, "w/1")) == "claimed"
+    now = utc_now()
+    record = ProcedureRecord(
+        id="call:c6",
+        action="p:do",
+        params={},
+        target="t",
+        state="running",
+        steps=[ProcedureStep(id="one", action="p:one")],
+        progress=[StepProgress()],
+        started_at=now,
+        until=now + timedelta(seconds=60),
+    )
+    assert a.procedures.begin("token", record, done())
+    assert a.jobs.enter("procedure:call:c6", 1, "w/2")
+    fence = Fence("procedure:call:c6", 1, "w/2")
+    stop = {"state": "stopped", "stoppedAt": "1", "tell": ""}
+    assert a.procedures.record(record, fence, stop, "stopped", "frozen")
+    assert a.procedures.resume("call:c6", "go on", ANN) == "ok"
+    assert a.procedures.cancel("call:c6", ANN) == "ok"
+    assert a.procedures.end(record, fence, "failed", done(), "why", 60)
+    assert a.holds.lift("p:do", "t", ANN)
+    assert a.jobs.leave("procedure:call:c6", 1, "w/2", "failed", {}, 60)
 
 
 def questions(store: Store, a: AgentStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -477,12 +478,13 @@ def test_every_toml_block_is_an_agent_settings_or_a_part_of_a_pyproject(
 
 
 def _with_plugins(code: str, values: Mapping[str, Any], folder: Path) -> str:
-    """The agent file, and the plugin of docs/plugins.md in the folder that it names."""
+    """The agent file, and the plugins of docs and examples in the folder that it names."""
     if "plugins_dir" in values:
         plugins = folder / str(values["plugins_dir"])
         plugins.mkdir()
         whole = blocks(page("plugins.md"), "python", "complete")[0]
         (plugins / "disk.py").write_text(whole, encoding="utf-8")
+        shutil.copy(ROOT / "examples" / "procedure" / "plugins" / "farm.py", plugins)
     return code
 
 

@@ -1,10 +1,10 @@
-"""The forms of an agent's page: trigger, pause, freeze, revoke, lift a hold, end a grant."""
+"""The forms of an agent's page: those of the agent, its holds, grants and procedures."""
 
 from __future__ import annotations
 
 from flask import redirect, request
 
-from boyd_api import agent_routes, loop_routes
+from boyd_api import agent_routes, loop_routes, procedure_routes
 from boyd_api.agent_routes import ControlRequest
 from boyd_api.console.pages import PageRequest, PageResult, Pages
 from boyd_api.problems import HttpProblem
@@ -86,6 +86,21 @@ def revoke_grant(page: PageRequest) -> PageResult:
     form = request.form
     action, situation = form.get("action", ""), form.get("situation", "")
     page.ctx.agent.store.tracks.revoke(action, situation, page.ctx.actor)
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/procedures/cancel", scope="approvals", fresh=True)
+def cancel_procedure(page: PageRequest) -> PageResult:
+    """Cancel a procedure."""
+    procedure_routes.cancel(page.ctx, request.form.get("id", ""), None)
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/procedures/resume", scope="approvals", fresh=True)
+def resume_procedure(page: PageRequest) -> PageResult:
+    """Let a stopped procedure go on."""
+    asked = procedure_routes.ResumeRequest(repeat=request.form.get("how") == "repeat")
+    procedure_routes.resume(page.ctx, request.form.get("id", ""), asked)
     return _back(page)
 
 

@@ -29,6 +29,8 @@ _WAITING = 8
 _HOLDS = 50
 #: Track records that are shown.
 _RECORDS = 20
+#: Procedures that are shown.
+_PROCEDURES = 5
 #: The forms that a link can open.
 _FORMS = ("pause", "freeze", "unfreeze", "revoke", "restore")
 
@@ -64,6 +66,7 @@ def agent(page: PageRequest) -> PageResult:
         waiting=read_part(lambda: _waiting(page)),
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
+        procedures=read_part(lambda: store.procedures.all(_PROCEDURES)),
         holds=read_part(lambda: store.holds.all(_HOLDS)),
         records=read_part(lambda: _records(page)),
         limited=[

@@ -9,7 +9,14 @@ from flask import redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from boyd import naming
-from boyd.models import ActionInfo, ApprovalItem, ApprovalOutcome, ExecutionEntry, LoopResult
+from boyd.models import (
+    ActionInfo,
+    ApprovalItem,
+    ApprovalOutcome,
+    ExecutionEntry,
+    LoopResult,
+    ProcedureRecord,
+)
 from boyd.runtime import Resolution
 from boyd_api import action_routes, approval_routes
 from boyd_api.console.forms import read_note, read_version
@@ -36,6 +43,7 @@ class Evidence:
         earlier: its latest executions.
         investigations: the ids of the investigations that wait for it.
         execution: its own execution, if it was approved.
+        procedure: the procedure that it has started.
     """
 
     iteration: LoopResult | None
@@ -43,6 +51,7 @@ class Evidence:
     earlier: list[ExecutionEntry]
     investigations: list[str]
     execution: ExecutionEntry | None
+    procedure: ProcedureRecord | None
 
 
 @pages.get("/agents/<agent>/approvals/<id>")
@@ -119,6 +128,7 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
         action_routes.executions(page.ctx, query).executions,
         [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
         agent.store.ledger.get(naming.approval(item.id)) if item.result else None,
+        agent.store.procedures.get(naming.approval(item.id)) if item.plan else None,
     )
 
 

@@ -56,7 +56,7 @@ def _execution_row(entry: ExecutionEntry) -> list[str]:
         entry.id,
         output.short_date(entry.started_at or entry.ended_at),
         entry.action,
-        entry.state,
+        entry.progress if entry.progress and entry.state == "running" else entry.state,
         output.effect(entry.verification),
         entry.target,
         output.duration(took.total_seconds() * 1000) if took is not None else "",

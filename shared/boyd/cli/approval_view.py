@@ -124,6 +124,8 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     for reason in item.instead_of:
         yield "instead", reason
     yield "because", item.reason or ""
+    for step in item.plan:
+        yield "step", f"{step.id}: {step.action or step.ask}"
     for review in item.decision.reviews or []:
         yield "review", str(review)
     yield "situation", item.situation_summary or ""

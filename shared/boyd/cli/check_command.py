@@ -19,7 +19,7 @@ from boyd.cli import output
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.models import NO_OP
-from boyd.plugin import Action, Component, Observer, Strategy
+from boyd.plugin import Action, Component, Observer, Procedure, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.redaction import mask_passwords
 from boyd.sandbox import host_means
@@ -245,6 +245,10 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
     yield from _autonomy_traits(agent, action.id)
     yield from (f"window {name}" for name in agent.rules.windows_of(action.id))
     yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
+    if isinstance(action, Procedure):
+        yield f"steps {', '.join(step.id for step in action.steps)}"
+        yield f"approved {'as a whole' if action.approve == 'whole' else 'step by step'}"
+        yield f"within {output.seconds(action.within)}"
     plan = agent.verification(action.id)
     if plan:
         yield f"verified within {output.seconds(plan.within)}"

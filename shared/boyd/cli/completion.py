@@ -13,7 +13,7 @@ from boyd.cli import output
 from boyd.cli.api_access import Api, Flags, open_api, profile_names
 from boyd.cli.group import boyd
 from boyd.errors import BoydError
-from boyd.models import ApprovalQueue, RunPage
+from boyd.models import ApprovalQueue, ProcedureList, RunPage
 from boyd.models.investigation import InvestigationPage
 from boyd.settings.process_settings import load_settings
 
@@ -95,6 +95,12 @@ def pending_approvals(api: Api) -> Offers:
     """Pending approvals."""
     found = api.agent.get("/approvals", ApprovalQueue, limit=_MOST)
     return [(one.id, f"{one.action_id}: {one.decision.rationale}") for one in found.pending]
+
+
+def procedures(api: Api) -> Offers:
+    """The latest procedures."""
+    for one in api.agent.get("/procedures", ProcedureList, limit=_MOST).procedures:
+        yield one.id, one.action
 
 
 def executions(api: Api) -> Offers:

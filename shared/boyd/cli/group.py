@@ -34,6 +34,7 @@ COMMANDS = {
     "runs": "boyd.cli.run_commands:runs",
     "actions": "boyd.cli.action_commands:actions",
     "autonomy": "boyd.cli.autonomy_commands:autonomy",
+    "procedures": "boyd.cli.procedure_commands:procedures",
     "approvals": "boyd.cli.approval_commands:approvals",
     "pause": "boyd.cli.control_commands:pause",
     "abandon": "boyd.cli.control_commands:abandon",

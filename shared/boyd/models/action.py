@@ -62,9 +62,10 @@ class Budget(Model):
 class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
-    `unknown` is true when the action was started and its outcome lost. Boyd sets the `host` and the
-    `worker` process that executed it, or `prevented` if it was not executed, and `violation` if it
-    tried to go beyond its sandbox.
+    `procedure` is the procedure that it started, until that has ended. `unknown` is true when
+    the action was started and its outcome lost. Boyd sets the `host` and the `worker` process that
+    executed it, or `prevented` if it was not executed, and `violation` if it tried to go beyond its
+    sandbox.
     """
 
     action: str
@@ -74,6 +75,7 @@ class ActionResult(Model):
     error: str | None = None
     side_effects: list[str] | None = None
     metrics: dict[str, float | str] | None = None
+    procedure: str | None = None
     unknown: bool | None = None
     prevented: Prevention | None = None
     violation: LimitViolation | None = None
@@ -239,7 +241,7 @@ class ExecutionEntry(Model):
 
     `succeeded` means only that the call returned; `verification` tells whether it had its effect,
     if the action can be verified. `counted_in` is the class of situation in whose track record its
-    outcome counts.
+    outcome counts. `progress` tells where a procedure stands.
     """
 
     id: str
@@ -255,6 +257,7 @@ class ExecutionEntry(Model):
     result: ActionResult | None = None
     verification: EffectVerification | None = None
     counted_in: str | None = None
+    progress: str | None = None
 
 
 class ExecutionPage(Model):

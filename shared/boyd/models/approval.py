@@ -13,6 +13,7 @@ from boyd.models.actor import Actor
 from boyd.models.base import LEVELS, Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
 from boyd.models.notification import NotificationRecord
+from boyd.models.procedure import ProcedureStep
 from boyd.models.situation import Situation
 from boyd.models.track_record import TrackRecord
 
@@ -183,6 +184,7 @@ class Proposal(Model):
         bound_to: the only execution it is for; None: equal proposals join it.
         preview: the result of the action's dry run.
         instead_of: why the actions that were decided first are not repeated, one line each.
+        plan: the steps of a procedure; empty for other actions.
         situation: as conditions of policies saw it; None: there are no such conditions.
         record: the track record of the action in this class of situation, as it was then; None:
             its outcome does not count, as the agent did not decide on it, or cannot be verified.
@@ -209,6 +211,7 @@ class Proposal(Model):
     bound_to: str | None = None
     preview: ActionResult | None = None
     instead_of: list[str] = Field(default_factory=list)
+    plan: list[ProcedureStep] = Field(default_factory=list)
     situation: Situation | None = None
     record: TrackRecord | None = None
 

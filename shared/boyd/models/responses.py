@@ -271,7 +271,8 @@ class Execution(Model):
     """An execution and its state; `waiting`: for the approval `approvalId`.
 
     `succeeded` means that its call returned; `verification` tells whether it had its effect, and
-    `countedIn` is the class of situation in whose track record that counts.
+    `progress` where a procedure stands. `countedIn` is the class of situation in whose track record
+    it counts.
     """
 
     id: str
@@ -287,6 +288,7 @@ class Execution(Model):
     result: ActionResult | None = None
     verification: EffectVerification | None = None
     counted_in: str | None = None
+    progress: str | None = None
 
 
 class LiftedHold(Model):

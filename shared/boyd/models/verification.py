@@ -14,8 +14,8 @@ EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
 #: What Boyd did after an action had made it worse.
 CompensationState = Literal["rolled back", "asked", "failed", "none"]
 #: Why an action is held: its verdict is open, it had no effect, or it has done harm, which was
-#: rolled back or not.
-HoldKind = Literal["open", "no effect", "rolled back", "suspended"]
+#: rolled back or not; or it is a procedure that has not ended.
+HoldKind = Literal["open", "running", "no effect", "rolled back", "suspended"]
 
 
 class VerificationSettings(Model):
@@ -124,7 +124,7 @@ class Hold(Model):
 
     def binds(self, situation: Situation) -> bool:
         """Tell whether it holds the action in *situation*."""
-        if self.kind in ("open", "suspended") or not self.situations:
+        if self.kind in ("open", "running", "suspended") or not self.situations:
             return True
         return situation.class_for(self.action.partition(":")[0]) in self.situations
 
@@ -139,6 +139,8 @@ class Hold(Model):
             return f"{what} is not repeated yet: {done} is being verified"
         if self.because == "violations":
             return f"{what} is suspended: {done} went beyond its sandbox{seen}"
+        if self.kind == "running":
+            return f"{what} is not started again: {done} has not ended"
         if self.kind == "suspended":
             return f"{what} is suspended: {done} made it worse{seen}"
         if self.kind == "rolled back":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from json import dumps
 from typing import Any, Protocol
 
@@ -19,8 +19,10 @@ from boyd.models import (
     Decision,
     ExecutionEntry,
     Gate,
+    Json,
     JsonObject,
     Prevention,
+    ProcedureRecord,
     Proposal,
     Sandbox,
     Situation,
@@ -30,8 +32,9 @@ from boyd.models import (
 from boyd.phases.action_call import call_action, failed, unenforced, unknown
 from boyd.phases.gate import GateAnswer, gate, passed
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.plugin import Action, Context
+from boyd.plugin import Action, Context, Procedure
 from boyd.plugin.parameters import plain, validate
+from boyd.procedure_plans import MissingValue, action_of, fill
 from boyd.redaction import redactor
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
@@ -75,6 +78,7 @@ class ExecutionRequest:
         grant: by which it runs alone, if it needs one.
         counting: how its outcome is counted in its track record; None: it does not count.
         sandbox: the sandbox that it runs in; too many violations of it suspend the action.
+        within: holds that executions with this prefix have caused do not bind it.
     """
 
     id: str
@@ -93,6 +97,7 @@ class ExecutionRequest:
     grant: str | None = None
     counting: JsonObject | None = None
     sandbox: Sandbox | None = None
+    within: str = ""
 
 
 class Ledger(Protocol):
@@ -112,6 +117,9 @@ class Ledger(Protocol):
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result; False: the claim was lost meanwhile."""
+
+    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
+        """Let a job go on with the claimed execution; False: the claim was lost meanwhile."""
 
 
 class ApprovalGateway(Protocol):
@@ -147,6 +155,8 @@ class Request:
         gate_answer: the gate's answer when it was decided, if a person has to approve it.
         instead_of: why the actions that were decided first are not repeated.
         record: the track record in which an approved action counts; None: in none.
+        within: the prefix of the executions of its procedure, whose holds do not bind it.
+        compensates: whether it undoes a step of its procedure; no hold binds it then.
     """
 
     execution_id: str
@@ -167,6 +177,8 @@ class Request:
     gate_answer: GateAnswer | None = None
     instead_of: tuple[str, ...] = ()
     record: TrackRecord | None = None
+    within: str = ""
+    compensates: bool = False
 
     @property
     def proposer(self) -> str:
@@ -311,12 +323,39 @@ def dry_run(
         return unknown(action_id)
     if not action.has("dry_run"):
         return failed(action_id, "The action has no dry run")
+    if isinstance(action, Procedure):
+        return _plan(ctx, action, params, for_model)
     try:
         valid = validate(action, params)
     except Exception as error:  # noqa: BLE001 - also of the plugin's own validation
         return failed(action_id, describe(error))
     found = call_action(ctx, action, "dry_run", valid, ctx.context(action.plugin_id))
     return _without_secrets(found) if for_model else found
+
+
+def _plan(
+    ctx: PhaseContext, procedure: Procedure, params: Mapping[str, Any], for_model: bool
+) -> ActionResult:
+    """The steps of a procedure, each with its dry run if it has one and its params are known."""
+    try:
+        values = {"params": plain(validate(procedure, params))}
+    except ValueError as error:
+        return failed(procedure.id, str(error))
+    shown: list[Json] = []
+    for step in procedure.steps:
+        planned = action_of(step)
+        one: JsonObject = {"step": step.id, "action": planned.action}
+        try:
+            one["params"] = fill(planned.params, values)
+        except MissingValue:
+            one |= {"params": planned.params, "preview": "it depends on an earlier step"}
+        else:
+            action = ctx.host.actions.get(planned.action)
+            if action is not None and action.has("dry_run"):
+                seen = dry_run(ctx, action.id, one["params"], for_model)  # type: ignore[arg-type]
+                one["preview"] = seen.output if seen.success else f"failed: {seen.error}"
+        shown.append(one)
+    return ActionResult(action=procedure.id, success=True, duration=0.0, output={"steps": shown})
 
 
 class _Execution:
@@ -358,6 +397,8 @@ class _Execution:
             reason = claim.refused or "Not executed"
             refused = failed(self.action.id, reason, lost=claim.unknown, prevented=claim.prevented)
             return self._after(refused)
+        if isinstance(self.action, Procedure):
+            return self._after(self._begin(self.action, stored, claim.token))
         return self._after(self._execute(params, claim.token))
 
     def _ask(self, reason: str) -> ActionResult:
@@ -405,8 +446,8 @@ class _Execution:
             situation=self._class(),
             grant=answer.grant if answer else None,
             counting=None if plan is None else self._counting(),
-            # A person who approves an action decides to repeat it.
-            held=not (undoes or self.request.approved) and self.ctx.agent.is_held(action.id),
+            held=self._is_bound(undoes),
+            within=self.request.within,
             sandbox=self.ctx.agent.sandbox(action.id),
         )
 
@@ -425,6 +466,41 @@ class _Execution:
             if record
             else None
         )
+
+    def _is_bound(self, undoes: bool) -> bool:
+        """Tell whether holds bind it: a person who approves an action decides to repeat it."""
+        free = undoes or self.request.approved or self.request.compensates
+        return not free and self.ctx.agent.may_hold(self.action)
+
+    def _begin(self, procedure: Procedure, params: JsonObject, token: str) -> ActionResult:
+        """Start a procedure, which goes on without this worker."""
+        here = self.ctx.context(procedure.plugin_id)
+        now, id = here.now(), self.request.execution_id
+        result = ActionResult(
+            action=procedure.id,
+            success=True,
+            duration=0.0,
+            procedure=id,
+            host=here.host,
+            worker=here.worker,
+        )
+        record = ProcedureRecord(
+            id=id,
+            action=procedure.id,
+            params=params,
+            target=procedure.target_of(params),
+            state="running",
+            steps=list(procedure.steps),
+            approve=procedure.approve,
+            by=self.request.by or f"agent:{self.ctx.agent.id}",
+            confidence=self.request.decision.confidence,
+            situation_class=self.request.situation.class_for(procedure.plugin_id),
+            started_at=now,
+            until=now + timedelta(seconds=procedure.within),
+        )
+        if self.ledger.begin(token, record, result):
+            return result
+        return failed(procedure.id, "the worker lost its claim before it started")
 
     def _execute(self, params: Any, token: str) -> ActionResult:
         action = self.action
@@ -483,6 +559,7 @@ def _queue(
         reason=f"{reason}; {doubt}" if doubt else reason,
         queue=action.queue,
         required=ctx.agent.policy(of),
+        plan=list(action.steps) if isinstance(action, Procedure) else [],
         situation=ctx.agent.rules.seen(of.situation),
         requested_by=list(request.requested_by),
         undoes=request.undoes,

@@ -83,7 +83,7 @@ class _Deciding:
         """The hold of the action decided on, if it binds; claiming the action checks that again."""
         decision = self.decision
         action = self.ctx.host.actions.get(decision.action)
-        if action is None or not self.ctx.agent.is_held(action.id):
+        if action is None or not self.ctx.agent.may_hold(action):
             return None
         target = action.target_of(decision.params)
         hold = self.ctx.hold(decision.action, target)

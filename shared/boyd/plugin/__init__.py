@@ -10,6 +10,7 @@ from boyd.plugin.components import (
     Strategy,
     Tool,
 )
+from boyd.plugin.composed_action import Procedure, ProcedurePlugin
 from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, News, State
 from boyd.plugin.decorators import action, endpoint, observer, orienter, strategy, tool
 from boyd.plugin.hooks import hook
@@ -32,6 +33,8 @@ __all__ = [
     "Perform",
     "Plugin",
     "PluginHost",
+    "Procedure",
+    "ProcedurePlugin",
     "State",
     "Strategy",
     "Tool",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Hold,
         LoopResult,
         Observation,
+        ProcedureRecord,
         Situation,
         TrackRecord,
     )
@@ -129,6 +130,16 @@ def on_withdraw(record: TrackRecord, execution: ExecutionEntry, ctx: Context) ->
     """
 
 
+def on_procedure(procedure: ProcedureRecord, ctx: Context) -> None:
+    """Tell people that a procedure was stopped, until somebody resumes it, or has failed.
+
+    `procedure.reason` says why, `procedure.compensated` which steps were undone. Run at least once,
+    on a worker that consumes `act`.
+
+    When it fails: logged, and run again each minute, at most thirty times.
+    """
+
+
 SPECIFICATIONS: dict[str, tuple[str, ...]] = {
     function.__name__: tuple(inspect.signature(function).parameters)
     for function in (
@@ -142,6 +153,7 @@ SPECIFICATIONS: dict[str, tuple[str, ...]] = {
         on_approval,
         on_suspend,
         on_withdraw,
+        on_procedure,
     )
 }
 

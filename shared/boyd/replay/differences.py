@@ -17,7 +17,7 @@ from boyd.models.replayed import (
 from boyd.replay.shadow import CannotTell, Shadow, course
 
 #: Preventions that are not the gate's: it had passed the action.
-_FROM_OUTSIDE = ("frozen", "revoked", "cancelled", "refused", "unserved", "held")
+_FROM_OUTSIDE = ("frozen", "revoked", "cancelled", "refused", "unserved", "held", "unsandboxed")
 
 
 def judge(shadow: Shadow, record: LoopResult, known: bool = True) -> ReplayedIteration:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from boyd.agent import Agent
-from boyd.models import ActionResult, Budget, ExecutionEntry, Gate, JsonObject, LoopResult, Proposal
+from boyd.models import (
+    ActionResult,
+    Budget,
+    ExecutionEntry,
+    Gate,
+    JsonObject,
+    LoopResult,
+    ProcedureRecord,
+    Proposal,
+)
 from boyd.phases import act
 from boyd.replay.playback import Gaps
 
@@ -46,6 +55,10 @@ class ShadowLedger:
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """True; nothing is recorded."""
+        return True
+
+    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
+        """True; nothing is started."""
         return True
 
     def _used(self, execution: act.ExecutionRequest) -> int | None:

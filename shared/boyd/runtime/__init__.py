@@ -18,6 +18,7 @@ from boyd.runtime.jobs.client_call import ClientCallHandler
 from boyd.runtime.jobs.investigation_job import InvestigationHandler
 from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
+from boyd.runtime.jobs.procedure_job import ProcedureHandler
 from boyd.runtime.jobs.run_callbacks import RunCallbackHandler
 from boyd.runtime.jobs.verification_job import VerificationHandler
 from boyd.runtime.leases import Leases
@@ -88,6 +89,7 @@ def job_runner(engine: Engine) -> JobRunner:
             "notice": NotificationHandler(engine),
             "delivery": DeliveryHandler(engine),
             "investigation": InvestigationHandler(engine),
+            "procedure": ProcedureHandler(engine),
             "verify": VerificationHandler(engine),
         },
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.models import FROZEN, REVOKED, ActionResult, ExecutionEntry, JsonObject
+from boyd.models import FROZEN, REVOKED, ActionResult, ExecutionEntry, JsonObject, ProcedureRecord
 from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
 from boyd.store.timing import milliseconds
@@ -106,6 +106,7 @@ class LeasedLedger:
         """Claim only while *fence* holds; None: always."""
         self._ledger = store.ledger
         self._holds = store.holds
+        self._procedures = store.procedures
         self._leases = leases
         self._fence = fence
         self._holding = ExitStack()
@@ -151,6 +152,13 @@ class LeasedLedger:
         finally:
             self._holding.close()
 
+    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
+        """Let a job go on with the claimed execution, and release the claim."""
+        try:
+            return persistently(lambda: self._procedures.begin(token, record, result), StoreError)
+        finally:
+            self._holding.close()
+
     def _held(self, execution: ExecutionRequest) -> Claim:
         hold = self._holds.get(execution.action, execution.target)
         return Claim(refused=hold.reason if hold else "It was held", prevented="held")
@@ -173,6 +181,7 @@ class LeasedLedger:
             grant=execution.grant,
             counting=_counted(execution),
             sandbox=_limits(execution),
+            within=execution.within,
         )
 
 

@@ -58,6 +58,7 @@ from boyd.store.loop_control import Begun, Loop, Room, Slot
 from boyd.store.notification_records import NotificationRecords
 from boyd.store.people import People
 from boyd.store.plugin_state import PluginState
+from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.published_replay import LatestReplay
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
@@ -103,6 +104,7 @@ class AgentStore:
         self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
         self.holds = Holds(client, of_agent, keys)
         self.tracks = TrackRecords(client, of_agent, keys)
+        self.procedures = ProcedureStore(client, of_agent, keys)
         self.budgets = BudgetBook(client, keys, self.ledger)
         self.audit = Audit(client, of_agent, keys, sealing)
         self.ended = EndedWork(client, keys)
@@ -233,6 +235,7 @@ __all__ = [
     "Observers",
     "OpenSession",
     "PhaseEntry",
+    "ProcedureStore",
     "Record",
     "ReservedAnswer",
     "Retention",
@@ -273,6 +276,8 @@ __all__ = [
     "read_callback",
     "read_investigation",
     "read_item",
+    "read_procedure",
     "reason_text",
+    "step_field",
     "translated",
 ]

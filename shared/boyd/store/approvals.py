@@ -376,10 +376,13 @@ def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> lis
 def fingerprint(proposal: Proposal) -> str:
     """The digest of action id and canonical params; equal proposals have the same one.
 
-    It also covers the execution that a roll-back undoes, and the one that a proposal is bound to.
+    It also covers the execution that a roll-back undoes, the one that a proposal is bound to, and
+    the steps of a procedure.
     """
     canonical = json.dumps(proposal.params, sort_keys=True, separators=(",", ":"))
     undoes = f"\n{proposal.undoes}" if proposal.undoes else ""
     bound = f"\n=> {proposal.bound_to}" if proposal.bound_to else ""
-    text = f"{proposal.action_id}\n{canonical}{undoes}{bound}"
+    steps = [one.to_wire() for one in proposal.plan]
+    plan = f"\n# {json.dumps(steps, sort_keys=True)}" if steps else ""
+    text = f"{proposal.action_id}\n{canonical}{undoes}{bound}{plan}"
     return hashlib.sha256(text.encode()).hexdigest()

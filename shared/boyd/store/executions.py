@@ -35,7 +35,7 @@ KEEP = 7 * 86400.0
 _LISTED = (
     *("id", "state", "action", "params", "target", "by"),
     *("host", "worker", "startedAt", "endedAt"),
-    *("verdict", "verifyUntil", "verifiedAt", "evidence", "checks", "compensation"),
+    *("progress", "verdict", "verifyUntil", "verifiedAt", "evidence", "checks", "compensation"),
 )
 #: Sorts after the name of every execution.
 _BEHIND = "\uffff"
@@ -206,16 +206,17 @@ class ActionLedger:
         grant: str | None = None,
         counting: JsonObject | None = None,
         sandbox: JsonObject | None = None,
+        within: str = "",
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
-        *by* is the requester and *host* the place of execution; both are stored for the audit
-        and for filters. *verify* is stored for the verification of its effect: `within` and `every`
-        in ms, `queue`, and `hold`, whether it holds the action meanwhile. *situation* is the class
-        of the situation; with *held*, a hold refuses the claim. *grant* is the one by which it runs
-        alone, if it needs one. *counting* tells how its outcome counts in its track record.
-        *sandbox* says how many `violations` within `window` ms suspend the action, and the `queue`
-        of who tells people.
+        *by* is the requester and *host* the place, for audit and filters. *verify* is stored for
+        the verification: `within` and `every` in ms, `queue`, and `hold`, whether it holds the
+        action. *situation* is its class; with *held*, a hold refuses the claim, unless an execution
+        with the prefix *within* has caused it. *grant* is the one by which it runs alone, if it
+        needs one. *counting* tells how its outcome counts in its track record. *sandbox* says how
+        many `violations` within `window` ms suspend the action, and the `queue` of who tells
+        people.
 
         Returns:
             `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `ungranted`,
@@ -227,13 +228,12 @@ class ActionLedger:
             Stale: the phase or job of *fence* was taken away.
         """
         keys = self._keys
+        known = {"lease": self._lease, "keep": milliseconds(KEEP), "agent": keys.agent_id}
+        holds = {"held": held, "situation": situation, "within": within}
         options = {
-            "lease": self._lease,
+            **known,
             "idempotent": idempotent,
-            "keep": milliseconds(KEEP),
-            "agent": keys.agent_id,
-            "held": held,
-            "situation": situation,
+            **holds,
             **_fence(fence),
             **_limit(budget),
             **({"grant": grant} if grant is not None else {}),

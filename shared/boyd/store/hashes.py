@@ -13,11 +13,11 @@ _M = TypeVar("_M", bound=Model)
 _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
-        "reversibility",
+        *("reversibility", "situationClass"),
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "link", "queue", "undoes"),
         *("boundTo", "previews"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
-        *("action", "rationale", "state", "target", "by", "host", "worker"),
+        *("action", "rationale", "state", "target", "by", "host", "worker", "approve", "progress"),
         *(
             "question",
             "instructions",
@@ -35,6 +35,7 @@ _TEXT = frozenset(
 _LISTS = frozenset({"runIds", "requestedBy", "wakes"})
 _TIMES = frozenset(
     {*("createdAt", "updatedAt", "completedAt", "expiresAt", "startedAt", "endedAt", "previewAt")}
+    | {"until", "stoppedAt"}
 )
 
 

@@ -294,6 +294,7 @@ class _Look:
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
             notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},
+            procedures={n.partition(":")[2]: stored_int(loop[n]) or 0 for n in _PROCEDURES},
             verdicts={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _VERDICTS},
             autonomy={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _AUTONOMY},
             suspended=self._of(answers, "suspended"),
@@ -360,6 +361,10 @@ _NOTIFIED = ("notified:succeeded", "notified:failed", "notified:skipped")
 _VERDICTS = tuple(f"verdict:{name}" for name in get_args(EffectName))
 #: The numbers of grants to run alone that were given and taken away.
 _AUTONOMY = ("autonomy:granted", "autonomy:withdrawn", "autonomy:revoked")
+#: The numbers of procedures that were stopped, went back, or ended in each way.
+_PROCEDURES = tuple(
+    f"procedure:{name}" for name in ("stopped", "compensating", "succeeded", "failed", "cancelled")
+)
 _LOOP = (
     "iteration",
     "slot",
@@ -371,6 +376,7 @@ _LOOP = (
     *_NOTIFIED,
     *_VERDICTS,
     *_AUTONOMY,
+    *_PROCEDURES,
     *_FORMAT,
 )
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)
@@ -381,6 +387,7 @@ _JOBS = {
     "call": "a call",
     "delivery": "a notification",
     "verify": "a verification",
+    "procedure": "a procedure",
 }
 
 

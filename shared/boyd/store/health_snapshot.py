@@ -204,6 +204,7 @@ class AgentHealth:
         observers: the health of its observers.
         model: the totals of its model.
         notified: the number of notifications that ended in each state.
+        procedures: the number of procedures that were stopped, went back, or ended in each state.
         verdicts: the number of executions with each verdict.
         autonomy: the number of grants to run alone that were given or taken away.
         suspended: the number of actions, by target, that are suspended because they did harm.
@@ -239,6 +240,7 @@ class AgentHealth:
     observers: dict[str, ObserverHealth] = field(default_factory=dict)
     model: ModelTotals = field(default_factory=ModelTotals)
     notified: dict[str, int] = field(default_factory=dict)
+    procedures: dict[str, int] = field(default_factory=dict)
     verdicts: dict[str, int] = field(default_factory=dict)
     autonomy: dict[str, int] = field(default_factory=dict)
     suspended: int = 0

@@ -82,7 +82,8 @@ class Keys:
         #: Hashes by observer: the time of its last run, and its health as JSON.
         self.observers_ran = self.prefix + "observers:ran"
         self.observers_health = self.prefix + "observers:health"
-        #: Sorted sets: all runs by creation, pending ones by urgency, finished ones by end.
+        #: Sorted sets: procedures and runs by start, pending runs by urgency, finished ones by end.
+        self.procedures = self.prefix + "procedures"
         self.runs = self.prefix + "runs"
         self.runs_pending = self.prefix + "runs:pending"
         self.runs_finished = self.prefix + "runs:finished"
@@ -108,7 +109,6 @@ class Keys:
         self.audit = self.prefix + "audit"
         self.audit_open = self.prefix + "audit:open"
         self.audit_head = self.prefix + "audit:head"
-
         #: The latest replay that was published, as JSON.
         self.replay = self.prefix + "replay"
 

@@ -72,6 +72,23 @@ def _answered(desk: Site) -> str:
     return _asked(desk, status="ended", executionState="succeeded")
 
 
+def _stopped(desk: Site) -> str:
+    """A procedure that waits for a person."""
+    fields = {
+        "id": "loop:1",
+        "action": "desk:write",
+        "state": "stopped",
+        "params": "{}",
+        "steps": "[]",
+        "at": 0,
+        "startedAt": 1,
+        "until": 2,
+        "stoppedAt": 1,
+    }
+    desk.store.client.hset("boyd:{desk}:procedure:loop:1", mapping=fields)
+    return "/procedures/loop:1"
+
+
 def _in_flight(desk: Site) -> str:
     """Begin an iteration that no worker takes."""
     desk.dispatcher.held = True
@@ -93,6 +110,8 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
     "POST /autonomy/revoke": lambda desk: ("/autonomy/revoke", {"action": _granted(desk)}),
+    "POST /procedures/<id>/cancel": lambda desk: (f"{_stopped(desk)}/cancel", None),
+    "POST /procedures/<id>/resume": lambda desk: (f"{_stopped(desk)}/resume", None),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
     "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
     "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),

@@ -16,6 +16,7 @@ from boyd.models import (
     Hold,
     JsonObject,
     NotificationStage,
+    ProcedureRecord,
     TrackRecord,
 )
 
@@ -30,7 +31,7 @@ _BODY = "margin:0;padding:12px;font:16px/1.4 sans-serif;overflow-wrap:anywhere"
 
 @dataclass(frozen=True)
 class NotificationMessage:
-    """A message about an approval or an action.
+    """A message about an approval, an action or a procedure.
 
     Attributes:
         title: one line.
@@ -114,6 +115,25 @@ def withdrawal_message(
         lines=tuple((label, _one_line(text)) for label, text in rows if text),
         link="",
         command=f"boyd autonomy list --agent {agent_id}",
+    )
+
+
+def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMessage:
+    """The message about a procedure that was stopped or has failed."""
+    rows = [
+        ("why", record.reason or ""),
+        ("where", record.summary),
+        ("undone", ", ".join(record.compensated)),
+        ("params", _json(record.params)),
+        ("agent", agent_id),
+    ]
+    what = "Waits for a person" if record.state == "stopped" else "Procedure failed"
+    on = f" on {record.target}" if record.target else ""
+    return NotificationMessage(
+        title=_one_line(f"{what}: {record.action}{on}", 200),
+        lines=tuple((label, _one_line(text)) for label, text in rows if text),
+        link="",
+        command=f"boyd procedures show {record.id} --agent {agent_id}",
     )
 
 

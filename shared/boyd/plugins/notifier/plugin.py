@@ -27,6 +27,7 @@ from boyd.models import (
     Level,
     NotificationRecipient,
     NotificationStage,
+    ProcedureRecord,
     TrackRecord,
 )
 from boyd.plugin import Context, Plugin
@@ -40,6 +41,7 @@ from boyd.plugins.notifier.channels import (
 from boyd.plugins.notifier.message import (
     NotificationMessage,
     approval_message,
+    procedure_message,
     suspension_message,
     withdrawal_message,
 )
@@ -166,7 +168,7 @@ class RecipientGroup(_Part):
 
 
 class Notifier(Plugin):
-    """Notifies groups of people of approvals, suspended actions and withdrawn autonomy.
+    """Notifies groups of people of approvals, and of actions and procedures that need them.
 
     It does so when an approval waits, at half of its time, and when it is answered.
     """
@@ -241,9 +243,18 @@ class Notifier(Plugin):
         }
         self._tell_all(record.action, message, body, f"withdrawn_{execution.id}", ctx)
 
+    def on_procedure(self, procedure: ProcedureRecord, ctx: Context) -> None:
+        """Tell everybody in the groups for the action at once, also in quiet hours."""
+        message = procedure_message(procedure, ctx.agent.id)
+        body: JsonObject = {"agent": ctx.agent.id, "procedure": procedure.to_wire()}
+        # A procedure may be stopped several times.
+        id = f"procedure_{procedure.id}_{procedure.state}_{procedure.at}"
+        self._tell_all(procedure.action, message, body, id, ctx)
+
     def _tell_all(
         self, action: str, message: NotificationMessage, body: JsonObject, id: str, ctx: Context
     ) -> None:
+        """Send one message to everybody in the groups for an action."""
         failed: list[Exception] = []
         for group in self.options.groups:
             if not any(fnmatchcase(action, pattern) for pattern in group.actions):

@@ -18,6 +18,7 @@ from boyd.models import (
 )
 from boyd.phases import act, action_call, decide
 from boyd.phases.act import Ledger
+from boyd.plugin import Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
@@ -132,6 +133,8 @@ class ApprovedActionHandler:
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
+        if isinstance(action, Procedure) and list(action.steps) != item.plan:
+            return "Refused: the steps of the procedure differ from those that were approved"
         # As it was when the approval was requested, with the params that were approved.
         situation = item.situation or NO_SITUATION
         of = Circumstances(action, _decision(item), situation, lambda: item.created_at)

@@ -151,6 +151,8 @@ class VerificationHandler:
         return _ENDED if done.state == "rolled back" else self._tell(entry, fields)
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
+        if naming.is_step(entry.id):
+            return Compensation(state="none", detail="its procedure undoes it")
         action, plan = self._action(entry), self._plan(entry)
         if action is None or plan is None or not action.has("rollback"):
             return Compensation(state="none", detail="the action has no rollback")

@@ -4,7 +4,8 @@
 -- token      proves the claim when finishing
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
---            situation (its class), grant (by which it runs alone, if it needs one);
+--            situation (its class), within (holds of executions with this prefix do not bind it),
+--            grant (by which it runs alone, if it needs one);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
 -- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
@@ -44,6 +45,10 @@ if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
 if state == 'succeeded' or state == 'failed' then
+  return {'done', have[4]}
+end
+-- One that is running and has a result is a procedure, which its job goes on with.
+if state == 'running' and have[4] then
   return {'done', have[4]}
 end
 if state == 'running' and have[5] == token then
@@ -91,7 +96,8 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   lose_claim(execution, why)
   return {'unknown', why}
 end
-if not state and options.held and is_held(given('action'), given('target'), options.situation) then
+if not state and (runs_already(given('action'), given('target'))
+    or (options.held and is_held(given('action'), given('target'), options.situation, options.within))) then
   return {'held'}
 end
 if ungranted then

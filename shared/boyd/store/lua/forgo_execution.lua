@@ -8,8 +8,8 @@ local n, epoch, entered = unpack(ARGV)
 if not holds(iteration, n, epoch, 'act', entered) then
   return {'stale'}
 end
-local have = redis.call('HMGET', execution, 'state', 'worker')
-if have[1] == 'running' then
+local have = redis.call('HMGET', execution, 'state', 'worker', 'result')
+if have[1] == 'running' and not have[3] then
   lose_claim(execution, 'worker ' .. have[2] .. ' stopped while executing it')
 end
 if have[1] then

@@ -6,7 +6,7 @@
 -- ends       arrays of a run's id, its status, and its result as JSON
 -- fields     field, value, ... to store
 -- Returns 1, or 0 when the entry was lost
--- Events  approval.executed, call.executed, callback.executed, investigation.ended, run.completed, run.failed
+-- Events  approval.executed, call.executed, callback.executed, procedure.executed, investigation.ended, run.completed, run.failed
 local job, due, events, runs, runs_finished, audit_open, usage = unpack(KEYS)
 local name, attempt, worker, state, keep, retention, ends = unpack(ARGV, 1, 7)
 -- @include executes expect rest settle_run wake

@@ -5,11 +5,12 @@
 local execution, audit_open, due, origin, held_actions = unpack(KEYS)
 local anyway, member = unpack(ARGV)
 -- @include lose_claim
-local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'idempotent')
+local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'idempotent', 'result')
 if not have[1] then
   return {'open'}
 end
-if have[1] ~= 'running' then
+-- A procedure goes on by itself.
+if have[1] ~= 'running' or have[5] then
   return {'over'}
 end
 local left = tonumber(have[2]) - now_ms()

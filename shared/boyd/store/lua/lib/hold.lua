@@ -34,14 +34,22 @@ local function unhold(action, target)
   redis.call('ZREM', held_actions, action .. ':' .. target)
 end
 
--- is_held(action, target, situation): whether a hold binds an action in that class of situation: that of its target, or
--- one on all targets.
-local function is_held(action, target, situation)
+-- runs_already(action, target): whether it is a procedure that has not ended on that target.
+local function runs_already(action, target)
+  return redis.call('HGET', hold_key(action, target), 'kind') == 'running'
+end
+
+-- is_held(action, target, situation, within): whether a hold binds an action in that class of situation: that of its
+-- target, unless an execution with the prefix *within* has caused it, or one on all targets.
+local function is_held(action, target, situation, within)
   local everywhere, held = hold_key(action, ''), hold_key(action, target)
   if redis.call('HGET', everywhere, 'because') == 'violations' then
     return true
   end
-  local have = redis.call('HMGET', held, 'kind', 'situations')
+  local have = redis.call('HMGET', held, 'kind', 'situations', 'execution')
+  if within and within ~= '' and have[3] and string.sub(have[3], 1, #within) == within then
+    return false
+  end
   if have[1] ~= 'no effect' and have[1] ~= 'rolled back' then
     return have[1] and true
   end

@@ -1,0 +1,31 @@
+-- Cancel a procedure: no further step is started, and its worker undoes the steps that took effect.
+-- by         who cancels
+-- note       why
+-- Returns 'ok', also when it was cancelled before and has not ended, 'over' or 'unknown'
+-- Events  procedure.changed
+local job, due, events, audit_open = unpack(KEYS)
+local id, by, note = unpack(ARGV, 1, 3)
+-- @include audit emit expect rest wake
+local actor = rest(4)
+local have = redis.call('HMGET', job, 'state', 'cancelledBy', 'action', 'approvalId')
+if not have[1] then
+  return 'unknown'
+end
+if have[1] == 'succeeded' or have[1] == 'failed' or have[1] == 'cancelled' then
+  return 'over'
+end
+if have[2] then
+  return 'ok'
+end
+local approval = key('approval', have[4] or '')
+expect(due, 'zset', audit_open, 'stream', approval, 'hash')
+audit('procedure.cancelled', 'execution', id, 'action', have[3], 'before', have[1], 'note', note, unpack(actor))
+-- What a person has allowed and no worker has started yet is not started; it is for this procedure only.
+if redis.call('HGET', approval, 'status') == 'approved' then
+  redis.call('HSET', approval, 'cancelled', 1)
+end
+-- A claim of the current step is refused from now on.
+redis.call('HSET', job, 'cancelled', 1, 'cancelledBy', by)
+wake('procedure:' .. id)
+emit('procedure.changed', 'procedure', id, 'progress', 'cancelled')
+return 'ok'

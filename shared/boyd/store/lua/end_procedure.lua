@@ -1,0 +1,43 @@
+-- End a procedure, and with it its execution, if its job is still held by that worker. What started it gets the result.
+-- id         of the procedure
+-- state      succeeded, failed or cancelled
+-- outcome    of the execution: succeeded or failed
+-- result     JSON
+-- note       for the audit
+-- hold_for   ms for which the action is not repeated in the same situation, or 0
+-- keep       ms that the execution is kept
+-- Returns 1, or 0 when the job is lost
+local job, execution, loop, held_actions, audit_open = unpack(KEYS)
+local attempt, worker, id, state, outcome, result, note, hold_for, keep = unpack(ARGV)
+-- @include audit executes expect hold time
+if not executes(job, attempt, worker) then
+  return 0
+end
+local have = redis.call('HMGET', job, 'action', 'target', 'state', 'situationClass')
+if have[3] == 'succeeded' or have[3] == 'failed' or have[3] == 'cancelled' then
+  return 1
+end
+local origin = key(id)
+expect(execution, 'hash', loop, 'hash', held_actions, 'zset', hold_key(have[1], have[2]), 'hash', audit_open, 'stream',
+  origin, 'hash')
+local known = redis.call('HMGET', execution, 'host', 'worker', 'by')
+audit('action.' .. outcome, 'execution', id, 'action', have[1], 'host', known[1], 'worker', known[2],
+  'before', 'running', 'after', outcome, 'note', note, 'who', known[3])
+if may_hold(have[1], have[2], id, 'no effect') then
+  if hold_for ~= '0' then
+    hold(have[1], have[2], {kind = 'no effect', execution = id, evidence = note}, tonumber(hold_for), have[4])
+  else
+    unhold(have[1], have[2])
+  end
+end
+if redis.call('HEXISTS', origin, 'result') == 1 then
+  redis.call('HSET', origin, 'result', result)
+end
+local now = now_ms()
+if redis.call('EXISTS', execution) == 1 then
+  redis.call('HSET', execution, 'state', outcome, 'result', result, 'endedAt', now, 'progress', state)
+  redis.call('PEXPIRE', execution, keep)
+end
+redis.call('HINCRBY', loop, 'procedure:' .. state, 1)
+redis.call('HSET', job, 'state', state, 'endedAt', now, 'reason', note)
+return 1

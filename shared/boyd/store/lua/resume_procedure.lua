@@ -1,0 +1,27 @@
+-- Let a procedure that was stopped go on. The time in which it was stopped does not count.
+-- how        `repeat`: the step or compensation is executed again; `go on`: it counts as done
+-- note       why
+-- Returns 'ok', 'not stopped' or 'unknown'
+-- Events  procedure.changed
+local job, due, events, audit_open = unpack(KEYS)
+local id, how, note = unpack(ARGV, 1, 3)
+-- @include audit emit expect rest server wake
+local actor = rest(4)
+local have = redis.call('HMGET', job, 'state', 'stoppedAt', 'until', 'action', 'back')
+if not have[1] then
+  return 'unknown'
+end
+if have[1] ~= 'stopped' then
+  return 'not stopped'
+end
+expect(due, 'zset', audit_open, 'stream')
+local now, following = now_ms(), have[5] and 'compensating' or 'running'
+audit('procedure.resumed', 'execution', id, 'action', have[4], 'before', 'stopped', 'after', following, 'note', note,
+  unpack(actor))
+-- A person answers for what a restart of Redis may have made it forget.
+redis.call('HSET', job, 'state', following, 'until', have[3] + now - (have[2] or now), 'resumed', how,
+  'server', server_id())
+redis.call('HDEL', job, 'stoppedAt', 'tell')
+wake('procedure:' .. id)
+emit('procedure.changed', 'procedure', id, 'progress', following)
+return 'ok'

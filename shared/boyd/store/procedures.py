@@ -1,0 +1,169 @@
+"""Procedures: each is a hash, which is also its job, with the progress of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from boyd import naming
+from boyd.models import (
+    ActionResult,
+    Actor,
+    ProcedureRecord,
+    ProcedureState,
+    StepProgress,
+)
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
+from boyd.store.executions import KEEP, Fence
+from boyd.store.hashes import flatten, restore
+from boyd.store.keys import Keys
+from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.timing import milliseconds
+
+#: Set by the scripts, in milliseconds, or stored by step.
+_SCRIPTED = frozenset({"progress", "startedAt", "until", "stoppedAt", "endedAt"})
+_STEP = "step:"
+
+ResumeMode = Literal["go on", "repeat"]
+
+
+class ProcedureStore:
+    """The procedures of one agent."""
+
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+
+    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
+        """Turn the execution claimed by *token* into a procedure; False: the claim was lost."""
+        fields = dict(zip(*[iter(flatten(record))] * 2, strict=True))
+        own = {name: text for name, text in fields.items() if name not in _SCRIPTED}
+        begun = self._scripts.run(
+            "begin_procedure",
+            execution=self._keys.execution(record.id),
+            job=self._job(record.id),
+            id=record.id,
+            token=token,
+            result=result.to_json(),
+            within=milliseconds((record.until - record.started_at).total_seconds()),
+            keep=milliseconds(KEEP),
+            fields=flat(own),
+        )
+        return bool(begun)
+
+    def get(self, id: str) -> ProcedureRecord | None:
+        """One procedure, by the id of its execution."""
+        with translated():
+            fields = self._client.hgetall(self._job(id))
+        return read_procedure(fields) if "id" in fields else None
+
+    def all(self, limit: int = 100) -> list[ProcedureRecord]:
+        """The procedures, latest first; at most *limit*."""
+        with translated():
+            names = self._client.zrange(self._keys.procedures, 0, limit - 1, desc=True)
+            pipe = self._client.pipeline(transaction=False)
+            for name in names:
+                pipe.hgetall(self._job(name))
+            found = pipe.execute()
+        return [read_procedure(fields) for fields in found if "id" in fields]
+
+    def record(
+        self,
+        record: ProcedureRecord,
+        fence: Fence,
+        fields: Mapping[str, str],
+        kind: str = "",
+        note: str = "",
+    ) -> bool:
+        """Store *fields* of *record*; an empty one is removed. False: the job was lost.
+
+        *kind* is what happened, for the audit and the totals: `stopped` or `compensating`.
+        """
+        recorded = self._scripts.run(
+            "record_procedure",
+            job=self._job(record.id),
+            execution=self._keys.execution(record.id),
+            attempt=fence.token,
+            worker=fence.entered,
+            id=record.id,
+            kind=kind,
+            note=note,
+            progress=record.summary,
+            fields=dict(fields),
+        )
+        return bool(recorded)
+
+    def end(
+        self,
+        record: ProcedureRecord,
+        fence: Fence,
+        state: ProcedureState,
+        result: ActionResult,
+        note: str,
+        hold_for: float,
+    ) -> bool:
+        """End a procedure and its execution; False: the job was lost.
+
+        For *hold_for* seconds the action is not repeated in the same situation.
+        """
+        ended = self._scripts.run(
+            "end_procedure",
+            job=self._job(record.id),
+            execution=self._keys.execution(record.id),
+            attempt=fence.token,
+            worker=fence.entered,
+            id=record.id,
+            state=state,
+            outcome=result.state,
+            result=result.to_json(),
+            note=note,
+            hold_for=milliseconds(hold_for),
+            keep=milliseconds(KEEP),
+        )
+        return bool(ended)
+
+    def cancel(self, id: str, by: Actor, note: str = "") -> Literal["ok", "over", "unknown"]:
+        """Cancel a procedure; its worker undoes the steps that took effect."""
+        outcome: Literal["ok", "over", "unknown"] = self._scripts.run(
+            "cancel_procedure",
+            job=self._job(id),
+            id=id,
+            by=by.principal,
+            note=note,
+            actor=actor_fields(by),
+        )
+        return outcome
+
+    def resume(
+        self, id: str, how: ResumeMode, by: Actor, note: str = ""
+    ) -> Literal["ok", "not stopped", "unknown"]:
+        """Let a stopped procedure go on.
+
+        `go on`: what was lost or failed counts as done; `repeat`: it is executed again.
+        """
+        outcome: Literal["ok", "not stopped", "unknown"] = self._scripts.run(
+            "resume_procedure", job=self._job(id), id=id, how=how, note=note, actor=actor_fields(by)
+        )
+        return outcome
+
+    def _job(self, id: str) -> str:
+        return self._keys.job(naming.procedure(id))
+
+
+def step_field(index: int) -> str:
+    """The field of a step's progress."""
+    return f"{_STEP}{index}"
+
+
+def read_procedure(fields: Mapping[str, str]) -> ProcedureRecord:
+    """A procedure from its hash."""
+    found = restore(ProcedureRecord, fields)
+    progress = [
+        StepProgress.from_json(fields[step_field(index)])
+        if step_field(index) in fields
+        else StepProgress()
+        for index in range(len(found.steps))
+    ]
+    return found.patched({"progress": progress})

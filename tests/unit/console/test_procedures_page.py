@@ -1,0 +1,147 @@
+"""Procedures in the API and on the pages: the plan, the state of each step, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fakeredis
+import pytest
+
+from api_kit import Site
+from boyd import Procedure, ProcedureStep
+from boyd.models import Autonomy
+from boyd.plugin import Action
+from boyd.testing import Lab
+from console_kit import Browser
+from kit import agent, overdue
+
+PAGE = "/console/agents/test"
+ASKING = Autonomy(mode="approval-required")
+
+
+@pytest.fixture
+def done() -> list[str]:
+    """What was done."""
+    return []
+
+
+@pytest.fixture
+def farm(server: Any, done: list[str]) -> Lab:
+    """An agent with a procedure whose second step loses its outcome."""
+
+    def drain() -> None:
+        done.append("drain")
+
+    def restart() -> Any:
+        done.append("restart")
+        return {"action": "p:restart"}
+
+    actions = [
+        Action(name="drain", execute=drain, rollback=lambda: done.append("undrain")),
+        Action(name="restart", execute=restart, autonomy=ASKING, dry_run=lambda: "would restart"),
+    ]
+    steps = [ProcedureStep(id="drain", action="p:drain"), ProcedureStep(id="ok", ask="Go on?")]
+    steps.append(ProcedureStep(id="restart", action="p:restart"))
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    return Lab(agent(Procedure(name="renew", steps=steps), *actions), client=redis)
+
+
+@pytest.fixture
+def place(farm: Lab, server: Any) -> Iterator[Site]:
+    """An API over it."""
+    made = Site(farm, server)
+    yield made
+    made.services.stop()
+
+
+@pytest.fixture
+def ann(place: Site) -> Browser:
+    """The browser of a person who may do everything."""
+    return Browser(place, place.key("admin", principal="ann", person=True))
+
+
+def go_on(lab: Lab) -> None:
+    """Let workers do what there is to do."""
+    for _ in range(8):
+        for name in lab.client.zrange("boyd:{test}:due", 0, -1):
+            if name.startswith(("procedure:", "approval:")):
+                overdue(lab, name)
+
+
+def started(place: Site) -> str:
+    """Approve the procedure; it waits at its question then."""
+    asked = place.post("/actions/p:renew").json["approvalId"]
+    bob = place.key("approvals", principal="bob", person=True)
+    place.post(f"/approvals/{asked}/approve?wait=0", headers=bob)
+    go_on(place.lab)
+    return f"approval:{asked}"
+
+
+def test_the_page_of_the_approval_shows_the_plan_and_then_its_state(
+    ann: Browser, place: Site
+) -> None:
+    asked = place.post("/actions/p:renew").json["approvalId"]
+    shown = ann.get(f"{PAGE}/approvals/{asked}")
+    assert "3 steps, which this approval allows as they are here" in shown.text
+    assert "ok asks a person: Go on?" in shown.text
+    assert "would restart" in shown.text
+
+    id = started(place)
+    shown = ann.get(f"{PAGE}/approvals/{id.removeprefix('approval:')}")
+    assert "step 2 of 3 (ok) waits for approval" in shown.text
+    assert "done drain" in shown.text
+
+
+def test_the_page_of_the_agent_cancels_a_procedure(
+    ann: Browser, place: Site, done: list[str]
+) -> None:
+    started(place)
+    page = ann.get(PAGE)
+    assert "step 2 of 3 (ok) waits for approval" in page.text
+    ann.send(page.form("/procedures/cancel"))
+    go_on(place.lab)
+
+    assert done == ["drain", "undrain"]
+    assert "cancelled by ann" in ann.get(PAGE).text
+
+
+def test_a_stopped_procedure_is_resumed_from_the_page(
+    ann: Browser, place: Site, done: list[str]
+) -> None:
+    id = started(place)
+    record = place.get(f"/procedures/{id}").json
+    place.post("/freeze", {"reason": "maintenance"})
+    bob = place.key("approvals", principal="bob", person=True)
+    place.post(f"/approvals/{record['progress'][1]['approval']}/approve?wait=0", headers=bob)
+    go_on(place.lab)
+    assert place.get("/procedures").json["procedures"][0]["state"] == "stopped"
+    page = ann.get(PAGE)
+    assert "stopped, step 2 of 3 (ok)" in page.text
+    assert "frozen" in page.text
+
+    place.post("/unfreeze")
+    ann.send(page.form("/procedures/resume"), how="go on")
+    go_on(place.lab)
+    again = place.get(f"/procedures/{id}").json["progress"][1]["approval"]
+    place.post(f"/approvals/{again}/approve?wait=0", headers=bob)
+    go_on(place.lab)
+    assert place.get(f"/procedures/{id}").json["state"] == "succeeded"
+    assert done == ["drain", "restart"]
+
+
+def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:
+    assert place.get("/procedures/loop:99").status_code == 404
+    assert place.post("/procedures/loop:99/cancel").status_code == 404
+    id = started(place)
+    refused = place.post(f"/procedures/{id}/resume")
+    assert (refused.status_code, refused.json["type"].rpartition("/")[2]) == (409, "not-stopped")
+    reader = place.key("read", "actions")
+    assert place.post(f"/procedures/{id}/cancel", headers=reader).status_code == 403
+    place.post(f"/procedures/{id}/cancel", {"note": "no"})
+    go_on(place.lab)
+    over = place.post(f"/procedures/{id}/cancel")
+    assert (over.status_code, over.json["type"].rpartition("/")[2]) == (409, "finished")
+    assert place.get(f"/executions/{id}").json["progress"] == "cancelled"
+    kinds = [entry["kind"] for entry in place.get("/audit?limit=50").json["entries"]]
+    assert {"procedure.started", "procedure.cancelled", "procedure.compensating"} <= set(kinds)

@@ -1,0 +1,549 @@
+"""Procedures: actions composed of actions, durable, gated as a whole, and undone in reverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from boyd import Agent, ConfigError, Plugin, Procedure, ProcedureStep, StepAction
+from boyd.models import (
+    ActionResult,
+    Autonomy,
+    CallRequest,
+    JsonObject,
+    ProcedureRecord,
+)
+from boyd.plugin import Action
+from boyd.testing import Lab
+from kit import choice, chooses, overdue, person, plugin
+
+ANN = person("ann")
+
+
+class Server(BaseModel):
+    """The params of the procedure."""
+
+    server: str
+
+
+class Farm:
+    """Servers whose actions record what they did; `fails` has what raises, `answers` results."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.done: list[str] = []
+        self.answers: dict[str, Any] = answers
+        self.told: list[ProcedureRecord] = []
+
+    def action(self, name: str, **settings: Any) -> Action:
+        """An action that records its execution."""
+
+        def execute(params: dict[str, Any]) -> Any:
+            self.done.append(" ".join([name, *map(str, params.values())]))
+            found = self.answers.get(name)
+            found = found.pop(0) if isinstance(found, list) else found
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        return Action(name=name, execute=execute, **settings)
+
+    def undo(self, name: str) -> Any:
+        """A rollback that records itself."""
+
+        def rollback(params: Any) -> None:
+            self.done.append(f"undo {name}")
+
+        return rollback
+
+    def lab(
+        self, *steps: ProcedureStep, actions: list[Action] | None = None, **settings: Any
+    ) -> Lab:
+        """A lab with a procedure of those steps on `server`."""
+        agent = settings.pop("agent", {})
+        hooks = settings.pop("hooks", {})
+        own = actions or [
+            self.action("drain", rollback=self.undo("drain")),
+            self.action("restart"),
+            self.action("look", reversibility="read-only"),
+            self.action("ready"),
+        ]
+        known = {"params": Server, "target": "server", **settings}
+        procedure = Procedure(name="renew", steps=list(steps), **known)
+
+        def on_procedure(procedure: ProcedureRecord) -> None:
+            self.told.append(procedure)
+
+        made = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
+        return Lab(Agent("test", plugins=[made], **agent))
+
+
+def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
+    """A step whose action has the same name."""
+    what: dict[str, Any] = {} if "ask" in fields else {"action": f"p:{action or id}"}
+    return ProcedureStep(id=id, **what, **fields)
+
+
+def call(lab: Lab, **fields: Any) -> ActionResult:
+    """Ask for the procedure; the result of the call."""
+    request = CallRequest(
+        kind="execute", action="p:renew", params={"server": "web1"}, actor=ANN, **fields
+    )
+    call_id = lab.launcher.call(request, None)
+    lab.deliver()
+    found = lab.store.calls.get(call_id)
+    assert found is not None
+    assert found.result is not None
+    return found.result
+
+
+def go_on(lab: Lab) -> ProcedureRecord:
+    """Let time pass until nothing changes any more; the latest procedure."""
+    before, same = None, 0
+    while same < 2:
+        due = lab.client.zrange("boyd:{test}:due", 0, -1)
+        waiting = [one for one in due if one.startswith(("procedure:", "verify:", "approval:"))]
+        for name in waiting:
+            overdue(lab, name)
+        [record, *_] = lab.store.procedures.all()
+        if not waiting:
+            return record
+        same = same + 1 if record == before else 0
+        before = record
+    assert before is not None
+    return before
+
+
+def started(lab: Lab, **fields: Any) -> ProcedureRecord:
+    """Start the procedure and let it go as far as it goes."""
+    result = call(lab, **fields)
+    assert result.procedure, result.error
+    return go_on(lab)
+
+
+def test_steps_run_in_order_with_values_from_params_and_earlier_results() -> None:
+    farm = Farm(drain={"weight": 7, "names": ["a", "b"]})
+    lab = farm.lab(
+        step("drain", params={"name": "${params.server}"}),
+        step("restart", params={"weight": "${steps.drain.output.weight}", "fixed": "x"}),
+        step("ready", params={"name": "${steps.drain.output.names.1}"}),
+    )
+    record = started(lab)
+
+    assert farm.done == ["drain web1", "restart 7 x", "ready b"]
+    assert (record.state, [one.state for one in record.progress]) == ("succeeded", ["done"] * 3)
+    entry = lab.store.ledger.get(record.id)
+    assert entry is not None
+    assert (entry.state, entry.progress) == ("succeeded", "succeeded")
+    assert lab.store.holds.all() == []
+
+
+def test_the_execution_says_where_the_procedure_stands() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Shall it restart?"), step("restart"))
+    record = started(lab)
+
+    entry = lab.store.ledger.get(record.id)
+    assert entry is not None
+    assert entry.state == "running"
+    waits = f"waits for approval {record.progress[1].approval[:8]}"  # type: ignore[index]
+    assert entry.progress == f"step 2 of 3 (question) {waits}"
+    assert farm.done == ["drain"]
+
+
+def test_a_person_answers_a_step_that_asks() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Shall it restart?"), step("restart"))
+    waiting = started(lab).progress[1].approval or ""
+    item = lab.store.approvals.get(waiting)
+    assert item is not None
+    assert item.params == {"question": "Shall it restart?"}
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    record = go_on(lab)
+
+    assert record.state == "succeeded"
+    assert farm.done == ["drain", "restart"]
+
+
+def test_a_denied_step_undoes_what_took_effect_in_reverse() -> None:
+    farm = Farm()
+    steps = (
+        step("drain"),
+        step("restart", compensate=StepAction(action="p:ready", params={"n": "${params.server}"})),
+        step("question", ask="Go on?"),
+    )
+    lab = farm.lab(*steps)
+    waiting = started(lab).progress[2].approval or ""
+    lab.resolver.answer(waiting, "denied", person("bob"), "not now")
+    record = go_on(lab)
+
+    assert farm.done == ["drain", "restart", "ready web1", "undo drain"]
+    assert (record.state, record.compensated) == ("failed", ["restart", "drain"])
+    assert "a person denied it: not now" in (record.reason or "")
+
+
+def test_a_failed_step_undoes_the_earlier_ones_and_holds_the_procedure() -> None:
+    farm = Farm(restart=OSError("no space"))
+    lab = farm.lab(step("drain"), step("restart", compensate="none"), step("ready"))
+    record = started(lab)
+
+    assert farm.done == ["drain", "restart", "undo drain"]
+    assert record.state == "failed"
+    assert record.reason == "step restart failed: OSError: no space; undone: drain"
+    [hold] = lab.store.holds.all()
+    assert (hold.action, hold.target, hold.kind) == ("p:renew", "web1", "no effect")
+    assert [one.state for one in farm.told] == ["failed"]
+    found = lab.store.calls.get(record.id.removeprefix("call:"))
+    assert found is not None
+    assert found.result is not None
+    assert not found.result.success
+
+
+def test_it_does_not_run_twice_on_one_target_at_a_time() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Go on?"))
+    started(lab)
+    again = call(lab)
+
+    assert again.prevented == "held"
+    assert "has not ended" in (again.error or "")
+    assert farm.done == ["drain"]
+
+
+@pytest.mark.parametrize(("rest", "ran"), [(0, False), (3, True)])
+def test_a_step_whose_condition_is_false_is_skipped(rest: int, ran: bool) -> None:
+    farm = Farm(look={"sessions": rest})
+    lab = farm.lab(step("look"), step("drain", when="steps.look.output.sessions > 0"))
+    record = started(lab)
+
+    assert record.state == "succeeded"
+    assert farm.done == (["look", "drain"] if ran else ["look"])
+    assert record.progress[1].state == ("done" if ran else "skipped")
+
+
+def test_a_condition_is_awaited() -> None:
+    farm = Farm(look=[{"n": 2}, {"n": 1}, {"n": 0}])
+    lab = farm.lab(step("look", until="output.n == 0", every=0.1), step("restart"))
+    record = started(lab)
+
+    assert farm.done == ["look", "look", "look", "restart"]
+    assert record.progress[0].polls == 2
+
+
+def test_a_condition_that_does_not_come_true_in_time_fails_the_step() -> None:
+    farm = Farm(look={"n": 2})
+    lab = farm.lab(step("drain"), step("look", until="output.n == 0", every=0.1, within=0.01))
+    record = started(lab)
+
+    assert record.state == "failed"
+    assert "still false after 0.01 s" in (record.reason or "")
+    assert farm.done[-1] == "undo drain"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"), [("effective", "succeeded"), ("worse", "failed"), ("no effect", "failed")]
+)
+def test_the_verdict_is_awaited_before_the_next_step(verdict: str, state: str) -> None:
+    farm = Farm()
+    actions = [
+        farm.action("restart", verify=lambda: verdict, rollback=farm.undo("restart")),
+        farm.action("ready"),
+    ]
+    lab = farm.lab(step("restart"), step("ready"), actions=actions)
+    record = started(lab)
+
+    assert record.state == state
+    assert farm.done == (
+        ["restart", "ready"] if state == "succeeded" else ["restart", "undo restart"]
+    )
+
+
+def test_a_step_that_is_not_to_be_verified_is_not_waited_for() -> None:
+    farm = Farm()
+    actions = [farm.action("restart", verify=lambda: None), farm.action("ready")]
+    lab = farm.lab(step("restart", verify=False), step("ready"), actions=actions)
+    assert started(lab).state == "succeeded"
+
+
+def freeze(lab: Lab, frozen: bool) -> None:
+    """Freeze or unfreeze the agent."""
+    freezes = lab.whole.freezes
+    if frozen:
+        freezes.freeze("maintenance", "test", ANN)
+    else:
+        freezes.lift("test", ANN)
+
+
+def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Go on?"), step("restart"))
+    waiting = started(lab).progress[1].approval or ""
+    freeze(lab, True)
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    record = go_on(lab)
+
+    assert record.state == "stopped"
+    assert "frozen" in (record.reason or "")
+    assert [one.state for one in farm.told] == ["stopped"]
+    freeze(lab, False)
+    assert lab.store.procedures.resume(record.id, "go on", ANN) == "ok"
+    again = go_on(lab).progress[1].approval or ""
+    assert again != waiting
+    lab.resolver.answer(again, "approved", person("bob"))
+    assert go_on(lab).state == "succeeded"
+    assert farm.done == ["drain", "restart"]
+
+
+def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Go on?"), step("restart"))
+    record = started(lab)
+    assert lab.store.procedures.cancel(record.id, ANN, "wrong server") == "ok"
+    record = go_on(lab)
+
+    assert (record.state, record.cancelled_by) == ("cancelled", "ann")
+    assert farm.done == ["drain", "undo drain"]
+    item = lab.store.approvals.get(record.progress[1].approval or "")
+    assert item is not None
+    assert item.status == "withdrawn"
+    assert lab.store.holds.all() == []
+    assert lab.store.procedures.cancel(record.id, ANN) == "over"
+
+
+def test_a_hook_that_vetoes_a_step_fails_it() -> None:
+    farm = Farm()
+
+    def on_before_act(action: Action) -> None:
+        from boyd import Veto
+
+        if action.name == "restart":
+            raise Veto("not on Mondays")
+
+    lab = farm.lab(step("drain"), step("restart"), hooks={"on_before_act": on_before_act})
+    record = started(lab)
+
+    assert record.state == "failed"
+    assert "not on Mondays" in (record.reason or "")
+    assert farm.done == ["drain", "undo drain"]
+
+
+def test_its_time_is_limited() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Go on?"))
+    record = started(lab)
+    lab.client.hset(f"boyd:{{test}}:procedure:{record.id}", "until", 1)
+    record = go_on(lab)
+
+    assert record.state == "failed"
+    assert farm.done == ["drain", "undo drain"]
+    assert "took too long" in (record.reason or "")
+
+
+def strict(farm: Farm, **more: Any) -> list[Action]:
+    """Actions of which one needs a person."""
+    needs = Autonomy(mode="approval-required")
+    return [farm.action("drain"), farm.action("restart", autonomy=needs, risk="high", **more)]
+
+
+def test_it_has_the_class_of_its_strictest_step() -> None:
+    farm = Farm()
+    actions = strict(farm, reversibility="irreversible")
+    lab = farm.lab(step("drain"), step("restart"), actions=actions)
+    found = next(one for one in lab.agent.catalog.actions if one.id == "p:renew")
+
+    assert (found.risk, found.reversibility) == ("high", "irreversible")
+    assert found.autonomy.mode == "approval-required"
+
+
+def test_one_approval_counts_for_all_steps_and_shows_the_plan() -> None:
+    farm = Farm()
+    steps = (step("drain", params={"n": "${params.server}"}), step("restart"))
+    lab = farm.lab(*steps, actions=strict(farm))
+    waiting = call(lab).waits_for or ""
+    item = lab.store.approvals.get(waiting)
+    assert item is not None
+    assert [one.id for one in item.plan] == ["drain", "restart"]
+    assert item.preview is not None
+    assert item.preview.output == {
+        "steps": [
+            {"step": "drain", "action": "p:drain", "params": {"n": "web1"}},
+            {"step": "restart", "action": "p:restart", "params": {}},
+        ]
+    }
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    lab.deliver()
+    record = go_on(lab)
+
+    assert (record.id, record.state) == (f"approval:{waiting}", "succeeded")
+    assert farm.done == ["drain web1", "restart"]
+    ended = lab.store.approvals.get(waiting)
+    assert ended is not None
+    assert ended.result is not None
+    assert ended.result.success
+
+
+def test_an_approval_does_not_count_for_a_step_with_a_stricter_policy() -> None:
+    farm = Farm()
+    policy = {"actions": ["p:restart"], "required": {"min_approvals": 2}}
+    lab = farm.lab(
+        step("drain"),
+        step("restart"),
+        actions=strict(farm),
+        agent={"approvals": {"policies": [policy]}},
+    )
+    waiting = call(lab).waits_for or ""
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    lab.deliver()
+    record = go_on(lab)
+
+    assert farm.done == ["drain"]
+    assert record.progress[1].state == "asked"
+
+
+def test_each_step_is_approved_if_that_is_wanted() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("restart"), actions=strict(farm), approve="each")
+    record = started(lab)
+    assert farm.done == []
+    for number, name in enumerate(["drain", "restart"]):
+        lab.resolver.answer(record.progress[number].approval or "", "approved", person("bob"))
+        record = go_on(lab)
+        assert farm.done[-1] == name
+    assert record.state == "succeeded"
+
+
+def test_a_changed_procedure_is_not_started_with_an_old_approval() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("restart"), actions=strict(farm))
+    waiting = call(lab).waits_for or ""
+    procedure = lab.agent.host.actions["p:renew"]
+    assert isinstance(procedure, Procedure)
+    procedure.steps = [step("restart")]
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    lab.deliver()
+    item = lab.store.approvals.get(waiting)
+
+    assert item is not None
+    assert item.result is not None
+    assert item.result.prevented == "refused"
+    assert farm.done == []
+
+
+def test_the_loop_starts_it_and_does_not_wait() -> None:
+    farm = Farm()
+    decision = choice("p:renew", params={"server": "web1"})
+    procedure = Procedure(
+        name="renew", params=Server, target="server", steps=[step("drain"), step("q", ask="ok?")]
+    )
+    made = plugin(procedure, farm.action("drain"), chooses(decision))
+    lab = Lab(Agent("test", plugins=[made]))
+    result = lab.run()
+    [done] = result.action_results
+
+    assert done.success
+    assert done.procedure == f"loop:{result.iteration}" or done.procedure is not None
+    assert farm.done == []
+    go_on(lab)
+    later = lab.run()
+    assert later.decision is not None
+    assert later.decision.is_no_op
+    assert "has not ended" in later.decision.rationale
+
+
+def test_a_step_that_takes_down_its_workers_ends_the_procedure(caplog: Any) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("restart"))
+    call(lab)
+    [record] = lab.store.procedures.all()
+    name = f"procedure:{record.id}"
+    for attempt in range(1, 5):
+        # Each worker enters the job, and is gone.
+        number = int(lab.client.hget(f"boyd:{{test}}:{name}", "executionAttempt") or attempt)
+        lab.store.jobs.enter(name, number, f"w{attempt}/1")
+        lab.client.zadd("boyd:{test}:due", {name: 1})
+        lab.sweeper.sweep()
+        lab.dispatcher.hints.clear()
+    record = go_on(lab)
+
+    assert record.state == "failed"
+    assert "its workers were lost repeatedly, the last one was w" in (record.reason or "")
+    assert farm.done == []
+    assert [one.state for one in farm.told] == ["failed"]
+
+
+def test_after_a_restart_of_redis_a_step_that_may_have_run_is_not_repeated() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("question", ask="Go on?", when="true"), step("restart"))
+    record = started(lab)
+    lab.client.hset(f"boyd:{{test}}:procedure:{record.id}", "server", "another")
+    lab.resolver.answer(record.progress[1].approval or "", "approved", person("bob"))
+    record = go_on(lab)
+
+    assert (record.state, record.progress[2].state) == ("stopped", "unknown")
+    assert "Redis restarted" in (record.reason or "")
+    assert farm.done == ["drain"]
+    assert lab.store.procedures.resume(record.id, "repeat", ANN) == "ok"
+    assert go_on(lab).state == "succeeded"
+    assert farm.done == ["drain", "restart"]
+
+
+def mistakes() -> list[tuple[list[dict[str, Any]], str]]:
+    """Steps that are wrong, and what is said of them."""
+    fine = {"id": "drain", "action": "p:drain"}
+    return [
+        ([{**fine, "action": "p:drian"}], "did you mean 'p:drain'?"),
+        ([{**fine, "action": "p:other"}], "is a procedure"),
+        ([fine, fine], "two steps have this id"),
+        ([{**fine, "params": {"x": "${params.serve}"}}], "there is no parameter 'serve'"),
+        ([{**fine, "params": {"x": "${steps.b.output}"}}], "step 'b' does not exist"),
+        ([{**fine, "params": {"x": "${steps.drain.output}"}}, fine], "comes later"),
+        ([{**fine, "params": {"x": "a ${params.server}"}}], "a reference is the whole text"),
+        ([{**fine, "params": {"x": ["${steps.drain.x}"]}}], "comes later"),
+        ([{**fine, "action": "p:typed"}], "needs the parameter 'count'"),
+        ([{**fine, "action": "p:typed", "params": {"count": "x"}}], "Invalid params: count"),
+        ([{**fine, "action": "p:typed", "params": {"count": 1, "b": 2}}], "no parameter 'b'"),
+        ([{**fine, "when": "steps.b.state == 'done'"}], "when: "),
+        ([{**fine, "until": "output.x == 1"}], "not declared `read-only`"),
+        ([{**fine, "compensate": "rollback"}], "has no rollback"),
+        ([], "0 steps"),
+        ([{**fine, "id": f"s{n}"} for n in range(21)], "21 steps"),
+    ]
+
+
+@pytest.mark.parametrize(("steps", "said"), mistakes())
+def test_mistakes_are_found_when_the_agent_is_loaded(
+    steps: list[dict[str, Any]], said: str
+) -> None:
+    class Count(BaseModel):
+        count: int
+
+    farm = Farm()
+    other = Procedure(name="other", steps=[step("drain")])
+    typed = Action(name="typed", execute=lambda params: None, params=Count)
+    parts = [ProcedureStep(**one) for one in steps]
+    own = Procedure(name="renew", params=Server, steps=parts)
+    with pytest.raises(ConfigError, match="procedure p:renew") as caught:
+        Agent("test", plugins=[plugin(farm.action("drain"), typed, other, own)])
+    assert said in str(caught.value)
+
+
+def test_an_agent_file_declares_procedures() -> None:
+    farm = Farm()
+    settings: JsonObject = {
+        "renew": {
+            "params": {"server": "string"},
+            "target": "server",
+            "steps": [{"id": "drain", "action": "p:drain", "params": {"n": "${params.server}"}}],
+        }
+    }
+    own: Plugin = plugin(farm.action("drain"))
+    lab = Lab(Agent("test", plugins=[own], procedures=settings))
+    request = CallRequest(
+        kind="execute", action="procedures:renew", params={"server": "web1"}, actor=ANN
+    )
+    lab.launcher.call(request, None)
+    lab.deliver()
+
+    assert go_on(lab).state == "succeeded"
+    assert farm.done == ["drain web1"]
