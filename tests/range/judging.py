@@ -11,6 +11,9 @@ from range.cases import is_undoable
 from range.lines import Line
 from range.runner import Course
 
+#: The fate of a rollback whose worker was killed.
+_CUT_OFF = "stopped while executing it"
+
 
 @dataclass(frozen=True)
 class Taken:
@@ -52,6 +55,8 @@ class Figures:
     recoveries: list[float] = field(default_factory=list)
     helped: int = 0
     untrue: list[str] = field(default_factory=list)
+    #: More about what was missed.
+    details: list[str] = field(default_factory=list)
 
     def add(self, other: Figures) -> None:
         """Add those of another case."""
@@ -161,11 +166,16 @@ def _compare_undoing(found: Figures, course: Course, one: Taken, entry: Executio
     steps = Counter(_steps(course.lines, one.execution))
     done = entry.verification.compensation if entry.verification else None
     state = done.state if done else None
-    cut_off = entry.state != "succeeded" or (steps["undo"] > 0 and state == "failed")
+    cut_off = entry.state != "succeeded" or (done is not None and _CUT_OFF in done.detail)
     found.harmful += 1
     if is_undoable(course.case.lane, one.action) and not cut_off:
+        undone = steps["undone"] == 1 and state == "rolled back"
         found.undoable += 1
-        found.undone += steps["undone"] == 1 and state == "rolled back"
+        found.undone += undone
+        if not undone:
+            said = done.detail if done else None
+            what = f"was undone {steps['undone']} times, and is said to be {state} ({said})"
+            found.details.append(f"{course.case.name}: {one.action} {what}")
         return
     found.left += 1
     found.told += steps["told"] > 0

@@ -21,12 +21,14 @@ from boyd import (
     orienter,
     strategy,
 )
-from boyd.models import ActionResult, Anomaly, ExecutionEntry, Hold
+from boyd.models import ActionResult, Anomaly, EffectName, ExecutionEntry, Hold
 from range.layout import Layout, layout
 from range.lines import write_line
 
 #: Seconds after its end in which an action has to show its effect.
 PATIENCE = 4.0
+#: Seconds until Boyd gives a verdict in any case.
+_WITHIN = 60.0
 #: Seconds before and after the effect, in which a worker may be killed.
 _BEFORE, _AFTER = 0.3, 0.2
 
@@ -39,7 +41,8 @@ class Lane(Plugin):
     """Sees the faults of one lane of the range, and what suffers that should not.
 
     The first remedy may be done wrong: then the file `mistake` names how. When its verdict was bad,
-    and no harm is left, the second remedy follows.
+    and no harm is left, the second remedy follows. Neither is tried while there is no verdict on
+    the other one: Boyd holds the same action only, and nobody could tell which of them has helped.
     """
 
     #: By fault: the first remedy, and the second one.
@@ -85,8 +88,8 @@ class Lane(Plugin):
         return self._decide(situation, 0)
 
     @first.applicable_when
-    def _is_faulty(self, situation: Situation) -> bool:
-        return bool(situation.evidence(f"{self.id}:judge").get("faults"))
+    def _is_faulty(self, situation: Situation, ctx: Context) -> bool:
+        return self._may_try(0, situation, ctx)
 
     @strategy()
     def second(self, situation: Situation) -> Decision:
@@ -95,9 +98,9 @@ class Lane(Plugin):
 
     @second.applicable_when
     def _first_has_failed(self, situation: Situation, ctx: Context) -> bool:
-        seen = situation.evidence(f"{self.id}:judge")
         # What harms goes first; until then nobody can tell what a remedy did.
-        return bool(seen.get("faults")) and not seen["harm"] and bool(ctx.state.get("tried"))
+        harm = situation.evidence(f"{self.id}:judge").get("harm")
+        return self._may_try(1, situation, ctx) and not harm and bool(ctx.state.get("tried"))
 
     def on_suspend(self, hold: Hold, execution: ExecutionEntry) -> None:
         """Tell people."""
@@ -108,6 +111,8 @@ class Lane(Plugin):
 
         def execute(params: dict[str, Any], ctx: Context) -> Any:
             lines = self.layout.lines(self.id)
+            ctx.state.set("open", name, ttl=_WITHIN)
+            ctx.state.delete("tried")
             ctx.state.set("began", ctx.now().timestamp())
             write_line(lines, "act", ctx.execution_id or "", name)
             time.sleep(_BEFORE)
@@ -133,7 +138,7 @@ class Lane(Plugin):
             target=target,
             execute=execute,
             verify=self._verify,
-            verify_within=60.0,
+            verify_within=_WITHIN,
             verify_every=0.5,
             **({"rollback": rollback} if undo else {}),
         )
@@ -142,14 +147,24 @@ class Lane(Plugin):
         write_line(self.layout.lines(self.id), "look", ctx.execution_id or "")
         harm, faults = self.harm(), self.faults()
         if harm:
-            ctx.state.set("tried", "it did harm")
-            return EffectVerdict(verdict="worse", evidence=", ".join(harm))
+            return self._verdict("worse", ", ".join(harm), ctx)
         if not faults:
-            return EffectVerdict(verdict="effective", evidence="no fault is left")
+            return self._verdict("effective", "no fault is left", ctx)
         if ctx.now().timestamp() - ctx.state.get("began", 0) > PATIENCE:
-            ctx.state.set("tried", "it had no effect")
-            return EffectVerdict(verdict="no effect", evidence=f"still: {', '.join(faults)}")
+            return self._verdict("no effect", f"still: {', '.join(faults)}", ctx)
         return False
+
+    def _verdict(self, verdict: EffectName, evidence: str, ctx: Context) -> EffectVerdict:
+        if verdict != "effective":
+            ctx.state.set("tried", verdict)
+        ctx.state.delete("open")
+        return EffectVerdict(verdict=verdict, evidence=evidence)
+
+    def _may_try(self, which: int, situation: Situation, ctx: Context) -> bool:
+        """Tell whether there is a fault, and no open verdict on another remedy than this one."""
+        seen: Any = situation.evidence(f"{self.id}:judge")
+        mine = [self.remedies[fault][which] for fault in seen.get("faults", ())]
+        return bool(mine) and ctx.state.get("open", mine[0]) == mine[0]
 
     def _decide(self, situation: Situation, which: int) -> Decision:
         seen: Any = situation.evidence(f"{self.id}:judge")

@@ -88,6 +88,7 @@ class Runner:
         mistake.unlink(missing_ok=True)
         if case.mistake:
             mistake.write_text(case.mistake)
+        self._site.begin()
         if case.fault:
             self._site.inject(case.fault)
         else:
@@ -104,7 +105,8 @@ class Runner:
         seen = [r.situation for r in results if r.started_at.timestamp() >= course.began - 1]
         course.detected = any(one.type == case.fault for s in seen if s for one in s.anomalies)
         undone = sum(line.step == "undo" for line in course.lines)
-        if self._site.undone_too_often(undone):
+        acted = sum((o.step, o.action) == ("act", case.action) for o in course.lines)
+        if self._site.undone_too_often(undone, acted):
             course.misfits.append("more was undone than the actions say")
         if course.over and (holds := self._agent.holds.all()):
             course.misfits.append(f"still held: {holds[0].reason}")
@@ -150,6 +152,8 @@ class Runner:
             return False
         if course.case.fault and not course.entries:
             return False
+        if any(hold.kind == "suspended" for hold in self._agent.holds.all()):
+            return False  # a person has to help first
         judged = max((_judged_at(entry) for entry in course.entries), default=0.0)
         since = max(good, judged, max((line.at for line in course.lines), default=0.0))
         return judged < float("inf") and self._is_calm(since)

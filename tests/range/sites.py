@@ -33,6 +33,9 @@ class Site:
     def stop(self) -> None:
         """End everything."""
 
+    def begin(self) -> None:
+        """Take down how things are before a case."""
+
     def inject(self, fault: str) -> None:
         """Break something."""
         raise NotImplementedError
@@ -57,8 +60,11 @@ class Site:
         """Make everything as it was."""
         raise NotImplementedError
 
-    def undone_too_often(self, undone: int) -> bool:
-        """Tell whether the thing shows more rollbacks in this case than *undone*."""
+    def undone_too_often(self, undone: int, acted: int) -> bool:
+        """Tell whether the thing shows more rollbacks in this case than *undone*, if there are any.
+
+        The first remedy *acted* so many times, of which only the first time can be undone.
+        """
         return False
 
 
@@ -137,12 +143,12 @@ class DatabaseSite(Site):
         self._leave()
         self._set_limit()
 
-    def undone_too_often(self, undone: int) -> bool:
-        """Tell by the limit: each rollback raises it by as much."""
+    def undone_too_often(self, undone: int, acted: int) -> bool:
+        """Tell by the limit, which each rollback raises, and each right action."""
         row = self._report.execute(
             "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'app'"
         ).fetchone()
-        return undone > 0 and row is not None and row[0] > CONNECTIONS
+        return undone > 0 and row is not None and row[0] > CONNECTIONS * acted
 
     def _set_limit(self) -> None:
         self._report.execute(f"ALTER ROLE app CONNECTION LIMIT {CONNECTIONS}")
@@ -211,16 +217,18 @@ class ServiceSite(Site):
         """Start both."""
         for name in ("shop", "mail"):
             start_service(self.layout, name)
-        self._starts = self._count()
 
     def stop(self) -> None:
         """Kill both."""
         for name in ("shop", "mail"):
             kill_service(self.layout, name)
 
+    def begin(self) -> None:
+        """Count the starts of the other one."""
+        self._starts = self._count()
+
     def inject(self, fault: str) -> None:
         """Kill, suspend or slow the first one."""
-        self._starts = self._count()
         if fault == "slow service":
             status(f"{self.layout.url('shop')}slow")
         else:
@@ -241,9 +249,10 @@ class ServiceSite(Site):
         return status(self.layout.url("mail")) != 200
 
     def repair(self) -> None:
-        """Start the other one."""
-        start_service(self.layout, "mail")
-        self._starts += 1
+        """Start the other one, unless it runs."""
+        if self.is_harmed():
+            start_service(self.layout, "mail")
+            self._starts += 1
 
     def reset(self) -> None:
         """Start what does not answer."""
@@ -251,7 +260,7 @@ class ServiceSite(Site):
             if status(self.layout.url(name)) != 200:
                 start_service(self.layout, name)
 
-    def undone_too_often(self, undone: int) -> bool:
+    def undone_too_often(self, undone: int, acted: int) -> bool:
         """Tell by the starts of the other one."""
         return self._count() - self._starts > undone
 
