@@ -100,7 +100,23 @@ def judge(course: Course) -> Figures:
             continue
         found.unprovoked += not course.looks.faults.is_bad(one.began)
         _compare(found, course, one, entry)
+    if found.misses:
+        found.details.append(f"{case.name}: {_told(course)}")
     return found
+
+
+def _told(course: Course) -> str:
+    """What happened in a case, with seconds since its begin."""
+    looks = (("fault", course.looks.faults), ("harm", course.looks.harm))
+    changes = [(at, f"{name}: {bad}") for name, seen in looks for at, bad in seen.changes()]
+    lines = [(o.at, f"{o.step} {o.action} {o.execution} ({o.pid})") for o in course.lines]
+    judged = [
+        (one.ended_at.timestamp(), f"{entry.id}: {entry.state}, {one.verdict}")
+        for entry in course.entries
+        if (one := entry.verification) and one.ended_at
+    ]
+    told = sorted([*changes, *lines, *judged])
+    return "; ".join(f"{at - course.began:.2f} {what}" for at, what in told)
 
 
 def _taken(course: Course) -> list[Taken]:

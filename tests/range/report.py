@@ -61,7 +61,7 @@ class Report:
             f"False alarms: {alarms}, {all_.unprovoked} actions without a fault.",
             f"{self.killed} workers were killed; a person helped {all_.helped} times.",
             *(f"untrue: {text}" for text in all_.untrue),
-            *(f"missed: {text}" for text in all_.details),
+            *(f"details: {text}" for text in all_.details),
             *(f"MISSED: {text}" for text in all_.misses),
         ]
 

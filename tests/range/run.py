@@ -20,7 +20,7 @@ from range.cases import Case, make_cases
 from range.judging import judge
 from range.report import Report
 from range.runner import Runner
-from range.sites import Site
+from range.site import Site
 from range.world import World, make_world, missing
 
 

@@ -11,7 +11,7 @@ from boyd.models import Actor, ExecutionEntry
 from harness import BUSY, wait_until
 from range.cases import Case
 from range.lines import Line, read_lines
-from range.sites import Site
+from range.site import Site
 from range.watch import Looks, Watch
 from range.world import World
 

@@ -1,71 +1,18 @@
-"""The real things that the range breaks, seen from outside: by whoever uses them.
-
-Nothing here asks Boyd, nor the code with which its agents look at the same things.
-"""
+"""The four sites of the range: a database, a proxy, a service and a disk."""
 
 from __future__ import annotations
 
-import random
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 import psycopg
 
 from faults.small_disk import SmallDisk
 from harness import wait_until
 from range.layout import CONNECTIONS, Layout, status, without_mail
+from range.site import Site, kill_service, start_service
 
 _TEXT = "one line that somebody needs\n"
-
-
-class Site:
-    """Something that can be broken, and something beside it that must not suffer."""
-
-    lane: ClassVar[str] = ""
-
-    def __init__(self, layout: Layout, seed: int) -> None:
-        self.layout = layout
-        self.dice = random.Random(f"{seed}/{self.lane}")
-
-    def start(self) -> None:
-        """Make everything work."""
-
-    def stop(self) -> None:
-        """End everything."""
-
-    def begin(self) -> None:
-        """Take down how things are before a case."""
-
-    def inject(self, fault: str) -> None:
-        """Break something."""
-        raise NotImplementedError
-
-    def disturb(self) -> None:
-        """Do something unusual that is no fault."""
-        raise NotImplementedError
-
-    def is_faulty(self) -> bool:
-        """Tell whether its users notice a fault."""
-        raise NotImplementedError
-
-    def is_harmed(self) -> bool:
-        """Tell whether something beside it suffers."""
-        raise NotImplementedError
-
-    def repair(self) -> None:
-        """Mend what suffers beside it, as a person does."""
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Make everything as it was."""
-        raise NotImplementedError
-
-    def undone_too_often(self, undone: int, acted: int) -> bool:
-        """Tell whether the thing shows more rollbacks in this case than *undone*, if there are any.
-
-        The first remedy *acted* so many times, of which only the first time can be undone.
-        """
-        return False
 
 
 class DatabaseSite(Site):
@@ -324,15 +271,3 @@ class DiskSite(Site):
         for number in range(megabytes * 4):
             with suppress(OSError), (self.layout.scratch / f"{number}.tmp").open("wb", 0) as file:
                 file.write(bytes(250_000))
-
-
-def start_service(layout: Layout, name: str) -> None:
-    """Start a service again, and wait until it answers."""
-    layout.supervised(name).restart()
-    wait_until(lambda: status(layout.url(name)))
-
-
-def kill_service(layout: Layout, name: str) -> None:
-    """Kill a service, if it runs."""
-    with suppress(ProcessLookupError):
-        layout.supervised(name).send("KILL")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from range.sites import Site
+from range.site import Site
 
 #: Seconds between two looks.
 PERIOD = 0.1
@@ -36,6 +36,11 @@ class Answers:
                 break
             found = at
         return found
+
+    def changes(self) -> list[tuple[float, bool]]:
+        """The first answer, and each one that differs from that before."""
+        before = [None, *(bad for _, bad in self.all)]
+        return [(at, bad) for (at, bad), was in zip(self.all, before, strict=False) if bad != was]
 
     def bad_for(self) -> float:
         """Seconds for which it was bad."""

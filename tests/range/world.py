@@ -15,7 +15,8 @@ from archive_kit import postgresql, postgresql_programs
 from faults.world import RedisProcess
 from harness import Deployment, wait_until
 from range.layout import new_layout, nginx_program
-from range.sites import DatabaseSite, DiskSite, ProxySite, ServiceSite, Site
+from range.site import Site
+from range.sites import DatabaseSite, DiskSite, ProxySite, ServiceSite
 
 WORKERS = ("w0", "w1", "w2")
 SITES: tuple[type[Site], ...] = (DatabaseSite, ProxySite, ServiceSite, DiskSite)
