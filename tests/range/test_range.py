@@ -164,7 +164,8 @@ def lasting(course: Course) -> None:
 
 
 def untold(course: Course) -> None:
-    course.entries[0] = entry("loop:1", "raise_limit", "worse", Compensation(state="failed"))
+    lost = Compensation(state="failed", detail="Outcome unknown: w0 stopped while executing it")
+    course.entries[0] = entry("loop:1", "raise_limit", "worse", lost)
 
 
 def healthy(course: Course) -> None:
