@@ -92,9 +92,10 @@ class DatabaseSite(Site):
 
     def undone_too_often(self, undone: int, acted: int) -> bool:
         """Tell by the limit, which each rollback raises, and each right action."""
-        row = self._report.execute(
-            "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'app'"
-        ).fetchone()
+        with self.layout.connect(name="range") as session:
+            row = session.execute(
+                "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'app'"
+            ).fetchone()
         return undone > 0 and row is not None and row[0] > CONNECTIONS * acted
 
     def _set_limit(self) -> None:
