@@ -24,7 +24,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all parts check docs pictures bench chaos soak protections lock clean
+.PHONY: help up test test-all parts check docs pictures bench chaos range soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -63,6 +63,9 @@ soak: $(VENV)/.tests ## Check that Redis does not grow over 10 000 iterations; A
 
 chaos: $(VENV)/.tests ## Kill, stop and disconnect processes under load for half an hour; ARGS="--minutes 5".
 	@exec $(VENV)/bin/python tests/faults/chaos.py $(ARGS)
+
+range: $(VENV)/.tests ## Break real services and see what is decided, verified and undone; ARGS="--rounds 1".
+	@exec $(VENV)/bin/python tests/range/run.py $(ARGS)
 
 protections: $(VENV)/.tests ## Check that a test fails when any one protection is removed; ARGS="--only P6".
 	@exec $(VENV)/bin/python tests/faults/protections.py $(ARGS)

@@ -1,0 +1,203 @@
+"""Compares what happened in a case, as seen from outside, with what Boyd says of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from boyd.models import EffectName, ExecutionEntry
+from range.cases import is_undoable
+from range.lines import Line
+from range.runner import Course
+
+#: The fate of a rollback whose worker was killed.
+_CUT_OFF = "stopped while executing it"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An action that was executed, by its lines, and whether it was the one with the mistake."""
+
+    execution: str
+    action: str
+    began: float
+    ended: float
+    until: float
+    wrong: bool
+
+
+@dataclass
+class Figures:
+    """What one case, or many of them, came to."""
+
+    cases: int = 0
+    faults: int = 0
+    detected: int = 0
+    decided: int = 0
+    verdicts: int = 0
+    right_verdicts: int = 0
+    #: Wrong actions that reported success, and those of them whose verdict was not *effective*.
+    wrong: int = 0
+    wrong_detected: int = 0
+    #: Actions without a mistake, and those of them that were judged otherwise.
+    right: int = 0
+    alarms: int = 0
+    unprovoked: int = 0
+    #: Actions that did harm: all, those that had to be undone, and those that were, exactly once.
+    harmful: int = 0
+    undoable: int = 0
+    undone: int = 0
+    #: The others: cut off by a killed worker or without a rollback; and those people were told of.
+    left: int = 0
+    told: int = 0
+    harm_seconds: float = 0.0
+    recoveries: list[float] = field(default_factory=list)
+    helped: int = 0
+    untrue: list[str] = field(default_factory=list)
+    #: More about what was missed.
+    details: list[str] = field(default_factory=list)
+
+    def add(self, other: Figures) -> None:
+        """Add those of another case."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    @property
+    def misses(self) -> list[str]:
+        """What is not as it has to be."""
+        found = {
+            "faults were not detected": self.faults - self.detected,
+            "faults did not end": self.faults - len(self.recoveries),
+            "first decisions were wrong": self.detected - self.decided,
+            "harmful actions were not undone exactly once": self.undoable - self.undone,
+            "times people were not told of harm that stays": self.left - self.told,
+            "right actions were judged otherwise": self.alarms,
+            "actions were taken without a fault": self.unprovoked,
+            "records were untrue": len(self.untrue),
+        }
+        missed = [f"{number} {what}" for what, number in found.items() if number]
+        if self.wrong_detected < 0.95 * self.wrong:
+            missed.append("fewer than 95 % of the wrong actions were detected")
+        return missed
+
+
+def judge(course: Course) -> Figures:
+    """The figures of one case."""
+    case, faulty = course.case, bool(course.case.fault)
+    found = Figures(cases=1, faults=int(faulty), detected=int(faulty and course.detected))
+    taken = _taken(course)
+    entries = {entry.id: entry for entry in course.entries}
+    found.decided = int(bool(taken) and faulty and taken[0].action == case.action)
+    found.harm_seconds, found.helped = course.looks.harm.bad_for(), course.helped
+    if faulty and course.recovered is not None:
+        found.recoveries.append(course.recovered - course.began)
+    found.untrue += [f"{case.name}: {text}" for text in (*course.misfits, *_lost(course, taken))]
+    for one in taken:
+        entry = entries.get(one.execution)
+        if entry is None:
+            found.untrue.append(f"{case.name}: {one.action} was done and is not in the ledger")
+            continue
+        found.unprovoked += not course.looks.faults.is_bad(one.began)
+        _compare(found, course, one, entry)
+    if found.misses:
+        found.details.append(f"{case.name}: {_told(course)}")
+    return found
+
+
+def _told(course: Course) -> str:
+    """What happened in a case, with seconds since its begin."""
+    looks = (("fault", course.looks.faults), ("harm", course.looks.harm))
+    changes = [(at, f"{name}: {bad}") for name, seen in looks for at, bad in seen.changes()]
+    lines = [(o.at, f"{o.step} {o.action} {o.execution} ({o.pid})") for o in course.lines]
+    judged = [
+        (one.ended_at.timestamp(), f"{entry.id}: {entry.state}, {one.verdict}")
+        for entry in course.entries
+        if (one := entry.verification) and one.ended_at
+    ]
+    told = sorted([*changes, *lines, *judged])
+    return "; ".join(f"{at - course.began:.2f} {what}" for at, what in told)
+
+
+def _taken(course: Course) -> list[Taken]:
+    """The executed actions, each with the time until which it alone may have had an effect."""
+    acts = [line for line in course.lines if line.step == "act"]
+    undos = [line for line in course.lines if line.step == "undo"]
+    ends = {line.execution: line.at for line in course.lines if line.step == "acted"}
+    mistaken = next((a.execution for a in acts if a.action == course.case.action), "")
+    return [
+        Taken(
+            execution=act.execution,
+            action=act.action,
+            began=act.at,
+            ended=ends.get(act.execution, act.at),
+            until=min((o.at for o in (*acts, *undos) if o.at > act.at), default=course.ended),
+            wrong=bool(course.case.mistake) and act.execution == mistaken,
+        )
+        for act in acts
+    ]
+
+
+def _lost(course: Course, taken: list[Taken]) -> Iterator[str]:
+    """Whatever was done more than once, or is said to have been done and was not."""
+    for (step, execution), times in Counter((o.step, o.execution) for o in course.lines).items():
+        if step in ("act", "undo") and times > 1:
+            yield f"{step} of {execution} happened {times} times"
+    known = {one.execution for one in taken}
+    for entry in course.entries:
+        if entry.state == "succeeded" and entry.id not in known:
+            yield f"{entry.id} is said to have succeeded, and did nothing"
+        if entry.state == "failed" and entry.id in known:
+            why = entry.result.error if entry.result else ""
+            yield f"{entry.id} ({entry.action}) was done and is said to have failed: {why}"
+
+
+def _compare(found: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
+    """Compare an execution with its record."""
+    harmed = course.looks.harm.any_bad(one.began, one.until)
+    truth: EffectName = "effective"
+    if harmed:
+        truth = "worse"
+    elif course.looks.faults.is_bad(one.until):
+        truth = "no effect"
+    verdict = entry.verification.verdict if entry.verification else None
+    found.verdicts += 1
+    found.right_verdicts += verdict == truth
+    if verdict != truth:
+        found.untrue.append(f"{course.case.name}: {one.action} was {truth}, the verdict: {verdict}")
+    if one.wrong and entry.state == "succeeded":
+        found.wrong += 1
+        found.wrong_detected += verdict != "effective"
+    if not one.wrong and truth == "effective":
+        found.right += 1
+        found.alarms += verdict != truth
+    if harmed:
+        _compare_undoing(found, course, one, entry)
+    elif any(line.step == "undo" and line.execution == one.execution for line in course.lines):
+        found.untrue.append(f"{course.case.name}: {one.action} did no harm and was undone")
+
+
+def _compare_undoing(found: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
+    """Compare what became of harm with its record."""
+    steps = Counter(_steps(course.lines, one.execution))
+    done = entry.verification.compensation if entry.verification else None
+    state = done.state if done else None
+    cut_off = entry.state != "succeeded" or (done is not None and _CUT_OFF in done.detail)
+    found.harmful += 1
+    if is_undoable(course.case.lane, one.action) and not cut_off:
+        undone = steps["undone"] == 1 and state == "rolled back"
+        found.undoable += 1
+        found.undone += undone
+        if not undone:
+            said = done.detail if done else None
+            what = f"was undone {steps['undone']} times, and is said to be {state} ({said})"
+            found.details.append(f"{course.case.name}: {one.action} {what}")
+        return
+    found.left += 1
+    found.told += steps["told"] > 0
+    if state == "rolled back":
+        found.untrue.append(f"{course.case.name}: {one.action} is said to be rolled back")
+
+
+def _steps(lines: list[Line], execution: str) -> list[str]:
+    return [line.step for line in lines if line.execution == execution]
