@@ -57,6 +57,7 @@ from boyd.store import (
     connect,
 )
 from boyd.store.connection import Client
+from boyd.store.executions import ClaimTerms
 from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
 from boyd.store.scripts import ScriptCall, Scripts, sources
@@ -533,20 +534,16 @@ def claim(
     """Claim an execution."""
     limits: JsonObject = {"violations": 1, "window": 60000, "queue": ""}
     verify: JsonObject = {"within": 5000, "every": 1000, "hold": True, "queue": ""}
-    return a.ledger.claim(
-        execution,
-        "token",
-        "p:do",
-        {},
-        "t",
-        False,
-        Budget(limit=5, window=60),
-        fence,
+    terms = ClaimTerms(
         verify=verify if verified else None,
         situation="s",
         held=verified,
         counting=COUNTING if verified else None,
         sandbox=limits if boxed else None,
+    )
+    budget = Budget(limit=5, window=60)
+    return a.ledger.claim(
+        execution, "token", "p:do", {}, "t", False, budget, fence, terms=terms
     ).outcome
 
 

@@ -14,6 +14,7 @@ import pytest
 from boyd import naming
 from boyd.models import ActionResult, ApprovalItem, JsonObject, TrackRecord
 from boyd.store import AgentEntry, Fence, Store
+from boyd.store.executions import ClaimTerms
 from harness import Deployment, wait_until
 from kit import person
 
@@ -175,7 +176,14 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
     for name in names:
         verify: JsonObject = {"within": 60000, "every": 1000, "hold": False, "queue": ""}
         claimed = agent.ledger.claim(
-            name, "t", "p:do", {}, "", False, None, verify=verify, counting=counting
+            name,
+            "t",
+            "p:do",
+            {},
+            "",
+            False,
+            None,
+            terms=ClaimTerms(verify=verify, counting=counting),
         )
         assert claimed.outcome == "claimed"
         assert agent.ledger.finish(name, "t", ActionResult(action="p:do", success=True, duration=0))

@@ -16,6 +16,7 @@ from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import FROZEN, REVOKED, ActionResult, ExecutionEntry, JsonObject, ProcedureRecord
 from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
+from boyd.store.executions import ClaimTerms
 from boyd.store.timing import milliseconds
 
 log = logging.getLogger("boyd.runtime")
@@ -175,13 +176,15 @@ class LeasedLedger:
             self._fence,
             execution.by,
             execution.host,
-            verify=_stored(execution),
-            situation=execution.situation,
-            held=execution.held,
-            grant=execution.grant,
-            counting=_counted(execution),
-            sandbox=_limits(execution),
-            within=execution.within,
+            terms=ClaimTerms(
+                verify=_stored(execution),
+                situation=execution.situation,
+                held=execution.held,
+                within=execution.within,
+                grant=execution.grant,
+                counting=_counted(execution),
+                sandbox=_limits(execution),
+            ),
         )
 
 

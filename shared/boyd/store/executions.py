@@ -77,6 +77,48 @@ class ClaimReply:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class ClaimTerms:
+    """The terms of an execution beside its action: what binds it, and what follows it.
+
+    Attributes:
+        verify: for its verification: `within` and `every` in ms, `queue`, and `hold`, whether it
+            holds the action.
+        situation: the class of the situation.
+        held: whether a hold refuses the claim.
+        within: a hold that an execution with this prefix has caused does not refuse it.
+        grant: the grant by which it runs alone, if it needs one.
+        counting: how its outcome counts in its track record.
+        sandbox: how many `violations` within `window` ms suspend the action, and the `queue` of who
+            tells people.
+    """
+
+    verify: JsonObject | None = None
+    situation: str = ""
+    held: bool = False
+    within: str = ""
+    grant: str | None = None
+    counting: JsonObject | None = None
+    sandbox: JsonObject | None = None
+
+    def options(self) -> JsonObject:
+        """What the claim checks."""
+        binding: JsonObject = {"held": self.held, "situation": self.situation}
+        return {**binding, "within": self.within, **self._granted()}
+
+    def fields(self) -> dict[str, str]:
+        """What the ledger stores."""
+        plans = {"verify": self.verify, "sandbox": self.sandbox, "track": self.counting}
+        stored = {name: json.dumps(plan) for name, plan in plans.items() if plan is not None}
+        return {"situation": self.situation, **self._granted(), **stored}
+
+    def _granted(self) -> dict[str, str]:
+        return {"grant": self.grant} if self.grant is not None else {}
+
+
+_NO_TERMS = ClaimTerms()
+
+
 class ActionLedger:
     """The ledger of one agent's executions."""
 
@@ -199,24 +241,12 @@ class ActionLedger:
         fence: Fence | None = None,
         by: str = "",
         host: str = "",
-        *,
-        verify: JsonObject | None = None,
-        situation: str = "",
-        held: bool = False,
-        grant: str | None = None,
-        counting: JsonObject | None = None,
-        sandbox: JsonObject | None = None,
-        within: str = "",
+        terms: ClaimTerms = _NO_TERMS,
     ) -> ClaimReply:
         """Claim the right to execute once; claiming again with the same token changes nothing.
 
-        *by* is the requester and *host* the place, for audit and filters. *verify* is stored for
-        the verification: `within` and `every` in ms, `queue`, and `hold`, whether it holds the
-        action. *situation* is its class; with *held*, a hold refuses the claim, unless an execution
-        with the prefix *within* has caused it. *grant* is the one by which it runs alone, if it
-        needs one. *counting* tells how its outcome counts in its track record. *sandbox* says how
-        many `violations` within `window` ms suspend the action, and the `queue` of who tells
-        people.
+        *by* is the requester and *host* the place, for audit and filters; *terms* say what else is
+        checked and stored.
 
         Returns:
             `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `ungranted`,
@@ -228,15 +258,14 @@ class ActionLedger:
             Stale: the phase or job of *fence* was taken away.
         """
         keys = self._keys
-        known = {"lease": self._lease, "keep": milliseconds(KEEP), "agent": keys.agent_id}
-        holds = {"held": held, "situation": situation, "within": within}
         options = {
-            **known,
+            "lease": self._lease,
+            "keep": milliseconds(KEEP),
+            "agent": keys.agent_id,
             "idempotent": idempotent,
-            **holds,
             **_fence(fence),
             **_limit(budget),
-            **({"grant": grant} if grant is not None else {}),
+            **terms.options(),
         }
         fields = {
             "id": execution_id,
@@ -246,9 +275,7 @@ class ActionLedger:
             "by": by,
             "host": host,
             "idempotent": int(idempotent),
-            "situation": situation,
-            **({"grant": grant} if grant is not None else {}),
-            **_json(verify=verify, sandbox=sandbox, track=counting),
+            **terms.fields(),
         }
         reply = self._scripts.run(
             "claim_execution",
@@ -391,7 +418,3 @@ def _fence(fence: Fence | None) -> dict[str, str]:
 def _limit(budget: Budget | None) -> dict[str, int]:
     """A budget as options of the script `claim_execution`."""
     return {"limit": budget.limit, "window": milliseconds(budget.window)} if budget else {}
-
-
-def _json(**plans: JsonObject | None) -> dict[str, str]:
-    return {name: json.dumps(plan) for name, plan in plans.items() if plan is not None}

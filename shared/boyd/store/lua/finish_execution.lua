@@ -4,7 +4,7 @@
 -- result     JSON
 -- violation  of the sandbox, in one line, or empty
 -- Returns 1, or 0 when the claim was lost
--- Events  action.suspended autonomy.withdrawn
+-- Events  action.suspended, autonomy.withdrawn
 local execution, audit_open, due, held_actions, loop, events = unpack(KEYS)
 local token, state, result, violation = unpack(ARGV)
 -- @include audit begin_verification count_outcome expect suspend time

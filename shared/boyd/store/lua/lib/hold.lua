@@ -36,7 +36,8 @@ end
 
 -- runs_already(action, target): whether it is a procedure that has not ended on that target.
 local function runs_already(action, target)
-  return redis.call('HGET', hold_key(action, target), 'kind') == 'running'
+  local held = hold_key(action, target)
+  return redis.call('HGET', held, 'kind') == 'running'
 end
 
 -- is_held(action, target, situation, within): whether a hold binds an action in that class of situation: that of its
