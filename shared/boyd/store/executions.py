@@ -102,12 +102,12 @@ class ClaimTerms:
     sandbox: JsonObject | None = None
 
     def options(self) -> JsonObject:
-        """What the claim checks."""
+        """The terms that the claim checks."""
         binding: JsonObject = {"held": self.held, "situation": self.situation}
         return {**binding, "within": self.within, **self._granted()}
 
     def fields(self) -> dict[str, str]:
-        """What the ledger stores."""
+        """The terms that the ledger stores."""
         plans = {"verify": self.verify, "sandbox": self.sandbox, "track": self.counting}
         stored = {name: json.dumps(plan) for name, plan in plans.items() if plan is not None}
         return {"situation": self.situation, **self._granted(), **stored}
