@@ -112,7 +112,8 @@ def rolled_back(lab: Lab, execution: str) -> None:
 
 def called(lab: Lab, **fields: Any) -> ActionResult:
     """The result of the action when a client asks for it."""
-    request = CallRequest(kind="execute", action=ACTION, actor=person("ann"), **fields)
+    asked = {"kind": "execute", "action": ACTION, **fields}
+    request = CallRequest(actor=person("ann"), **asked)
     call_id = lab.launcher.call(request, None)
     lab.deliver()
     found = lab.store.calls.get(call_id)
@@ -153,6 +154,45 @@ def test_an_action_is_verified_after_the_iteration_which_does_not_wait() -> None
     assert entry.verification.checks == 1
     assert [result.output for _, result in action.looks] == ["done"]
     assert lab.client.zrange("boyd:{test}:due", 0, -1) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        ({"target": "host"}, "cannot tell"),
+        ({"target": "host", "reversibility": "read-only"}, "effective"),
+        ({}, "effective"),
+    ],
+)
+def test_an_effect_that_another_action_may_have_had_is_not_credited(
+    other: JsonObject, verdict: EffectName
+) -> None:
+    action = Patient(False, True, decisions=({"host": "a"},), target="host")
+    lab = action.lab(Recorder().action("other", **other))
+    result = lab.run()
+    check(lab)
+    assert called(lab, action="p:other", params={"host": "a"}).success
+    check(lab)
+
+    assert verdict_of(lab, result) == verdict
+    if verdict == "cannot tell":
+        found = executed(lab, result).verification
+        assert found is not None
+        assert found.evidence is not None
+        assert found.evidence.startswith("it is well, but call:")
+
+
+def test_what_acted_on_the_target_before_takes_no_credit_away() -> None:
+    action = Patient(True, decisions=({"host": "a"},), target="host")
+    lab = action.lab(Recorder().action("other", target="host"))
+    assert called(lab, action="p:other", params={"host": "a"}).success
+    lab.client.zincrby(
+        "boyd:{test}:touched:a", -1, lab.client.zrange("boyd:{test}:touched:a", 0, 0)[0]
+    )
+    result = lab.run()
+    check(lab)
+
+    assert verdict_of(lab, result) == "effective"
 
 
 def test_an_action_without_verification_has_none() -> None:

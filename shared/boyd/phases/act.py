@@ -79,6 +79,7 @@ class ExecutionRequest:
         counting: how its outcome is counted in its track record; None: it does not count.
         sandbox: the sandbox that it runs in; too many violations of it suspend the action.
         within: holds that executions with this prefix have caused do not bind it.
+        read_only: whether it changes nothing.
     """
 
     id: str
@@ -98,6 +99,7 @@ class ExecutionRequest:
     counting: JsonObject | None = None
     sandbox: Sandbox | None = None
     within: str = ""
+    read_only: bool = False
 
 
 class Ledger(Protocol):
@@ -448,6 +450,7 @@ class _Execution:
             counting=None if plan is None else self._counting(),
             held=self._is_bound(undoes),
             within=self.request.within,
+            read_only=action.reversibility == "read-only",
             sandbox=self.ctx.agent.sandbox(action.id),
         )
 

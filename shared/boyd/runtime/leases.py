@@ -181,6 +181,7 @@ class LeasedLedger:
                 situation=execution.situation,
                 held=execution.held,
                 within=execution.within,
+                read_only=execution.read_only,
                 grant=execution.grant,
                 counting=_counted(execution),
                 sandbox=_limits(execution),

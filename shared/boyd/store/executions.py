@@ -87,6 +87,7 @@ class ClaimTerms:
         situation: the class of the situation.
         held: whether a hold refuses the claim.
         within: a hold that an execution with this prefix has caused does not refuse it.
+        read_only: whether it changes nothing, so that it cannot have had another one's effect.
         grant: the grant by which it runs alone, if it needs one.
         counting: how its outcome counts in its track record.
         sandbox: how many `violations` within `window` ms suspend the action, and the `queue` of who
@@ -97,6 +98,7 @@ class ClaimTerms:
     situation: str = ""
     held: bool = False
     within: str = ""
+    read_only: bool = False
     grant: str | None = None
     counting: JsonObject | None = None
     sandbox: JsonObject | None = None
@@ -104,7 +106,8 @@ class ClaimTerms:
     def options(self) -> JsonObject:
         """The terms that the claim checks."""
         binding: JsonObject = {"held": self.held, "situation": self.situation}
-        return {**binding, "within": self.within, **self._granted()}
+        changes: JsonObject = {"read_only": True} if self.read_only else {}
+        return {**binding, "within": self.within, **changes, **self._granted()}
 
     def fields(self) -> dict[str, str]:
         """The terms that the ledger stores."""

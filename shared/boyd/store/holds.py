@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from boyd import naming
 from boyd.models import Actor, Compensation, EffectName, Hold, HoldKind, from_ms
@@ -70,14 +70,18 @@ class Holds:
         evidence: str,
         checks: int,
         hold: NewHold | None,
-    ) -> bool:
-        """Record the verdict on an execution; False: its job was lost, or it is no longer kept.
+    ) -> EffectName | None:
+        """Record the verdict on an execution; None: its job was lost, or it is no longer kept.
 
-        Its action is held on its target by *hold* from then on; None: not any more.
+        Its action is held on its target by *hold* from then on; None: not any more. The verdict
+        that counts is returned: an effect that another execution may have had cannot be credited.
         """
         fields = {"verdict": verdict, "evidence": evidence, "checks": checks}
         change = _change(execution_id, hold, evidence)
-        return self._record(execution_id, fence, "verified", evidence, fields, change)
+        counts: EffectName | Literal[""] = self._record(
+            execution_id, fence, "verified", evidence, fields, change
+        )
+        return counts or None
 
     def compensated(
         self,
@@ -91,7 +95,7 @@ class Holds:
         fields = {"compensation": compensation.to_json()}
         note = f"{compensation.state}: {compensation.detail}".removesuffix(": ")
         change = {} if hold == "as it is" else _change(execution_id, hold, evidence)
-        return self._record(execution_id, fence, "compensated", note, fields, change)
+        return bool(self._record(execution_id, fence, "compensated", note, fields, change))
 
     def _record(
         self,
@@ -101,8 +105,8 @@ class Holds:
         note: str,
         fields: Mapping[str, object],
         change: Mapping[str, object],
-    ) -> bool:
-        recorded = self._scripts.run(
+    ) -> Any:
+        return self._scripts.run(
             "record_effect",
             job=self._keys.job(naming.verification(execution_id)),
             execution=self._keys.execution(execution_id),
@@ -115,7 +119,6 @@ class Holds:
             held=change.get("fields", {}),
             fields=flat(fields),
         )
-        return bool(recorded)
 
 
 def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str, object]:

@@ -116,10 +116,10 @@ class VerificationHandler:
     def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
         """Record the verdict; the action is held from then on, or not any more."""
         hold = self._hold(entry, check.verdict)
-        recorded = self._holds.judge(entry.id, fence, check.verdict, check.evidence, checks, hold)
-        if recorded:
-            log.info("%s: %s: %s", self._engine.agent.id, entry.id, check.verdict)
-        return recorded
+        verdict = self._holds.judge(entry.id, fence, check.verdict, check.evidence, checks, hold)
+        if verdict:
+            log.info("%s: %s: %s", self._engine.agent.id, entry.id, verdict)
+        return verdict is not None
 
     def _hold(self, entry: ExecutionEntry, verdict: EffectName) -> NewHold | None:
         if verdict == "worse":

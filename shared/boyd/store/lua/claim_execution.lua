@@ -5,7 +5,7 @@
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
 --            situation (its class), within (holds of executions with this prefix do not bind it),
---            grant (by which it runs alone, if it needs one);
+--            grant (by which it runs alone, if it needs one), read_only (it changes nothing);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
 -- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
@@ -13,7 +13,7 @@
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, registered, executions, due, held_actions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit executes expect format frozen hold holds lose_claim rest server time track
+-- @include audit executes expect format frozen hold holds lose_claim rest server time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
@@ -124,4 +124,7 @@ end
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,
   'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
 list(now)
+if not options.read_only then
+  touch(given('target'), given('id'), now)
+end
 return {'claimed', tostring(used)}

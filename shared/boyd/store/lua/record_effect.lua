@@ -6,20 +6,29 @@
 -- hold_for   ms to hold the action on its target; 0: until a person lifts it; -1: not at all; empty: as it is held now
 -- held       JSON: fields of the hold; it binds in the class of situation of the execution
 -- fields     field, value, ... to store with the execution
--- Returns 1, or 0 when the job is lost or the execution is no longer kept
+-- An effect is only credited if nothing else has begun to act on the target meanwhile: otherwise the verdict is cannot tell.
+-- Returns the verdict, or '' when the job is lost or the execution is no longer kept
 -- Events  execution.verified, autonomy.withdrawn
 local job, execution, loop, events, audit_open, held_actions, due = unpack(KEYS)
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
--- @include audit emit executes expect hold rest time count_outcome
+-- @include audit emit executes expect hold rest time touch count_outcome
 local fields = rest(8)
-local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'situation')
+local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'situation', 'startedAt')
 if not executes(job, attempt, worker) or not have[1] then
-  return 0
+  return ''
 end
 expect(loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash')
 local known = {}
 for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
+end
+if known.verdict == 'effective' and have[2] ~= '' then
+  expect(key('touched', have[2]), 'zset')
+  local other = touched_since(have[2], id, have[6])
+  if other then
+    known.verdict, note = 'cannot tell', 'it is well, but ' .. other .. ' acted on it, too'
+    fields = {'verdict', known.verdict, 'evidence', note, 'checks', known.checks}
+  end
 end
 held = cjson.decode(held)
 local counting = known.verdict and counting_of(execution)
@@ -40,4 +49,4 @@ else
   redis.call('HSET', execution, unpack(fields))
 end
 emit('execution.verified', 'execution', id, 'action', have[1], 'target', have[2], 'verdict', known.verdict or have[4])
-return 1
+return known.verdict or have[4]

@@ -1,0 +1,21 @@
+-- @include keys
+-- touch(target, id, now): note that an execution acts on a target, for a day; of the last ones only. No action waits for it.
+local function touch(target, id, now)
+  if target == '' then
+    return
+  end
+  local touched = key('touched', target)
+  redis.pcall('ZADD', touched, now, id)
+  redis.pcall('ZREMRANGEBYRANK', touched, 0, -65)
+  redis.pcall('PEXPIRE', touched, 86400000)
+end
+
+-- touched_since(target, id, started): another execution that has begun to act on a target since that one did, or nil.
+local function touched_since(target, id, started)
+  local touched = key('touched', target)
+  for _, other in ipairs(redis.call('ZRANGEBYSCORE', touched, started or 0, '+inf')) do
+    if other ~= id then
+      return other
+    end
+  end
+end
