@@ -260,6 +260,7 @@ class Known:
         self._running.store.client.hset("boyd:{routed}:track:counter:add", "s", record)
         return "counter:add"
 
+    @property
     def procedure(self) -> str:
         """One that waits for a person."""
         id = f"loop:{uuid4()}"

@@ -404,12 +404,12 @@ def effects(store: Store, a: AgentStore) -> None:
 def procedures(a: AgentStore) -> None:
     """A procedure that begins, is stopped, resumed, and cancelled at its end."""
     call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
-    a.calls.submit(call, None, "c6")
-    assert a.jobs.enter("call:c6", 1, "w/1")
-    assert claim(a, "call:c6", Fence("call:c6", 1, "w/1")) == "claimed"
+    a.calls.submit(call, None, "c8")
+    assert a.jobs.enter("call:c8", 1, "w/1")
+    assert claim(a, "call:c8", Fence("call:c8", 1, "w/1")) == "claimed"
     now = utc_now()
     record = ProcedureRecord(
-        id="call:c6",
+        id="call:c8",
         action="p:do",
         params={},
         target="t",
@@ -420,15 +420,15 @@ def procedures(a: AgentStore) -> None:
         until=now + timedelta(seconds=60),
     )
     assert a.procedures.begin("token", record, done())
-    assert a.jobs.enter("procedure:call:c6", 1, "w/2")
-    fence = Fence("procedure:call:c6", 1, "w/2")
+    assert a.jobs.enter("procedure:call:c8", 1, "w/2")
+    fence = Fence("procedure:call:c8", 1, "w/2")
     stop = {"state": "stopped", "stoppedAt": "1", "tell": ""}
     assert a.procedures.record(record, fence, stop, "stopped", "frozen")
-    assert a.procedures.resume("call:c6", "go on", ANN) == "ok"
-    assert a.procedures.cancel("call:c6", ANN) == "ok"
+    assert a.procedures.resume("call:c8", "go on", ANN) == "ok"
+    assert a.procedures.cancel("call:c8", ANN) == "ok"
     assert a.procedures.end(record, fence, "failed", done(), "why", 60)
     assert a.holds.lift("p:do", "t", ANN)
-    assert a.jobs.leave("procedure:call:c6", 1, "w/2", "failed", {}, 60)
+    assert a.jobs.leave("procedure:call:c8", 1, "w/2", "failed", {}, 60)
 
 
 def questions(store: Store, a: AgentStore) -> None:
