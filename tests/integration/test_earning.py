@@ -192,7 +192,7 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
 
     def judge(name: str) -> bool:
         fence = Fence(naming.verification(name), 1, "w/1")
-        return agent.holds.judge(name, fence, "effective", "", 1, None)
+        return agent.holds.judge(name, fence, "effective", "", 1, None) == "effective"
 
     with ThreadPoolExecutor(WORKERS) as pool:
         assert all(pool.map(judge, names * 5))

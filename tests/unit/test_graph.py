@@ -107,10 +107,9 @@ def test_a_label_with_a_control_character_is_refused(graph: FactGraph) -> None:
     assert graph.size() == 0
 
 
-def test_graphs_and_agents_are_apart(graph: FactGraph) -> None:
+def test_graphs_and_agents_are_apart() -> None:
     store = Store(fakeredis.FakeRedis(decode_responses=True))
     store.agent("a").graph("facts").add([fact("x", "y", "z")])
 
     assert store.agent("a").graph("other").size() == 0
     assert store.agent("b").graph("facts").size() == 0
-    assert store.agent("b").graph("facts", of="a").size() == 1

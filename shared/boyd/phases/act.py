@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from json import dumps
 from typing import Any, Protocol
 
 from boyd.agent_rules import Circumstances
@@ -19,7 +18,6 @@ from boyd.models import (
     Decision,
     ExecutionEntry,
     Gate,
-    Json,
     JsonObject,
     Prevention,
     ProcedureRecord,
@@ -29,13 +27,12 @@ from boyd.models import (
     TrackRecord,
     VerificationPlan,
 )
-from boyd.phases.action_call import call_action, failed, unenforced, unknown
+from boyd.phases.action_call import call_action, failed, unenforced, unknown, without_secrets
 from boyd.phases.gate import GateAnswer, gate, passed
 from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.preview import dry_run
 from boyd.plugin import Action, Context, Procedure
 from boyd.plugin.parameters import plain, validate
-from boyd.procedure_plans import MissingValue, action_of, fill
-from boyd.redaction import redactor
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
 #: Reason for refusing an action whose runs were cancelled.
@@ -316,50 +313,6 @@ def _used_up(action: Action, params: Mapping[str, Any]) -> str:
     return f"budget for {action.target_of(params) or 'this action'} is used up"
 
 
-def dry_run(
-    ctx: PhaseContext, action_id: str, params: Mapping[str, Any], for_model: bool = False
-) -> ActionResult:
-    """Report what an execution would do; *for_model* redacts secrets."""
-    action = ctx.host.actions.get(action_id)
-    if action is None:
-        return unknown(action_id)
-    if not action.has("dry_run"):
-        return failed(action_id, "The action has no dry run")
-    if isinstance(action, Procedure):
-        return _plan(ctx, action, params, for_model)
-    try:
-        valid = validate(action, params)
-    except Exception as error:  # noqa: BLE001 - also of the plugin's own validation
-        return failed(action_id, describe(error))
-    found = call_action(ctx, action, "dry_run", valid, ctx.context(action.plugin_id))
-    return _without_secrets(found) if for_model else found
-
-
-def _plan(
-    ctx: PhaseContext, procedure: Procedure, params: Mapping[str, Any], for_model: bool
-) -> ActionResult:
-    """The steps of a procedure, each with its dry run if it has one and its params are known."""
-    try:
-        values = {"params": plain(validate(procedure, params))}
-    except ValueError as error:
-        return failed(procedure.id, str(error))
-    shown: list[Json] = []
-    for step in procedure.steps:
-        planned = action_of(step)
-        one: JsonObject = {"step": step.id, "action": planned.action}
-        try:
-            one["params"] = fill(planned.params, values)
-        except MissingValue:
-            one |= {"params": planned.params, "preview": "it depends on an earlier step"}
-        else:
-            action = ctx.host.actions.get(planned.action)
-            if action is not None and action.has("dry_run"):
-                seen = dry_run(ctx, action.id, one["params"], for_model)  # type: ignore[arg-type]
-                one["preview"] = seen.output if seen.success else f"failed: {seen.error}"
-        shown.append(one)
-    return ActionResult(action=procedure.id, success=True, duration=0.0, output={"steps": shown})
-
-
 class _Execution:
     def __init__(
         self,
@@ -516,7 +469,7 @@ class _Execution:
         )
         result = result.patched({"host": here.host, "worker": here.worker})
         if self.request.for_model:
-            result = _without_secrets(result)
+            result = without_secrets(result)
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = (
                 "the worker lost its claim while executing; another one may have reported the "
@@ -588,10 +541,6 @@ def _preview(ctx: PhaseContext, action: Action, request: Request) -> ActionResul
     if request.unserved:
         return failed(action.id, request.unserved)
     return dry_run(ctx, action.id, request.decision.params, request.for_model)
-
-
-def _without_secrets(result: ActionResult) -> ActionResult:
-    return ActionResult.from_json(dumps(redactor().redact_json(result.to_wire())))
 
 
 def _waits(action: Action, approval_id: str) -> ActionResult:

@@ -24,7 +24,7 @@ from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
 from boyd.plugin.parameters import plain, validate
-from boyd.redaction import clean
+from boyd.redaction import clean, redactor
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
 
 #: The most characters of a result, as JSON, that are kept.
@@ -222,3 +222,8 @@ def _misfit(action: Action, output: Any) -> str | None:
     except ValidationError as error:
         return explain(error)
     return None
+
+
+def without_secrets(result: ActionResult) -> ActionResult:
+    """The result as a model may see it."""
+    return ActionResult.from_json(json.dumps(redactor().redact_json(result.to_wire())))
