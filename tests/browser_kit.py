@@ -135,16 +135,27 @@ class Console:
         return f"{self.url}/console/agents/desk/approvals/{id}"
 
 
+def open_again(page: Any, url: str) -> None:
+    """Open a page after a failed request, the end of which may overtake the first attempt."""
+    _overtaken(page, url)
+    page.goto(url)
+
+
 def _settle(context: Any) -> None:
     """Let each page end the navigation it may be in: Chromium can ignore a close meanwhile.
 
     Playwright then waits for the end of the page without limit (its issue 42366).
     """
+    for page in context.pages:
+        _overtaken(page, "about:blank")
+
+
+def _overtaken(page: Any, url: str) -> None:
+    """Open a page, unless another navigation overtakes that; it has ended then, too."""
     from playwright.sync_api import Error
 
-    for page in context.pages:
-        with suppress(Error):  # one that overtakes this has ended, too
-            page.goto("about:blank")
+    with suppress(Error):
+        page.goto(url)
 
 
 def keep_screenshot(page: Any, folder: Path, name: str) -> None:

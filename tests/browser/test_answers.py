@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from browser_kit import PHONE, Console
+from browser_kit import PHONE, Console, open_again
 from harness import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -117,7 +117,7 @@ def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console:
             console.deployment.kill("api")
             console.deployment.start("api", "api", "--port", port, ready=False)
             wait_until(lambda: _answers(console.url))
-            page.goto(console.page_of(id))
+            open_again(page, console.page_of(id))
             shown = {"pending": "waits for an answer", "approved": "approved by alice"}
             page.get_by_text(shown[console.item(id).status]).first.wait_for()
             if console.item(id).status == "pending":
