@@ -87,7 +87,9 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     caller: auth.Caller = g.caller
     agent_id = parts.pop("agentId", None)
     chosen = services.agent(agent_id, caller.key) if route.reach == "agent" else None
-    auth.check_delegation(services, caller.key, route.scope, chosen.entry.id if chosen else None)
+    # Endpoints of plugins run code of the agent, also those that only read.
+    delegated = "actions" if route.noun == "plugins" else route.scope
+    auth.check_delegation(services, caller.key, delegated, chosen.entry.id if chosen else None)
     if route.body is not None or route.consumes:
         check_encoding()
     if route.query is not None:

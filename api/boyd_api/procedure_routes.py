@@ -70,8 +70,9 @@ def resume(ctx: RequestContext, id: str, body: ResumeRequest | None) -> Procedur
 
 
 def _check_person(ctx: RequestContext, record: ProcedureRecord) -> None:
-    """Refuse a program where only people may approve the action."""
-    actions = {one.id: one for one in ctx.agent.entry.catalog.actions}
-    action = actions.get(record.action)
-    if action and action.autonomy.mode == "human-only" and not ctx.actor.person:
-        raise HttpProblem("forbidden", f"only a person may resume {record.action}")
+    """Refuse a program where only people may approve the procedure or its current step."""
+    step = record.steps[record.at].action if record.at < len(record.steps) else None
+    for action in ctx.agent.entry.catalog.actions:
+        strict = action.id in (record.action, step) and action.autonomy.mode == "human-only"
+        if strict and not ctx.actor.person:
+            raise HttpProblem("forbidden", f"only a person may resume {record.action}")

@@ -25,6 +25,7 @@ from boyd.models import (
     EarnedAutonomy,
     Situation,
     TrackRecord,
+    Vote,
 )
 from boyd.plugin import Action, AgentInfo, PluginHost
 from boyd.plugin.parameters import plain, validate
@@ -128,6 +129,33 @@ class Rules:
         if rule is None:
             return self._settings.approvals.required
         return rule.required.patched({"person": True}) if doubt else rule.required
+
+    def strictest_policy(self, action: Action) -> ApprovalPolicy:
+        """A policy at least as strict as each that may apply to an action, as far as one can be."""
+        possible = list(self._possible_policies(action))
+        limited = [one for one in possible if one.groups or one.principals]
+        return next(iter([*limited, *possible])).patched(
+            {
+                "min_approvals": max(one.min_approvals for one in possible),
+                "person": any(one.person for one in possible),
+                "require_note": any(one.require_note for one in possible),
+                "allow_requester": all(one.allow_requester for one in possible),
+            }
+        )
+
+    def allows(self, action: Action, votes: list[Vote]) -> bool:
+        """Tell whether votes satisfy every policy that may apply to an action."""
+        return all(one.satisfied_by(votes) for one in self._possible_policies(action))
+
+    def _possible_policies(self, action: Action) -> Iterator[ApprovalPolicy]:
+        """The policies for an action, whatever the situation, params and decision are."""
+        for rule in self._settings.approvals.policies:
+            if not any(rule.fits(action.id, risk, action.reversibility) for risk in LEVELS):
+                continue
+            yield rule.required
+            if rule.when is None and not rule.risk:
+                return  # none after it ever applies
+        yield self._settings.approvals.required
 
     def policy_doubt(self, of: Circumstances) -> str | None:
         """The reason why the condition of the policy for an action cannot be evaluated, if so."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,7 +19,7 @@ def about(_: str) -> str:
             "uid": os.getuid(),
             "capabilities": status.partition("CapEff:")[2].split()[0],
             "processes": sum(name.name.isdigit() for name in Path("/proc").iterdir()),
-            "secrets": [name for name in os.environ if name.startswith("BOYD_")],
+            "secrets": [name for name in os.environ if name.startswith(("BOYD_", "DATABASE_"))],
         }
     )
 
@@ -44,6 +45,17 @@ def bomb(command: str) -> str:
             time.sleep(60)
             os._exit(0)
     return "unlimited"
+
+
+def change(path: str) -> str:
+    """Change a file's mode, times and length, each as far as it goes."""
+    with suppress(OSError):
+        Path(path).chmod(0o777)
+    with suppress(OSError):
+        os.utime(path, (1, 1))
+    with suppress(OSError):
+        os.truncate(path, 1)
+    return "tried"
 
 
 def write(path: str) -> str:

@@ -47,6 +47,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [str(ROOT / "tests"), str(ROOT / "shared"), sysconfig.get_path("purelib")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
     monkeypatch.setenv("BOYD_REDIS_URL", "redis://:secret@nowhere")
+    monkeypatch.setenv("DATABASE_URL", "postgres://app:secret@nowhere")
 
 
 @pytest.fixture
@@ -131,7 +132,9 @@ def test_a_memory_hog_gets_no_more_than_its_memory() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_a_fork_bomb_gets_no_more_than_its_processes(nobody: str, isolation: Isolation) -> None:
-    found = tried("bomb", isolation=isolation, user=nobody, processes=20)
+    # Limits of processes are those of a user: tests that run side by side have users of their own.
+    user = {"bubblewrap": nobody, "kernel": "games"}[isolation]
+    found = tried("bomb", isolation=isolation, user=user, processes=20)
 
     assert (violated(found), found.answer) == ("processes", None)
 
@@ -142,14 +145,14 @@ def test_a_fork_bomb_gets_no_more_than_its_processes(nobody: str, isolation: Iso
 def test_a_fork_bomb_of_a_shell_ends_with_its_sandbox(nobody: str, isolation: Isolation) -> None:
     if isolation == "bubblewrap" and host_means.isolation() != "bubblewrap":
         pytest.skip("bubblewrap does not work here")
-    sandbox = Sandbox(user=nobody, processes=20)
+    user = {"bubblewrap": "daemon", "kernel": "bin"}[isolation]
+    sandbox = Sandbox(user=user, processes=20)
     bomb = "f() { f | f & }; f; wait; sleep 60"
     with pytest.raises(Overrun):
         confined_call.call(sandbox, isolation, "agents.escapes:bomb", bomb, 5.0)
 
-    uid = str(pwd.getpwnam(nobody).pw_uid)
     # Apart from those that have ended and were not waited for.
-    left = ["pgrep", "-r", "DRST", "-u", uid, "bash"]
+    left = ["pgrep", "-r", "DRST", "-u", str(pwd.getpwnam(user).pw_uid), "bash"]
     assert subprocess.run(left, check=False).returncode == 1
 
 
@@ -170,6 +173,23 @@ def test_it_writes_in_its_folders_and_nowhere_else(
     assert not (other / "file").exists()
     assert outside.answer != inside.answer
     assert violated(outside) == ("files" if what == "write" else None)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_it_changes_no_attributes_outside_its_folders(tmp_path: Path, isolation: Isolation) -> None:
+    other = tmp_path / "other"
+    other.write_text("here")
+    (tmp_path / "ours").mkdir()
+    before = other.stat()
+    tried("change", str(other), isolation, files=[str(tmp_path / "ours")])
+
+    after = other.stat()
+    assert (after.st_mode, after.st_mtime, after.st_size) == (
+        before.st_mode,
+        before.st_mtime,
+        before.st_size,
+    )
 
 
 @pytest.mark.long

@@ -121,6 +121,15 @@ def test_the_api_lets_an_agent_do_only_what_is_delegated(scope: Any, what: str) 
     assert done.status_code < 300
 
 
+def test_an_endpoint_that_only_reads_runs_code_of_the_agent_and_has_to_be_delegated() -> None:
+    desk, _ = site()
+    path = "/agents/owner/plugins/p/graph"
+    refused = desk.get(path, headers=desk.key("read", principal="agent:other"))
+
+    assert refused.status_code == 403
+    assert desk.get(path, headers=desk.key("read", principal="ann")).status_code == 404
+
+
 def test_an_agent_reaches_itself_and_people_reach_all() -> None:
     desk, _ = site()
     for principal in ("agent:owner", "ann"):

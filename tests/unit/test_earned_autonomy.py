@@ -46,7 +46,11 @@ class Office:
     """An agent that always decides on one action, and people who approve it."""
 
     def __init__(
-        self, rule: JsonObject | None = None, before_act: bool = False, **settings: Any
+        self,
+        rule: JsonObject | None = None,
+        before_act: bool = False,
+        approvals: JsonObject | None = None,
+        **settings: Any,
     ) -> None:
         self.verdict: Any = True
         self.requires_approval = False
@@ -65,7 +69,12 @@ class Office:
             **hooks,
         )
         rules = {ACTION: rule or RULE}
-        self.lab = Lab(Agent("test", plugins=[own], autonomy=rules, verification=HOLDS_NOT))
+        of_agent: dict[str, Any] = {
+            "autonomy": rules,
+            "verification": HOLDS_NOT,
+            "approvals": approvals or {},
+        }
+        self.lab = Lab(Agent("test", plugins=[own], **of_agent))
 
     def _decision(self) -> Decision:
         return choice(confidence=self.confidence, requires_approval=self.requires_approval)
@@ -211,6 +220,42 @@ def test_only_a_person_grants() -> None:
 
     assert refused.outcome == "not-an-approver"
     assert office.record.grant is None
+
+
+def test_a_grant_needs_what_the_strictest_policy_for_the_action_needs() -> None:
+    sre: JsonObject = {
+        "actions": [ACTION],
+        "when": 'situation.priority == "critical"',
+        "required": {"groups": ["sre"], "min_approvals": 2},
+    }
+    office = Office(approvals={"policies": [sre]})
+    offer = office.earn()
+    assert (offer.required.groups, offer.required.min_approvals) == (["sre"], 2)
+    assert office.answer(offer).status == "pending"
+
+    assert office.record.grant is None
+
+
+def test_what_an_agent_has_earned_is_not_for_its_clients() -> None:
+    office = Office()
+    office.granted()
+    request = CallRequest(kind="execute", action=ACTION, actor=person("ann"))
+    call_id = office.lab.launcher.call(request, None)
+    office.lab.deliver()
+
+    call = office.lab.store.calls.get(call_id)
+    assert call is not None
+    assert call.result is not None
+    assert call.result.waits_for
+
+
+def test_what_was_proposed_in_two_classes_counts_in_neither() -> None:
+    office = Office()
+    office.decide(approve=False)
+    office.anomalies = [Anomaly(type="down", description="", severity="high")]
+    office.decide()
+
+    assert office.lab.store.tracks.all([ACTION]) == []
 
 
 def test_a_grant_is_only_for_its_class_of_situation() -> None:

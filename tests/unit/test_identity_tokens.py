@@ -14,7 +14,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey
 
 from boyd import Agent, Plugin, action
-from boyd.errors import ConfigError
+from boyd.errors import AgentRevoked, ConfigError
 from boyd.identity_tokens import LIFETIME, IdentityTokens
 from boyd.models import Actor, CallRequest
 from boyd.testing import Lab
@@ -93,6 +93,16 @@ def test_an_agent_that_acts_for_itself_is_the_subject() -> None:
         claims = read(tokens.sign("shop", "a", requester))
         assert claims["sub"] == "agent:shop"
         assert "act" not in claims
+
+
+def test_an_agent_without_the_right_to_act_gets_no_token() -> None:
+    lab, _ = called()
+    context = lab.engine.context("caller")
+    assert context.identity_token("vault")
+    lab.client.hset("boyd:{*}:frozen", "revoked:shop", "1 stolen")
+
+    with pytest.raises(AgentRevoked, match="stolen"):
+        context.identity_token("vault")
 
 
 def test_a_token_of_another_key_is_not_believed() -> None:

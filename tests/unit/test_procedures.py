@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from boyd import Agent, ConfigError, Plugin, Procedure, ProcedureStep, StepAction
+from boyd.errors import RollbackRefused
 from boyd.models import (
     ActionResult,
     Autonomy,
@@ -17,7 +18,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action
 from boyd.testing import Lab
-from kit import choice, chooses, overdue, person, plugin
+from kit import choice, chooses, machine, overdue, person, plugin
 
 ANN = person("ann")
 
@@ -547,3 +548,151 @@ def test_an_agent_file_declares_procedures() -> None:
 
     assert go_on(lab).state == "succeeded"
     assert farm.done == ["drain web1"]
+
+
+# An approval covers what was approved, and no more
+
+
+def test_a_hook_that_wants_a_person_for_a_step_is_heard_after_the_approval_of_the_whole() -> None:
+    farm = Farm()
+
+    def on_decide(action: Any) -> JsonObject | None:
+        return {"requires_approval": True} if action and action.name == "restart" else None
+
+    actions, hooks = strict(farm), {"on_decide": on_decide}
+    lab = farm.lab(step("drain"), step("restart"), actions=actions, hooks=hooks)
+    waiting = call(lab).waits_for or ""
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    lab.deliver()
+    record = go_on(lab)
+
+    assert farm.done == ["drain"]
+    assert record.progress[1].state == "asked"
+
+
+def test_who_started_it_may_not_approve_its_steps() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), actions=strict(farm), approve="each")
+    record = started(lab)
+    outcome = lab.resolver.answer(record.progress[0].approval or "", "approved", ANN).outcome
+
+    assert not outcome.counts
+    assert farm.done == []
+
+
+def test_votes_for_a_step_do_not_cover_its_repetition() -> None:
+    farm = Farm()
+    groups = {"actions": ["*"], "required": {"groups": ["dba"]}}
+    policies = {"approvals": {"policies": [groups]}}
+    lab = farm.lab(step("drain"), step("restart"), actions=strict(farm), agent=policies)
+    waiting = call(lab).waits_for or ""
+    lab.resolver.answer(waiting, "approved", person("bob", "dba"))
+    lab.deliver()
+    lost = ActionResult(action="p:restart", success=False, unknown=True, duration=0, error="lost")
+    farm.answers["restart"] = lost
+    record = go_on(lab)
+    assert record.state == "stopped"
+
+    farm.answers.clear()
+    assert lab.store.procedures.resume(record.id, "repeat", machine("bot")) == "ok"
+    assert go_on(lab).progress[1].state == "asked"
+    assert farm.done == ["drain", "restart"]
+
+
+def test_an_approval_under_each_does_not_count_when_it_is_whole_now() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("restart"), actions=strict(farm), approve="each")
+    waiting = call(lab, requires_approval=True).waits_for or ""
+    procedure = lab.agent.host.actions["p:renew"]
+    assert isinstance(procedure, Procedure)
+    procedure.approve = "whole"
+    lab.resolver.answer(waiting, "approved", person("bob"))
+    lab.deliver()
+
+    assert lab.store.procedures.all() == []
+    assert farm.done == []
+
+
+# What was done is undone once, or somebody is told
+
+
+def test_a_harmful_step_that_a_person_approved_is_undone_once() -> None:
+    farm = Farm()
+    drain = farm.action("drain", verify=lambda: "worse", rollback=farm.undo("drain"))
+    undone = step("drain", compensate=StepAction(action="p:ready"))
+    lab = farm.lab(undone, actions=[drain, farm.action("ready")], approve="each")
+    record = started(lab)
+    lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
+    record = go_on(lab)
+
+    assert record.state == "failed"
+    assert farm.done == ["drain", "ready"]
+
+
+def test_a_step_that_nobody_waited_for_is_rolled_back_when_it_did_harm() -> None:
+    farm = Farm()
+    drain = farm.action("drain", verify=lambda: "worse", rollback=farm.undo("drain"))
+    lab = farm.lab(step("drain", verify=False), actions=[drain])
+    started(lab)
+    go_on(lab)
+
+    assert farm.done == ["drain", "undo drain"]
+
+
+def test_a_cancellation_in_the_middle_of_a_compensation_does_not_drop_it() -> None:
+    farm = Farm(restart=OSError("x"))
+    answers: list[str] = []
+
+    def on_before_act(action: Any) -> None:
+        if action.name == "drain" and len(farm.done) == 2 and not answers:
+            [record] = lab.store.procedures.all()
+            answers.append(lab.store.procedures.cancel(record.id, ANN))
+
+    hooks = {"on_before_act": on_before_act}
+    lab = farm.lab(step("drain"), step("restart"), hooks=hooks)
+    started(lab)
+
+    assert answers == ["ok"]
+    assert farm.done == ["drain", "restart", "undo drain"]
+
+
+def test_a_compensation_whose_approval_is_withdrawn_waits_for_a_person() -> None:
+    farm = Farm(restart=OSError("x"))
+    ready = farm.action("ready", autonomy=Autonomy(mode="approval-required"))
+    actions = [farm.action("drain"), farm.action("restart"), ready]
+    drain = step("drain", compensate=StepAction(action="p:ready"))
+    lab = farm.lab(drain, step("restart"), actions=actions, approve="each")
+    record = started(lab)
+    for number in range(2):
+        lab.resolver.answer(record.progress[number].approval or "", "approved", person("bob"))
+        record = go_on(lab)
+    waiting = record.progress[0].compensation
+    assert waiting is not None
+    lab.resolver.answer(waiting.approval or "", "withdrawn", person("bob"))
+
+    assert go_on(lab).state == "stopped"
+    assert farm.told[-1].state == "stopped"
+
+
+def test_the_output_of_an_approved_step_reaches_the_next_one_as_it_is() -> None:
+    farm = Farm(drain={"api_key": "abcdefgh12345678"})
+    ready = step("ready", params={"key": "${steps.drain.output.api_key}"})
+    lab = farm.lab(step("drain"), ready, approve="each")
+    record = started(lab)
+    for number in range(2):
+        lab.resolver.answer(record.progress[number].approval or "", "approved", person("bob"))
+        record = go_on(lab)
+
+    assert farm.done == ["drain", "ready abcdefgh12345678"]
+
+
+def test_what_a_procedure_has_undone_is_not_rolled_back_by_a_person() -> None:
+    farm = Farm(restart=OSError("x"))
+    lab = farm.lab(step("drain", compensate=StepAction(action="p:ready")), step("restart"))
+    record = started(lab)
+    undoes = record.progress[0].execution
+    request = CallRequest(kind="rollback", action="p:drain", undoes=undoes, actor=person("bob"))
+
+    with pytest.raises(RollbackRefused):
+        lab.launcher.call(request, None)
+    assert farm.done == ["drain", "restart", "ready"]

@@ -127,6 +127,7 @@ class ProcedureRecord(Model):
     reason: str | None = None
     approve: ProcedureApproval = "whole"
     by: str = ""
+    requesters: list[str] = Field(default_factory=list)
     confidence: Confidence = 1.0
     situation_class: str = ""
     started_at: Timestamp

@@ -180,6 +180,13 @@ class Request:
     compensates: bool = False
 
     @property
+    def requester(self) -> str | None:
+        """The principal on whose behalf it is executed; None: the agent itself, or several."""
+        if not self.approved:
+            return self.by or None
+        return self.requested_by[0] if len(self.requested_by) == 1 else None
+
+    @property
     def proposer(self) -> str:
         """The id of its proposal, which stays the same when the request is repeated."""
         return self.origin or self.execution_id
@@ -253,7 +260,7 @@ def _earlier(
 ) -> ActionResult | None:
     """The outcome of a lost attempt: a decision never has two outcomes."""
     found = ledger.find(request.execution_id)
-    if found or request.approved:
+    if found or (request.approved and not request.wakes):
         return found
     approval_id = approvals.proposed(request.proposer)
     return _waits(action, approval_id) if approval_id else None
@@ -449,6 +456,7 @@ class _Execution:
             steps=list(procedure.steps),
             approve=procedure.approve,
             by=self.request.by or f"agent:{self.ctx.agent.id}",
+            requesters=list(self.request.requested_by),
             confidence=self.request.decision.confidence,
             situation_class=self.request.situation.class_for(procedure.plugin_id),
             started_at=now,
@@ -463,9 +471,7 @@ class _Execution:
         here = self.ctx.context(action.plugin_id)
         result = self._call(
             params,
-            replace(
-                here, execution_id=self.request.execution_id, requester=self.request.by or None
-            ),
+            replace(here, execution_id=self.request.execution_id, requester=self.request.requester),
         )
         result = result.patched({"host": here.host, "worker": here.worker})
         if self.request.for_model:
@@ -515,7 +521,7 @@ def _queue(
         reason=f"{reason}; {doubt}" if doubt else reason,
         queue=action.queue,
         required=ctx.agent.policy(of),
-        plan=list(action.steps) if isinstance(action, Procedure) else [],
+        plan=action.approved_steps if isinstance(action, Procedure) else [],
         situation=ctx.agent.rules.seen(of.situation),
         requested_by=list(request.requested_by),
         undoes=request.undoes,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from boyd.errors import Overrun
 from boyd.models import EffectName, EffectVerdict, ExecutionEntry
 from boyd.phases import time_limit
-from boyd.phases.action_call import ConfinedCall, confined
+from boyd.phases.action_call import ConfinedCall, confined, unenforced
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
 from boyd.plugin.parameters import validate
@@ -41,6 +41,8 @@ def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCh
     )
     try:
         if sandbox is not None:
+            if why := unenforced(ctx, action):
+                return EffectCheck("cannot tell", why[:MAX_EVIDENCE])
             return _answered(confined(ctx, action, sandbox, call))
         check: EffectCheck = time_limit.call(lambda: look(action, call, context), action.timeout)
         return check

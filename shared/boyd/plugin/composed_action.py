@@ -50,6 +50,11 @@ class Procedure(Action):
         """Tell whether it has *function*: only its dry run, which shows the plan."""
         return function == "dry_run"
 
+    @property
+    def approved_steps(self) -> list[ProcedureStep]:
+        """The steps that one approval covers: none, if a person approves each."""
+        return list(self.steps) if self.approve == "whole" else []
+
     def _classify(self) -> None:
         """Leave the reversibility to the steps."""
 

@@ -342,6 +342,7 @@ class Context:
 
         Raises:
             ConfigError: there is no `identity_key` here.
+            AgentRevoked: the agent's right to act is revoked.
         """
         if self._identity is None:
             raise ConfigError("identity tokens need the setting identity_key on this worker")

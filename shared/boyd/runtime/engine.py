@@ -9,9 +9,10 @@ from datetime import datetime
 
 from boyd.agent import Agent
 from boyd.approval_signatures import ApprovalSigner
-from boyd.errors import InitFailed, PluginError, StoreError
+from boyd.errors import AgentRevoked, InitFailed, PluginError, StoreError
 from boyd.links import LinkBuilder
 from boyd.messaging.dispatcher import Dispatcher
+from boyd.models import REVOKED
 from boyd.outbound import Delivery, post_callback
 from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
@@ -131,15 +132,24 @@ class Engine:
             _link=self.settings.links.link,
             host=self.settings.host,
             worker=self.settings.worker,
-            _identity=self.settings.identity,
+            _identity=self._sign_identity if self.settings.identity else None,
         )
 
+    def _sign_identity(
+        self, agent_id: str, audience: str, requester: str | None, execution: str | None
+    ) -> str:
+        """A token, but for an agent whose right to act is revoked, which then raises."""
+        revoked = self.store.loop.status().revoked
+        if revoked is not None or self.settings.identity is None:
+            raise AgentRevoked(f"{REVOKED}: {revoked}")
+        return self.settings.identity(agent_id, audience, requester, execution)
+
     def act_context(self) -> PhaseContext:
-        """The context of an action that runs outside an iteration."""
-        store, confiner = self.store, self.confiner
-        return PhaseContext(
-            self.agent, "act", self.context, records=store.tracks.get, confiner=confiner
-        )
+        """The context of an action that runs outside an iteration.
+
+        It has no track records: what an agent has earned is for the decisions of its iterations.
+        """
+        return PhaseContext(self.agent, "act", self.context, confiner=self.confiner)
 
     def _playbooks(self) -> dict[str, list[str]]:
         plugins = self.agent.host.plugins.values()

@@ -27,7 +27,7 @@ from boyd.plugin.components import Action
 from boyd.procedure_plans import MissingValue, action_of, compensation_of, holds
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.runtime.procedure_steps import ProcedureSteps
+from boyd.runtime.procedure_steps import DENIED, ProcedureSteps
 from boyd.store import Fence, Stale, step_field
 from boyd.store.executions import KEEP
 
@@ -299,6 +299,8 @@ class ProcedureMove:
             result = self._steps.undo(step, self._record.progress[index], now)
         except MissingValue as error:
             result = action_call.failed(action_of(step).action, str(error))
+        if result.prevented == "cancelled":
+            return Later(0.1)  # it goes back anyway: the next move takes the cancellation away
         return self._compensated(index, now, result)
 
     def _compensated(self, index: int, now: StepCompensation, result: ActionResult) -> Done | Later:
@@ -320,6 +322,10 @@ class ProcedureMove:
         answer = self._steps.answer(now.approval or "")
         if answer is None:
             return Later(self._steps.recheck_after(now.approval or "", _LOOK))
+        if isinstance(answer, str) and answer != DENIED:
+            changes = {"state": "failed", "detail": _short(answer)}
+            why = f"undoing step {self._record.steps[index].id}: {answer}"
+            return self._stopped(why, self._undone(index, now.patched(changes)))
         if isinstance(answer, str):
             changes = {"state": "left", "detail": _short(answer)}
             self._write(self._undone(index, now.patched(changes)))

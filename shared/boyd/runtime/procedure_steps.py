@@ -27,8 +27,10 @@ from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence
 
+#: Why a step is not executed that a person denied.
+DENIED = "a person denied it"
 _REFUSALS = {
-    "denied": "a person denied it",
+    "denied": DENIED,
     "expired": "nobody answered in time",
     "withdrawn": "the approval request was withdrawn",
 }
@@ -76,7 +78,8 @@ class ProcedureSteps:
         params = fill(planned.params, self.values())
         why = f"step {step.id} of {self._record.action}, started as {self._record.id}"
         each = self._record.approve == "each" and step.until is None
-        return self._run(execution, planned.action, params, why, each=each)
+        tries = self._record.progress[self._record.steps.index(step)].tries
+        return self._run(execution, planned.action, params, why, each=each, repeats=tries > 0)
 
     def undo(
         self, step: ProcedureStep, done: StepProgress, undone: StepCompensation
@@ -90,14 +93,19 @@ class ProcedureSteps:
         planned = compensation_of(step, self.action(action_of(step).action))
         why = f"undoes step {step.id} of {self._record.action}: {self._record.reason}"
         execution = undone.execution or ""
+        rolled = self._ledger.find(naming.rollback(done.execution or ""))
+        if isinstance(planned, StepAction) and rolled and rolled.success:
+            return rolled
         if isinstance(planned, StepAction):
             params = fill(planned.params, self.values())
             return self._run(execution, planned.action, params, why, compensates=True)
         entry = self._ledger.get(done.execution or "")
         if entry is None:
             return action_call.failed(action_of(step).action, f"{done.execution} is no longer kept")
+        # An approval that was withdrawn does not stand in the way of a repetition.
+        origin = naming.compensation(self._record.id, step.id, undone.tries)
         run = entry.action, entry.params, why, entry.id
-        return self._run(execution, *run, compensates=True)
+        return self._run(execution, *run, compensates=True, origin=origin)
 
     def compensation_name(self, step: ProcedureStep, done: StepProgress, tries: int) -> str | None:
         """The name of the execution that undoes a step; None: nothing does."""
@@ -147,7 +155,9 @@ class ProcedureSteps:
         undoes: str | None = None,
         *,
         each: bool = False,
+        repeats: bool = False,
         compensates: bool = False,
+        origin: str = "",
     ) -> ActionResult:
         action = self.action(action_id)
         if action is None:
@@ -167,10 +177,12 @@ class ProcedureSteps:
             execution_id=execution,
             decision=decision,
             retry=True,
-            approved=not each and self._is_covered(action, decision),
+            approved=not (each or repeats) and self._is_covered(action, decision),
             asked_by=self._record.action if each else None,
             by=self._record.by,
+            requested_by=tuple(self._record.requesters),
             undoes=undoes,
+            origin=origin,
             wakes=self._job,
             within=naming.steps_of(self._record.id),
             compensates=compensates,
@@ -187,7 +199,14 @@ class ProcedureSteps:
         of = act.circumstances(self._engine.act_context(), action, decision, situation)
         signer = self._engine.settings.signer
         votes = signer.signed(item) if signer else item.approvals
-        return self._engine.agent.policy(of).satisfied_by(votes)
+        required = self._engine.agent.policy(of)
+        own = () if required.allow_requester else item.requested_by
+        counted = [
+            vote
+            for vote in votes
+            if vote.by not in own and (vote.note or not required.require_note)
+        ]
+        return required.satisfied_by(counted)
 
     def _approval(self) -> ApprovalItem | None:
         kind, id = naming.parts(self._record.id)

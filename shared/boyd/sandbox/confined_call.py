@@ -24,7 +24,6 @@ from typing import IO, Any, Literal
 
 from boyd.errors import Overrun
 from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
-from boyd.redaction import is_secret_name
 from boyd.sandbox import guardian, inside
 from boyd.sandbox.accounts import Account, account
 from boyd.sandbox.forwarder import Forwarder
@@ -40,6 +39,11 @@ _ENDING = 5.0
 _MAX_ANSWER = 16_000_000
 #: Exit codes of a process that was killed for a limit.
 _KILLED: dict[int, LimitName] = {128 + 24: "cpu", 128 + 25: "file size"}
+#: Variables that a sandbox gets: a list of secrets to leave out would never be complete.
+_PASSED = {
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "VIRTUAL_ENV"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+}
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 #: The first of the addresses that stand for destinations with a name.
 _ADDRESS = "127.77.{}.{}"
@@ -222,9 +226,9 @@ def bubblewrap(sandbox: Sandbox, scratch: Path, hosts: Path) -> list[str]:
 
 
 def _environment(place: _Workspace) -> dict[str, str]:
-    """Our variables without Boyd's settings and without secrets."""
+    """Of our variables those that programs need and that hold no secrets."""
     ours = os.environ.items()
-    kept = {n: v for n, v in ours if not (n.startswith("BOYD_") or is_secret_name(n))}
+    kept = {n: v for n, v in ours if n in _PASSED or n.startswith(("LC_", "PYTHON"))}
     if place.user:
         kept |= {"HOME": place.user.home, "USER": place.user.name, "LOGNAME": place.user.name}
     return {**kept, "TMPDIR": str(place.scratch)}

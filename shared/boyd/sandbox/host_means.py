@@ -124,6 +124,9 @@ def try_out(argument: str) -> str:
         made.mkdir()
         made.rmdir()
         return "`files` is not enforced: it writes in another folder"
+    with suppress(OSError):
+        os.utime(trial["outside"])
+        return "`files` is not enforced: it changes attributes of another folder"
     if trial["port"]:
         with suppress(OSError):
             socket.create_connection(("127.0.0.1", trial["port"]), timeout=5).close()

@@ -208,8 +208,10 @@ def _confine(request: dict[str, Any]) -> None:
         families = () if request["kernel"] else (socket.AF_INET, socket.AF_INET6)
         if not kernel.allow_sockets(families):
             raise OSError(errno.ENOSYS, "sockets cannot be restricted")
-    if request["kernel"] and not kernel.write_only_in([*request["folders"], "/dev/null"]):
-        raise OSError(errno.ENOSYS, "files cannot be restricted")
+    if request["kernel"]:
+        writes = [*request["folders"], "/dev/null"]
+        if not (kernel.write_only_in(writes) and kernel.keep_attributes()):
+            raise OSError(errno.ENOSYS, "files cannot be restricted")
     limits: dict[str, int | None] = {**request["limits"], "CORE": 0}
     for name, value in limits.items():
         if value is not None:

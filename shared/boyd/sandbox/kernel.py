@@ -31,6 +31,16 @@ _FIRST_ARGUMENT = 16
 _REFUSE, _ALLOW = 0x0005_0000 | errno.EACCES, 0x7FFF_0000
 #: From here on, x86-64 has the same calls under other numbers.
 _X32 = 0x4000_0000
+#: Calls for what landlock does not know: mode, owner, times and attributes of files.
+_ATTRIBUTES = {
+    "x86_64": (
+        *(90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280),
+        *(188, 189, 190, 197, 198, 199, 463, 466),
+    ),
+    "aarch64": (52, 53, 452, 54, 55, 88, 5, 6, 7, 14, 15, 16, 463, 466),
+}
+#: Calls that cut a file by its path, which old versions of landlock do not know either.
+_TRUNCATE = {"x86_64": 76, "aarch64": 45}
 #: For each machine its architecture and the calls that are refused, by number.
 _REFUSED = {
     "x86_64": (
@@ -39,9 +49,7 @@ _REFUSED = {
             *(41, 42, 44, 46, 49, 50, 53, 307),  # sockets
             *(59, 322, 101, 310, 311, 425, 426),  # programs, tracing, io_uring
             *(62, 200, 234, 129, 297, 424),  # signals
-            # What landlock does not know: mode, owner, times and attributes of files.
-            *(90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280),
-            *(188, 189, 190, 197, 198, 199, 463, 466),
+            *_ATTRIBUTES["x86_64"],
         ),
     ),
     "aarch64": (
@@ -50,7 +58,7 @@ _REFUSED = {
             *(198, 199, 200, 201, 203, 206, 211, 269),
             *(221, 281, 117, 270, 271, 425, 426),
             *(129, 130, 131, 138, 240, 424),
-            *(52, 53, 452, 54, 55, 88, 5, 6, 7, 14, 15, 16, 463, 466),
+            *_ATTRIBUTES["aarch64"],
         ),
     ),
 }
@@ -87,6 +95,15 @@ def write_only_in(folders: Sequence[str]) -> bool:
     """Let this process write to nothing but those *folders*; False: the kernel cannot do that."""
     libc = _without_privileges()
     return libc is not None and _landlock(libc, (_FILES, {}, _SCOPES), folders)
+
+
+def keep_attributes() -> bool:
+    """Let this process change no mode, owner or time of files; False: the kernel cannot do that."""
+    libc, machine = _without_privileges(), platform.machine()
+    if libc is None or machine not in _ATTRIBUTES:
+        return False
+    calls = (*_ATTRIBUTES[machine], _TRUNCATE[machine], *_IO_URING)
+    return _seccomp(libc, _refusing(_REFUSED[machine][0], calls))
 
 
 def allow_sockets(families: Collection[int]) -> bool:

@@ -96,6 +96,8 @@ class Approvals:
             "agent": self._agent_id,
             **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
         }
+        if proposal.record is not None:
+            options["class"] = proposal.record.situation
         if retention.ttl is not None:
             options["ttl"] = milliseconds(retention.ttl)
         found = self._scripts.run(

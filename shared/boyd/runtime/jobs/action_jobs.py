@@ -42,11 +42,18 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
     reviewed = replace(
         request,
         decision=decision,
+        approved=request.approved and _is_same(decision, request.decision),
         situation=situation,
         situation_summary=found.summary if found else None,
         asked_by=trace.asked_by or request.asked_by,
     )
     return act.act(ctx, reviewed, ledger, engine.approvals)
+
+
+def _is_same(one: Decision, other: Decision) -> bool:
+    """Tell whether hooks have left a decision as it was approved."""
+    names = ("action", "params", "risk", "confidence", "requires_approval")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> ActionResult:
@@ -120,8 +127,9 @@ class ApprovedActionHandler:
             approved=True,
             retry=retry,
             by=item.acted_by or "",
+            requested_by=tuple(item.requested_by),
             undoes=item.undoes,
-            for_model=bool(item.wakes),
+            for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
             record=item.record,
         )
         engine = self._engine
@@ -133,7 +141,7 @@ class ApprovedActionHandler:
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
-        if isinstance(action, Procedure) and list(action.steps) != item.plan:
+        if isinstance(action, Procedure) and action.approved_steps != item.plan:
             return "Refused: the steps of the procedure differ from those that were approved"
         # As it was when the approval was requested, with the params that were approved.
         situation = item.situation or NO_SITUATION

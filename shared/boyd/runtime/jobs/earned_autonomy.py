@@ -73,10 +73,10 @@ class AutonomyOffers:
         rule = agent.rules.earned(action.id) if action else None
         if action is None or rule is None:
             return _refused("the agent's settings do not let it earn to run alone any more")
-        required = self._required(action, item.decision)
         signer = self._engine.settings.signer
         votes = item.approvals if signer is None else signer.signed(item)
-        if not required.satisfied_by(votes):
+        required = self._required(action)
+        if not (required.satisfied_by(votes) and agent.rules.allows(action, votes)):
             return _refused("its approvals do not suffice, or were not signed by this deployment")
         record = self._tracks.get(action.id, str(item.params.get("situation")))
         if record is None or not record.has_earned(rule):
@@ -109,15 +109,13 @@ class AutonomyOffers:
             loop_iteration=0,
             situation_summary=record.label,
             reason="only a person lets an action run alone",
-            required=self._required(action, decision),
+            required=self._required(action),
             preview=self._evidence(action, record),
         )
 
-    def _required(self, action: Action, decision: Decision) -> ApprovalPolicy:
-        """The policy for approving the action itself, but always by a person."""
-        meant = decision.patched({"action": action.id, "params": {}})
-        of = Circumstances(action, meant, NO_SITUATION, self._engine.store.clock.now)
-        return self._engine.agent.policy(of).patched({"person": True})
+    def _required(self, action: Action) -> ApprovalPolicy:
+        """The strictest policy for approving the action itself, and always by a person."""
+        return self._engine.agent.rules.strictest_policy(action).patched({"person": True})
 
     def _evidence(self, action: Action, record: TrackRecord) -> ActionResult:
         """The track record, and what would have run alone of the recorded iterations."""

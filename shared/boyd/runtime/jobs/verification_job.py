@@ -16,11 +16,13 @@ from boyd.models import (
     EffectName,
     ExecutionEntry,
     HoldKind,
+    ProcedureStep,
     VerificationPlan,
 )
 from boyd.phases import act
 from boyd.phases.verify import EffectCheck, verify
 from boyd.plugin import Action
+from boyd.procedure_plans import compensation_of
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
@@ -151,9 +153,12 @@ class VerificationHandler:
         return _ENDED if done.state == "rolled back" else self._tell(entry, fields)
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
-        if naming.is_step(entry.id):
-            return Compensation(state="none", detail="its procedure undoes it")
         action, plan = self._action(entry), self._plan(entry)
+        step = self._step(entry.id)
+        if step is not None and step.verify:
+            return Compensation(state="none", detail="its procedure undoes it")
+        if step is not None and compensation_of(step, action) != "rollback":
+            return Compensation(state="none", detail="its procedure has not waited for the verdict")
         if action is None or plan is None or not action.has("rollback"):
             return Compensation(state="none", detail="the action has no rollback")
         if not plan.roll_back:
@@ -191,6 +196,22 @@ class VerificationHandler:
         ctx = self._engine.act_context()
         ctx.run_hooks("on_suspend", hold=hold, execution=entry)
         return Later(_RETRY, {"tries": str(tries)}) if ctx.problems else _ENDED
+
+    def _step(self, id: str) -> ProcedureStep | None:
+        """The step of a procedure that an execution belongs to, by its name or its approval."""
+        kind, rest = naming.parts(id)
+        store = self._engine.store
+        if kind == "approval":
+            item = store.approvals.get(rest)
+            jobs = [naming.parts(name) for name in (item.wakes if item else [])]
+            of = next((id for kind, id in jobs if kind == "procedure"), None)
+            record = store.procedures.get(of) if of else None
+            pairs = zip(record.steps, record.progress, strict=True) if record else ()
+            return next((step for step, now in pairs if now.approval == rest), None)
+        procedure, _, name = rest.rpartition(":")
+        record = store.procedures.get(procedure) if kind == "step" else None
+        steps = record.steps if record else []
+        return next((step for step in steps if step.id == name.partition(".")[0]), None)
 
     def _action(self, entry: ExecutionEntry) -> Action | None:
         return self._engine.agent.host.actions.get(entry.action)

@@ -17,6 +17,10 @@ local have = redis.call('HMGET', job, 'action', 'target', 'state', 'situationCla
 if have[3] == 'succeeded' or have[3] == 'failed' or have[3] == 'cancelled' then
   return 1
 end
+-- Somebody has cancelled it meanwhile: it goes back first.
+if state == 'succeeded' and redis.call('HEXISTS', job, 'cancelled') == 1 then
+  return 0
+end
 local origin = key(id)
 expect(execution, 'hash', loop, 'hash', held_actions, 'zset', hold_key(have[1], have[2]), 'hash', audit_open, 'stream',
   origin, 'hash')

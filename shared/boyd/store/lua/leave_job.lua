@@ -53,5 +53,10 @@ end
 redis.call('HINCRBY', job, 'version', 1)
 redis.call('PEXPIRE', job, keep)
 redis.call('HSET', job, 'executionState', state, 'executionEndedAt', now, 'updatedAt', now, unpack(fields))
+-- A procedure may have ended before the job that started it.
+local known = redis.call('HMGET', key('execution', name), 'progress', 'state', 'result')
+if known[1] and known[2] ~= 'running' then
+  redis.call('HSET', job, 'result', known[3])
+end
 unlist_job(name)
 return 1

@@ -4,7 +4,8 @@
 --            runs: ids that wait for it, asked_by: principals who asked for it or submitted those runs, wakes: the job
 --            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
 --            item that they join; title of what it does; undoes: the execution that it rolls back;
---            instead_of: JSON, if actions that were decided first are not repeated; agent
+--            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
+--            track record it counts
 -- fields     field, value, ... to store
 -- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why}
 -- Events  approval.pending, approval.seen
@@ -58,6 +59,11 @@ local function join(found)
     joined(known[3], options.wakes))
   if options.summary ~= '' then
     redis.call('HSET', item, 'situationSummary', options.summary)
+  end
+  -- What is proposed in two classes of situations counts in the track record of neither.
+  local record = redis.call('HGET', item, 'record')
+  if record and options.class and cjson.decode(record).situation ~= options.class then
+    redis.call('HDEL', item, 'record')
   end
   if options.instead_of then
     redis.call('HSET', item, 'insteadOf', options.instead_of)

@@ -22,6 +22,15 @@ local function rollback_refusal(id)
   if done then
     return 'done', done
   end
+  local procedure = string.match(id, '^step:(.+):[^:]+$')
+  for at = 0, procedure and 19 or -1 do
+    local step = redis.call('HGET', key('procedure', procedure), 'step:' .. at)
+    local undone = step and cjson.decode(step)
+    if undone and undone.execution == id and type(undone.compensation) == 'table'
+        and undone.compensation.state ~= 'left' then
+      return 'done', undone.compensation.state
+    end
+  end
   local call = have[2]
   if call and is_open('call:' .. call) then
     return 'requested', 'call:' .. call

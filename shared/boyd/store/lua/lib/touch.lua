@@ -6,7 +6,9 @@ local function touch(target, id, now)
   end
   local touched = key('touched', target)
   redis.pcall('ZADD', touched, now, id)
-  redis.pcall('ZREMRANGEBYRANK', touched, 0, -65)
+  if redis.pcall('ZCARD', touched) == 65 then
+    redis.pcall('ZREM', touched, redis.pcall('ZRANGE', touched, 0, 0)[1])
+  end
   redis.pcall('PEXPIRE', touched, 86400000)
 end
 
