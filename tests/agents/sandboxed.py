@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from boyd import Agent, Context, Plugin, Sandbox, action
 
-EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
-FOLDER = str(EFFECTS.parent)
+FOLDER = str(Path(os.environ.get("EFFECTS", "/dev/null")).parent)
 
 
 class Page(BaseModel):
@@ -21,16 +20,22 @@ class Page(BaseModel):
     url: str
 
 
+class Where(BaseModel):
+    """The file to write to: a sandbox does not have the variables of its worker."""
+
+    path: Path
+
+
 class Boxed(Plugin):
     """Does what a sandbox lets it do."""
 
     id = "boxed"
 
     @action(sandbox=Sandbox(files=[FOLDER]))
-    def sleep(self, ctx: Context) -> str:
+    def sleep(self, params: Where) -> str:
         """Start a program that sleeps, and say so."""
         with subprocess.Popen(["sleep", "4321"]):
-            with EFFECTS.open("a") as file:
+            with params.path.open("a") as file:
                 file.write("asleep\n")
             time.sleep(4321)
         return "slept"

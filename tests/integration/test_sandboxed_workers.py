@@ -46,7 +46,7 @@ def sleepers() -> bool:
 
 def test_what_a_worker_has_in_a_sandbox_dies_with_it(deployment: Deployment) -> None:
     deployment.worker("w0", MODULE)
-    call(deployment, "sleep")
+    call(deployment, "sleep", path=str(deployment.effects_file))
     wait_until(lambda: deployment.effects() == ["asleep"], 60)
     assert sleepers()
     deployment.kill("w0", signal.SIGKILL)
