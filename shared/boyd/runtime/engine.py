@@ -132,17 +132,22 @@ class Engine:
             _link=self.settings.links.link,
             host=self.settings.host,
             worker=self.settings.worker,
-            _identity=self._sign_identity if self.settings.identity else None,
+            _identity=self._identity_signer(),
         )
 
-    def _sign_identity(
-        self, agent_id: str, audience: str, requester: str | None, execution: str | None
-    ) -> str:
-        """A token, but for an agent whose right to act is revoked, which then raises."""
-        revoked = self.store.loop.status().revoked
-        if revoked is not None or self.settings.identity is None:
-            raise AgentRevoked(f"{REVOKED}: {revoked}")
-        return self.settings.identity(agent_id, audience, requester, execution)
+    def _identity_signer(self) -> IdentitySigner | None:
+        """Signs tokens, but none for an agent whose right to act is revoked."""
+        identity = self.settings.identity
+        if identity is None:
+            return None
+
+        def sign(agent_id: str, audience: str, requester: str | None, execution: str | None) -> str:
+            revoked = self.store.loop.status().revoked
+            if revoked is not None:
+                raise AgentRevoked(f"{REVOKED}: {revoked}")
+            return identity(agent_id, audience, requester, execution)
+
+        return sign
 
     def act_context(self) -> PhaseContext:
         """The context of an action that runs outside an iteration.

@@ -28,9 +28,17 @@ expect_jobs(have[6])
 for _, run in ipairs(ends) do
   expect_runs(run[1])
 end
+local kind, id = string.match(name, '^(%w+):(.*)$')
+-- A procedure may have ended before the job that started it: then its result is that of the job.
+local ended
+if kind == 'call' or kind == 'approval' then
+  local execution = key('execution', name)
+  expect(execution, 'hash')
+  local known = redis.call('HMGET', execution, 'progress', 'state', 'result')
+  ended = known[1] and known[2] ~= 'running' and known[3]
+end
 -- The job itself ends last: what fails halfway is done again, by whoever has it next.
 local now = now_ms()
-local kind, id = string.match(name, '^(%w+):(.*)$')
 if kind ~= 'investigation' then
   if have[3] then
     emit(kind .. '.executed', kind, id, 'state', state, 'title', have[3])
@@ -53,10 +61,8 @@ end
 redis.call('HINCRBY', job, 'version', 1)
 redis.call('PEXPIRE', job, keep)
 redis.call('HSET', job, 'executionState', state, 'executionEndedAt', now, 'updatedAt', now, unpack(fields))
--- A procedure may have ended before the job that started it.
-local known = redis.call('HMGET', key('execution', name), 'progress', 'state', 'result')
-if known[1] and known[2] ~= 'running' then
-  redis.call('HSET', job, 'result', known[3])
+if ended then
+  redis.call('HSET', job, 'result', ended)
 end
 unlist_job(name)
 return 1
