@@ -172,6 +172,7 @@ class Site:
     def __init__(self, server: ThreadingHTTPServer) -> None:
         self.url = f"http://127.0.0.1:{server.server_port}"
         self.status = 200
+        self.body = b""
         self.headers: dict[str, str] = {}
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.hold: Callable[[], object] = lambda: None
@@ -189,10 +190,12 @@ def site() -> Iterator[Site]:
             self.send_response(served.status)
             for name, value in served.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(served.body)))
             self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(served.body)
 
-        do_GET = do_POST = do_HEAD = _answer  # noqa: N815 - the names that the base looks for
+        do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names that the base looks for
 
         def log_message(self, format: str, *args: object) -> None: ...
 

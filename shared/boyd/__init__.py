@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from boyd.plugin import (
         Action,
+        Connector,
         Context,
         Endpoint,
         Observer,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         Perform,
         Plugin,
         Procedure,
+        Secret,
         Strategy,
         Tool,
         action,
@@ -64,6 +66,7 @@ __all__ = [
     "BoydError",
     "Budget",
     "ConfigError",
+    "Connector",
     "Context",
     "Correlation",
     "Decision",
@@ -81,6 +84,7 @@ __all__ = [
     "Procedure",
     "ProcedureStep",
     "Sandbox",
+    "Secret",
     "Situation",
     "SituationAssessment",
     "StepAction",

@@ -11,6 +11,7 @@ from boyd.plugin.components import (
     Tool,
 )
 from boyd.plugin.composed_action import Procedure, ProcedurePlugin
+from boyd.plugin.connector import Connector, Secret
 from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, News, State
 from boyd.plugin.decorators import action, endpoint, observer, orienter, strategy, tool
 from boyd.plugin.hooks import hook
@@ -22,6 +23,7 @@ __all__ = [
     "AgentInfo",
     "ApprovalReader",
     "Component",
+    "Connector",
     "Context",
     "Endpoint",
     "Graph",
@@ -35,6 +37,7 @@ __all__ = [
     "PluginHost",
     "Procedure",
     "ProcedurePlugin",
+    "Secret",
     "State",
     "Strategy",
     "Tool",

@@ -188,7 +188,12 @@ def _parts(plugin: Plugin) -> list[Component]:
                 declared[name] = value
             else:
                 declared.pop(name, None)
-    return [*map(copy, plugin.components), *(value.build(plugin) for value in declared.values())]
+    offered = (
+        value.build(plugin)
+        for name, value in declared.items()
+        if value.kind is not Action or plugin.offers(name)
+    )
+    return [*map(copy, plugin.components), *offered]
 
 
 def _hooks(plugin: Plugin) -> list[Hook]:

@@ -75,6 +75,10 @@ class Plugin:
         """
         return ()
 
+    def offers(self, action: str) -> bool:
+        """Tell whether the agent has the action that the method *action* declares."""
+        return True
+
     def notification_recipients(
         self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
     ) -> Iterable[NotificationRecipient]:

@@ -1,0 +1,34 @@
+"""The difference that an action would make, as its dry run shows it to people."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+#: The most lines of a difference.
+MAX_LINES = 400
+
+
+def difference(before: Mapping[str, Any] | str, after: Mapping[str, Any] | str, of: str) -> str:
+    """The lines of *of* that would change, as a unified diff; values are written as YAML.
+
+    Empty if nothing would change.
+    """
+    lines = list(
+        difflib.unified_diff(
+            _lines(before), _lines(after), f"{of} now", f"{of} then", lineterm="", n=2
+        )
+    )
+    cut = len(lines) - MAX_LINES
+    if cut > 0:
+        lines = [*lines[:MAX_LINES], f"… and {cut} more lines"]
+    return "\n".join(lines)
+
+
+def _lines(value: Mapping[str, Any] | str) -> list[str]:
+    if not isinstance(value, str):
+        value = yaml.safe_dump(dict(value), sort_keys=True, allow_unicode=True) if value else ""
+    return value.splitlines()

@@ -1,0 +1,183 @@
+"""An HTTP API of another system, as connectors call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import requests
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from requests.auth import AuthBase
+
+from boyd.plugin import Context, Secret
+
+#: The most bytes of a response, and of one that is quoted in an error.
+MAX_BYTES = 8_388_608
+QUOTED = 300
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+def _base_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must begin with http:// or https:// and have a host")
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user or password; use the options for credentials")
+    return url.rstrip("/")
+
+
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
+
+class ServiceError(Exception):
+    """The service could not be reached, refused the request, or gave an unusable answer.
+
+    `status` is the HTTP status, None without a response.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class HttpAccess(BaseModel):
+    """Credentials for an HTTP API: a bearer token, or a user with a password.
+
+    Attributes:
+        ca_file: certificates of the authorities to trust, in place of the system's.
+        client_cert: a certificate to authenticate with, and `client_key` its key.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    token: Secret | None = None
+    username: str | None = None
+    password: Secret | None = None
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> HttpAccess:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("username and password need each other")
+        if self.token and self.username:
+            raise ValueError("use either token or username")
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ValueError("client_cert and client_key need each other")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """Options of a request that authenticates.
+
+        Raises:
+            ConfigError: a secret cannot be read.
+        """
+        options: dict[str, Any] = {}
+        if self.token:
+            options["auth"] = _Bearer(self.token.read())
+        if self.username and self.password:
+            options["auth"] = (self.username, self.password.read())
+        if self.ca_file:
+            options["verify"] = str(self.ca_file)
+        if self.client_cert:
+            options["cert"] = (str(self.client_cert), str(self.client_key))
+        return options
+
+
+class _Bearer(AuthBase):
+    """Sends a token; as a plain header, it would give way to an entry in ~/.netrc."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+class HttpService:
+    """An HTTP API at *url*; answers are JSON of at most `MAX_BYTES`, redirects are errors."""
+
+    def __init__(self, url: str, access: HttpAccess, timeout: float = 10.0) -> None:
+        self._url = url.rstrip("/")
+        self._access = access
+        self._timeout = timeout
+
+    def get(self, ctx: Context, path: str, **params: Any) -> Any:
+        """GET *path* with a query; see `send`."""
+        return self.send(ctx, "GET", path, params=params)
+
+    def send(
+        self,
+        ctx: Context,
+        method: Method,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Send a request, *body* as JSON; the JSON of the answer, None if it is empty.
+
+        Raises:
+            ServiceError: there is no answer, or one that is not 2xx, not JSON or too large.
+            ConfigError: a secret cannot be read.
+        """
+        options = self._access.options()
+        try:
+            response = ctx.http.request(
+                method,
+                f"{self._url}{path}",
+                json=body,
+                params=params,
+                headers={"Accept": "application/json", **(headers or {})},
+                timeout=self._timeout,
+                allow_redirects=False,
+                stream=True,
+                **options,
+            )
+            with response:
+                content = _read(response)
+        except (requests.RequestException, OSError) as error:
+            raise ServiceError(f"{self._where} cannot be reached: {_cause(error)}") from None
+        return self._answer(response.status_code, content)
+
+    @property
+    def _where(self) -> str:
+        return urlsplit(self._url).netloc
+
+    def _answer(self, status: int, content: bytes) -> Any:
+        if not 200 <= status < 300:
+            text = " ".join(content[:QUOTED].decode("utf-8", "replace").split())
+            said = f": {text}" if text else ""
+            raise ServiceError(f"{self._where} answered {status}{said}", status)
+        if len(content) > MAX_BYTES:
+            raise ServiceError(f"{self._where} answered with more than {MAX_BYTES} bytes", status)
+        if not content.strip():
+            return None
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise ServiceError(f"{self._where} gave no usable JSON: {error}", status) from None
+
+
+def _read(response: requests.Response) -> bytes:
+    content = b""
+    for part in response.iter_content(65536):
+        content += part
+        if len(content) > MAX_BYTES:
+            break
+    return content
+
+
+def _cause(error: Exception) -> str:
+    """The innermost reason, which names no URL with its query."""
+    reason: BaseException = error
+    while reason.__context__ is not None:
+        reason = reason.__context__
+    return f"{type(reason).__name__}: {reason}" if str(reason) else type(reason).__name__

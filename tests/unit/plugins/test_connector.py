@@ -1,0 +1,167 @@
+"""Plugins for other systems: what their options enable, their credentials, and their requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from boyd import ConfigError, Connector, Context, Secret, action
+from boyd.plugin import PluginHost
+from boyd.plugins.difference import MAX_LINES, difference
+from boyd.plugins.http_service import MAX_BYTES, BaseUrl, HttpAccess, HttpService, ServiceError
+from boyd.redaction import clean
+from harness import free_port
+from plugin_kit import Site, context, site
+
+
+class Lamp(Connector):
+    id = "lamp"
+
+    class Actions(BaseModel):
+        switch: HttpAccess | None = None
+        break_it: HttpAccess | None = None
+
+    class Options(Connector.Options):
+        url: BaseUrl = "http://lamp.example"
+        access: HttpAccess = HttpAccess()
+        actions: Lamp.Actions
+
+    options: Options
+
+    @action()
+    def switch(self) -> None:
+        """Switch it on."""
+
+    @action()
+    def break_it(self) -> None:
+        """Break it."""
+
+
+Lamp.Options.model_rebuild()
+
+
+def test_a_connector_has_only_the_actions_that_its_options_enable() -> None:
+    assert set(PluginHost([Lamp(actions={})]).actions) == set()
+    assert set(PluginHost([Lamp(actions={"switch": {}})]).actions) == {"lamp:switch"}
+
+
+def test_an_action_without_credentials_of_its_own_uses_those_for_reading(tmp_path: Path) -> None:
+    own = {"token": {"file": tmp_path / "token"}}
+    lamp = Lamp(actions={"switch": {}, "break_it": own})
+
+    assert lamp.access_of("switch", lamp.options.access) == HttpAccess()
+    assert lamp.access_of("break_it", lamp.options.access) == HttpAccess.model_validate(own)
+
+
+def test_a_secret_is_read_anew_each_time_and_redacted(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first-token\n")
+    secret = Secret(file=file)
+    assert secret.read() == "first-token"
+    file.write_text("second-token\n")
+    assert secret.read() == "second-token"
+    assert "second-token" not in clean("with second-token")
+
+
+def test_a_secret_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAMP_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="LAMP_TOKEN: holds no secret on this worker"):
+        Secret(env="LAMP_TOKEN").read()
+    with pytest.raises(ConfigError, match="No such file"):
+        Secret(file=tmp_path / "token").read()
+    (tmp_path / "binary").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        Secret(file=tmp_path / "binary").read()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"username": "ann"},
+        {"token": {"env": "A"}, "username": "ann", "password": {"env": "B"}},
+        {"client_cert": "cert.pem"},
+        {"token": {}},
+        {"token": {"env": "A", "file": "b"}},
+    ],
+)
+def test_credentials_that_contradict_each_other_are_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        HttpAccess.model_validate(given)
+
+
+@pytest.fixture
+def server() -> Iterator[Site]:
+    with site() as running:
+        yield running
+
+
+@pytest.fixture
+def ctx() -> Context:
+    return context("lamp")
+
+
+def test_a_request_carries_its_credentials(
+    server: Site, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMP_TOKEN", "the-token")
+    server.body = b'{"on": true}'
+    service = HttpService(server.url, HttpAccess(token=Secret(env="LAMP_TOKEN")))
+
+    assert service.get(ctx, "/state", room="hall") == {"on": True}
+    method, path, headers, _ = server.requests[-1]
+    assert (method, path) == ("GET", "/state?room=hall")
+    assert headers["Authorization"] == "Bearer the-token"
+
+    monkeypatch.setenv("LAMP_PASSWORD", "the-password")
+    access = HttpAccess(username="ann", password=Secret(env="LAMP_PASSWORD"))
+    HttpService(server.url, access).send(ctx, "POST", "/state", body={"on": False})
+    _, _, headers, body = server.requests[-1]
+    assert headers["Authorization"].startswith("Basic ")
+    assert json.loads(body) == {"on": False}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (503, b"come back\nlater", "answered 503: come back later"),
+        (302, b"", "answered 302"),
+        (200, b"<html>", "gave no usable JSON"),
+        (200, b" " * (MAX_BYTES + 1), f"more than {MAX_BYTES} bytes"),
+    ],
+    ids=["an error", "a redirect", "no JSON", "too large"],
+)
+def test_an_unusable_answer_is_an_error_that_says_what_it_was(
+    server: Site, ctx: Context, status: int, body: bytes, message: str
+) -> None:
+    server.status, server.body = status, body
+    with pytest.raises(ServiceError, match=message) as raised:
+        HttpService(server.url, HttpAccess()).get(ctx, "/state")
+    assert raised.value.status == status
+
+
+def test_a_service_that_cannot_be_reached_is_an_error_without_the_query(
+    ctx: Context,
+) -> None:
+    service = HttpService(f"http://127.0.0.1:{free_port()}", HttpAccess())
+    with pytest.raises(ServiceError, match=r"cannot be reached: .*refused") as raised:
+        service.get(ctx, "/state", secret="query")
+    assert raised.value.status is None
+    assert "query" not in str(raised.value)
+
+
+def test_a_difference_shows_the_lines_that_change() -> None:
+    shown = difference({"replicas": 2, "name": "web"}, {"replicas": 3, "name": "web"}, "web")
+    assert shown.splitlines()[:2] == ["--- web now", "+++ web then"]
+    assert "-replicas: 2" in shown
+    assert "+replicas: 3" in shown
+    assert difference("same", "same", "x") == ""
+
+
+def test_a_long_difference_is_cut() -> None:
+    shown = difference("", "\n".join(map(str, range(2 * MAX_LINES))), "x").splitlines()
+    assert len(shown) == MAX_LINES + 1
+    assert shown[-1].endswith("more lines")
