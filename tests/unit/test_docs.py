@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from boyd import Agent, Plugin
+from boyd import Agent, Connector, Plugin
 from boyd.agent import AgentFile, PluginReference, agent_from_file
 from boyd.cli.group import boyd
 from boyd.plugin import PluginHost, discovery
@@ -109,13 +109,22 @@ def shown(field: FieldInfo) -> str | None:
     if default is None or default is PydanticUndefined:
         return "none"
     if isinstance(default, BaseModel):
-        values = ", ".join(f"{k} = {v:g}" for k, v in default.model_dump().items())
+        given = default.model_dump(exclude_none=True)
+        if not given:
+            return "none"
+        values = ", ".join(f"{k} = {v:g}" for k, v in given.items())
         return f"`{{ {values} }}`"
     if isinstance(default, tuple | list):
         return f"`{json.dumps(list(default))}`"
     if isinstance(default, bool | dict | float | int):
         return f"`{json.dumps(default)}`"
     return f"{default}" if default != "" else None
+
+
+def page_of(name: str) -> str:
+    """The page that describes the built-in plugin *name*."""
+    connects = issubclass(discovery.find_plugin(name), Connector)
+    return "connectors.md" if connects else "built-in-plugins.md"
 
 
 def nested(model: type[BaseModel], path: str) -> FieldInfo:
@@ -169,13 +178,13 @@ def test_ctx_and_its_state_are_told_completely() -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults(name: str) -> None:
-    text = section(page("built-in-plugins.md"), f"## {name}")
+    text = section(page(page_of(name)), f"## {name}")
     kind = discovery.find_plugin(name)
     told = rows(text)
     for option, field in kind.Options.model_fields.items():
         assert option in told, option
         assert (shown(field) or "") in told[option], option
-    assert f"`{name}`" in rows(page("built-in-plugins.md")) or name in page("built-in-plugins.md")
+    assert f"[`{name}`](#{name})" in page(page_of(name))
 
 
 @pytest.mark.parametrize(
@@ -209,6 +218,16 @@ def test_each_kind_of_restart_is_told_with_its_options(kind: type[BaseModel]) ->
         assert option == "type" or f"`{option}`" in line, option
 
 
+def enabled(kind: type[Plugin]) -> dict[str, Any]:
+    """Options that enable every action of a connector."""
+    field = kind.Options.model_fields.get("actions") if issubclass(kind, Connector) else None
+    if field is None:
+        return {}
+    assert isinstance(field.annotation, type)
+    assert issubclass(field.annotation, BaseModel)
+    return {"actions": {name: {} for name in field.annotation.model_fields}}
+
+
 def test_every_component_of_a_built_in_plugin_is_named() -> None:
     needs: dict[str, dict[str, Any]] = {
         "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
@@ -217,9 +236,10 @@ def test_every_component_of_a_built_in_plugin_is_named() -> None:
     for name in BUILT_IN:
         if name == "example":
             continue
-        plugin = discovery.find_plugin(name)(**needs.get(name, {}))
-        host = PluginHost([plugin])
-        text = section(page("built-in-plugins.md"), f"## {name}")
+        kind = discovery.find_plugin(name)
+        options = {**needs.get(name, {}), **enabled(kind)}
+        host = PluginHost([kind(**options)])
+        text = section(page(page_of(name)), f"## {name}")
         for parts in (host.observers, host.orienters, host.strategies, host.actions):
             for part in parts:
                 assert f"`{part}`" in text, part
