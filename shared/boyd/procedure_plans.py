@@ -6,7 +6,6 @@ conditions in CEL use the same names. Only earlier steps are known.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -28,6 +27,7 @@ from boyd.models import (
 from boyd.plugin import Action, PluginHost, Procedure
 from boyd.plugin.composed_action import ASK
 from boyd.plugin.parameters import validate
+from boyd.references import parse_reference, reference_texts
 from boyd.settings.validation import nearest
 
 _MODES: tuple[AutonomyMode, ...] = ("auto", "approval-required", "human-only")
@@ -35,11 +35,6 @@ _CLASSES: tuple[Reversibility, ...] = (
     *("read-only", "reversible", "externally-reversible"),
     *("unknown", "irreversible"),
 )
-_REFERENCE = re.compile(r"\$\{(params|steps)\.([\w.-]+)\}", re.ASCII)
-
-
-class MissingValue(ValueError):
-    """A reference has no value."""
 
 
 def compose(host: PluginHost) -> None:
@@ -70,16 +65,6 @@ def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | 
     return "rollback" if action is not None and action.has("rollback") else None
 
 
-def fill(params: JsonObject, values: Mapping[str, Any]) -> JsonObject:
-    """*params* with a value for each reference; *values* has `params` and `steps`.
-
-    Raises:
-        MissingValue: there is none.
-    """
-    filled: JsonObject = _filled(params, values)
-    return filled
-
-
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
     """Evaluate a condition of a step with `params`, `steps` and `output`.
 
@@ -92,38 +77,6 @@ def holds(condition: str, values: Mapping[str, Any]) -> bool:
 @cache
 def _language() -> Language:
     return Language({"params": OBJECT, "steps": OBJECT, "output": ANY})
-
-
-def references(value: Any) -> Iterator[str]:
-    """The texts in *value* that are references, or look like one."""
-    if isinstance(value, str) and "${" in value:
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from references(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from references(one)
-
-
-def _filled(value: Any, values: Mapping[str, Any]) -> Any:
-    if isinstance(value, str) and (found := _REFERENCE.fullmatch(value)):
-        return _looked_up(value, [found[1], *found[2].split(".")], values)
-    if isinstance(value, Mapping):
-        return {name: _filled(one, values) for name, one in value.items()}
-    return [_filled(one, values) for one in value] if isinstance(value, list) else value
-
-
-def _looked_up(text: str, path: Sequence[str], values: Mapping[str, Any]) -> Any:
-    found: Any = values
-    for part in path:
-        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-            found = found[int(part)]
-        elif isinstance(found, Mapping) and part in found:
-            found = found[part]
-        else:
-            raise MissingValue(f"{text}: there is no {part!r}")
-    return found
 
 
 class _Check:
@@ -184,7 +137,7 @@ class _Check:
             raise self._error(step, f"{name}: {error}") from None
 
     def _params(self, step: str, action: Action, params: JsonObject, known: Sequence[str]) -> None:
-        found = list(references(params))
+        found = list(reference_texts(params))
         for text in found:
             self._reference(step, text, known)
         schema = _schema(action)
@@ -203,12 +156,12 @@ class _Check:
                 raise self._error(step, str(error)) from None
 
     def _reference(self, step: str, text: str, known: Sequence[str]) -> None:
-        found = _REFERENCE.fullmatch(text)
-        if found is None:
+        found = parse_reference(text)
+        if found is None or found.name not in ("params", "steps") or not found.path:
             how = "a reference is the whole text: ${params.NAME} or ${steps.ID.output.NAME}"
             raise self._error(step, f"{text!r}: {how}")
-        first, _, rest = found[2].partition(".")
-        if found[1] == "params":
+        first, *rest = found.path
+        if found.name == "params":
             names = names_of(self._schema)
             if f"params.{first}" not in names and "params" not in names:
                 raise self._error(step, f"{text}: there is no parameter {first!r}")
@@ -217,7 +170,7 @@ class _Check:
             ids = [one.id for one in self._procedure.steps]
             why = "comes later" if first in ids else f"does not exist{nearest(first, known)}"
             raise self._error(step, f"{text}: step {first!r} {why}")
-        if rest.partition(".")[0] not in ("output", "state"):
+        if not rest or rest[0] not in ("output", "state"):
             raise self._error(step, f"{text}: a step has `output` and `state`")
 
     def _error(self, step: str, what: str) -> ConfigError:

@@ -10,7 +10,8 @@ from boyd.phases.action_call import call_action, failed, unknown, without_secret
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Procedure
 from boyd.plugin.parameters import plain, validate
-from boyd.procedure_plans import MissingValue, action_of, fill
+from boyd.procedure_plans import action_of
+from boyd.references import MissingValue, fill
 
 
 def dry_run(

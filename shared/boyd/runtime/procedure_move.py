@@ -24,7 +24,8 @@ from boyd.models import (
 from boyd.models.procedure import StepState
 from boyd.phases import action_call
 from boyd.plugin.components import Action
-from boyd.procedure_plans import MissingValue, action_of, compensation_of, holds
+from boyd.procedure_plans import action_of, compensation_of, holds
+from boyd.references import MissingValue
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.procedure_steps import DENIED, ProcedureSteps

@@ -21,7 +21,8 @@ from boyd.models import (
 from boyd.phases import act, action_call
 from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK
-from boyd.procedure_plans import action_of, compensation_of, fill
+from boyd.procedure_plans import action_of, compensation_of
+from boyd.references import fill
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.leases import LeasedLedger

@@ -1,0 +1,259 @@
+"""The plugin `rules`: it decides on actions by rules about observations, without any code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from boyd.conditions import OBJECT, Condition, ConditionError, Language
+from boyd.errors import ConfigError
+from boyd.formatting import counted
+from boyd.models import (
+    LEVELS,
+    SEVERITIES,
+    ActionInfo,
+    Anomaly,
+    Catalog,
+    Confidence,
+    Decision,
+    JsonObject,
+    Level,
+    Observation,
+    Severity,
+    Situation,
+    SituationAssessment,
+)
+from boyd.plugin import Context, Plugin, Strategy, orienter
+from boyd.references import MissingValue, fill, parse_reference, reference_texts
+from boyd.settings.validation import nearest
+
+#: The most matches of one rule that an assessment keeps.
+MAX_MATCHES = 100
+#: Seconds for which a rule knows when it decided on a thing.
+MEMORY = 86_400.0
+#: What a rule may use of an observation, with the types in conditions.
+_NAMES = {"source": "string", "severity": "string", "data": OBJECT}
+
+
+class DecisionRule(BaseModel):
+    """A rule: on an observation like this, decide on that action.
+
+    Attributes:
+        name: names the strategy: `rules:<name>`.
+        source: a pattern of the observation's source, such as `kubernetes/*`.
+        min_severity: the lowest severity of the observation.
+        when: a condition in CEL on `source`, `severity` and `data` of the observation.
+        action: the action's id.
+        params: the action's; `${data.NAME}` and `${source}` stand for values of the observation.
+        confidence: of the decision.
+        risk: of the decision; absent: that of the action.
+        requires_approval: whether a person decides, whatever else the agent allows.
+        rationale: the reason that people read, in front of what was observed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,59}$")
+    source: str = Field(min_length=1)
+    min_severity: Severity = "warning"
+    when: str | None = None
+    action: str = Field(min_length=1)
+    params: JsonObject = Field(default_factory=dict)
+    confidence: Confidence = 0.8
+    risk: Level | None = None
+    requires_approval: bool = False
+    rationale: str = Field(default="", max_length=1000)
+
+    @field_validator("params")
+    @classmethod
+    def _references(cls, params: JsonObject) -> JsonObject:
+        for text in reference_texts(params):
+            found = parse_reference(text)
+            if found is None or found.name not in _NAMES:
+                raise ValueError(
+                    f"{text!r}: a reference is the whole text: ${{data.NAME}}, ${{source}} or "
+                    "${severity}"
+                )
+        return params
+
+    def applies_to(self, observation: Observation) -> bool:
+        """Tell whether it is about such an observation, but for its condition."""
+        severity = SEVERITIES.index(observation.severity or "info")
+        return severity >= SEVERITIES.index(self.min_severity) and fnmatchcase(
+            observation.source, self.source
+        )
+
+
+class RuleMatch(BaseModel):
+    """An observation that a rule decides on: its params, and the thing in words."""
+
+    rule: str
+    resource: str
+    source: str
+    severity: Severity
+    params: JsonObject
+
+
+class DecisionRules(Plugin):
+    """Decides by rules: the first rule with a matching observation decides.
+
+    Each rule is a strategy. If several observations match, the thing that the rule has not decided
+    on for longest comes first.
+    """
+
+    id = "rules"
+
+    class Options(Plugin.Options):
+        """The plugin's options.
+
+        Attributes:
+            rules: in their order; the first one that matches decides.
+        """
+
+        rules: list[DecisionRule] = Field(min_length=1)
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._conditions = {rule.name: _condition(rule) for rule in self.options.rules}
+        self.components = tuple(self._strategy(rule) for rule in self.options.rules)
+
+    def _strategy(self, rule: DecisionRule) -> Strategy:
+        return Strategy(
+            name=rule.name,
+            description=rule.rationale or f"Decide on {rule.action}.",
+            applicable_when=lambda situation: bool(self._matches(rule, situation)),
+            decide=lambda situation, ctx: self._decide(rule, situation, ctx),
+        )
+
+    def init(self, ctx: Context) -> None:
+        """Refuse rules that do not fit the agent's actions."""
+        for misfit in self.misfits(ctx.catalog):
+            raise ConfigError(f"plugin {self.id}: {misfit}")
+
+    def misfits(self, catalog: Catalog) -> Iterator[str]:
+        """The rules whose action is unknown, or takes other parameters."""
+        actions = {action.id: action for action in catalog.actions}
+        for rule in self.options.rules:
+            action = actions.get(rule.action)
+            if action is None:
+                near = nearest(rule.action, actions)
+                yield f"rule {rule.name!r}: there is no action {rule.action!r}{near}"
+            else:
+                yield from _misfits(rule, action)
+
+    @orienter()
+    def matches(self, observations: list[Observation]) -> SituationAssessment:
+        """Find the observations that rules are about."""
+        findings: list[str] = []
+        found: list[RuleMatch] = []
+        for rule in self.options.rules:
+            matched = list(self._matching(rule, observations, findings))
+            if matched:
+                findings.append(f"rule {rule.name}: {counted(len(matched), 'match', 'matches')}")
+            found += matched[:MAX_MATCHES]
+        return SituationAssessment(
+            source=f"{self.id}:matches",
+            findings=findings,
+            anomalies=[_anomaly(match) for match in found] or None,
+            data={"matches": [match.model_dump(mode="json") for match in found]},
+        )
+
+    def _matching(
+        self, rule: DecisionRule, observations: list[Observation], findings: list[str]
+    ) -> Iterator[RuleMatch]:
+        """The matches of a rule; *findings* receives the first error."""
+        condition, error = self._conditions[rule.name], ""
+        for observation in filter(rule.applies_to, observations):
+            try:
+                if condition is None or condition.holds(_values(observation)):
+                    yield _match(rule, observation)
+            except (ConditionError, MissingValue) as failed:
+                error = error or f"rule {rule.name} cannot judge {observation.source}: {failed}"
+        if error:
+            findings.append(error)
+
+    def _matches(self, rule: DecisionRule, situation: Situation) -> list[RuleMatch]:
+        known: Any = situation.evidence(f"{self.id}:matches").get("matches", [])
+        return [RuleMatch.model_validate(one) for one in known if one["rule"] == rule.name]
+
+    def _decide(self, rule: DecisionRule, situation: Situation, ctx: Context) -> Decision:
+        matches = self._matches(rule, situation)
+        key = f"decided:{rule.name}"
+        decided: dict[str, float] = ctx.state.get(key, {})
+        match = min(matches, key=lambda one: decided.get(one.resource, 0.0))
+        now = ctx.now().timestamp()
+        kept = {one: at for one, at in decided.items() if now - at < MEMORY}
+        ctx.state.set(key, {**kept, match.resource: now}, ttl=MEMORY)
+        risks = {action.id: action.risk for action in ctx.catalog.actions}
+        observed = f"{match.source} reports {match.severity} for {match.resource}"
+        return Decision(
+            action=rule.action,
+            params=match.params,
+            rationale=f"{rule.rationale}: {observed}" if rule.rationale else observed,
+            confidence=rule.confidence,
+            risk=rule.risk or risks.get(rule.action, "low"),
+            requires_approval=rule.requires_approval,
+        )
+
+
+def _condition(rule: DecisionRule) -> Condition | None:
+    if rule.when is None:
+        return None
+    try:
+        return _language().compile(rule.when)
+    except ConditionError as error:
+        raise ConfigError(f"plugin rules: rule {rule.name!r}: when: {error}") from None
+
+
+@cache
+def _language() -> Language:
+    return Language(_NAMES)
+
+
+def _values(observation: Observation) -> dict[str, Any]:
+    return {
+        "source": observation.source,
+        "severity": observation.severity or "info",
+        "data": observation.data,
+    }
+
+
+def _match(rule: DecisionRule, observation: Observation) -> RuleMatch:
+    values = _values(observation)
+    params: JsonObject = fill(rule.params, values)
+    things = [str(fill(text, values)) for text in reference_texts(rule.params)]
+    return RuleMatch(
+        rule=rule.name,
+        resource="/".join(things) or observation.source,
+        source=observation.source,
+        severity=values["severity"],
+        params=params,
+    )
+
+
+def _anomaly(match: RuleMatch) -> Anomaly:
+    level = LEVELS[SEVERITIES.index(match.severity)]
+    said = f"{match.source} reports {match.severity}"
+    return Anomaly(
+        type=match.rule, description=said, severity=level, affected_resources=[match.resource]
+    )
+
+
+def _misfits(rule: DecisionRule, action: ActionInfo) -> Iterator[str]:
+    schema: Mapping[str, Any] = action.params or {}
+    if not schema or schema.get("additionalProperties"):
+        return
+    names = schema.get("properties", {})
+    for name in rule.params:
+        if name not in names:
+            near = nearest(name, names)
+            yield f"rule {rule.name!r}: {action.id} takes no parameter {name!r}{near}"
+    for name in schema.get("required", []):
+        if name not in rule.params:
+            yield f"rule {rule.name!r}: {action.id} needs the parameter {name!r}"

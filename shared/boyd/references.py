@@ -1,0 +1,71 @@
+"""References to values, such as `${params.host}`; a reference is the whole text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_REFERENCE = re.compile(r"\$\{(\w+)((?:\.[\w-]+)*)\}", re.ASCII)
+
+
+class MissingValue(ValueError):
+    """A reference has no value."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference: the name of a value, and the path to a part of it."""
+
+    text: str
+    name: str
+    path: tuple[str, ...]
+
+    def look_up(self, values: Mapping[str, Any]) -> Any:
+        """The value that it stands for.
+
+        Raises:
+            MissingValue: there is none.
+        """
+        found: Any = values
+        for part in (self.name, *self.path):
+            if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+                found = found[int(part)]
+            elif isinstance(found, Mapping) and part in found:
+                found = found[part]
+            else:
+                raise MissingValue(f"{self.text}: there is no {part!r}")
+        return found
+
+
+def parse_reference(text: str) -> Reference | None:
+    """The reference that *text* is; None: it is none."""
+    found = _REFERENCE.fullmatch(text)
+    return Reference(text, found[1], tuple(found[2].split(".")[1:])) if found else None
+
+
+def reference_texts(value: Any) -> Iterator[str]:
+    """The texts in *value* that are references, or look like one."""
+    if isinstance(value, str) and "${" in value:
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from reference_texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from reference_texts(one)
+
+
+def fill(value: Any, values: Mapping[str, Any]) -> Any:
+    """*value* with a value for each reference in it.
+
+    Raises:
+        MissingValue: there is none.
+    """
+    if isinstance(value, str):
+        found = parse_reference(value)
+        return found.look_up(values) if found else value
+    if isinstance(value, Mapping):
+        return {name: fill(one, values) for name, one in value.items()}
+    return [fill(one, values) for one in value] if isinstance(value, list) else value

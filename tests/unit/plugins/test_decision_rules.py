@@ -1,0 +1,181 @@
+"""Rules that decide on actions by what was observed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from boyd import Action, Decision, Observation, Plugin
+from boyd.errors import ConfigError, PluginError
+from boyd.models import Situation
+from boyd.plugin import PluginHost
+from boyd.plugins.decision_rules import MAX_MATCHES, DecisionRules
+from plugin_kit import Rig
+
+
+class RestartParams(BaseModel):
+    namespace: str
+    workload: str
+    grace: int = 30
+
+
+class Cluster(Plugin):
+    id = "kubernetes"
+    components = (
+        Action(name="restart", risk="medium", params=RestartParams, execute=lambda params: None),
+    )
+
+
+RESTART: dict[str, Any] = {
+    "name": "restart-unready",
+    "source": "kubernetes/workload",
+    "action": "kubernetes:restart",
+    "params": {"namespace": "${data.namespace}", "workload": "${data.workload}"},
+}
+
+
+def workload(name: str, severity: Any = "error", **data: Any) -> Observation:
+    return Observation(
+        source="kubernetes/workload",
+        type="state",
+        severity=severity,
+        data={"namespace": "shop", "workload": name, **data},
+    )
+
+
+class RuleRig(Rig):
+    """Rules beside a plugin with the action `kubernetes:restart`."""
+
+    def __init__(self, *rules: dict[str, Any]) -> None:
+        super().__init__(DecisionRules(rules=list(rules)))
+        self.host = PluginHost([self.plugin, Cluster()])
+
+    @property
+    def ctx(self) -> Any:
+        return replace(super().ctx, catalog=self.host.catalog)
+
+
+def decide(*observations: Observation, rules: tuple[dict[str, Any], ...] = (RESTART,)) -> Any:
+    rig = RuleRig(*rules)
+    return rig.decide(rig.orient(list(observations)))
+
+
+def test_a_rule_decides_on_its_action_with_values_of_the_observation() -> None:
+    decision = decide(workload("web"))
+
+    assert isinstance(decision, Decision)
+    assert decision.action == "kubernetes:restart"
+    assert decision.params == {"namespace": "shop", "workload": "web"}
+    assert decision.rationale == "kubernetes/workload reports error for shop/web"
+    assert (decision.risk, decision.confidence) == ("medium", 0.8)
+    assert not decision.requires_approval
+
+
+@pytest.mark.parametrize(
+    ("rule", "observation"),
+    [
+        ({}, workload("web", "info")),
+        ({"min_severity": "critical"}, workload("web", "error")),
+        ({"source": "kubernetes/node"}, workload("web")),
+        ({"when": "data.ready < 1"}, workload("web", ready=1)),
+    ],
+    ids=["not severe", "less severe than the rule wants", "another source", "its condition"],
+)
+def test_a_rule_passes_over_what_it_is_not_about(
+    rule: dict[str, Any], observation: Observation
+) -> None:
+    assert decide(observation, rules=({**RESTART, **rule},)) is None
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    risky = {**RESTART, "name": "ask", "when": 'data.workload == "db"', "requires_approval": True}
+    rules = ({**risky, "risk": "high", "rationale": "A database"}, RESTART)
+
+    decision = decide(workload("web"), workload("db"), rules=rules)
+    assert (decision.params["workload"], decision.risk) == ("db", "high")
+    assert decision.requires_approval
+    assert decision.rationale.startswith("A database: ")
+
+
+def test_things_take_turns() -> None:
+    rig = RuleRig(RESTART)
+    situation = rig.orient([workload("a"), workload("b"), workload("c")])
+    chosen = []
+    for _ in range(4):
+        rig.clock.forward(10)
+        decision = rig.decide(situation)
+        assert decision is not None
+        chosen.append(decision.params["workload"])
+    assert chosen == ["a", "b", "c", "a"]
+
+
+def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
+    def of(*names: str) -> Situation:
+        return RuleRig(RESTART).orient([workload(name) for name in names])
+
+    assert of("web").class_for("kubernetes") == of("web").class_for("kubernetes")
+    assert of("web").class_for("kubernetes") != of("db").class_for("kubernetes")
+    assert of("web").label_for("kubernetes") == "restart-unready on shop/web (high)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"when": "data.nothing > 1"}, "nothing"),
+        ({"params": {**RESTART["params"], "grace": "${data.grace}"}}, "there is no 'grace'"),
+    ],
+    ids=["its condition", "its params"],
+)
+def test_a_rule_that_cannot_judge_an_observation_says_so(rule: dict[str, Any], said: str) -> None:
+    rig = RuleRig({**RESTART, **rule})
+    situation = rig.orient([workload("web")])
+
+    [assessment] = situation.assessments
+    assert "rule restart-unready cannot judge kubernetes/workload" in assessment.findings[0]
+    assert said in assessment.findings[0]
+    assert rig.decide(situation) is None
+
+
+def test_a_storm_keeps_a_bounded_number_of_matches_and_tells_them_all() -> None:
+    rig = RuleRig(RESTART)
+    situation = rig.orient([workload(f"w{number}") for number in range(3 * MAX_MATCHES)])
+    [assessment] = situation.assessments
+    assert assessment.findings == [f"rule restart-unready: {3 * MAX_MATCHES} matches"]
+    assert len(situation.anomalies) == MAX_MATCHES
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"action": "kubernetes:restrt"}, "no action 'kubernetes:restrt'; did you mean"),
+        ({"params": {"name": "web"}}, "takes no parameter 'name'"),
+        ({"params": {"namespace": "shop"}}, "needs the parameter 'workload'"),
+    ],
+)
+def test_a_rule_that_does_not_fit_the_action_is_refused(rule: dict[str, Any], message: str) -> None:
+    rig = RuleRig({**RESTART, **rule})
+    with pytest.raises(ConfigError, match=message):
+        rig.plugin.init(rig.ctx)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"params": {"workload": "the ${data.name}"}}, "a reference is the whole text"),
+        ({"params": {"workload": "${env.NAME}"}}, "a reference is the whole text"),
+        ({"name": "No Name"}, "name"),
+        ({"when": "data.ready <"}, "when: "),
+        ({"when": "souce == 'x'"}, "souce is not known; did you mean 'source'"),
+    ],
+)
+def test_an_invalid_rule_is_refused(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises((PluginError, ConfigError), match=message):
+        DecisionRules(rules=[{**RESTART, **rule}])
+
+
+def test_two_rules_with_one_name_are_refused() -> None:
+    with pytest.raises(PluginError, match="two components are named 'restart-unready'"):
+        PluginHost([DecisionRules(rules=[RESTART, RESTART])])
