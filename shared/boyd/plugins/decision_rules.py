@@ -159,7 +159,7 @@ class DecisionRules(Plugin):
             found += matched[:MAX_MATCHES]
         return SituationAssessment(
             source=f"{self.id}:matches",
-            findings=findings,
+            findings=findings or ["No rule matches"],
             anomalies=[_anomaly(match) for match in found] or None,
             data={"matches": [match.model_dump(mode="json") for match in found]},
         )
