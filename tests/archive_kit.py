@@ -106,14 +106,21 @@ def sqlite(folder: Path) -> str:
 class PostgreSQL:
     """A private PostgreSQL on a loopback port; as root it runs as another user."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
-        """Make its files in *folder*, which belongs to the user that it runs as."""
+    def __init__(self, programs: Path, folder: Path, primary: PostgreSQL | None = None) -> None:
+        """Make its files in *folder*, which belongs to the user that it runs as.
+
+        It becomes a replica of *primary*, with a slot there that is called `replica`.
+        """
         self._programs = programs
         self._user = folder.owner() if os.geteuid() == 0 else None
         self._data = folder / "data"
         self.port = free_port()
         self.url = f"postgresql://boyd@127.0.0.1:{self.port}/postgres"
-        self._run("initdb", "-D", str(self._data), "-U", "boyd", "-A", "trust", "-N")
+        if primary is None:
+            self._run("initdb", "-D", str(self._data), "-U", "boyd", "-A", "trust", "-N")
+        else:
+            source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "boyd"]
+            self._run("pg_basebackup", *source, "-D", str(self._data), "-RCS", "replica", "-cfast")
         self.start()
 
     def start(self) -> None:
@@ -162,13 +169,13 @@ class PostgreSQL:
 
 
 @contextmanager
-def postgresql(programs: Path) -> Iterator[PostgreSQL]:
-    """A PostgreSQL until the end of the block."""
+def postgresql(programs: Path, primary: PostgreSQL | None = None) -> Iterator[PostgreSQL]:
+    """A PostgreSQL, or a replica of *primary*, until the end of the block."""
     # Not below the folder of pytest, where only root may look.
     with TemporaryDirectory(prefix="boyd-postgresql-") as made:
         if os.geteuid() == 0:
             shutil.chown(made, "postgres")
-        server = PostgreSQL(programs, Path(made))
+        server = PostgreSQL(programs, Path(made), primary)
         try:
             wait_until(server.answers)
             yield server

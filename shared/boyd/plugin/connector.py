@@ -82,6 +82,6 @@ class Connector(Plugin):
         return getattr(self.options.actions, action) is not None
 
     def access_of(self, action: str, default: Any) -> Any:
-        """The credentials of *action*; those for reading, *default*, if its table is empty."""
+        """The credentials of *action*; those for reading, *default*, if its table has none."""
         own = getattr(self.options.actions, action)
-        return own if own.model_fields_set else default
+        return own if own.model_fields_set & type(default).model_fields.keys() else default

@@ -1,0 +1,1 @@
+"""Watches a PostgreSQL server, and ends queries and sessions that harm others."""

@@ -1,0 +1,117 @@
+"""What tests of connectors share: an agent in real processes, and the programs they need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import requests
+
+from boyd.embedded.state_folder import read_key, read_runtime
+from harness import PYTHONPATH, wait_until
+
+
+def program(name: str, package: str) -> str:
+    """The path of a program; missing: skipped here, failed in CI."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        why = f"{name} is missing: install the package {package}"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    return found
+
+
+class UpAgent:
+    """An agent that `boyd up` runs, and a client of its API."""
+
+    def __init__(self, folder: Path, text: str, **environment: str) -> None:
+        """Start the agent that *text* describes, in a file of *folder*."""
+        file = folder / "agent.toml"
+        file.write_text(f"{text}\n[approvals.required]\nallow_requester = true\n")
+        self.output = folder / "output"
+        self._state = folder / "state"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": PYTHONPATH,
+            "BOYD_STATE_DIR": str(self._state),
+            "BOYD_API__PORT": "0",
+            "XDG_STATE_HOME": str(folder),
+            **environment,
+        }
+        with self.output.open("w") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "boyd.cli", "up", str(file)],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        wait_until(self._is_up, 60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(180)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
+        """The answer of the API."""
+        running = read_runtime(self._state)
+        assert running is not None
+        sent = {"Authorization": f"Bearer {read_key(self._state)}", **headers}
+        url = f"{running.api_url}/api/v0{path}"
+        answer = requests.request(method, url, json=body, headers=sent, timeout=90)
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def observed(self, source: str) -> dict[str, Any]:
+        """The data of the next observation from *source*."""
+        found: dict[str, Any] = wait_until(lambda: self._seen(source), 30)
+        return found
+
+    def perform(self, action: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Have an action run that waits for approval: the approval item, and its execution."""
+        called = self.ask("POST", f"/actions/{action}?wait=60", {"params": params})
+        return self._approve(called)
+
+    def undo(self, execution: dict[str, Any]) -> dict[str, Any]:
+        """Roll an execution back, with approval; the execution of that."""
+        return self._approve(self.ask("POST", f"/executions/{execution['id']}/rollback"))[1]
+
+    def verified(self, execution: dict[str, Any]) -> dict[str, Any]:
+        """The verification of an execution, once it has a verdict."""
+
+        def found() -> dict[str, Any] | None:
+            got = self.ask("GET", f"/executions/{execution['id']}").get("verification") or {}
+            return got if got.get("verdict") else None
+
+        ended: dict[str, Any] = wait_until(found, 60)
+        return ended
+
+    def _approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        path = f"/approvals/{called['approvalId']}"
+        item = self.ask("GET", path)
+        version = {"If-Match": f'"{item["version"]}"'}
+        self.ask("POST", f"{path}/approve?wait=60", {}, **version)
+        return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
+
+    def _is_up(self) -> bool:
+        assert self._process.poll() is None, self.output.read_text()
+        return "#1 " in self.output.read_text()
+
+    def _seen(self, source: str) -> dict[str, Any] | None:
+        listed = self.ask("GET", "/loop/history?limit=1")["iterations"]
+        for one in self.ask("GET", f"/loop/history/{listed[0]['iteration']}")["observations"]:
+            if one["source"] == source:
+                data: dict[str, Any] = one["data"]
+                return data
+        return None

@@ -1,0 +1,58 @@
+"""Sessions of PostgreSQL: who keeps whom waiting, and what of a query is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.plugins.postgres.postgres_sessions import ServerSession, blockers, without_literals
+
+
+def session(pid: int, *blocked_by: int, waited: float = 10.0) -> ServerSession:
+    return ServerSession(
+        pid=pid,
+        backend_start=None,
+        query_start=None,
+        backend_type="client backend",
+        state="active",
+        username="shop",
+        database="shop",
+        application="",
+        query="",
+        blocked_by=blocked_by,
+        transaction_seconds=waited,
+        state_seconds=waited,
+        waited=waited if blocked_by else None,
+    )
+
+
+def test_only_the_end_of_a_queue_is_a_blocker() -> None:
+    queue = [session(1), session(2, 1), session(3, 2, 1), session(4, 3)]
+    assert blockers(queue, 5) == {1: 3}
+
+
+def test_a_short_wait_blames_nobody() -> None:
+    assert blockers([session(1), session(2, 1, waited=4)], 5) == {}
+
+
+def test_who_is_not_seen_and_who_waits_in_a_circle() -> None:
+    assert blockers([session(2, 0)], 5) == {0: 1}
+    assert blockers([session(1, 2), session(2, 1)], 5) == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        (
+            "SELECT * FROM t1 WHERE a = 'secret' AND b = 17.5",
+            "SELECT * FROM t1 WHERE a = ? AND b = ?",
+        ),
+        ("ALTER ROLE x PASSWORD 'it''s' -- secret\n;", "ALTER ROLE x PASSWORD ? ;"),
+        (r"SELECT E'it\'s secret', 'more'", "SELECT ?, ?"),
+        ("SELECT $$secret$$, $a$secret $$ secret$a$ /* secret */", "SELECT ?, ?"),
+        ("SELECT \"it's\", 'secret'", 'SELECT "it\'s", ?'),
+        ("SELECT 'cut off sec", "SELECT ?"),
+        ("SELECT " + "a," * 200, "SELECT " + "a," * 96 + "a…"),
+    ],
+)
+def test_queries_are_shown_without_their_literals(query: str, shown: str) -> None:
+    assert without_literals(query) == shown
