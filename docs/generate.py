@@ -25,6 +25,7 @@ from boyd.errors import StoreUnavailable
 from boyd.models import utc_now
 from boyd.models.archived import ArchiveStatus
 from boyd.plugin import hooks
+from boyd.plugin.option_table import attributes
 from boyd.plugins.example import Example
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
@@ -170,14 +171,6 @@ def default_of(field: FieldInfo) -> str:
     if isinstance(default, tuple | list):
         default = list(default)
     return f"`{default if isinstance(default, str) else json.dumps(default)}`"
-
-
-def attributes(model: type[BaseModel]) -> dict[str, str]:
-    """Read the meaning of each field from the section `Attributes` of the docstring."""
-    section = inspect.getdoc(model) or ""
-    _, _, section = section.partition("Attributes:\n")
-    found = re.findall(r"^    (\w+): (.+(?:\n     +.+)*)", section, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
 
 
 # The command line

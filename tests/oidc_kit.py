@@ -1,62 +1,26 @@
-"""An OpenID provider for tests: oidc-provider of npm, in a process of its own, and its people.
-
-`python tests/oidc_kit.py` installs it into a cache folder, as `package-lock.json` pins it.
-"""
+"""An OpenID provider for tests: oidc-provider of npm, in a process of its own, and its people."""
 
 from __future__ import annotations
 
 import html
-import os
 import re
-import shutil
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
-import platformdirs
 import requests
 
+from npm_kit import OIDC
+
 _HERE = Path(__file__).parent / "oidc"
-_LOCK = _HERE / "package-lock.json"
-#: The packages: a folder for each state of the lock file, outside of the repository.
-FOLDER = (
-    platformdirs.user_cache_path("boyd-tests")
-    / f"oidc-{sha256(_LOCK.read_bytes()).hexdigest()[:12]}"
-)
 CLIENT = "boyd"
 SECRET = "secret-of-boyd-0123456789"
 AUDIENCE = "boyd-api"
 _FORM = re.compile(r'<form[^>]*action="([^"]+)"[^>]*>(.*?)</form>', re.DOTALL)
 _HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
-
-
-def missing() -> str | None:
-    """The reason why the provider cannot be started here; None: it can."""
-    if shutil.which("node") is None:
-        return "no OpenID provider here: node is not installed"
-    if not (FOLDER / "installed").exists():
-        return "no OpenID provider here: `make test-all` installs oidc-provider with npm"
-    return None
-
-
-def install() -> None:
-    """Install the packages, unless that was done."""
-    if missing() is None:
-        return
-    making = FOLDER.with_name(f"{FOLDER.name}.{os.getpid()}")
-    making.mkdir(parents=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(_HERE / name, making)
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(command, cwd=making, check=True)
-    (making / "installed").touch()
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    making.rename(FOLDER)
 
 
 class Provider:
@@ -69,7 +33,7 @@ class Provider:
     def __enter__(self) -> Self:
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            self._command, cwd=FOLDER, stdout=subprocess.PIPE, stderr=quiet, text=True
+            self._command, cwd=OIDC.folder, stdout=subprocess.PIPE, stderr=quiet, text=True
         )
         assert self._process.stdout
         said = self._process.stdout.readline()
@@ -160,9 +124,3 @@ class WebBrowser:
 def path_of(answer: requests.Response) -> str:
     """The path of the page where a browser ended up."""
     return urlsplit(answer.url).path
-
-
-if __name__ == "__main__":
-    if shutil.which("npm") is None:
-        sys.exit("npm is not installed: it installs the OpenID provider that tests use")
-    install()

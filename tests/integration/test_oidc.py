@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +21,8 @@ from boyd_api.commands import listen
 from boyd_api.oidc import provider_documents
 from boyd_api.server import ApiServer
 from harness import Deployment, free_port, wait_until
-from oidc_kit import AUDIENCE, SECRET, Provider, WebBrowser, missing, path_of
+from npm_kit import OIDC
+from oidc_kit import AUDIENCE, SECRET, Provider, WebBrowser, path_of
 
 pytestmark = pytest.mark.long
 
@@ -36,11 +36,7 @@ def ports() -> tuple[int, int]:
 @pytest.fixture(scope="module", name="running")
 def _running(ports: tuple[int, int]) -> Iterator[Provider]:
     """One provider for all tests of this module."""
-    why = missing()
-    if why and os.environ.get("CI"):
-        pytest.fail(why)
-    if why:
-        pytest.skip(why)
+    OIDC.require()
     with Provider(ports[0], f"http://127.0.0.1:{ports[1]}") as provider:
         yield provider
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "audit": "boyd.cli.audit_commands:audit",
     "keys": "boyd.cli.key_commands:keys",
     "init": "boyd.cli.init_command:init",
+    "plugins": "boyd.cli.plugin_commands:plugins",
     "check": "boyd.cli.check_command:check",
     "observe": "boyd.cli.observe_commands:observe",
     "replay": "boyd.cli.replay_command:replay",

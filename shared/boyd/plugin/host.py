@@ -98,8 +98,8 @@ class PluginHost:
             observers=list(self.observers),
             orienters=list(self.orienters),
             strategies=list(self.strategies),
-            actions=[_action(part) for part in self.actions.values()],
-            endpoints=[_endpoint(part) for part in self.endpoints.values()],
+            actions=[action_info(part) for part in self.actions.values()],
+            endpoints=[endpoint_info(part) for part in self.endpoints.values()],
         )
 
     def hooks(self, name: str) -> list[Hook]:
@@ -145,7 +145,8 @@ class PluginHost:
             raise PluginError(plugin.id, "two of its endpoints have the same method and path")
 
 
-def _action(action: Action) -> ActionInfo:
+def action_info(action: Action) -> ActionInfo:
+    """The manifest of an action."""
     return ActionInfo(
         id=action.id,
         name=action.title,
@@ -168,7 +169,8 @@ def _schema(model: type[BaseModel] | None) -> JsonObject | None:
     return model.model_json_schema(by_alias=True) if model else None
 
 
-def _endpoint(endpoint: Endpoint) -> EndpointInfo:
+def endpoint_info(endpoint: Endpoint) -> EndpointInfo:
+    """The description of an endpoint."""
     return EndpointInfo(
         id=endpoint.id,
         plugin=endpoint.plugin_id,
@@ -180,17 +182,22 @@ def _endpoint(endpoint: Endpoint) -> EndpointInfo:
     )
 
 
-def _parts(plugin: Plugin) -> list[Component]:
-    declared: dict[str, Declared[Any]] = {}
-    for base in reversed(type(plugin).__mro__):
+def declared(kind: type[Plugin]) -> dict[str, Declared[Any]]:
+    """The components that the methods of a plugin class declare, by the names of the methods."""
+    found: dict[str, Declared[Any]] = {}
+    for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, Declared):
-                declared[name] = value
+                found[name] = value
             else:
-                declared.pop(name, None)
+                found.pop(name, None)
+    return found
+
+
+def _parts(plugin: Plugin) -> list[Component]:
     offered = (
         value.build(plugin)
-        for name, value in declared.items()
+        for name, value in declared(type(plugin)).items()
         if value.kind is not Action or plugin.offers(name)
     )
     return [*map(copy, plugin.components), *offered]
