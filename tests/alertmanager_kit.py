@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,10 +30,24 @@ def alertmanager_program() -> str:
 
 
 class Alertmanager:
-    """An Alertmanager that runs."""
+    """An Alertmanager with its data in a folder."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, command: list[str], log: Path) -> None:
         self.url = url
+        self._command = command
+        self._log = log
+
+    def start(self) -> None:
+        """Start it, with the data that it had."""
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        wait_until(lambda: _is_ready(self.url))
+
+    def send(self, number: int) -> None:
+        """Send its process a signal; after SIGKILL, wait for its end."""
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
 
     def fire(self, name: str, **labels: str) -> None:
         """Send it an alert, as Prometheus does."""
@@ -55,15 +70,12 @@ def alertmanager(folder: Path, webhook: str, key: str) -> Iterator[Alertmanager]
         *("--storage.path", str(folder / "data"), "--cluster.listen-address="),
         *("--web.listen-address", f"127.0.0.1:{port}"),
     ]
-    made = Alertmanager(f"http://127.0.0.1:{port}")
-    with (folder / "alertmanager.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    made = Alertmanager(f"http://127.0.0.1:{port}", command, folder / "alertmanager.log")
+    made.start()
     try:
-        wait_until(lambda: _is_ready(made.url))
         yield made
     finally:
-        process.kill()
-        process.wait()
+        made.send(signal.SIGKILL)
 
 
 def _configuration(webhook: str, key_file: Path) -> str:

@@ -83,9 +83,22 @@ class UpAgent:
         called = self.ask("POST", f"/actions/{action}?wait=60", {"params": params})
         return self._approve(called)
 
+    def preview(self, action: str, **params: Any) -> dict[str, Any]:
+        """The result of a dry run."""
+        told = self.ask("POST", f"/actions/{action}/dry-run", {"params": params})
+        found: dict[str, Any] = told["result"]
+        return found
+
+    def observer_error(self, observer: str) -> str:
+        """The error of an observer that fails in the next iterations."""
+        found: str = wait_until(lambda: self._error(observer), 30)
+        return found
+
     def undo(self, execution: dict[str, Any]) -> dict[str, Any]:
         """Roll an execution back, with approval; the execution of that."""
-        return self._approve(self.ask("POST", f"/executions/{execution['id']}/rollback"))[1]
+        called = self.ask("POST", f"/executions/{execution['id']}/rollback")
+        self._answer(called)
+        return self.ask("GET", f"/executions/rollback:{execution['id']}")
 
     def verified(self, execution: dict[str, Any]) -> dict[str, Any]:
         """The verification of an execution, once it has a verdict."""
@@ -98,19 +111,30 @@ class UpAgent:
         return ended
 
     def _approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        item = self._answer(called)
+        return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
+
+    def _answer(self, called: dict[str, Any]) -> dict[str, Any]:
         path = f"/approvals/{called['approvalId']}"
         item = self.ask("GET", path)
         version = {"If-Match": f'"{item["version"]}"'}
         self.ask("POST", f"{path}/approve?wait=60", {}, **version)
-        return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
+        return item
 
     def _is_up(self) -> bool:
         assert self._process.poll() is None, self.output.read_text()
         return "#1 " in self.output.read_text()
 
-    def _seen(self, source: str) -> dict[str, Any] | None:
+    def _latest(self) -> dict[str, Any]:
         listed = self.ask("GET", "/loop/history?limit=1")["iterations"]
-        for one in self.ask("GET", f"/loop/history/{listed[0]['iteration']}")["observations"]:
+        return self.ask("GET", f"/loop/history/{listed[0]['iteration']}")
+
+    def _error(self, observer: str) -> str | None:
+        errors = self._latest().get("observerErrors") or []
+        return next((one["error"] for one in errors if one["id"] == observer), None)
+
+    def _seen(self, source: str) -> dict[str, Any] | None:
+        for one in self._latest()["observations"]:
             if one["source"] == source:
                 data: dict[str, Any] = one["data"]
                 return data

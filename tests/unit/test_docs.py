@@ -32,8 +32,10 @@ from boyd.plugins.http_monitor import (
     HttpRestart,
     MonitoredEndpoint,
 )
+from boyd.plugins.http_service import HttpAccess
 from boyd.plugins.notifier import Recipient, RecipientGroup
 from boyd.plugins.process import Program
+from boyd.plugins.prometheus import WatchedQuery
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
 from reference import PAGES as REFERENCE
@@ -198,12 +200,15 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("## rules", DecisionRule),
         ("### A group of the notifier", RecipientGroup),
         ("### A recipient of the notifier", Recipient),
+        ("## Credentials for HTTP", HttpAccess),
+        ("## prometheus", WatchedQuery),
     ],
 )
 def test_options_with_options_of_their_own_are_told_too(
     heading: str, model: type[BaseModel]
 ) -> None:
-    told = rows(section(page("built-in-plugins.md"), heading))
+    name = "connectors.md" if heading in page("connectors.md") else "built-in-plugins.md"
+    told = rows(section(page(name), heading))
     for attribute, field in model.model_fields.items():
         option = field.alias or attribute
         assert option in told, option
@@ -232,6 +237,7 @@ def enabled(kind: type[Plugin]) -> dict[str, Any]:
 
 def test_every_component_of_a_built_in_plugin_is_named() -> None:
     needs: dict[str, dict[str, Any]] = {
+        "prometheus": {"url": "http://a"},
         "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
         "notifier": {"groups": [{"name": "all", "recipients": ["http://a"]}]},
         "rules": {"rules": [{"name": "none", "source": "none", "action": "a:b"}]},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -11,12 +11,17 @@ from urllib.parse import urlsplit
 import requests
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 from requests.auth import AuthBase
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, SSLError
 
+from boyd.models import ActionResult, JsonObject
 from boyd.plugin import Context, Secret
+from boyd.plugins.uncertain import uncertain
 
 #: The most bytes of a response, and of one that is quoted in an error.
 MAX_BYTES = 8_388_608
 QUOTED = 300
+#: What a proxy answers when it has no answer of the service.
+_GATEWAY_ERRORS = (502, 504)
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -36,12 +41,28 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 class ServiceError(Exception):
     """The service could not be reached, refused the request, or gave an unusable answer.
 
-    `status` is the HTTP status, None without a response.
+    `status` is the HTTP status, None without a response. `lost` is true if the service may have
+    done what was asked for, although its answer is missing.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, *, lost: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.lost = lost or status in _GATEWAY_ERRORS
+
+
+class StateError(ServiceError):
+    """The service is not, or no longer, in the state that an action needs."""
+
+
+def change(call: Callable[[], JsonObject]) -> JsonObject | ActionResult:
+    """Run what changes a service; without its answer the outcome is unknown."""
+    try:
+        return call()
+    except ServiceError as error:
+        if error.lost:
+            return uncertain(error)
+        raise
 
 
 class HttpAccess(BaseModel):
@@ -144,7 +165,8 @@ class HttpService:
             with response:
                 content = _read(response)
         except (requests.RequestException, OSError) as error:
-            raise ServiceError(f"{self._where} cannot be reached: {_cause(error)}") from None
+            message = f"{self._where} cannot be reached: {_cause(error)}"
+            raise ServiceError(message, lost=not _is_unsent(error)) from None
         return self._answer(response.status_code, content)
 
     @property
@@ -173,6 +195,12 @@ def _read(response: requests.Response) -> bytes:
         if len(content) > MAX_BYTES:
             break
     return content
+
+
+def _is_unsent(error: BaseException) -> bool:
+    """Tell whether there was no connection to send anything over."""
+    reason = getattr(error, "args", None) and getattr(error.args[0], "reason", None)
+    return isinstance(reason or error, (ConnectTimeoutError, NewConnectionError, SSLError))
 
 
 def _cause(error: Exception) -> str:

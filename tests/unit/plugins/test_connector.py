@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from boyd import ConfigError, Connector, Context, Secret, action
+from boyd import ActionResult, ConfigError, Connector, Context, Secret, action
 from boyd.plugin import PluginHost
 from boyd.plugins.difference import MAX_LINES, difference
-from boyd.plugins.http_service import MAX_BYTES, BaseUrl, HttpAccess, HttpService, ServiceError
+from boyd.plugins.http_service import (
+    MAX_BYTES,
+    BaseUrl,
+    HttpAccess,
+    HttpService,
+    ServiceError,
+    change,
+)
 from boyd.redaction import clean
 from harness import free_port
 from plugin_kit import Site, context, site
@@ -151,6 +159,32 @@ def test_a_service_that_cannot_be_reached_is_an_error_without_the_query(
         service.get(ctx, "/state", secret="query")
     assert raised.value.status is None
     assert "query" not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_change_without_an_answer_of_the_service_has_an_unknown_outcome(
+    server: Site, ctx: Context, status: int
+) -> None:
+    server.status = status
+    service = HttpService(server.url, HttpAccess())
+    result = change(lambda: service.send(ctx, "POST", "/state"))
+    assert isinstance(result, ActionResult)
+    assert result.unknown
+
+
+def test_a_change_that_times_out_may_have_happened_and_one_never_sent_has_not(
+    server: Site, ctx: Context
+) -> None:
+    held = threading.Event()
+    server.hold = held.wait
+    slow = HttpService(server.url, HttpAccess(), timeout=0.05)
+    result = change(lambda: slow.send(ctx, "POST", "/state"))
+    held.set()
+    assert isinstance(result, ActionResult)
+    assert result.unknown
+    gone = HttpService(f"http://127.0.0.1:{free_port()}", HttpAccess())
+    with pytest.raises(ServiceError, match="refused"):
+        change(lambda: gone.send(ctx, "POST", "/state"))
 
 
 def test_a_difference_shows_the_lines_that_change() -> None:

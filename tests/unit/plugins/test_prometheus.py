@@ -1,0 +1,154 @@
+"""The plugin `prometheus` with canned answers; tests/connections has a real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from boyd.errors import PluginError
+from boyd.models import Observation
+from boyd.plugins.http_service import ServiceError
+from boyd.plugins.prometheus import Prometheus, WatchedQuery
+from boyd.plugins.prometheus.silences import matchers_of, parse_matchers
+from boyd.plugins.prometheus.watched_query import series_of
+from plugin_kit import Rig, Site, site
+
+
+@pytest.fixture
+def server() -> Iterator[Site]:
+    with site() as running:
+        yield running
+
+
+def vector(*series: tuple[dict[str, str], str]) -> dict[str, Any]:
+    found = [{"metric": labels, "value": [0, value]} for labels, value in series]
+    return {"resultType": "vector", "result": found}
+
+
+def rig(server: Site, **options: Any) -> Rig:
+    return Rig(Prometheus(url=server.url, alertmanager_url=server.url, **options))
+
+
+def observe(rig: Rig, name: str) -> list[Observation]:
+    rig.iteration = (rig.iteration or 0) + 1
+    found: list[Observation] = rig.host.observers[f"prometheus:{name}"].call(
+        "observe", ctx=rig.ctx, shard=None
+    )
+    return found
+
+
+def queue(**more: Any) -> WatchedQuery:
+    return WatchedQuery.model_validate({"name": "queue", "expr": "q", **more})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"above": 1, "below": 2}, {"above": 5, "clear": 6}, {"below": 5, "clear": 4}],
+)
+def test_a_query_needs_one_threshold_and_clears_on_its_good_side(given: dict[str, Any]) -> None:
+    with pytest.raises(PluginError, match="queries"):
+        Prometheus(url="http://a", queries=[{"name": "q", "expr": "q", **given}])
+
+
+def test_series_with_the_same_labels_are_one_with_the_worst_value() -> None:
+    found = vector(({"job": "a", "pod": "1"}, "3"), ({"job": "a", "pod": "2"}, "7"))
+    [above] = series_of(queue(above=1, labels=["job"]), found)
+    [below] = series_of(queue(below=1, labels=["job"]), found)
+    assert (above.labels, above.value, below.value) == ({"job": "a"}, 7, 3)
+
+
+def test_values_that_are_no_numbers_are_no_samples_and_infinity_is_text() -> None:
+    query = queue(above=1)
+    found = series_of(query, vector(({"a": "1"}, "NaN"), ({"a": "2"}, "+Inf")))
+    assert [query.trouble(one)["value"] for one in found] == ["inf"]
+    with pytest.raises(ValueError, match="gives a matrix"):
+        series_of(query, {"resultType": "matrix", "result": []})
+
+
+def test_a_query_without_data_is_trouble_unless_that_is_expected(server: Site) -> None:
+    server.body = json.dumps({"status": "success", "data": vector()}).encode()
+    query = {"name": "queue", "expr": "q", "above": 1}
+    [missing, summary] = observe(rig(server, queries=[query]), "queries")
+    assert missing.data == {"query": "queue", "error": "yields no data"}
+    assert summary.data == {"queries": 1, "series": 0, "exceeded": 0, "omitted": 0}
+    [summary] = observe(rig(server, queries=[{**query, "needs_data": False}]), "queries")
+    assert summary.severity == "info"
+
+
+def test_a_wrong_query_is_trouble_and_a_server_in_trouble_an_error(server: Site) -> None:
+    watching = rig(server, queries=[{"name": "queue", "expr": "q(", "above": 1}])
+    server.status, server.body = 400, b'{"error": "parse error"}'
+    [wrong, _] = observe(watching, "queries")
+    assert wrong.severity == "error"
+    assert "parse error" in str(wrong.data["error"])
+    server.status = 503
+    with pytest.raises(ServiceError, match="answered 503"):
+        observe(watching, "queries")
+
+
+def test_only_the_first_things_are_observed_and_the_others_counted(server: Site) -> None:
+    alerts = [
+        {"labels": {"alertname": f"A{number}", "severity": "page"}, "annotations": {}}
+        for number in range(5)
+    ]
+    server.body = json.dumps(alerts).encode()
+    *found, summary = observe(rig(server, max_items=2), "alerts")
+    assert [(one.severity, one.data["alertname"]) for one in found] == [
+        ("critical", "A0"),
+        ("critical", "A1"),
+    ]
+    assert summary.data == {"firing": 5, "omitted": 3}
+
+
+def test_a_tool_returns_some_series_and_counts_all(server: Site) -> None:
+    many = vector(*(({"n": str(number)}, "1") for number in range(60)))
+    server.body = json.dumps({"status": "success", "data": many}).encode()
+    asking = rig(server)
+    tool = asking.host.tools["prometheus:query"]
+    assert tool.params is not None
+    found = tool.call("run", params=tool.params.model_validate({"expr": "q"}), ctx=asking.ctx)
+    assert (len(found["series"]), found["count"]) == (50, 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ('job="b", alertname = "Down"', 'alertname="Down",job="b"'),
+        (r'alertname="a\"b\\c",job!~"x,y"', r'alertname="a\"b\\c",job!~"x,y"'),
+    ],
+)
+def test_matchers_are_read_as_alertmanager_writes_them(text: str, canonical: str) -> None:
+    found = parse_matchers(text)
+    assert ",".join(map(str, found)) == canonical
+    assert matchers_of({"matchers": [one.to_wire() for one in found]}) == canonical
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Down", 'a="1" b="2"', 'a="1', r'a="\q"', 'a=~".*"', 'a!="x"', 'a=""', 'a="1";b="2"'],
+)
+def test_matchers_that_may_silence_everything_or_cannot_be_read_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|needs|escape"):
+        parse_matchers(text)
+
+
+def test_a_silence_that_is_too_long_or_has_no_alertmanager_is_refused(server: Site) -> None:
+    params = {"matchers": 'alertname="Down"', "duration": 7200}
+    limited = rig(server, max_silence=3600, actions={"silence": {}})
+    for function in ("execute", "dry_run"):
+        with pytest.raises(Exception, match="the most is 3600"):
+            limited.act("silence", params, function)
+    alone = Rig(Prometheus(url=server.url, actions={"silence": {}}))
+    with pytest.raises(Exception, match="alertmanager_url"):
+        alone.act("silence", params)
+
+
+def test_a_silence_is_made_once_though_its_answer_was_lost(server: Site) -> None:
+    made = {"id": "s1", "endsAt": "2026-01-05T13:00:00Z", "comment": "known [boyd ]"}
+    server.body = json.dumps([made]).encode()
+    found = rig(server, actions={"silence": {}}).act("silence", {"matchers": 'alertname="Down"'})
+    assert found == {"silenceId": "s1", "until": made["endsAt"]}
+    assert [method for method, *_ in server.requests] == ["GET"]
