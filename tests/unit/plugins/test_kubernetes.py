@@ -1,0 +1,88 @@
+"""What objects of a cluster say; tests/connections has an emulated API server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from boyd.errors import PluginError
+from boyd.plugins.http_service import StateError
+from boyd.plugins.kubernetes import Kubernetes
+from boyd.plugins.kubernetes.cluster_health import desired_and_ready, pod_troubles, warnings_since
+from boyd.plugins.kubernetes.rollouts import choose, differing, progress
+from plugin_kit import Rig
+
+NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+
+
+def workload(generation: int = 2, **status: int) -> dict[str, Any]:
+    return {"metadata": {"generation": generation}, "spec": {"replicas": 2}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("thing", "complete"),
+    [
+        (workload(observedGeneration=2, replicas=2, updatedReplicas=2, readyReplicas=2), True),
+        (workload(observedGeneration=1, replicas=2, updatedReplicas=2, readyReplicas=2), False),
+        (workload(observedGeneration=2, replicas=3, updatedReplicas=2, readyReplicas=2), False),
+        (workload(observedGeneration=2, replicas=2, updatedReplicas=2), False),
+    ],
+    ids=["all ready", "not seen yet", "an old pod is left", "none ready"],
+)
+def test_a_rollout_is_complete_when_all_and_only_new_pods_are_ready(
+    thing: Any, complete: bool
+) -> None:
+    assert progress("deployment", thing)[0] is complete
+
+
+def test_a_daemon_set_counts_the_nodes_that_it_should_be_on() -> None:
+    thing = {"status": {"desiredNumberScheduled": 3, "numberReady": 1}}
+    assert desired_and_ready("daemonset", thing) == (3, 1)
+
+
+def test_a_pod_is_pending_only_after_some_time() -> None:
+    pod = {
+        "metadata": {"name": "a", "namespace": "b", "creationTimestamp": "2026-01-05T11:59:00Z"},
+        "status": {"phase": "Pending"},
+    }
+    assert [one.what for one in pod_troubles([pod], NOW, 60)] == ["pending-pod"]
+    assert list(pod_troubles([pod], NOW, 61)) == []
+
+
+def test_an_event_that_goes_on_counts_by_when_it_was_last_seen() -> None:
+    event = {
+        "metadata": {"creationTimestamp": "2026-01-05T08:00:00Z"},
+        "involvedObject": {"kind": "Node", "name": "n1"},
+        "lastTimestamp": None,
+        "eventTime": "2026-01-05T08:00:00.000000Z",
+        "series": {"count": 9, "lastObservedTime": "2026-01-05T11:59:59.000000Z"},
+    }
+    [found] = warnings_since([event, event], datetime(2026, 1, 5, 11, 59, tzinfo=UTC))
+    assert found.data["object"] == "n1"
+
+
+def test_templates_are_compared_by_path_without_values() -> None:
+    one = {"spec": {"containers": [{"env": [{"value": "secret"}]}], "a": 1}}
+    other = {"spec": {"containers": [{"env": [{"value": "other"}]}]}}
+    assert differing(one, other) == ["spec.a", "spec.containers[0].env[0].value"]
+
+
+def test_a_deployment_without_an_earlier_revision_cannot_be_undone() -> None:
+    with pytest.raises(StateError, match="no earlier revision"):
+        choose([{"metadata": {}}], None)
+
+
+@pytest.mark.parametrize("workload", ["web", "shop/pod/web", "shop/deployment/../x", "a/b/c/d"])
+def test_a_workload_that_is_none_is_refused(workload: str) -> None:
+    rig = Rig(Kubernetes(actions={"restart": {}}))
+    with pytest.raises(ValueError, match="workload"):
+        rig.act("restart", {"workload": workload})
+
+
+def test_an_unknown_action_or_namespace_is_refused() -> None:
+    with pytest.raises(PluginError, match="exec"):
+        Kubernetes(actions={"exec": {}})
+    with pytest.raises(PluginError, match="namespaces"):
+        Kubernetes(namespaces=["a/b"])
