@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import kubernetes_validate
+from kubernetes_validate.utils import validate
 
 VERSION = "1.37"
 REVISION = "deployment.kubernetes.io/revision"
@@ -69,7 +69,7 @@ class Objects:
         meta["resourceVersion"] = str(max(versions, default=0) + 1)
         meta.setdefault("creationTimestamp", "2026-01-05T11:00:00Z")
         stored = {"apiVersion": api, "kind": kind, **thing, "metadata": meta}
-        kubernetes_validate.validate(stored, VERSION, strict=True)
+        validate(stored, VERSION, strict=True)
         self.known[f"{resource}/{meta.get('namespace', '')}/{meta['name']}"] = stored
         if resource == "deployments":
             self._roll_out(stored)
@@ -219,7 +219,7 @@ class ApiServer:
                 self._objects.remove(key)
             return thing
         if method == "PUT":
-            kubernetes_validate.validate(body, VERSION, strict=True)
+            validate(body, VERSION, strict=True)
             after = merged(thing, {"spec": body["spec"], "metadata": body["metadata"]})
         elif type == "application/merge-patch+json":
             after = merged(thing, body)
@@ -231,7 +231,7 @@ class ApiServer:
             raise Failure(409, "Conflict", "the object has been modified")
         if after["spec"] != thing["spec"] and "generation" in thing["metadata"]:
             after["metadata"]["generation"] += 1
-        kubernetes_validate.validate(after, VERSION, strict=True)
+        validate(after, VERSION, strict=True)
         if not dry:
             self._objects.put(resource, after)
         return _scale(after) if method == "PUT" else after
@@ -287,7 +287,7 @@ class Handler(BaseHTTPRequestHandler):
                     kind = self.headers.get("Content-Type", "")
                     server = ApiServer(self.objects)
                     code, found = 200, server.answer(self.command, self.path, token, kind, body)
-                    kubernetes_validate.validate(found, VERSION, strict=True)
+                    validate(found, VERSION, strict=True)
             except Failure as failure:
                 code, found = failure.code, failure.body
         if self.objects.held and self.command in ("PUT", "PATCH", "DELETE"):

@@ -25,6 +25,7 @@ from boyd.cli.group import boyd
 from boyd.plugin import PluginHost, discovery
 from boyd.plugins.approval_policy import Hours
 from boyd.plugins.decision_rules import DecisionRule
+from boyd.plugins.dns.name_check import WatchedName
 from boyd.plugins.goals.goal_options import ForeignTool
 from boyd.plugins.http_monitor import (
     CommandRestart,
@@ -36,6 +37,7 @@ from boyd.plugins.http_service import HttpAccess
 from boyd.plugins.notifier import Recipient, RecipientGroup
 from boyd.plugins.process import Program
 from boyd.plugins.prometheus import WatchedQuery
+from boyd.plugins.tls.certificate_check import TlsEndpoint
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
 from reference import PAGES as REFERENCE
@@ -201,7 +203,9 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("### A group of the notifier", RecipientGroup),
         ("### A recipient of the notifier", Recipient),
         ("## Credentials for HTTP", HttpAccess),
+        ("## dns", WatchedName),
         ("## prometheus", WatchedQuery),
+        ("## tls", TlsEndpoint),
     ],
 )
 def test_options_with_options_of_their_own_are_told_too(
@@ -237,7 +241,9 @@ def enabled(kind: type[Plugin]) -> dict[str, Any]:
 
 def test_every_component_of_a_built_in_plugin_is_named() -> None:
     needs: dict[str, dict[str, Any]] = {
+        "dns": {"names": [{"name": "a"}]},
         "prometheus": {"url": "http://a"},
+        "tls": {"endpoints": [{"host": "a"}]},
         "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
         "notifier": {"groups": [{"name": "all", "recipients": ["http://a"]}]},
         "rules": {"rules": [{"name": "none", "source": "none", "action": "a:b"}]},

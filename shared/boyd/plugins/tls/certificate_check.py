@@ -1,0 +1,172 @@
+"""Checks of a TLS server: its certificate, whether that is trusted, and its protocol."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from boyd.models import JsonObject, Severity
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+#: The most names of a certificate that are shown.
+MAX_NAMES = 20
+#: Codes of OpenSSL.
+_EXPIRED = 10
+_KINDS = {9: "not-yet-valid", 62: "name", 64: "name"}
+_ORDER = ["SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"]
+
+
+class TlsEndpoint(BaseModel):
+    """A TLS server.
+
+    Attributes:
+        server_name: the name to ask for, and to expect in the certificate; None: that of the host.
+        ca_file: the certificates of authorities to trust; None: those of the system.
+        min_version: the lowest version of the protocol that is no trouble.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]{0,252}$")
+    port: int = Field(default=443, ge=1, le=65_535)
+    server_name: str | None = None
+    ca_file: Path | None = None
+    min_version: Literal["TLSv1.2", "TLSv1.3"] = "TLSv1.2"
+
+    @property
+    def id(self) -> str:
+        """Host and port."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """The name that the certificate must be for."""
+        return self.server_name or self.host
+
+
+class TlsProblem(NamedTuple):
+    """A problem of a server: its kind, and what is known of it."""
+
+    problem: str
+    severity: Severity
+    data: JsonObject
+
+
+@dataclass(frozen=True)
+class Presented:
+    """The certificate of a server, and the version of the protocol."""
+
+    certificate: Certificate
+    version: str
+
+    def data(self) -> JsonObject:
+        """The certificate for people."""
+        names: list[object] = [*names_of(self.certificate)]
+        return {
+            "subject": self.certificate.subject.rfc4514_string(),
+            "issuer": self.certificate.issuer.rfc4514_string(),
+            "names": [str(name) for name in names[:MAX_NAMES]],
+            "notAfter": self.certificate.not_valid_after_utc.isoformat(),
+            "version": self.version,
+        }
+
+
+def problems(
+    endpoint: TlsEndpoint, timeout: float, now: datetime, warning: float, error: float
+) -> Iterator[TlsProblem]:
+    """The problems of a server.
+
+    Args:
+        endpoint: the server.
+        timeout: seconds that a connection may take.
+        now: the time with which the certificate is compared.
+        warning: the days before its end from which a certificate is a warning.
+        error: the same for an error.
+    """
+    try:
+        presented = look(endpoint, timeout)
+        refused = _refusal(endpoint, timeout)
+    except OSError as failure:
+        yield TlsProblem("unreachable", "error", {"error": _said(failure)})
+        return
+    data = presented.data()
+    left = presented.certificate.not_valid_after_utc - now
+    dated = left <= timedelta(0)
+    if dated:
+        yield TlsProblem("expired", "critical", data)
+    elif left <= timedelta(days=warning):
+        severity: Severity = "error" if left <= timedelta(days=error) else "warning"
+        yield TlsProblem("expires", severity, data)
+    if refused and not (dated and refused.verify_code == _EXPIRED):
+        problem = _KINDS.get(refused.verify_code, "untrusted")
+        yield TlsProblem(problem, "error", {**data, "error": refused.verify_message})
+    if _ORDER.index(presented.version) < _ORDER.index(endpoint.min_version):
+        yield TlsProblem("protocol", "warning", {**data, "expected": endpoint.min_version})
+
+
+def look(endpoint: TlsEndpoint, timeout: float) -> Presented:
+    """Look at the certificate of a server, whether it is trusted or not.
+
+    Raises:
+        OSError: there is no connection, or no handshake.
+    """
+    from cryptography.x509 import load_der_x509_certificate
+
+    # Old protocols and keys are to be seen here, not refused; nothing is sent.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with _connected(endpoint, timeout, context) as connection:
+        found = connection.getpeercert(binary_form=True)
+        version = connection.version()
+    if not found or not version:
+        raise OSError("the server presents no certificate")
+    return Presented(load_der_x509_certificate(found), version)
+
+
+def names_of(certificate: Certificate) -> Iterator[str]:
+    """The names and addresses that a certificate is for."""
+    from cryptography import x509
+
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):
+        return
+    yield from extension.value.get_values_for_type(x509.DNSName)
+    yield from map(str, extension.value.get_values_for_type(x509.IPAddress))
+
+
+def _refusal(endpoint: TlsEndpoint, timeout: float) -> ssl.SSLCertVerificationError | None:
+    """The reason why a client would not trust the server."""
+    context = ssl.create_default_context(cafile=endpoint.ca_file)
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    try:
+        _connected(endpoint, timeout, context).close()
+    except ssl.SSLCertVerificationError as error:
+        return error
+    return None
+
+
+def _connected(endpoint: TlsEndpoint, timeout: float, context: ssl.SSLContext) -> ssl.SSLSocket:
+    plain = socket.create_connection((endpoint.host, endpoint.port), timeout)
+    try:
+        return context.wrap_socket(plain, server_hostname=endpoint.name)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _said(error: OSError) -> str:
+    return str(error.strerror or error or type(error).__name__)

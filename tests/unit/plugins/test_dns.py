@@ -1,0 +1,77 @@
+"""The answers of resolvers, and what is wrong with them; tests/connections has real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from boyd.errors import PluginError
+from boyd.plugins.dns import Dns
+from boyd.plugins.dns.name_check import DnsAnswer, WatchedName, name_problems
+
+ONE, TWO = DnsAnswer("NOERROR", ("192.0.2.1",)), DnsAnswer("NOERROR", ("192.0.2.2",))
+GONE, EMPTY = DnsAnswer("NXDOMAIN"), DnsAnswer("NOERROR")
+FAILED, LATE = DnsAnswer("SERVFAIL"), DnsAnswer("timeout")
+
+
+def found(*answers: DnsAnswer, failing: Collection[str] = (), **watched: Any) -> list[str]:
+    name = WatchedName(name="www.shop.example", **watched)
+    by_resolver = {str(number): answer for number, answer in enumerate(answers)}
+    return [
+        f"{one.what}: {one.data.get('problem', '')}".rstrip(": ")
+        for one in name_problems(name, by_resolver, failing)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "problems"),
+    [
+        ([ONE, ONE], []),
+        ([GONE, GONE], ["name: the name does not exist"] * 2),
+        ([EMPTY], ["name: the name has no such record"]),
+        ([ONE, TWO], ["disagreement"]),
+        ([ONE, GONE], ["name: the name does not exist", "disagreement"]),
+        ([ONE, FAILED], []),
+        ([ONE, LATE], []),
+    ],
+)
+def test_a_missing_name_counts_at_once_and_a_failing_resolver_not_yet(
+    answers: list[DnsAnswer], problems: list[str]
+) -> None:
+    assert found(*answers) == problems
+
+
+def test_a_resolver_that_has_failed_often_is_trouble_and_not_a_disagreement() -> None:
+    assert found(ONE, FAILED, LATE, failing=["1", "2"]) == [
+        "name: the resolver fails: SERVFAIL",
+        "name: the resolver fails: timeout",
+    ]
+
+
+def test_values_that_are_not_expected_are_trouble_and_disagreement_may_be_meant() -> None:
+    assert found(ONE, TWO, agree=False) == []
+    assert found(ONE, TWO, agree=False, expected=["192.0.2.1"]) == ["unexpected"]
+    assert found(ONE, expected=["192.0.2.1"]) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "resolver"),
+    [
+        ("192.0.2.1", "192.0.2.1:53"),
+        ("192.0.2.1:5353", "192.0.2.1:5353"),
+        ("2001:db8::1", "[2001:db8::1]:53"),
+        ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
+    ],
+)
+def test_resolvers_are_addresses_with_or_without_a_port(given: str, resolver: str) -> None:
+    options = Dns(names=[{"name": "a"}], resolvers=[given]).options
+    assert options.resolvers == [resolver]
+    assert Dns(names=[{"name": "a"}], resolvers=options.resolvers).options == options
+
+
+@pytest.mark.parametrize("given", ["resolver.example", "192.0.2.1:", "192.0.2.1:99999", "[::1"])
+def test_what_is_no_address_is_refused(given: str) -> None:
+    with pytest.raises(PluginError, match="resolvers"):
+        Dns(names=[{"name": "a"}], resolvers=[given])

@@ -1,0 +1,125 @@
+"""The plugin `tls` with real servers, whose certificates an authority of the tests has issued."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd.errors import PluginError
+from boyd.models import Observation
+from boyd.plugins.tls import Tls
+from harness import free_port
+from plugin_kit import Rig
+from tls_kit import Authority, tls_server
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def check(*endpoints: dict[str, Any], **options: Any) -> list[Observation]:
+    rig = Rig(Tls(endpoints=list(endpoints), **options))
+    rig.clock.time = datetime.now(UTC)
+    return rig.observe()
+
+
+def found(authority: Authority, file: Path, **more: Any) -> list[tuple[Any, Any]]:
+    """The problems of a server with a certificate, and their severities."""
+    with tls_server(file) as port:
+        trusted = {"ca_file": authority.file, **more}
+        *bad, summary = check({"host": HOST, "port": port, **trusted})
+    assert summary.data == {"endpoints": 1, "bad": int(bool(bad)), "omitted": 0}
+    return [(one.data["problem"], one.severity) for one in bad]
+
+
+@pytest.mark.parametrize(
+    ("days", "problems"),
+    [
+        (90, []),
+        (20, [("expires", "warning")]),
+        (6, [("expires", "error")]),
+        (-1, [("expired", "critical")]),
+    ],
+)
+def test_the_end_of_a_certificate_is_observed_in_time(
+    authority: Authority, days: float, problems: list[tuple[str, str]]
+) -> None:
+    assert found(authority, authority.issue(HOST, days=days)) == problems
+
+
+def test_a_certificate_for_another_name_is_observed_with_its_names(authority: Authority) -> None:
+    file = authority.issue("shop.example", "www.shop.example")
+    with tls_server(file) as port:
+        [wrong, _] = check({"host": HOST, "port": port, "ca_file": authority.file})
+    assert wrong.data["problem"] == "name"
+    assert wrong.data["names"] == ["shop.example", "www.shop.example"]
+    assert found(authority, file, server_name="www.shop.example") == []
+
+
+def test_an_authority_that_is_not_trusted_is_observed(authority: Authority, tmp_path: Path) -> None:
+    file = authority.issue(HOST)
+    other = Authority(tmp_path).file
+    assert found(authority, file, ca_file=other) == [("untrusted", "error")]
+    assert found(authority, file, ca_file=None) == [("untrusted", "error")]
+
+
+def test_a_certificate_that_has_ended_and_is_not_trusted_is_both(
+    authority: Authority, tmp_path: Path
+) -> None:
+    problems = found(authority, authority.issue(HOST, days=-2), ca_file=Authority(tmp_path).file)
+    assert problems == [("expired", "critical"), ("untrusted", "error")]
+
+
+def test_a_protocol_below_the_lowest_one_is_observed(authority: Authority) -> None:
+    with tls_server(authority.issue(HOST), most=ssl.TLSVersion.TLSv1_2) as port:
+        endpoint = {"host": HOST, "port": port, "ca_file": authority.file}
+        [old, _] = check({**endpoint, "min_version": "TLSv1.3"})
+        assert len(check(endpoint)) == 1
+    assert (old.data["problem"], old.data["version"]) == ("protocol", "TLSv1.2")
+
+
+def test_a_server_that_cannot_be_reached_does_not_hide_others(authority: Authority) -> None:
+    with ExitStack() as servers:
+        ports = [servers.enter_context(tls_server(authority.issue(HOST, days=5))) for _ in range(3)]
+        everywhere = [
+            {"host": HOST, "port": port, "ca_file": authority.file}
+            for port in (free_port(), *ports)
+        ]
+        *bad, summary = check(*everywhere, max_items=2)
+    assert [one.data["problem"] for one in bad] == ["unreachable", "expires"]
+    assert "refused" in str(bad[0].data["error"])
+    assert summary.data == {"endpoints": 4, "bad": 4, "omitted": 2}
+
+
+def test_what_is_observed_stays_the_same(authority: Authority) -> None:
+    with tls_server(authority.issue(HOST, days=5)) as port:
+        first, second = (
+            [one.data for one in check({"host": HOST, "port": port, "ca_file": authority.file})]
+            for _ in range(2)
+        )
+    assert first == second
+
+
+def test_only_certificates_of_the_options_are_shown(authority: Authority) -> None:
+    with tls_server(authority.issue(HOST)) as port:
+        rig = Rig(Tls(endpoints=[{"host": HOST, "port": port}]))
+        tool = rig.host.tools["tls:show_certificate"]
+        assert tool.params is not None
+        known = tool.params.model_validate({"endpoint": f"{HOST}:{port}"})
+        assert tool.call("run", params=known, ctx=rig.ctx)["names"] == [HOST]
+        other = tool.params.model_validate({"endpoint": "internal.example:443"})
+        with pytest.raises(LookupError, match="none of"):
+            tool.call("run", params=other, ctx=rig.ctx)
+
+
+def test_thresholds_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(PluginError, match="error_days must not be above"):
+        Tls(endpoints=[{"host": "a"}], warning_days=3, error_days=7)
