@@ -41,14 +41,22 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 class ServiceError(Exception):
     """The service could not be reached, refused the request, or gave an unusable answer.
 
-    `status` is the HTTP status, None without a response. `lost` is true if the service may have
-    done what was asked for, although its answer is missing.
+    `status` is the HTTP status, None without a response; `headers` are those of the response.
+    `lost` is true if the service may have done what was asked for, although its answer is missing.
     """
 
-    def __init__(self, message: str, status: int | None = None, *, lost: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        *,
+        lost: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.lost = lost or status in _GATEWAY_ERRORS
+        self.headers = headers or {}
 
 
 class StateError(ServiceError):
@@ -149,6 +157,19 @@ class HttpService:
             ServiceError: there is no answer, or one that is not 2xx, not JSON or too large.
             ConfigError: a secret cannot be read.
         """
+        return self.exchange(ctx, method, path, body=body, params=params, headers=headers)[0]
+
+    def exchange(
+        self,
+        ctx: Context,
+        method: Method,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Send a request as `send` does; also the headers of the answer."""
         options = self._access.options()
         try:
             response = ctx.http.request(
@@ -167,17 +188,19 @@ class HttpService:
         except (requests.RequestException, OSError) as error:
             message = f"{self._where} cannot be reached: {_cause(error)}"
             raise ServiceError(message, lost=not _is_unsent(error)) from None
-        return self._answer(response.status_code, content)
+        return self._answer(response, content), response.headers
 
     @property
     def _where(self) -> str:
         return urlsplit(self._url).netloc
 
-    def _answer(self, status: int, content: bytes) -> Any:
+    def _answer(self, response: requests.Response, content: bytes) -> Any:
+        status = response.status_code
         if not 200 <= status < 300:
             text = " ".join(content[:QUOTED].decode("utf-8", "replace").split())
             said = f": {text}" if text else ""
-            raise ServiceError(f"{self._where} answered {status}{said}", status)
+            message = f"{self._where} answered {status}{said}"
+            raise ServiceError(message, status, headers=response.headers)
         if len(content) > MAX_BYTES:
             raise ServiceError(f"{self._where} answered with more than {MAX_BYTES} bytes", status)
         if not content.strip():
