@@ -216,7 +216,8 @@ class GitHub(Connector):
         if known is not None:
             return {"opens": None, "open": known["html_url"]}
         after = {"title": params.title, "body": params.body}
-        return {"difference": difference({}, after, f"an issue of {params.repository}")}
+        shown = difference({}, after, f"an issue of {params.repository}")
+        return {"difference": [*shown.splitlines()]}
 
     @open_issue.rollback
     def _close(self, params: IssueParams, result: ActionResult, ctx: Context) -> JsonObject:

@@ -15,7 +15,6 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE, MAX_PAGES = 250, 40
 
 PatchType = Literal["merge-patch", "json-patch"]
-Kind = Literal["deployment", "statefulset", "daemonset", "replicaset"]
 
 
 def in_cluster() -> HttpAccess:

@@ -75,9 +75,8 @@ class ClusterChanges:
             raise StateError(f"{workload} has {replicas} replicas already")
         self._cluster.put(path, {**now, "spec": {"replicas": replicas}}, dry=self._dry)
         if self._dry:
-            return {
-                "difference": difference({"replicas": before}, {"replicas": replicas}, workload)
-            }
+            shown = difference({"replicas": before}, {"replicas": replicas}, workload)
+            return {"difference": [*shown.splitlines()]}
         return {"before": before, "now": replicas}
 
     def undo(self, workload: str, revision: int | None) -> JsonObject:
@@ -96,7 +95,7 @@ class ClusterChanges:
             paths: list[Any] = [*rollouts.differing(now, then)]
             return {
                 "revision": rollouts.revision_of(chosen),
-                "difference": shown,
+                "difference": [*shown.splitlines()],
                 "differs in": paths,
             }
         return {"from": current[0]["metadata"]["name"], "to": chosen["metadata"]["name"]}
@@ -122,7 +121,7 @@ class ClusterChanges:
         self._cluster.patch(path, body, "merge-patch", dry=self._dry)
         if self._dry:
             before, after = {"unschedulable": not wanted}, {"unschedulable": wanted}
-            return {"difference": difference(before, after, f"node {node}")}
+            return {"difference": [*difference(before, after, f"node {node}").splitlines()]}
         return {"unschedulable": wanted}
 
     def delete_pod(self, pod: str) -> JsonObject:

@@ -233,7 +233,7 @@ class Prometheus(Connector):
         affected = manager.alerts(ctx, *parse_matchers(params.matchers))
         after = {"matchers": params.matchers, "seconds": params.duration, "comment": params.comment}
         return {
-            "difference": difference({}, after, "the silence"),
+            "difference": [*difference({}, after, "the silence").splitlines()],
             "silences": _names(affected),
             "alerts": len(affected),
         }
@@ -277,7 +277,8 @@ class Prometheus(Connector):
     def _would_expire(self, params: ExpireSilenceParams, ctx: Context) -> JsonObject:
         silence = _active(self._manager("expire_silence"), params.silence_id, ctx)
         before = {**_essence(silence), "matchers": matchers_of(silence)}
-        return {"difference": difference(before, {}, f"the silence {params.silence_id}")}
+        shown = difference(before, {}, f"the silence {params.silence_id}")
+        return {"difference": [*shown.splitlines()]}
 
     @expire_silence.rollback
     def _silence_again(
