@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,10 +25,18 @@ from prometheus_client.registry import Collector
 from boyd.checks import examine
 from boyd.errors import StoreError
 from boyd.intake import format_names
+from boyd.models.investigation import Ending, RequestOutcome
 from boyd.store import Store
 from boyd.store.connection import Client
 from boyd.store.health_reader import read_health
-from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth
+from boyd.store.health_snapshot import (
+    AgentHealth,
+    HealthSnapshot,
+    ModelTotals,
+    Roster,
+    ServerHealth,
+)
+from boyd.store.investigations import LONGEST
 from boyd.version import VERSION
 
 log = logging.getLogger("boyd.api")
@@ -186,6 +195,7 @@ _HELP = {
     "boyd_agent_workers": "Live processes of an agent.",
     "boyd_versions": "Live processes of a version.",
     "boyd_agent_iterations": "Iterations started.",
+    "boyd_agent_iterations_ended": "Iterations ended, by outcome.",
     "boyd_agent_last_iteration_timestamp_seconds": "End of the last iteration.",
     "boyd_agent_last_iteration_success": "1 if the last iteration succeeded.",
     "boyd_agent_last_observed_timestamp_seconds": "Start of the last iteration, when it observed.",
@@ -203,6 +213,8 @@ _HELP = {
     "boyd_approvals_next_deadline_seconds": (
         "Time until the next approval expires; below 0: it is overdue."
     ),
+    "boyd_approvals_resolved": "Approvals resolved, by status.",
+    "boyd_actions_ended": "Executions of actions ended, by state.",
     "boyd_notifications": "Notifications of approvals, by how they ended.",
     "boyd_verdicts": "Executions that were verified, by what they achieved.",
     "boyd_autonomy_changes": "Grants to run alone, by whether they were given or taken away.",
@@ -214,6 +226,7 @@ _HELP = {
     "boyd_observer_last_success_timestamp_seconds": "Time of the last success.",
     "boyd_model_tokens": "Tokens sent to and received from models.",
     "boyd_model_requests": "Requests to models, by outcome.",
+    "boyd_model_cost": "Cost of tokens, in the currency of `llm.prices`.",
     "boyd_investigations_ended": "Investigations ended, by outcome.",
     "boyd_archive_up": "1 if the archive runs and its database answers.",
     "boyd_archive_behind_seconds": "Time by which the archive is behind Redis.",
@@ -272,15 +285,9 @@ def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     now, agents = health.roster.now, health.agents
     begun = [((agent.entry.id,), agent.iterations) for agent in agents]
     yield _metric("boyd_agent_iterations", begun, ("agent",), CounterMetricFamily)
-    told = [((a.entry.id, state), n) for a in agents for state, n in a.notified.items()]
-    yield _metric("boyd_notifications", told, ("agent", "state"), CounterMetricFamily)
-    judged = [((a.entry.id, verdict), n) for a in agents for verdict, n in a.verdicts.items()]
-    yield _metric("boyd_verdicts", judged, ("agent", "verdict"), CounterMetricFamily)
-    changes = [((a.entry.id, change), n) for a in agents for change, n in a.autonomy.items()]
-    labels = ("agent", "change")
-    yield _metric("boyd_autonomy_changes", changes, labels, CounterMetricFamily)
-    went = [((a.entry.id, state), n) for a in agents for state, n in a.procedures.items()]
-    yield _metric("boyd_procedures", went, ("agent", "state"), CounterMetricFamily)
+    for name, (label, counts) in _COUNTS.items():
+        counted = [((a.entry.id, what), n) for a in agents for what, n in counts(a).items()]
+        yield _metric(name, counted, ("agent", label), CounterMetricFamily)
     for name, read in _PER_AGENT.items():
         yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 
@@ -289,6 +296,21 @@ def _age(now: float, since: float | None) -> float:
     return max(0.0, now - since) if since is not None else 0.0
 
 
+def _audited(kind: str) -> Callable[[AgentHealth], dict[str, int]]:
+    """Counts of the audit entries of a kind, by what follows the dot."""
+    return lambda a: {k.partition(".")[2]: n for k, n in a.audited.items() if k.startswith(kind)}
+
+
+#: The counters of an agent by one label.
+_COUNTS: dict[str, tuple[str, Callable[[AgentHealth], dict[str, int]]]] = {
+    "boyd_agent_iterations_ended": ("outcome", lambda a: a.ended),
+    "boyd_approvals_resolved": ("status", _audited("approval.")),
+    "boyd_actions_ended": ("state", _audited("action.")),
+    "boyd_notifications": ("state", lambda a: a.notified),
+    "boyd_verdicts": ("verdict", lambda a: a.verdicts),
+    "boyd_autonomy_changes": ("change", lambda a: a.autonomy),
+    "boyd_procedures": ("state", lambda a: a.procedures),
+}
 #: The gauges that an agent has once.
 _PER_AGENT: dict[str, Callable[[AgentHealth, float], float | None]] = {
     "boyd_agent_last_iteration_timestamp_seconds": lambda a, _: a.last.at if a.last else None,
@@ -336,15 +358,32 @@ def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
 
 
 def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    known = [(agent.entry.id, agent.model) for agent in agents]
+    known = [(agent.entry.id, _from_zero(agent)) for agent in agents]
     tokens = [((name, *what), n) for name, model in known for what, n in model.tokens.items()]
     labels = ("agent", "model", "kind")
     yield _metric("boyd_model_tokens", tokens, labels, CounterMetricFamily)
     requests = [((name, *what), n) for name, model in known for what, n in model.requests.items()]
     labels = ("agent", "model", "outcome")
     yield _metric("boyd_model_requests", requests, labels, CounterMetricFamily)
+    costs = [((name, what), n) for name, model in known for what, n in model.cost.items()]
+    yield _metric("boyd_model_cost", costs, ("agent", "model"), CounterMetricFamily)
     ended = [((name, how), n) for name, model in known for how, n in model.ended.items()]
     yield _metric("boyd_investigations_ended", ended, ("agent", "ending"), CounterMetricFamily)
+
+
+def _from_zero(agent: AgentHealth) -> ModelTotals:
+    """The totals of an agent's model, counted from 0 on like `REASONS`."""
+    totals = agent.model
+    if agent.entry.model is None:
+        return totals
+    model = agent.entry.model[:LONGEST]
+    return replace(
+        totals,
+        tokens={(model, "input"): 0, (model, "output"): 0} | totals.tokens,
+        requests={(model, how): 0 for how in get_args(RequestOutcome)} | totals.requests,
+        cost={model: 0.0} | totals.cost,
+        ended=dict.fromkeys(get_args(Ending), 0) | totals.ended,
+    )
 
 
 def _archive(health: HealthSnapshot) -> Iterator[Metric]:

@@ -284,7 +284,7 @@ def deployment(store: Store) -> None:
     graph.add([Triple(subject="red planet", predicate="is", object="Mars")])
     graph.remove("red planet", "is", "Mars")
     store.agent("a").state("p").compare_and_set("x", None, 1)
-    store.agent("a").usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1))
+    store.agent("a").usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1), 1.0)
 
 
 def iterations(store: Store, a: AgentStore) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import fakeredis
 import pytest
@@ -18,19 +18,19 @@ from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus
-from boyd.models.investigation import InvestigationRequest, Usage
+from boyd.models.investigation import Ending, InvestigationRequest, Usage
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.archive_status import announce_archive
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot, ServerHealth
-from boyd.store.investigations import MOST_TOTALS, OTHERS, ROOM
+from boyd.store.investigations import MOST_COST, MOST_TOTALS, OTHERS, ROOM
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
 from boyd.version import VERSION
 from boyd_api.metrics import Metrics
 from boyd_api.monitoring_routes import readiness
-from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
+from kit import Recorder, agent, choice, chooses, fails, person, plugin, seen, sees
 from reference import generate
 
 
@@ -86,6 +86,30 @@ def test_an_agent_that_ran_is_counted() -> None:
     assert found["boyd_workers"] == {("worker",): 1, ("beat",): 0}
     assert found["boyd_agent_workers"] == {("test", "worker"): 1, ("test", "beat"): 0}
     assert found["boyd_versions"] == {("worker", "test"): 1}
+
+
+def test_what_ended_is_counted_by_how_it_ended() -> None:
+    act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), act))
+    lab.run()
+    [item] = lab.store.approvals.page(5).pending
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    lab.deliver()
+    open = samples(lab.whole)["boyd_actions_ended_total"]
+    for _ in range(2):
+        lab.whole.seal(["test"])
+    found = samples(lab.whole)
+
+    assert not any(open.values())
+    assert counts(found, "boyd_agent_iterations_ended_total") == {"completed": 1, "failed": 0}
+    assert counts(found, "boyd_actions_ended_total") == {"succeeded": 1, "failed": 0, "unknown": 0}
+    resolved = {"approved": 1, "denied": 0, "withdrawn": 0, "expired": 0}
+    assert counts(found, "boyd_approvals_resolved_total") == resolved
+
+
+def counts(found: Mapping[str, Mapping[tuple[str, ...], float]], name: str) -> dict[str, float]:
+    """A counter by its label beside the agent."""
+    return {what: number for (_, what), number in found[name].items()}
 
 
 def test_an_agent_that_has_never_run_has_no_last_iteration() -> None:
@@ -162,7 +186,8 @@ def test_tokens_and_requests_are_counted_by_model_and_investigations_by_their_en
 ) -> None:
     monkeypatch.setattr("boyd.llm.gateway.WAITS", (0.0, 0.0, 0.0))
     with ScriptedModel([status(503), call("nothing", {}), say("No idea.")]) as model:
-        lab = Lab(Agent("test", llm={"base_url": f"{model.url}/v1", "model": "small"}))
+        llm = {"base_url": f"{model.url}/v1", "model": "small", "prices": {"input": 3, "output": 5}}
+        lab = Lab(Agent("test", llm=llm))
         request = InvestigationRequest(question="Why?")
         lab.launcher.ask(request, TESTER, lab.engine.retention)
         lab.deliver()
@@ -172,11 +197,12 @@ def test_tokens_and_requests_are_counted_by_model_and_investigations_by_their_en
         ("test", "input", "small"): 200,
         ("test", "output", "small"): 40,
     }
-    assert found["boyd_model_requests_total"] == {
-        ("test", "small", "answered"): 2,
-        ("test", "small", "failed"): 1,
-    }
-    assert found["boyd_investigations_ended_total"] == {("test", "final_answer"): 1}
+    assert found["boyd_model_cost_total"] == {("test", "small"): 0.0008}
+    asked = {"answered": 2, "failed": 1, "refused": 0, "abandoned": 0}
+    assert found["boyd_model_requests_total"] == {("test", "small", o): n for o, n in asked.items()}
+    ended = counts(found, "boyd_investigations_ended_total")
+    assert set(ended) == set(get_args(Ending))
+    assert {how: n for how, n in ended.items() if n} == {"final_answer": 1}
 
 
 def test_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of() -> None:
@@ -193,14 +219,24 @@ def test_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of
     assert kinds.count("investigation.ended") == 1
 
 
+def test_a_model_is_counted_from_zero_before_anything_is_asked_of_it() -> None:
+    llm = {"base_url": "http://127.0.0.1:9/v1", "model": "small"}
+    found = samples(Lab(Agent("test", llm=llm)).whole)
+    names = ("tokens_total", "requests_total", "cost_total")
+
+    for name in (*(f"boyd_model_{name}" for name in names), "boyd_investigations_ended_total"):
+        assert set(found[name].values()) == {0}
+
+
 def test_what_a_broken_server_claims_does_not_end_the_counting() -> None:
     lab = Lab(agent())
     for tokens in (2**63 - 1, 5, 5):
-        lab.store.usage.count("small", "answered", Usage(input_tokens=tokens))
+        lab.store.usage.count("small", "answered", Usage(input_tokens=tokens), float(tokens))
     found = samples(lab.whole)
 
-    assert found["boyd_model_requests_total"] == {("test", "small", "answered"): 3}
+    assert found["boyd_model_requests_total"][("test", "small", "answered")] == 3
     assert found["boyd_model_tokens_total"][("test", "input", "small")] == MOST_TOTALS + 10
+    assert found["boyd_model_cost_total"] == {("test", "small"): MOST_COST + 10}
 
 
 def test_what_a_plugin_asks_the_model_is_counted_too() -> None:
@@ -217,10 +253,8 @@ def test_what_a_plugin_asks_the_model_is_counted_too() -> None:
         lab.run()
     found = samples(lab.whole)
 
-    assert found["boyd_model_requests_total"] == {
-        ("test", "small", "answered"): 2,
-        ("test", "small", "refused"): 1,
-    }
+    asked = {"answered": 2, "failed": 0, "refused": 1, "abandoned": 0}
+    assert found["boyd_model_requests_total"] == {("test", "small", o): n for o, n in asked.items()}
     assert found["boyd_model_tokens_total"][("test", "input", "small")] == 200
 
 
@@ -418,7 +452,7 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
     lab.run()
     lab.launcher.trigger("test")
     lab.client.hset("boyd:{test}:loop", "slot", 1000)
-    lab.store.usage.count("small", "answered", Usage(input_tokens=1))
+    lab.store.usage.count("small", "answered", Usage(input_tokens=1), 0.1)
     lab.client.hset("boyd:{test}:usage", "ended final_answer", 1)
     status = ArchiveStatus(name="a", at=utc_now(), copied_at=utc_now())
     announce_archive(lab.client, status)

@@ -40,8 +40,7 @@ _TRANSPORT = {
     "health_check_interval": 5,
     # The longest a stopping worker waits in BRPOP.
     "polling_interval": 1,
-    # Messages are hints that our sweeper sends again, so none is kept until it is acknowledged.
-    "ack_emulation": False,
+    "visibility_timeout": 86_400,
 }
 
 

@@ -17,6 +17,7 @@ add false entries: the chain shows that a record was not altered, not that it is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -35,6 +36,11 @@ from boyd.store.timing import milliseconds
 BATCH = 1000
 #: The most entries to scan for one page with a filter.
 SCANNED = 5000
+#: The kinds of entries that are counted for metrics.
+COUNTED = (
+    *("approval.approved", "approval.denied", "approval.withdrawn", "approval.expired"),
+    *("action.succeeded", "action.failed", "action.unknown"),
+)
 _ALL = AuditFilter()
 
 
@@ -117,6 +123,7 @@ class Audit:
             cut_seq=cut[0],
             cut_hash=cut[1],
             cut_proof=cut[2],
+            kinds=Counter(kind for _, fields in waiting if (kind := fields.get("kind")) in COUNTED),
             entries=[text for link in links for text in link.arguments()],
         )
         return len(links) if won else -1

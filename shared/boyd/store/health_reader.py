@@ -15,6 +15,7 @@ from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.store.archive_status import parse_archive_status
+from boyd.store.audit_trail import COUNTED
 from boyd.store.connection import Client, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
@@ -226,6 +227,7 @@ class _Look:
             "event": lambda pipe: pipe.xrevrange(keys.events, count=1),
             "suspended": lambda pipe: pipe.zcount(keys.held_actions, "+inf", "+inf"),
             "usage": lambda pipe: pipe.hgetall(keys.usage),
+            "audit": _get_many(keys.audit_head, *_AUDITED),
         }
         if self._entry.catalog.observers:
             asked["health"] = _get_many(keys.observers_health, *self._entry.catalog.observers)
@@ -293,10 +295,12 @@ class _Look:
             revoked=reason_in(freezes.get(revocation_of(self._entry.id))),
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
-            notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},
-            procedures={n.partition(":")[2]: stored_int(loop[n]) or 0 for n in _PROCEDURES},
-            verdicts={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _VERDICTS},
-            autonomy={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _AUTONOMY},
+            ended=_counts(loop, _ENDED),
+            notified=_counts(loop, _NOTIFIED),
+            procedures=_counts(loop, _PROCEDURES),
+            verdicts=_counts(loop, _VERDICTS),
+            autonomy=_counts(loop, _AUTONOMY),
+            audited=_counts(dict(zip(_AUDITED, self._of(answers, "audit"), strict=True)), _AUDITED),
             suspended=self._of(answers, "suspended"),
         )
 
@@ -355,6 +359,10 @@ class _Look:
 
 #: The version of the format of a hash.
 _FORMAT = ("formatVersion",)
+#: The numbers of iterations that ended in each way.
+_ENDED = ("ended:completed", "ended:failed")
+#: The numbers of audit entries of the kinds that are counted.
+_AUDITED = tuple(f"of:{kind}" for kind in COUNTED)
 #: The numbers of notifications that ended in each way.
 _NOTIFIED = ("notified:succeeded", "notified:failed", "notified:skipped")
 #: The numbers of verdicts on the effects of executions.
@@ -373,6 +381,7 @@ _LOOP = (
     "paused",
     "eventsLostAt",
     "eventsLostWhy",
+    *_ENDED,
     *_NOTIFIED,
     *_VERDICTS,
     *_AUTONOMY,
@@ -442,6 +451,11 @@ def _length(queue: str, agent_id: str) -> _Question:
 
 
 # Texts
+
+
+def _counts(found: Mapping[str, str | None], names: Iterable[str]) -> dict[str, int]:
+    """The counts of those fields, by the part of the name after the colon."""
+    return {name.partition(":")[2]: stored_int(found[name]) or 0 for name in names}
 
 
 def _seconds(ms: str | None) -> float | None:

@@ -167,12 +167,14 @@ class ModelTotals:
     Attributes:
         tokens: by model, and `input` or `output`.
         requests: by model and outcome.
+        cost: by model, in the currency of its prices.
         ended: investigations by outcome.
         spoken_at: the last time when its server returned a tool call as text; None: never.
     """
 
     tokens: dict[tuple[str, str], int] = field(default_factory=dict)
     requests: dict[tuple[str, str], int] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     spoken_at: float | None = None
 
@@ -183,7 +185,7 @@ class AgentHealth:
 
     Attributes:
         entry: the agent as its workers announce it.
-        iterations: the number of iterations that have begun.
+        iterations: the number of iterations that have begun; `ended` those that ended, by outcome.
         phase: its phase or `idle`, since `phase_since`, entered by `worker`.
         flight: the iteration in flight, which began at `flight_since`.
         observed: the start of the last iteration, which begins by observing.
@@ -207,11 +209,13 @@ class AgentHealth:
         procedures: the number of procedures that were stopped, went back, or ended in each state.
         verdicts: the number of executions with each verdict.
         autonomy: the number of grants to run alone that were given or taken away.
+        audited: the number of sealed entries of the audit trail, by kind.
         suspended: the number of actions, by target, that are suspended because they did harm.
     """
 
     entry: AgentEntry
     iterations: int = 0
+    ended: dict[str, int] = field(default_factory=dict)
     phase: str = "idle"
     phase_since: float | None = None
     flight: InFlightIteration | None = None
@@ -243,6 +247,7 @@ class AgentHealth:
     procedures: dict[str, int] = field(default_factory=dict)
     verdicts: dict[str, int] = field(default_factory=dict)
     autonomy: dict[str, int] = field(default_factory=dict)
+    audited: dict[str, int] = field(default_factory=dict)
     suspended: int = 0
 
     @property

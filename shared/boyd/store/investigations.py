@@ -320,6 +320,8 @@ LONGEST = 100
 SPOKEN = "spoken at"
 #: The most tokens to count for one request, because a broken server may report any number.
 MOST_TOTALS = 10**9
+#: The most to count for one request, in the currency of the prices.
+MOST_COST = 1e6
 
 
 class ModelUsage:
@@ -330,8 +332,8 @@ class ModelUsage:
         self._scripts = scripts
         self._key = keys.usage
 
-    def count(self, model: str, outcome: RequestOutcome, usage: Usage) -> None:
-        """Count a request to *model* with its outcome and tokens."""
+    def count(self, model: str, outcome: RequestOutcome, usage: Usage, cost: float = 0.0) -> None:
+        """Count a request to *model* with its outcome, tokens and cost."""
         tokens = [min(MOST_TOTALS, number) for number in (usage.input_tokens, usage.output_tokens)]
         self._scripts.run(
             "count_model_request",
@@ -341,6 +343,7 @@ class ModelUsage:
             outcome=outcome,
             input=tokens[0],
             output=tokens[1],
+            price=round(min(MOST_COST, cost) * 1e6),
         )
 
     def spoken(self, at: int) -> None:
@@ -359,6 +362,8 @@ def read_totals(fields: Mapping[str, str]) -> ModelTotals:
             found.tokens[model, what] = int(number)
         elif kind == "requests":
             found.requests[model, what] = int(number)
+        elif kind == "price":
+            found.cost[rest] = int(number) / 1e6
         elif kind == "ended":
             found.ended[what] = int(number)
     return found

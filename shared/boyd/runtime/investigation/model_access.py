@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from boyd import naming, queues
 from boyd.errors import StoreError
-from boyd.llm.conclusion import spent_on
+from boyd.llm.conclusion import cost, spent_on
 from boyd.llm.gateway import Gateway, Meter
 from boyd.llm.messages import Message, ModelRequest, Turn
 from boyd.llm.model_errors import ModelError, ModelRefused, ModelUnavailable, Stopped
@@ -206,14 +206,15 @@ class _Until(Watch):
 class StoredMeter:
     """Implements `boyd.llm.gateway.Meter` for one model."""
 
-    def __init__(self, usage: ModelUsage, model: str) -> None:
+    def __init__(self, usage: ModelUsage, settings: ModelSettings) -> None:
         self._usage = usage
-        self._model = model
+        self._settings = settings
 
     def count(self, outcome: RequestOutcome, usage: Usage) -> None:
         """Count a request; a turn is expensive and continues if counting fails."""
         with suppress(StoreError):
-            self._usage.count(self._model, outcome, usage)
+            price = cost(usage, self._settings.prices)
+            self._usage.count(self._settings.model, outcome, usage, price)
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -339,7 +340,7 @@ class ModelAccess:
         return [*opening, Message(role="user", text=prompt)]
 
     def _asking(self, timeout: float | None = None) -> Asking:
-        meter = StoredMeter(self._store.usage, self._settings.model)
+        meter = StoredMeter(self._store.usage, self._settings)
         return Asking(self._settings, meter, self._store.halt, timeout)
 
 

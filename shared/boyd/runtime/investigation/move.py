@@ -180,7 +180,7 @@ class Move:
         live = LiveOutput(
             self._piece, self._log.step + 1, self._steps.seconds_left(self._log, self._now())
         )
-        meter = StoredMeter(self._engine.store.usage, self._settings.model)
+        meter = StoredMeter(self._engine.store.usage, self._settings)
         key = self._settings.api_key()
         try:
             with Gateway(self._settings, key, meter=meter) as gateway, live:

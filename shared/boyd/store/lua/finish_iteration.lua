@@ -64,6 +64,7 @@ redis.call('RENAME', iteration, archived)
 redis.call('HDEL', archived, 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'batches',
   'queue', 'server', 'cancelled', 'unserved', 'abandoned', 'last')
 redis.call('HDEL', loop, 'active')
+redis.call('HINCRBY', loop, options.success and 'ended:completed' or 'ended:failed', 1)
 redis.call('ZREM', due, 'phase')
 emit(options.success and 'iteration.completed' or 'iteration.failed', 'iteration', n,
   'ms', now - have[5], 'action', options.action, 'summary', options.summary, 'error', options.error)

@@ -3,16 +3,20 @@
 -- cut_seq    of the last entry to remove by the cap, or empty: none
 -- cut_hash   its hash
 -- cut_proof  that a sealer chose it
+-- kinds      JSON: how many entries there are of each kind that is counted
 -- entries    six each: seq, at (the id in the open stream), body, prev, by, hash
 -- Returns 1, or 0: another sealer was quicker, nothing was done
 local audit_open, audit, audit_head = unpack(KEYS)
-local expected, cut_seq, cut_hash, cut_proof = unpack(ARGV, 1, 4)
+local expected, cut_seq, cut_hash, cut_proof, kinds = unpack(ARGV, 1, 5)
 -- @include expect rest
-local entries = rest(5)
+local entries = rest(6)
 if (redis.call('HGET', audit_head, 'hash') or '') ~= expected then
   return 0
 end
 expect(audit_open, 'stream', audit, 'stream')
+for kind, count in pairs(cjson.decode(kinds)) do
+  redis.call('HINCRBY', audit_head, 'of:' .. kind, count)
+end
 for i = 1, #entries, 6 do
   local seq, at, body, prev, by, hash = unpack(entries, i, i + 5)
   redis.call('XADD', audit, seq .. '-0', 'seq', seq, 'at', at, 'body', body, 'prev', prev, 'by', by, 'hash', hash)
