@@ -33,9 +33,18 @@ RULES = {
 
 
 class PrometheusServer:
-    """A Prometheus with a folder of its own; it alerts at a `queue_length` above 100."""
+    """A Prometheus with a folder of its own, which scrapes *targets* as one job."""
 
-    def __init__(self, folder: Path, targets: Sequence[str], alertmanager: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        targets: Sequence[str],
+        alertmanager: str = "",
+        *,
+        job: str = "shop",
+        rules: Any = RULES,
+        **scraping: Any,
+    ) -> None:
         self._folder = folder
         self._program = program("prometheus", "prometheus")
         self._port = free_port()
@@ -46,12 +55,14 @@ class PrometheusServer:
         configuration: dict[str, Any] = {
             "global": {**often, "evaluation_interval": "200ms"},
             "rule_files": [str(folder / "rules.yml")],
-            "scrape_configs": [{"job_name": "shop", "static_configs": [{"targets": [*targets]}]}],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": [*targets]}], **scraping}
+            ],
         }
         if host:
             configuration["alerting"] = alerting
         # The part of YAML that is JSON.
-        (folder / "rules.yml").write_text(json.dumps(RULES))
+        (folder / "rules.yml").write_text(json.dumps(rules))
         (folder / "prometheus.yml").write_text(json.dumps(configuration))
 
     def __enter__(self) -> Self:
@@ -81,9 +92,14 @@ class PrometheusServer:
 
     def query(self, expr: str) -> list[Any]:
         """The series of an instant query."""
-        answer = requests.get(f"{self.url}/api/v1/query", params={"query": expr}, timeout=30)
-        found: list[Any] = answer.json()["data"]["result"]
+        found: list[Any] = self.get("query", query=expr)["result"]
         return found
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The data of an answer of its API."""
+        answer = requests.get(f"{self.url}/api/v1/{path}", params=params, timeout=30)
+        assert answer.ok, f"{params}: {answer.text}"
+        return answer.json()["data"]
 
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, (self._folder / "prometheus.log").read_text()
