@@ -40,7 +40,8 @@ _TRANSPORT = {
     "health_check_interval": 5,
     # The longest a stopping worker waits in BRPOP.
     "polling_interval": 1,
-    "visibility_timeout": 86_400,
+    # Messages are hints that our sweeper sends again, so none is kept until it is acknowledged.
+    "ack_emulation": False,
 }
 
 
