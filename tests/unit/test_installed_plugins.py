@@ -147,9 +147,10 @@ def test_options_are_listed_with_those_that_they_hold() -> None:
 
     assert (found["url"].required, found["url"].meaning) == (True, "where it is")
     assert (found["one.size"].default, found["one.size"].meaning) == ("3", "how large it is.")
-    assert found["many[].size"].required
-    assert found["by_name.NAME.colour"].default == '"red"'
-    assert found["actions.switch"].type == "table"
+    assert found["one.colour"].default == '"red"'
+    assert found["many"].type == "array of table"
+    for name in ("many", "by_name", "actions.switch"):
+        assert found[name].meaning == "Options as of `one`."
 
 
 def test_an_action_that_options_enable_is_described_with_the_option() -> None:

@@ -124,7 +124,7 @@ def _show(plugin: PluginDescription) -> None:
     if plugin.hooks:
         output.say(f"\nhooks: {', '.join(plugin.hooks)}")
     if not plugin.complete:
-        output.say("\nIt makes more of options that it requires: `boyd check` shows an agent's.")
+        output.say("\nThe rest depends on its options: `boyd check AGENT_FILE` lists it.")
 
 
 def _show_parts(title: str, parts: Iterable[PluginComponent]) -> None:

@@ -15,6 +15,15 @@ from pydantic_core import PydanticUndefined
 
 from boyd.models import Model
 
+#: Types by their names in TOML.
+_NAMES = {
+    "list": "array",
+    "secretstr": "secret",
+    "str": "string",
+    "int": "integer",
+    "bool": "boolean",
+    "dict": "table",
+}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n     +.+)*)", re.MULTILINE)
 
 
@@ -29,8 +38,8 @@ class PluginOption(Model):
 
 
 def options_of(model: type[BaseModel]) -> list[PluginOption]:
-    """All options of *model*, each followed by the options that it holds itself."""
-    return list(_options(model, "", (), None))
+    """All options of *model*; the first table of each kind is followed by what it holds."""
+    return list(_options(model, "", {}, None))
 
 
 def attributes(model: type[BaseModel]) -> dict[str, str]:
@@ -42,9 +51,10 @@ def attributes(model: type[BaseModel]) -> dict[str, str]:
 def _options(
     model: type[BaseModel],
     prefix: str,
-    above: Sequence[type[BaseModel]],
+    told: dict[type[BaseModel], str],
     given: BaseModel | None,
 ) -> Iterator[PluginOption]:
+    """The options of *model*; *told* has the name of the first table of each kind."""
     meanings = {name: text for base in reversed(model.__mro__) for name, text in _own(base).items()}
     for attribute, field in model.model_fields.items():
         name = f"{prefix}{field.alias or attribute}"
@@ -52,6 +62,8 @@ def _options(
         missing = field.is_required() and given is None
         default = getattr(given, attribute, field.get_default(call_default_factory=True))
         meaning = field.description or meanings.get(attribute, "")
+        if inner in told:
+            meaning = f"{meaning} Options as of `{told[inner]}`.".strip()
         if inner is None or place or not missing:
             yield PluginOption(
                 name=name,
@@ -60,9 +72,10 @@ def _options(
                 default=_text(default),
                 meaning=meaning,
             )
-        if inner is not None and inner not in above:
+        if inner is not None and inner not in told:
+            told[inner] = f"{name}{place}"
             values = default if isinstance(default, BaseModel) else None
-            yield from _options(inner, f"{name}{place}.", (*above, inner), values)
+            yield from _options(inner, f"{name}{place}.", told, values)
 
 
 def _own(base: type) -> dict[str, str]:
@@ -111,4 +124,5 @@ def type_text(annotation: Any) -> str:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel) and not arguments:
         return "table"
     name = getattr(origin or annotation, "__name__", str(annotation))
-    return f"{name}[{', '.join(map(type_text, arguments))}]" if arguments else name
+    name = _NAMES.get(name.lower(), name.lower())
+    return f"{name} of {type_text(arguments[-1])}" if arguments else name
