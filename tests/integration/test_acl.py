@@ -117,6 +117,7 @@ class Client:
         running.environment["BOYD_REDIS_URL"] = url
         self.base = running.api("api")
         self.headers = {name: running.key(name, "admin") for name in ("ann", "bob")}
+        self.headers["bot"] = running.key("bot", "admin", person=False)
 
     def __call__(
         self, method: str, path: str, body: Any = None, expect: int = 200, by: str = "ann"
@@ -226,6 +227,15 @@ BODIES: dict[str, Any] = {
     "investigations.ask": {"question": "Why?"},
     "investigations.say": {"text": "And now?"},
     "intake.take": {"source": "s", "type": "event", "data": {}},
+    "mcp.answer": {
+        "jsonrpc": "2.0",
+        "id": "1",
+        "method": "tools/call",
+        "params": {
+            "name": "boyd_propose_action",
+            "arguments": {"agent": "routed", "action": "counter:add", "rationale": "r"},
+        },
+    },
     "keys.create": {"name": "n", "principal": "p", "scopes": ["read"]},
 }
 
@@ -325,13 +335,14 @@ def filled(value: Any, known: Known) -> Any:
     return {name: filled(inner, known) for name, inner in value.items()}
 
 
-def asked_everything(base: str, headers: dict[str, str], known: Known) -> Iterator[str]:
+def asked_everything(ask: Client, known: Known) -> Iterator[str]:
     """Ask every route of the API; those that do not answer with success."""
     for route in (one for one in ALL if one.name not in LAST):
         path = filled(PATHS.get(route.name, route.path), known)
         body = filled(BODIES[route.name], known) if route.name in BODIES else None
-        url = base + list(route.rules.values())[-1].removesuffix(route.path) + path
+        url = ask.base + list(route.rules.values())[-1].removesuffix(route.path) + path
         url = url.replace("<agentId>", "routed")
+        headers = ask.headers["bot" if route.noun == "mcp" else "bob"]
         got = requests.request(
             route.method, url, json=body, headers=headers, timeout=30, stream=True
         )
@@ -358,7 +369,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
         known = Known(ask, running)
         ask("POST", f"{BASE}/agents/routed/loop/trigger", {})
 
-        failed = list(asked_everything(ask.base, ask.headers["bob"], known))
+        failed = list(asked_everything(ask, known))
 
         # A stream that is gone on from an event which is kept no longer has to find that out.
         url, old = f"{ask.base}{BASE}/agents/routed/events", {"Last-Event-ID": "1-0"}

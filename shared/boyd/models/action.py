@@ -208,6 +208,7 @@ class CallRequest(Model):
         params: for an action.
         rationale: why, for the audit and for whoever has to approve.
         requires_approval: ask a person in any case.
+        by_person: only a person may approve it; hooks and grants change nothing about that.
         undoes: the execution to roll back.
         previews: the approval for which a dry run is made, which keeps what it says.
         endpoint: the request to an endpoint.
@@ -219,6 +220,7 @@ class CallRequest(Model):
     params: JsonObject = Field(default_factory=dict)
     rationale: str = ""
     requires_approval: bool = False
+    by_person: bool = False
     undoes: str | None = None
     previews: str | None = None
     endpoint: EndpointRequest | None = None

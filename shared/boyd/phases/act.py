@@ -143,6 +143,7 @@ class Request:
         approved: the request has passed the gate.
         retry: an earlier attempt may be in the ledger.
         asked_by: the plugin whose hook requires an approval.
+        by_person: a person has to approve it, whatever hooks, policies and grants say.
         requested_by: the principals who request the action.
         by: the principal that the audit names.
         undoes: roll back this execution instead; all requesters share that one rollback.
@@ -165,6 +166,7 @@ class Request:
     approved: bool = False
     retry: bool = False
     asked_by: str | None = None
+    by_person: bool = False
     requested_by: tuple[str, ...] = ()
     by: str = ""
     undoes: str | None = None
@@ -501,6 +503,7 @@ def _queue(
     """Queue the action for approval, unless its params are invalid."""
     action, decision = of.action, request.decision
     doubt = ctx.agent.rules.policy_doubt(of)
+    policy = ctx.agent.policy(of)
     try:
         validate(action, decision.params)
     except Exception as error:  # noqa: BLE001 - the plugin's own validation
@@ -520,7 +523,7 @@ def _queue(
         run_ids=list(request.run_ids),
         reason=f"{reason}; {doubt}" if doubt else reason,
         queue=action.queue,
-        required=ctx.agent.policy(of),
+        required=policy.patched({"person": True}) if request.by_person else policy,
         plan=action.approved_steps if isinstance(action, Procedure) else [],
         situation=ctx.agent.rules.seen(of.situation),
         requested_by=list(request.requested_by),

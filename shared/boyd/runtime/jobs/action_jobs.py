@@ -39,6 +39,8 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
     decision, trace = decide.review(ctx, request.decision, situation)
     if decision.is_no_op:
         return _not_chosen(request.decision.action, trace, decision)
+    if request.by_person:
+        decision = decision.patched({"requires_approval": True})
     reviewed = replace(
         request,
         decision=decision,

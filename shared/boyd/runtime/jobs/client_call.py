@@ -101,6 +101,7 @@ class ClientCallHandler:
             decision=decision,
             retry=retry,
             asked_by=call.actor.principal if call.requires_approval else None,
+            by_person=call.by_person,
             requested_by=(call.actor.principal,),
             by=call.actor.principal,
             undoes=call.undoes,

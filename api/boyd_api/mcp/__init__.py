@@ -1,0 +1,1 @@
+"""Boyd as an MCP server: tools and resources for AI assistants; needs the extra `boyd[mcp]`."""

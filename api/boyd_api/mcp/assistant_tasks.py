@@ -1,0 +1,183 @@
+"""Tasks of assistants: proposals that wait for a person, and investigations.
+
+A task has no state of its own: it is read from the call, the approval or the investigation that it
+stands for, so it outlives any process. Nothing that a client sends to a task answers an approval.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import datetime
+from urllib.parse import quote
+
+from flask import request as http_request
+from mcp_types import INVALID_PARAMS
+
+from boyd.errors import UnknownAgent
+from boyd.models import ApprovalItem, Call
+from boyd.models.investigation import Investigation
+from boyd.store.calls import KEEP
+from boyd_api import investigation_routes
+from boyd_api.mcp.assistant_answer import tool_error, tool_result
+from boyd_api.mcp.assistant_tool import AssistantRequest, TaskState
+from boyd_api.mcp.protocol_message import McpRefusal
+from boyd_api.problems import HttpProblem
+from boyd_api.request_context import RequestContext
+
+_PROPOSAL, _INVESTIGATION = "proposal", "investigation"
+_NAME = re.compile(rf"({_PROPOSAL}|{_INVESTIGATION}):([^\s:]{{1,200}}):([0-9a-f-]{{36}})")
+#: Milliseconds for which a proposal can be asked for, at least.
+_KEPT = int(KEEP * 1000)
+#: States of an execution that has not ended.
+_OPEN = ("queued", "running")
+
+
+class AssistantTasks:
+    """The tasks of an assistant, as the protocol asks for them."""
+
+    def get(self, request: AssistantRequest, name: str) -> TaskState:
+        """The state of a task; raises `McpRefusal` if the caller has none of that name."""
+        return find_task(request, name)
+
+    def update(self, request: AssistantRequest, name: str, answers: object) -> None:
+        """Take note that the client has answered what the task asks for.
+
+        It asks for a person's decision on a page, which ends only there: *answers* change nothing.
+        """
+        find_task(request, name)
+
+    def cancel(self, request: AssistantRequest, name: str) -> None:
+        """Cancel an investigation.
+
+        A proposal is left to people: requesters may not withdraw approvals.
+        """
+        if find_task(request, name).status in ("completed", "failed", "cancelled"):
+            return
+        kind, agent, id = _parts(name)
+        if kind == _INVESTIGATION:
+            if not request.allows("runs"):
+                raise McpRefusal(403, "the key lacks the scope 'runs'", status=403)
+            investigation_routes.cancel(request.at(agent, "runs"), id)
+
+
+def proposal_name(agent_id: str, call_id: str) -> str:
+    """The name of the task of a proposal."""
+    return f"{_PROPOSAL}:{agent_id}:{call_id}"
+
+
+def find_task(request: AssistantRequest, name: str) -> TaskState:
+    """The state of a task; raises `McpRefusal` if the caller has none of that name."""
+    kind, agent, id = _parts(name)
+    try:
+        ctx = request.at(agent)
+    except UnknownAgent:
+        raise _unknown(name) from None
+    if kind == _PROPOSAL:
+        call = ctx.agent.store.calls.get(id)
+        if call is None or not call.by_person or call.actor.principal != ctx.actor.principal:
+            raise _unknown(name)
+        return proposal_task(request, ctx, name, call)
+    try:
+        found = investigation_routes.show(ctx, id)
+    except HttpProblem:
+        raise _unknown(name) from None
+    if found.asked_by != ctx.actor.principal:
+        raise _unknown(name)
+    return investigation_task(request, ctx, found)
+
+
+def proposal_task(
+    request: AssistantRequest, ctx: RequestContext, name: str, call: Call
+) -> TaskState:
+    """The task of a proposal."""
+    item = ctx.agent.past_work.approval(call.approval_id) if call.approval_id else None
+    if item is not None:
+        return _approval_task(request, ctx, name, call, item)
+    at = call.execution.ended_at if call.execution else None
+    state = TaskState(name, "working", "a worker prepares the proposal", *_times(call, at), _KEPT)
+    if call.execution is None or call.execution.state in _OPEN:
+        return state
+    if call.approval_id:
+        return _completed(state, tool_error("the approval is no longer kept"))
+    why = (call.result.error if call.result else None) or "the proposal was lost"
+    return _completed(state, tool_error(f"nobody was asked: {why}"))
+
+
+def _approval_task(
+    request: AssistantRequest, ctx: RequestContext, name: str, call: Call, item: ApprovalItem
+) -> TaskState:
+    page = _page(ctx, item.agent_id, f"approvals/{quote(item.id)}")
+    times = _times(call, item.updated_at)
+    if item.status == "pending":
+        return _waiting(request, name, item.id, page, times)
+    by = f" by {item.acted_by}" if item.acted_by else ""
+    said = f"{item.status}{by}" + (f": {item.note}" if item.note else "")
+    if item.status == "withdrawn":
+        return TaskState(name, "cancelled", said, *times, _KEPT)
+    state = TaskState(name, "working", f"{said}; it is being executed", *times, _KEPT)
+    if item.status != "approved":
+        return _completed(state, tool_error(f"not executed: {said}; see {page}"))
+    if item.result is None:
+        return state
+    found = {"approval": item.id, "said": said, "result": item.result.to_wire(), "page": page}
+    return _completed(state, tool_result(found, failed=not item.result.success))
+
+
+def investigation_task(
+    request: AssistantRequest, ctx: RequestContext, found: Investigation
+) -> TaskState:
+    """The task of an investigation."""
+    name = f"{_INVESTIGATION}:{ctx.agent.entry.id}:{found.id}"
+    times = (found.created_at, found.updated_at)
+    page = _page(ctx, ctx.agent.entry.id, f"investigations/{quote(found.id)}")
+    if found.status == "waiting" and found.approval_id:
+        where = _page(ctx, ctx.agent.entry.id, f"approvals/{quote(found.approval_id)}")
+        return _waiting(request, name, found.approval_id, where, times)
+    state = TaskState(name, "working", f"the model investigates: {page}", *times)
+    if found.status != "ended":
+        return state
+    if found.ending == "cancelled":
+        return TaskState(name, "cancelled", f"cancelled by {found.cancelled_by}", *times)
+    shown = {"ending": found.ending, "detail": found.detail, "text": found.text, "page": page}
+    return _completed(state, tool_result(shown, failed=not found.text))
+
+
+def _waiting(
+    request: AssistantRequest, name: str, key: str, page: str, times: tuple[datetime, datetime]
+) -> TaskState:
+    """The task while a person has to decide; only some clients can be asked to open a page."""
+    said = f"it waits for a person's decision: {page}"
+    message = "A person has to decide on this action, in the console of Boyd."
+    asked = {
+        "method": "elicitation/create",
+        "params": {"mode": "url", "message": message, "url": page},
+    }
+    asks = {key: asked} if request.message.opens_pages else {}
+    return TaskState(name, "input_required", said, *times, _KEPT, asks=asks)
+
+
+def _completed(state: TaskState, result: dict[str, object]) -> TaskState:
+    said = "it has failed" if result["isError"] else "done"
+    return replace(state, status="completed", said=said, result=result)
+
+
+def _times(call: Call, at: datetime | None) -> tuple[datetime, datetime]:
+    return call.created_at, at or call.created_at
+
+
+def _page(ctx: RequestContext, agent_id: str, path: str) -> str:
+    """The address of a page of the console, which has a login of its own."""
+    base = ctx.services.settings.api.url or http_request.host_url.rstrip("/")
+    return f"{base}/console/agents/{quote(agent_id)}/{path}"
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise _unknown(name)
+    return found[1], found[2], found[3]
+
+
+def _unknown(name: str) -> McpRefusal:
+    return McpRefusal(INVALID_PARAMS, f"no task {name[:300]!r} of yours, or it is no longer kept")

@@ -1,0 +1,151 @@
+"""Tools by which assistants read: agents, iterations, runs, actions, approvals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from boyd.models import Model, RunStatus
+from boyd_api import action_routes, agent_routes, approval_routes, loop_routes, run_routes
+from boyd_api.mcp.assistant_answer import tool_result
+from boyd_api.mcp.assistant_tool import AssistantRequest, AssistantTool
+from boyd_api.problems import not_found
+
+_Result = dict[str, Any]
+
+AGENT = Field(default=None, max_length=200, description="Id of the agent; absent: the default one.")
+_ID = Field(min_length=1, max_length=200, description="The id, as a list shows it.")
+_LIMIT = Field(default=10, ge=1, le=50)
+_CURSOR = Field(
+    default=None, max_length=500, description="`nextCursor` of the page before; absent: the first."
+)
+
+
+class AgentArguments(Model):
+    """Names an agent."""
+
+    agent: str | None = AGENT
+
+
+class PageArguments(AgentArguments):
+    """Selects a page."""
+
+    limit: int = _LIMIT
+    cursor: str | None = _CURSOR
+
+
+class HistoryArguments(PageArguments):
+    """Selects iterations."""
+
+    query: str | None = Field(
+        default=None, max_length=200, description="Words in situation, decision or errors."
+    )
+
+
+class IterationArguments(AgentArguments):
+    """Names an iteration."""
+
+    iteration: str | None = Field(
+        default=None, max_length=100, description="Its number; absent: the newest that has ended."
+    )
+
+
+class RunsArguments(PageArguments):
+    """Selects runs."""
+
+    status: RunStatus | None = None
+
+
+class ApprovalsArguments(PageArguments):
+    """Selects approvals."""
+
+    resolved: bool = Field(default=False, description="Also those that were answered or expired.")
+
+
+class ItemArguments(AgentArguments):
+    """Names a run or an approval."""
+
+    id: str = _ID
+
+
+def status(request: AssistantRequest, given: AgentArguments) -> _Result:
+    """Show what an agent does now, or list all agents.
+
+    It shows the phase, the last situation and decision, what waits, and who has paused or frozen
+    it. Without an agent it lists all of them.
+    """
+    if given.agent is None:
+        return tool_result(agent_routes.show(request.http, agent_routes.AgentsQuery()))
+    return tool_result(loop_routes.status(request.at(given.agent)).body)
+
+
+def history(request: AssistantRequest, given: HistoryArguments) -> _Result:
+    """List past iterations of an agent, newest first: what it saw, decided and did."""
+    query = loop_routes.HistoryQuery(limit=given.limit, cursor=given.cursor, q=given.query)
+    return tool_result(loop_routes.history(request.at(given.agent), query))
+
+
+def explain_iteration(request: AssistantRequest, given: IterationArguments) -> _Result:
+    """Show one iteration in full.
+
+    It shows the situation, why the decision was taken and what else was considered, what the gate
+    said, what the action led to, and what was observed.
+    """
+    return tool_result(iteration_record(request, given.agent, given.iteration))
+
+
+def iteration_record(request: AssistantRequest, agent: str | None, name: str | None) -> _Result:
+    """An iteration with what explains it first, and its observations last."""
+    ctx = request.at(agent)
+    last = loop_routes.last_result(ctx.agent.store) if name is None else None
+    if name is None and last is None:
+        raise not_found("no iteration has ended yet")
+    wire = (last or loop_routes.one(ctx, name or "")).to_wire()
+    observations = wire.pop("observations", [])
+    return {**wire, "observations": observations}
+
+
+def runs_list(request: AssistantRequest, given: RunsArguments) -> _Result:
+    """List the runs of an agent, newest first: the work that people and programs gave it."""
+    query = run_routes.RunsQuery(limit=given.limit, cursor=given.cursor, status=given.status)
+    return tool_result(run_routes.runs(request.at(given.agent), query))
+
+
+def runs_show(request: AssistantRequest, given: ItemArguments) -> _Result:
+    """Show one run, with its result when it has ended."""
+    return tool_result(run_routes.show(request.at(given.agent), given.id))
+
+
+def actions_list(request: AssistantRequest, given: AgentArguments) -> _Result:
+    """List the actions that can be proposed, with the JSON Schema of their parameters."""
+    return tool_result(action_routes.actions(request.at(given.agent)))
+
+
+def approvals_list(request: AssistantRequest, given: ApprovalsArguments) -> _Result:
+    """List the actions that wait for a person's approval, first deadline first.
+
+    Only people answer them, in the console; no tool does.
+    """
+    query = approval_routes.QueueQuery(
+        limit=given.limit, cursor=given.cursor, include_history=given.resolved
+    )
+    return tool_result(approval_routes.queue(request.at(given.agent), query))
+
+
+def approvals_show(request: AssistantRequest, given: ItemArguments) -> _Result:
+    """Show one approval: what is to be done and why, who may answer, and what became of it."""
+    return tool_result(approval_routes.show(request.at(given.agent), given.id).body)
+
+
+READING: Sequence[AssistantTool] = (
+    AssistantTool("boyd_status", status, AgentArguments),
+    AssistantTool("boyd_history", history, HistoryArguments),
+    AssistantTool("boyd_explain_iteration", explain_iteration, IterationArguments),
+    AssistantTool("boyd_runs_list", runs_list, RunsArguments),
+    AssistantTool("boyd_runs_show", runs_show, ItemArguments),
+    AssistantTool("boyd_actions_list", actions_list, AgentArguments),
+    AssistantTool("boyd_approvals_list", approvals_list, ApprovalsArguments),
+    AssistantTool("boyd_approvals_show", approvals_show, ItemArguments),
+)

@@ -1,0 +1,131 @@
+"""Tools by which assistants give work: runs, investigations, and actions that people approve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from boyd.models import CallRequest, JsonObject, Level, Model
+from boyd.models.investigation import MOST_ASKED, Investigation, InvestigationRequest
+from boyd_api import investigation_routes, run_routes
+from boyd_api.mcp.assistant_answer import tool_result
+from boyd_api.mcp.assistant_tasks import (
+    find_task,
+    investigation_task,
+    proposal_name,
+    proposal_task,
+)
+from boyd_api.mcp.assistant_tool import AssistantRequest, AssistantTool, TaskState
+from boyd_api.mcp.reading_tools import AgentArguments
+from boyd_api.problems import not_found
+
+#: The source of runs that assistants submit.
+_SOURCE = "mcp"
+#: Seconds to wait for a proposal to become an approval.
+_PROPOSED = 5.0
+
+
+class SubmitArguments(AgentArguments):
+    """Describes a run."""
+
+    title: str = Field(min_length=1, max_length=500)
+    description: str = Field(min_length=1, max_length=50_000)
+    priority: Level = "medium"
+    context: JsonObject = Field(default_factory=dict)
+
+
+class QuestionArguments(AgentArguments):
+    """Asks a question."""
+
+    question: str = Field(min_length=1, max_length=MOST_ASKED)
+
+
+class ProposalArguments(AgentArguments):
+    """Describes a proposal."""
+
+    action: str = Field(
+        min_length=1, max_length=200, description="Id of the action, as boyd_actions_list has it."
+    )
+    params: JsonObject = Field(default_factory=dict)
+    rationale: str = Field(
+        min_length=1, max_length=5000, description="Why; the person who decides reads it."
+    )
+
+
+class TaskArguments(Model):
+    """Names a task."""
+
+    task: str = Field(min_length=1, max_length=400, description="The taskId.")
+
+
+def runs_submit(request: AssistantRequest, given: SubmitArguments) -> dict[str, Any]:
+    """Give an agent work to do.
+
+    It observes, decides and acts as its own rules allow, and asks people where they say so.
+    boyd_runs_show tells how far it is.
+    """
+    fields = {name: getattr(given, name) for name in ("title", "description", "priority")}
+    run = run_routes.SentRun(**fields, context=given.context, source=_SOURCE)
+    return tool_result(run_routes.submit(request.at(given.agent, "runs"), run).body)
+
+
+def investigate(request: AssistantRequest, given: QuestionArguments) -> Any:
+    """Have the agent's own model investigate a question with its tools.
+
+    It takes minutes: the answer is a task, or its id for boyd_task_show.
+    """
+    ctx = request.at(given.agent, "runs")
+    asked = investigation_routes.ask(ctx, InvestigationRequest(question=given.question)).body
+    assert isinstance(asked, Investigation)
+    return _begun(request, investigation_task(request, ctx, asked))
+
+
+def propose_action(request: AssistantRequest, given: ProposalArguments) -> Any:
+    """Propose an action to the people who decide on it.
+
+    It is executed only after a person has approved it in the console, whatever the agent may do
+    alone: tell your user the address of the approval. The answer is a task, or its id for
+    boyd_task_show.
+    """
+    ctx = request.at(given.agent, "actions")
+    known = {one.id: one for one in ctx.agent.entry.catalog.actions}
+    action = known.get(given.action)
+    if action is None:
+        raise not_found(f"agent {ctx.agent.entry.id!r} has no action {given.action!r}")
+    work = CallRequest(
+        kind="execute",
+        action=action.id,
+        params=given.params,
+        rationale=given.rationale,
+        requires_approval=True,
+        by_person=True,
+        actor=ctx.actor,
+    )
+    call_id = ctx.call_worker(work, action.queue)
+    call = ctx.await_call(call_id, _PROPOSED) or ctx.agent.store.calls.get(call_id)
+    assert call is not None, "a call is stored when it is submitted"
+    name = proposal_name(ctx.agent.entry.id, call_id)
+    return _begun(request, proposal_task(request, ctx, name, call))
+
+
+def task_show(request: AssistantRequest, given: TaskArguments) -> dict[str, Any]:
+    """Show how far an investigation or a proposal is, by its taskId.
+
+    It is for clients that do not follow tasks themselves.
+    """
+    return tool_result(find_task(request, given.task).to_wire())
+
+
+def _begun(request: AssistantRequest, task: TaskState) -> dict[str, Any] | TaskState:
+    """The task, or what it says to clients that do not know tasks."""
+    return task if request.takes_tasks else tool_result(task.to_wire())
+
+
+WORKING: Sequence[AssistantTool] = (
+    AssistantTool("boyd_runs_submit", runs_submit, SubmitArguments, "runs"),
+    AssistantTool("boyd_investigate", investigate, QuestionArguments, "runs"),
+    AssistantTool("boyd_propose_action", propose_action, ProposalArguments, "actions"),
+    AssistantTool("boyd_task_show", task_show, TaskArguments),
+)
