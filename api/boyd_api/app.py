@@ -22,6 +22,7 @@ from boyd.settings.process_settings import Settings
 from boyd_api import auth, idempotency_keys
 from boyd_api.console import CONSOLE, serve_console
 from boyd_api.documentation import OPENAPI, document_once
+from boyd_api.intake_routes import agree
 from boyd_api.problems import answer_to
 from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
 from boyd_api.routes import ALL
@@ -62,25 +63,29 @@ def bind(app: Flask, services: Services, routes: Iterable[Route]) -> None:
             assert endpoint not in bound, f"two routes are called {endpoint}"
             bound[endpoint] = route
             view = partial(_serve, services, route)
-            app.add_url_rule(rule, endpoint, view, methods=[route.method])
+            methods = [route.method, *(["OPTIONS"] if route.inlet else [])]
+            app.add_url_rule(rule, endpoint, view, methods=methods)
     app.before_request(partial(_admit, services, bound))
     app.after_request(partial(_finish, services))
     app.register_error_handler(Exception, answer_to)
 
 
-def _admit(services: Services, bound: Mapping[str, Route]) -> None:
+def _admit(services: Services, bound: Mapping[str, Route]) -> Response | None:
     sent = request.headers.get("X-Request-Id", "")
     g.began = time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
     if request.url_rule is None or request.blueprint == CONSOLE:
-        return  # no such path or method: Flask goes on to say so; the console admits by itself
+        return None  # no such path or method: Flask goes on to say so; the console admits by itself
     route = bound.get(request.endpoint or "")
     if route is None:
         raise NotFound
     g.route = route
     if route.inlet:
         request.max_content_length = services.settings.intake.max_body
+        if request.method == "OPTIONS":
+            return agree(services.settings.intake)
     g.caller = auth.admit(services, route) if route.scope is not None else auth.anonymous()
+    return None
 
 
 def _serve(services: Services, route: Route, **parts: Any) -> Response:
@@ -156,8 +161,7 @@ def _report_refusal(services: Services) -> None:
     problem, route = g.get("problem"), g.get("route")
     if problem is None or route is None or not route.inlet:
         return
-    if problem.kind.name != "unauthenticated":
-        format = (request.view_args or {}).get("format", "")
-        caller = g.get("caller")
-        who = caller.actor.principal if caller else f"somebody at {request.remote_addr}"
-        services.refusals.report(format, problem.kind.name, f"{who}: {problem}")
+    format = (request.view_args or {}).get("format", "")
+    caller = g.get("caller")
+    who = caller.actor.principal if caller else f"somebody at {request.remote_addr}"
+    services.refusals.report(format, problem.kind.name, f"{who}: {problem}")

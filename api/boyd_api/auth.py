@@ -15,6 +15,7 @@ from boyd.store.api_keys import is_key
 from boyd_api.oidc.identities import NoScopes, ProviderUnavailable, TokenRefused
 from boyd_api.problems import HttpProblem, retry_after
 from boyd_api.routing import Route
+from boyd_api.senders import checked_sender
 from boyd_api.services import Services, is_loopback
 
 #: The principal of requests that need no key.
@@ -46,6 +47,11 @@ def admit(services: Services, route: Route) -> Caller:
 
     Raises `HttpProblem` without a valid key, if the key lacks the scope, or beyond its rate limit.
     """
+    sender = checked_sender(services) if route.inlet else None
+    if sender is not None:
+        g.message = sender.message
+        _admitted_key(services, None, inlet=True, identity=sender.identity)
+        return Caller(sender.identity.actor(request.remote_addr), sender.identity)
     text = _intake_key() if route.inlet else _bearer_key()
     if text is None:
         _check_open(services)
@@ -152,17 +158,24 @@ def host_of(url: str) -> str:
 
 
 def _admitted_key(
-    services: Services, text: str | None, *, inlet: bool = False, tokens: bool = True
+    services: Services,
+    text: str | None,
+    *,
+    inlet: bool = False,
+    tokens: bool = True,
+    identity: ApiKey | None = None,
 ) -> ApiKey | None:
+    """Check and count the request of a key, a token, or an *identity* that was checked already."""
     services.check_reachable()
     limits = services.settings.intake if inlet else services.settings.api
     purpose = _INTAKE_LIMIT if inlet else ""
-    identity = _identity(services, text) if text is not None and tokens else None
+    token = _identity(services, text) if text is not None and tokens else None
     access = services.store.access
     try:
-        if identity is not None:
-            admission = access.admit_identity(identity, limits.rate, limits.burst, purpose)
-            services.note_name(identity)
+        if known := identity or token:
+            admission = access.admit_identity(known, limits.rate, limits.burst, purpose)
+            if token is not None:
+                services.note_name(token)
         else:
             admission = access.admit(text, limits.rate, limits.burst, purpose)
     except StoreUnavailable as error:

@@ -1,26 +1,23 @@
-"""`/loop`, `/intake`, `/observations`, `/situation`: start iterations, and read what they found."""
+"""`/loop`, `/observations`, `/situation`: start iterations, and read what they found."""
 
 from __future__ import annotations
 
-from flask import Response, request
+from flask import Response
 from pydantic import ConfigDict, Field
 
 from boyd.archive.past import CURSOR, NAME
-from boyd.intake import BadIntake, IntakeRequest, NotJson, UnknownFormat, parse
-from boyd.intake.cloudevents import BATCH, STRUCTURED
 from boyd.models import Decision, LoopResult, Model, Observation, Phase, Situation, Timestamp
 from boyd.models.archived import HistoryFilter
 from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
 from boyd.runtime import Abandoner
-from boyd.store import AgentStore, Room, reason_text
+from boyd.store import AgentStore, reason_text
 from boyd.testimony import MEDIA_TYPE, write_testimony
 from boyd_api import flight_records
-from boyd_api.problems import FULL, HttpProblem, not_found, retry_after
+from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext
 from boyd_api.routing import JsonResponse, Media, Routes
 
 loop_routes = Routes("loop")
-intake_routes = Routes("intake")
 observation_routes = Routes("observations")
 situation_routes = Routes("situation")
 
@@ -88,13 +85,6 @@ class HistoryQuery(PageQuery, PeriodQuery, HistoryFilter):
     def filter(self) -> HistoryFilter:
         """The filter without the page."""
         return HistoryFilter(**{name: getattr(self, name) for name in HistoryFilter.model_fields})
-
-
-class Accepted(Model):
-    """The number of observations accepted, and the iteration that they started, if any."""
-
-    accepted: int
-    iteration: int | None = None
 
 
 class ObservationsQuery(Model):
@@ -230,46 +220,6 @@ def testimony_of(ctx: RequestContext, iteration: str) -> Response:
     """Export a past iteration as a Testimony Record, with approvals, executions and audit."""
     record = flight_records.flight_record(ctx, one(ctx, iteration))
     return Response(write_testimony(record, ctx.agent.store.clock.now()), mimetype=MEDIA_TYPE)
-
-
-@intake_routes.post(
-    "/intake/<format>",
-    scope="trigger",
-    answers={202: Accepted},
-    problems=["malformed-json", "invalid-request"],
-    inlet=True,
-    consumes=["application/json", STRUCTURED, BATCH, "*/*"],
-)
-def take(ctx: RequestContext, format: str) -> JsonResponse:
-    """Accept a message of another system: `alertmanager`, `cloudevents`, `json`, or your own.
-
-    All of it is accepted, or nothing.
-    """
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
-    try:
-        observations = parse(format, sent)
-    except UnknownFormat as error:
-        raise not_found(str(error)) from None
-    except NotJson as error:
-        raise HttpProblem("malformed-json", str(error)) from None
-    except BadIntake as error:
-        raise HttpProblem("invalid-request", str(error)) from None
-    begun = _accept(ctx, observations)
-    if begun < 0:
-        detail = "too many observations are already waiting; none of these were accepted"
-        raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
-    ctx.services.metrics.taken(format, len(observations))
-    return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))
-
-
-def _accept(ctx: RequestContext, observations: list[Observation]) -> int:
-    """Store them; the iteration that they started, 0 if none, below 0 if they were too many."""
-    if not observations:
-        return 0
-    limits = ctx.services.settings.intake
-    room = Room(limits.max_waiting, limits.max_waiting_bytes)
-    return ctx.agent.launcher.intake(observations, ctx.actor, ctx.repeatable_id, room)
 
 
 @observation_routes.get("/observations", scope="read", label="show")

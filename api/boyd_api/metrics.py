@@ -49,9 +49,9 @@ QUIET = 10.0
 #: Reasons that are counted from 0 on: to Prometheus, a counter that starts at 1 has not grown.
 REASONS = (
     *("overloaded", "invalid-request", "malformed-json", "too-large", "unsupported-media-type"),
-    *("forbidden", "not-found", "internal", "unavailable"),
+    *("forbidden", "not-found", "internal", "unavailable", "unauthenticated"),
 )
-#: Stands for every format that is not installed.
+#: Stands for every name that is neither a format nor an intake.
 UNKNOWN = "unknown"
 
 
@@ -100,17 +100,24 @@ class RefusalReporter:
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
-        for format in (*format_names(), UNKNOWN):
-            for reason in REASONS:
-                metrics.refused(format, reason, 0)
+        self._names: set[str] = set()
+        self.know(format_names())
+        self.know([UNKNOWN])
         self._clock = clock
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], float] = {}
         self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
 
+    def know(self, names: Iterable[str]) -> None:
+        """Count the refusals of formats and intakes of these names apart, from 0 on."""
+        for name in set(names) - self._names:
+            self._names.add(name)
+            for reason in REASONS:
+                self._metrics.refused(name, reason, 0)
+
     def report(self, format: str, reason: str, detail: str) -> None:
         """Report a refused request; *reason* is the name of the problem."""
-        kind = (format if format in format_names() else UNKNOWN, reason)
+        kind = (format if format in self._names else UNKNOWN, reason)
         self._metrics.refused(*kind)
         unlogged = self._due(kind)
         if unlogged is not None:

@@ -19,8 +19,10 @@ from boyd.archive.past_work import PastWork
 from boyd.checks import broker_of
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAgent
+from boyd.intake.sns import SnsVerifier
 from boyd.models import ApiKey, Phase
 from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
+from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.process_settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd_api.change_watcher import BLOCK, ChangeWatcher
@@ -92,6 +94,7 @@ class Services:
         self.broker = broker_of(settings, TIMEOUT)
         self.metrics = Metrics(lambda: self.store, self.broker)
         self.refusals = RefusalReporter(self.metrics)
+        self.sns = SnsVerifier()
         self._lock = threading.Lock()
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
         self._people: tuple[float, dict[str, str]] = (float("-inf"), {})
@@ -127,9 +130,25 @@ class Services:
             read_at, found = self._agents
         if time.monotonic() - read_at > _FRESH:
             found = self.store.fleet.agents()
+            self.refusals.know(one.name for entry in found.values() for one in entry.intakes)
             with self._lock:
                 self._agents = (time.monotonic(), found)
         return found
+
+    def intake(self, agent: str | None, name: str) -> tuple[str, DeclaredIntake] | None:
+        """The agent of that name, or else the default agent, and its intake; None without one."""
+        self.check_reachable()
+        try:
+            found = self.agents()
+        except StoreUnavailable as error:
+            self.note_away(error)
+            raise
+        try:
+            wanted = agent or self._default(found, None)
+        except HttpProblem:
+            return None
+        intakes = found[wanted].intakes if wanted in found else []
+        return next(((wanted, one) for one in intakes if one.name == name), None)
 
     def forget_agents(self) -> None:
         """Drop the cached list of agents."""

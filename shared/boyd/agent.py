@@ -28,6 +28,7 @@ from boyd.plugin import Action, AgentInfo, Plugin, PluginHost, Procedure, Proced
 from boyd.plugin.discovery import find_plugin, import_object, located, version_of
 from boyd.procedure_plans import compose
 from boyd.schedules import Schedule
+from boyd.settings.intake_settings import DeclaredIntake, check_intakes, complete
 from boyd.settings.model import ModelSettings
 from boyd.settings.permissions import AgentGroup, CronExpression, PermissionSettings, TimeZone
 from boyd.settings.procedure_settings import ProcedureName, ProcedureSettings
@@ -71,7 +72,8 @@ class AgentSettings(PermissionSettings):
     `loop_interval` is in seconds. With `run_at_start` a continuous agent starts its first iteration
     at once instead of after one interval. `schedule` has cron expressions, in `timezone`, by which
     iterations start in any mode. `llm` is the model that investigates; `delegation` says what other
-    agents may do with this one.
+    agents may do with this one; `intakes` say how messages of other systems are read, and how their
+    senders authenticate.
     """
 
     id: str
@@ -87,6 +89,17 @@ class AgentSettings(PermissionSettings):
     procedures: dict[ProcedureName, ProcedureSettings] = Field(default_factory=dict)
     llm: ModelSettings | None = None
     delegation: Delegation = Delegation()
+    intakes: list[DeclaredIntake] = Field(default_factory=list)
+
+    @field_validator("intakes", mode="before")
+    @classmethod
+    def _completed(cls, intakes: object) -> object:
+        return [complete(one) for one in intakes] if isinstance(intakes, list) else intakes
+
+    @field_validator("intakes")
+    @classmethod
+    def _readable(cls, intakes: list[DeclaredIntake]) -> list[DeclaredIntake]:
+        return check_intakes(intakes)
 
     @field_validator("id")
     @classmethod

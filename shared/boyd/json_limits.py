@@ -44,7 +44,8 @@ def check_read(value: Any) -> None:
     while layer:
         inside = [value for value in layer if value and isinstance(value, dict | list)]
         seen += len(layer) + len(inside)
-        if seen > MAX_VALUES:
+        # Before they are looked at: what a mapping makes may have a list any number of times.
+        if seen + sum(map(len, inside)) > MAX_VALUES:
             raise TooManyValues(MAX_VALUES)
         layer = [
             child

@@ -45,6 +45,7 @@ COMMANDS = {
     "revoke": "boyd.cli.control_commands:revoke",
     "restore": "boyd.cli.control_commands:restore",
     "audit": "boyd.cli.audit_commands:audit",
+    "intake": "boyd.cli.intake_commands:intake",
     "keys": "boyd.cli.key_commands:keys",
     "init": "boyd.cli.init_command:init",
     "plugins": "boyd.cli.plugin_commands:plugins",

@@ -1,6 +1,14 @@
 """Intake: converts webhooks of other systems into observations."""
 
-from boyd.intake.formats import GROUP, Parse, UnknownFormat, find_format, format_names, parse
+from boyd.intake.formats import (
+    GROUP,
+    Parse,
+    UnknownFormat,
+    find_format,
+    format_names,
+    parse,
+    parse_declared,
+)
 from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, NotJson, read_json
 
 __all__ = [
@@ -14,5 +22,6 @@ __all__ = [
     "find_format",
     "format_names",
     "parse",
+    "parse_declared",
     "read_json",
 ]

@@ -1,17 +1,19 @@
-"""Intake formats, found by the names of their entry points."""
+"""Intake formats: functions, found by the names of their entry points, and mappings."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 
 from pydantic_core import PydanticSerializationError
 
 from boyd.errors import PluginError
+from boyd.intake import mapped
 from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
 from boyd.models import Observation
+from boyd.settings.intake_settings import DeclaredIntake, shipped_intakes
 from boyd.settings.validation import saying
 
 GROUP = "boyd.intakes"
@@ -31,7 +33,22 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
         BadIntake: the request is invalid or too large.
         PluginError: the format's function cannot be used, failed, or returned something else.
     """
-    found = _read(name, find_format(name), request)
+    return _checked(name, _read(name, find_format(name), request))
+
+
+def parse_declared(intake: DeclaredIntake, request: IntakeRequest) -> list[Observation]:
+    """Parse a request to an intake of an agent; errors as for `parse`."""
+    if intake.mapping is None:
+        return parse(intake.use, request)
+    return _checked(intake.use, _read(intake.use, _by_mapping(intake), request))
+
+
+def _by_mapping(intake: DeclaredIntake) -> Parse:
+    assert intake.mapping is not None, "only those with a mapping are read by one"
+    return partial(mapped.parse, intake.mapping, intake.use)
+
+
+def _checked(name: str, found: object) -> list[Observation]:
     if not isinstance(found, list) or not all(isinstance(item, Observation) for item in found):
         raise PluginError(name, "should return a list of boyd.Observation")
     check_count(found)
@@ -41,7 +58,7 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
     return found
 
 
-def _read(name: str, format: Parse, request: IntakeRequest) -> list[Observation]:
+def _read(name: str, format: Parse, request: IntakeRequest) -> object:
     try:
         return format(request)
     except BadIntake:
@@ -57,6 +74,10 @@ def find_format(name: str) -> Parse:
         UnknownFormat: there is no such format.
         PluginError: it cannot be imported, or is not callable.
     """
+    shipped = shipped_intakes().get(name)
+    if shipped is not None and name not in _installed():
+        declared = shipped.declared(name)
+        return find_format(declared.use) if declared.mapping is None else _by_mapping(declared)
     if name not in _installed():
         near = difflib.get_close_matches(name, format_names(), 1)
         hint = (
@@ -74,8 +95,8 @@ def find_format(name: str) -> Parse:
 
 
 def format_names() -> list[str]:
-    """The installed formats."""
-    return sorted(_installed())
+    """The installed formats, and those that come with Boyd."""
+    return sorted(_installed().keys() | shipped_intakes())
 
 
 def _size(observation: Observation, index: int) -> int:

@@ -191,6 +191,7 @@ class Engine:
             fingerprint=self.agent.fingerprint,
             model=settings.llm.model if settings.llm else None,
             delegation=settings.delegation,
+            intakes=settings.intakes,
             catalog=self.agent.catalog,
             retention=self.retention,
         )

@@ -149,7 +149,7 @@ class ApiSettings(_Group):
 
 
 class IntakeSettings(_Group):
-    """Limits of `/intake`.
+    """Settings of `/intake`.
 
     Attributes:
         rate: sustained requests per second of a key.
@@ -157,6 +157,9 @@ class IntakeSettings(_Group):
         max_body: maximum bytes of a request body.
         max_waiting: maximum observations that wait for one agent.
         max_waiting_bytes: their maximum bytes of JSON.
+        secrets: the folder of the secrets that senders to intakes of agents prove to know: a file
+            each, with one secret a line.
+        origins: systems that may send CloudEvents, as they ask by `OPTIONS`; `*` is any.
     """
 
     rate: float = Field(default=1000.0, gt=0, le=100_000)
@@ -164,6 +167,13 @@ class IntakeSettings(_Group):
     max_body: int = Field(default=10_485_760, gt=0)
     max_waiting: int = Field(default=20_000, ge=10_000)
     max_waiting_bytes: int = Field(default=67_108_864, ge=33_554_432)
+    secrets: Path | None = None
+    origins: Annotated[tuple[str, ...], NoDecode] = ("*",)
+
+    @field_validator("origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _parts(value)
 
 
 def _webhook_secret(text: str) -> str:
@@ -232,7 +242,7 @@ class Settings(BaseSettings):
         timing: deadlines and intervals of the engine.
         worker: settings of workers.
         api: settings of the HTTP API.
-        intake: limits of `/intake`.
+        intake: settings of `/intake`.
         callbacks: settings of callbacks.
         oidc: sign-in with an OpenID Connect provider.
         embedded: the Redis server that `boyd up` starts.

@@ -23,6 +23,7 @@ from boyd.models import (
     to_ms,
 )
 from boyd.schedules import Schedule
+from boyd.settings.intake_settings import DeclaredIntake
 from boyd.store.connection import Client, translated
 from boyd.store.freezes import Stop
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
@@ -43,9 +44,9 @@ WorkerInfo = responses.WorkerInfo
 class AgentEntry(Model):
     """An agent as its workers announce it.
 
-    `schedule` has cron expressions in `timezone`. `model` names its model, if any. `retired_at` is
-    the time when it was taken out of service; a process that registers it, or beats for it, puts it
-    back.
+    `schedule` has cron expressions in `timezone`. `model` names its model, if any. `intakes` have
+    only the names of secrets. `retired_at` is the time when it was taken out of service; a process
+    that registers it, or beats for it, puts it back.
     """
 
     id: str
@@ -58,6 +59,7 @@ class AgentEntry(Model):
     fingerprint: str
     model: str | None = None
     delegation: Delegation = Delegation()
+    intakes: list[DeclaredIntake] = Field(default_factory=list)
     catalog: Catalog = Catalog()
     retention: Retention = Retention()
     retired_at: Timestamp | None = None

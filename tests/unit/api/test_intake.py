@@ -365,8 +365,9 @@ def test_what_is_refused_is_logged_and_counted(
     assert metric(site, told, format="json", reason="too-large") == 1
     assert metric(site, told, format="unknown", reason="not-found") == 1
     assert metric(site, told, format="json", reason="overloaded") == 0
+    assert metric(site, told, format="json", reason="unauthenticated") == 1
     lines = [record.message for record in caplog.records]
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert "intake alertmanager refused, invalid-request: alice: version: is '9'" in lines[0]
 
 

@@ -1,0 +1,157 @@
+"""Messages that a mapping of expressions turns into observations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from boyd.extraction import Expression, ExtractionError, StepMeter
+from boyd.intake.request import (
+    MAX_BYTES,
+    BadIntake,
+    IntakeRequest,
+    check_count,
+    check_one,
+    plausible,
+    read_json,
+    severity_of,
+)
+from boyd.models import JsonObject, Observation, Severity, utc_now
+from boyd.settings.intake_settings import IntakeMapping
+
+#: Characters of a source and a title, and of a fingerprint before it is shortened.
+MAX_SOURCE, MAX_TITLE, MAX_FINGERPRINT = 300, 1000, 200
+#: The numbers of units in a second, for times that are numbers.
+_UNITS = (1, 1_000, 1_000_000, 1_000_000_000)
+#: Later than any time in seconds, and earlier than any of this millennium in milliseconds.
+_LATEST = 100_000_000_000
+
+_compiled = lru_cache(maxsize=2048)(Expression)
+
+
+def parse(mapping: IntakeMapping, name: str, request: IntakeRequest) -> list[Observation]:
+    """Read a message by the mapping of the format *name*.
+
+    Raises:
+        BadIntake: it is not JSON, has no items, or has other values than the mapping expects.
+    """
+    headers = {header.lower(): request.headers.get(header.lower()) for header in mapping.headers}
+    reader = _Reader(mapping, name, {"body": read_json(request.body), "headers": headers})
+    return reader.observations()
+
+
+class _Reader:
+    """Reads one message; all of its expressions together are limited."""
+
+    def __init__(self, mapping: IntakeMapping, name: str, scope: Mapping[str, Any]) -> None:
+        self._mapping = mapping
+        self._name = name
+        self._scope = scope
+        self._meter = StepMeter()
+        self._bytes = 0
+
+    def observations(self) -> list[Observation]:
+        items = self._value(self._mapping.items, None)
+        if not isinstance(items, list):
+            raise BadIntake(f"`{self._mapping.items}` gives no list; is this from {self._name}?")
+        check_count(items)
+        found = [self._observation(item, index) for index, item in enumerate(items)]
+        return [one for one in found if one is not None]
+
+    def _observation(self, item: Any, index: int) -> Observation | None:
+        mapping = self._mapping
+        if mapping.when and not _is_true(self._value(mapping.when, item)):
+            return None
+        resolved = bool(mapping.resolved) and _is_true(self._value(mapping.resolved, item))
+        data = self._data(item, index, resolved)
+        metadata: JsonObject = {"intake": self._name}
+        for name, text in (("fingerprint", mapping.fingerprint), ("eventId", mapping.event)):
+            value = self._value(text, item)
+            check_one(value, f"item {index}")
+            if found := _identity(value):
+                metadata[name] = found
+        end = _text(self._value(mapping.source, item))[:MAX_SOURCE]
+        try:
+            return Observation(
+                source=f"{self._name}/{end}" if end else self._name,
+                type=mapping.type,
+                severity="info" if resolved else self._severity(item),
+                data=data,
+                metadata=metadata,
+                timestamp=_time(self._value(mapping.timestamp, item)) or utc_now(),
+            )
+        except ValidationError as error:
+            raise BadIntake.of(error, f"item {index}") from None
+
+    def _data(self, item: Any, index: int, resolved: bool) -> JsonObject:
+        mapping = self._mapping
+        payload = self._value(mapping.data, item)
+        check_one(payload, f"item {index}")
+        # Items may share parts of the message, which then count for each of them.
+        self._bytes += len(json.dumps(payload))
+        if self._bytes > MAX_BYTES:
+            raise BadIntake(f"more than {MAX_BYTES} bytes of observations in one request")
+        data: JsonObject = {"payload": payload}
+        if mapping.title:
+            data["title"] = _text(self._value(mapping.title, item))[:MAX_TITLE]
+        if mapping.resolved:
+            data["status"] = "resolved" if resolved else "firing"
+        return data
+
+    def _severity(self, item: Any) -> Severity | None:
+        word = _text(self._value(self._mapping.severity, item)).strip().lower()
+        known = self._mapping.severities.get(word) or severity_of(word)
+        return known or self._mapping.default_severity
+
+    def _value(self, text: str | None, item: Any) -> Any:
+        if text is None:
+            return None
+        try:
+            return _compiled(text).value({**self._scope, "item": item}, self._meter)
+        except ExtractionError as error:
+            raise BadIntake(f"the mapping of {self._name}: {error}") from None
+
+
+def _is_true(value: Any) -> bool:
+    """True as in JMESPath, where 0 is true."""
+    return not (value is None or value is False or value in ("", [], {}))
+
+
+def _text(value: Any) -> str:
+    """A text or number as text; empty for anything else."""
+    if isinstance(value, str):
+        return value
+    return "" if isinstance(value, bool) or not isinstance(value, int | float) else str(value)
+
+
+def _identity(value: Any) -> str:
+    """A text that is equal for equal values; empty for none."""
+    if value is None or value in ("", [], {}):
+        return ""
+    text = _text(value) or json.dumps(value, sort_keys=True)
+    return text if len(text) <= MAX_FINGERPRINT else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _iso(text: str) -> str:
+    """A time without the blanks and the name that some put at its end: `… 15:26:29 UTC`."""
+    date, *rest = text.split()
+    return "T".join([date, "".join(rest).replace("UTC", "Z")]) if rest else date
+
+
+def _time(value: Any) -> datetime | None:
+    """A time given as ISO 8601, or as a number since 1970; without a zone it is UTC."""
+    try:
+        if isinstance(value, str) and not value.strip().isdigit():
+            read = datetime.fromisoformat(_iso(value))
+            return plausible(read if read.tzinfo else read.replace(tzinfo=UTC))
+        number = float(_text(value))
+        unit = next((unit for unit in _UNITS if number / unit < _LATEST), _UNITS[-1])
+        return plausible(datetime.fromtimestamp(number / unit, UTC))
+    except (ValueError, OverflowError, OSError):
+        return None
