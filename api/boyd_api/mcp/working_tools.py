@@ -115,12 +115,17 @@ def task_show(request: AssistantRequest, given: TaskArguments) -> dict[str, Any]
 
     It is for clients that do not follow tasks themselves.
     """
-    return tool_result(find_task(request, given.task).to_wire())
+    return _shown(find_task(request, given.task))
 
 
 def _begun(request: AssistantRequest, task: TaskState) -> dict[str, Any] | TaskState:
-    """The task, or what it says to clients that do not know tasks."""
-    return task if request.takes_tasks else tool_result(task.to_wire())
+    """The task, if it goes on, or what it says to clients that do not know tasks."""
+    return task if request.takes_tasks and task.result is None else _shown(task)
+
+
+def _shown(task: TaskState) -> dict[str, Any]:
+    """The result of the task, or else its state."""
+    return tool_result(task.handle) if task.result is None else dict(task.result)
 
 
 WORKING: Sequence[AssistantTool] = (

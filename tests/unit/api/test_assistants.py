@@ -184,12 +184,12 @@ def test_a_proposal_that_people_refuse_ends_its_task(
 
 
 def test_a_proposal_that_cannot_be_made_fails_and_says_why(robot: Assistant) -> None:
-    task = robot.task(robot.propose(params={}))
+    refused = robot.call("boyd_propose_action", **{**WRITE, "params": {}})
     unknown = robot.call("boyd_propose_action", **{**WRITE, "action": "desk:burn"})
     unserved = robot.call("boyd_propose_action", **{**WRITE, "action": "desk:print_it"})
 
-    assert task["status"] == "completed"
-    assert "text: Field required" in task["result"]["content"][0]["text"]
+    assert refused["isError"]
+    assert "text: Field required" in refused["content"][0]["text"]
     assert "has no action 'desk:burn'" in unknown["content"][0]["text"]
     assert "no live worker" in unserved["content"][0]["text"]
 
