@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,20 +51,30 @@ class Alertmanager:
 
     def fire(self, name: str, **labels: str) -> None:
         """Send it an alert, as Prometheus does."""
-        alert = {
-            "labels": {"alertname": name, **labels},
-            "annotations": {"summary": f"{name} fires"},
-            "startsAt": datetime.now(UTC).isoformat(),
-        }
-        requests.post(f"{self.url}/api/v2/alerts", json=[alert], timeout=30).raise_for_status()
+        self.fire_all([{"alertname": name, **labels}])
+
+    def fire_all(self, alerts: Sequence[dict[str, str]]) -> None:
+        """Send it alerts with these labels at once."""
+        now = datetime.now(UTC).isoformat()
+        sent = [
+            {
+                "labels": labels,
+                "annotations": {"summary": f"{labels['alertname']} fires"},
+                "startsAt": now,
+            }
+            for labels in alerts
+        ]
+        requests.post(f"{self.url}/api/v2/alerts", json=sent, timeout=30).raise_for_status()
 
 
 @contextmanager
-def alertmanager(folder: Path, webhook: str, key: str) -> Iterator[Alertmanager]:
+def alertmanager(
+    folder: Path, webhook: str, key: str, group_by: Sequence[str] = ()
+) -> Iterator[Alertmanager]:
     """An Alertmanager with a folder of its own, which shows *key* to *webhook*."""
     program, port = alertmanager_program(), free_port()
     (folder / "boyd.key").write_text(key)
-    (folder / "alertmanager.yml").write_text(_configuration(webhook, folder / "boyd.key"))
+    (folder / "alertmanager.yml").write_text(_configuration(webhook, folder / "boyd.key", group_by))
     command = [
         *(program, "--config.file", str(folder / "alertmanager.yml")),
         *("--storage.path", str(folder / "data"), "--cluster.listen-address="),
@@ -78,7 +88,7 @@ def alertmanager(folder: Path, webhook: str, key: str) -> Iterator[Alertmanager]
         made.send(signal.SIGKILL)
 
 
-def _configuration(webhook: str, key_file: Path) -> str:
+def _configuration(webhook: str, key_file: Path, group_by: Sequence[str]) -> str:
     """The configuration, in the part of YAML that is JSON."""
     receiver = {
         "url": webhook,
@@ -86,7 +96,7 @@ def _configuration(webhook: str, key_file: Path) -> str:
         "send_resolved": True,
         "http_config": {"authorization": {"credentials_file": str(key_file)}},
     }
-    route = {"receiver": "boyd", "group_wait": "0s"}
+    route = {"receiver": "boyd", "group_wait": "0s", "group_by": list(group_by)}
     receivers = [{"name": "boyd", "webhook_configs": [receiver]}]
     return json.dumps({"route": route, "receivers": receivers})
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from alertmanager_kit import alertmanager
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real
@@ -80,3 +82,27 @@ def test_1500_alerts_in_one_group_are_all_observed_in_order(
 
     wait_until(lambda: len(deployment.effects()) >= len(alerts), 60)
     assert deployment.effects() == alerts
+
+
+@pytest.mark.long
+def test_a_real_alertmanager_brings_every_group_of_a_storm_beyond_the_allowance(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.environment |= {"BOYD_INTAKE__RATE": "30", "BOYD_INTAKE__BURST": "30"}
+    deployment.worker("worker", "agents.inbox:inbox")
+    url = deployment.api("api")
+    key = deployment.key("alertmanager", "trigger")["Authorization"].removeprefix("Bearer ")
+    labels = [{"alertname": "Down", "host": f"h{number}"} for number in range(300)]
+
+    with alertmanager(tmp_path, url + INTAKE, key, ["..."]) as sender:
+        sender.fire_all(labels)
+        wait_until(lambda: len(set(deployment.effects())) == len(labels), 120)
+
+    admin = deployment.key("admin", "admin")
+    text = requests.get(f"{url}/metrics", headers=admin, timeout=20).text
+    [refused] = [
+        line
+        for line in text.splitlines()
+        if line.startswith('boyd_intake_refused_total{format="alertmanager",reason="overloaded"}')
+    ]
+    assert float(refused.split()[-1]) > 0

@@ -46,7 +46,9 @@ def _rows(own: Mapping[str, DeclaredIntake]) -> Iterator[dict[str, str]]:
     shipped = shipped_intakes()
     for name in sorted({*format_names(), *own}):
         use = own[name].use if name in own else name
-        title = shipped[use].title if use in shipped else f"the format {use!r}"
+        same = name in shipped and shipped[name].use == use
+        known = shipped.get(name if same else use)
+        title = known.title if known else f"the format {use!r}"
         origin = "agent" if name in own else "boyd" if name in shipped else "package"
         auth = own[name].auth.method if name in own else "key"
         yield {"name": name, "from": origin, "auth": auth, "title": title}

@@ -24,7 +24,10 @@ KEEP, MAX_CERTIFICATES, AGAIN = 86_400.0, 16, 10.0
 #: The most seconds between a message and now; SNS repeats for about an hour by default.
 WINDOW = 4 * 3600.0
 
-_HOST = re.compile(r"sns\.[a-z0-9-]{1,40}\.amazonaws\.com(?:\.cn)?")
+#: The most bytes of a message, which SNS limits to a quarter of that, and requests at a time.
+MAX_BODY, MAX_FETCHES = 1_048_576, 2
+
+_HOST = re.compile(r"sns\.([a-z0-9-]{1,40})\.amazonaws\.com(?:\.cn)?")
 _CERTIFICATE = re.compile(r"/SimpleNotificationService-[0-9a-zA-Z]{1,64}\.pem")
 #: What is signed, in this order, by type.
 _SUBSCRIBE = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
@@ -63,6 +66,7 @@ class SnsVerifier:
         self._fetch = fetch
         self._clock = clock
         self._lock = threading.Lock()
+        self._fetching = threading.BoundedSemaphore(MAX_FETCHES)
         self._known: OrderedDict[str, tuple[float, Any]] = OrderedDict()
 
     def check(self, auth: SnsAuth, body: bytes) -> str:
@@ -76,14 +80,14 @@ class SnsVerifier:
         if sent["TopicArn"] not in auth.topics:
             raise SenderRefused("the topic is not one of those that may send")
         self._check_time(sent["Timestamp"])
-        key = self._key(_checked_url(sent.get("SigningCertURL"), _CERTIFICATE))
+        key = self._key(_checked_url(sent, "SigningCertURL", _CERTIFICATE))
         _check_signature(key, sent)
         if sent["Type"] == "SubscriptionConfirmation":
             self._confirm(sent)
         return f"{sent['TopicArn']} {sent['MessageId']}"
 
     def _confirm(self, sent: Mapping[str, str]) -> None:
-        url = _checked_url(sent["SubscribeURL"], re.compile("/"))
+        url = _checked_url(sent, "SubscribeURL", re.compile("/"))
         query = parse_qs(urlsplit(url).query)
         if query.get("Action") != ["ConfirmSubscription"] or (
             query.get("TopicArn") != [sent["TopicArn"]]
@@ -122,13 +126,20 @@ class SnsVerifier:
                 self._known.popitem(last=False)
 
     def _get(self, url: str) -> bytes:
+        # Whoever knows the name of a topic can have URLs fetched: not with all threads of the API.
+        if not self._fetching.acquire(blocking=False):
+            raise SnsUnavailable("too many requests to Amazon at once")
         try:
             return self._fetch(url)
         except OSError as error:
             raise SnsUnavailable(f"Amazon does not answer: {type(error).__name__}") from error
+        finally:
+            self._fetching.release()
 
 
 def _message(body: bytes) -> Mapping[str, str]:
+    if len(body) > MAX_BODY:
+        raise SenderRefused(f"longer than {MAX_BODY} bytes, which no message of SNS is")
     try:
         sent = read_json(body)
     except BadIntake as error:
@@ -142,16 +153,19 @@ def _message(body: bytes) -> Mapping[str, str]:
     return found
 
 
-def _checked_url(url: str | None, path: re.Pattern[str]) -> str:
-    """A URL of SNS itself: anybody can have one at Amazon."""
+def _checked_url(sent: Mapping[str, str], name: str, path: re.Pattern[str]) -> str:
+    """A URL of SNS itself, in the region of the topic: anybody can have others at Amazon."""
+    url = sent.get(name, "")
     try:
-        parts = urlsplit(url or "")
+        parts = urlsplit(url)
         plain = (parts.scheme, parts.netloc) == ("https", parts.hostname)
     except ValueError:
-        raise SenderRefused("a URL in the message is not one of SNS") from None
-    if not (plain and _HOST.fullmatch(parts.netloc) and path.fullmatch(parts.path)):
-        raise SenderRefused("a URL in the message is not one of SNS")
-    return url or ""
+        raise SenderRefused(f"{name} is not a URL of SNS") from None
+    host = _HOST.fullmatch(parts.netloc)
+    here = host is not None and sent["TopicArn"].split(":")[3:4] == [host[1]]
+    if not (plain and here and path.fullmatch(parts.path)):
+        raise SenderRefused(f"{name} is not a URL of SNS in the region of the topic")
+    return url
 
 
 def _public_key(pem: bytes, now: float) -> Any:
