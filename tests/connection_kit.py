@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from boyd.embedded.state_folder import read_key, read_runtime
-from harness import PYTHONPATH, wait_until
+from harness import PYTHONPATH, Deployment, wait_until
 
 
 def program(name: str, package: str) -> str:
@@ -28,8 +28,88 @@ def program(name: str, package: str) -> str:
     return found
 
 
-class UpAgent:
-    """An agent that `boyd up` runs, and a client of its API."""
+class AgentClient:
+    """A client of the API of an agent that runs in real processes."""
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
+        """The answer of the API."""
+        url, key = self._api()
+        answer = requests.request(
+            method, f"{url}/api/v0{path}", json=body, headers={**key, **headers}, timeout=90
+        )
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def observed(self, source: str) -> dict[str, Any]:
+        """The data of the next observation from *source*."""
+        found: dict[str, Any] = wait_until(lambda: self._seen(source), 30)
+        return found
+
+    def perform(self, action: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Have an action run that waits for approval: the approval item, and its execution."""
+        called = self.ask("POST", f"/actions/{action}?wait=60", {"params": params})
+        return self._approve(called)
+
+    def preview(self, action: str, **params: Any) -> dict[str, Any]:
+        """The result of a dry run."""
+        told = self.ask("POST", f"/actions/{action}/dry-run", {"params": params})
+        found: dict[str, Any] = told["result"]
+        return found
+
+    def observer_error(self, observer: str) -> str:
+        """The error of an observer that fails in the next iterations."""
+        found: str = wait_until(lambda: self._error(observer), 30)
+        return found
+
+    def undo(self, execution: dict[str, Any]) -> dict[str, Any]:
+        """Roll an execution back, with approval; the execution of that."""
+        called = self.ask("POST", f"/executions/{execution['id']}/rollback?wait=60")
+        if called.get("queued"):
+            self._answer(called)
+        return self.ask("GET", f"/executions/rollback:{execution['id']}")
+
+    def verified(self, execution: dict[str, Any]) -> dict[str, Any]:
+        """The verification of an execution, once it has a verdict."""
+
+        def found() -> dict[str, Any] | None:
+            got = self.ask("GET", f"/executions/{execution['id']}").get("verification") or {}
+            return got if got.get("verdict") else None
+
+        ended: dict[str, Any] = wait_until(found, 60)
+        return ended
+
+    def _approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        item = self._answer(called)
+        return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
+
+    def _answer(self, called: dict[str, Any]) -> dict[str, Any]:
+        path = f"/approvals/{called['approvalId']}"
+        item = self.ask("GET", path)
+        version = {"If-Match": f'"{item["version"]}"'}
+        self.ask("POST", f"{path}/approve?wait=60", {}, **version)
+        return item
+
+    def _api(self) -> tuple[str, dict[str, str]]:
+        raise NotImplementedError
+
+    def _latest(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _error(self, observer: str) -> str | None:
+        errors = self._latest().get("observerErrors") or []
+        return next((one["error"] for one in errors if one["id"] == observer), None)
+
+    def _seen(self, source: str) -> dict[str, Any] | None:
+        for one in self._latest()["observations"]:
+            if one["source"] == source:
+                data: dict[str, Any] = one["data"]
+                return data
+        return None
+
+
+class UpAgent(AgentClient):
+    """An agent that `boyd up` runs."""
 
     def __init__(self, folder: Path, text: str, **environment: str) -> None:
         """Start the agent that *text* describes, in a file of *folder*."""
@@ -62,64 +142,11 @@ class UpAgent:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(180)
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
-        """The answer of the API."""
+    def _api(self) -> tuple[str, dict[str, str]]:
         running = read_runtime(self._state)
         assert running is not None
-        sent = {"Authorization": f"Bearer {read_key(self._state)}", **headers}
-        url = f"{running.api_url}/api/v0{path}"
-        answer = requests.request(method, url, json=body, headers=sent, timeout=90)
-        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
-        found: dict[str, Any] = answer.json()
-        return found
-
-    def observed(self, source: str) -> dict[str, Any]:
-        """The data of the next observation from *source*."""
-        found: dict[str, Any] = wait_until(lambda: self._seen(source), 30)
-        return found
-
-    def perform(self, action: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Have an action run that waits for approval: the approval item, and its execution."""
-        called = self.ask("POST", f"/actions/{action}?wait=60", {"params": params})
-        return self._approve(called)
-
-    def preview(self, action: str, **params: Any) -> dict[str, Any]:
-        """The result of a dry run."""
-        told = self.ask("POST", f"/actions/{action}/dry-run", {"params": params})
-        found: dict[str, Any] = told["result"]
-        return found
-
-    def observer_error(self, observer: str) -> str:
-        """The error of an observer that fails in the next iterations."""
-        found: str = wait_until(lambda: self._error(observer), 30)
-        return found
-
-    def undo(self, execution: dict[str, Any]) -> dict[str, Any]:
-        """Roll an execution back, with approval; the execution of that."""
-        called = self.ask("POST", f"/executions/{execution['id']}/rollback")
-        self._answer(called)
-        return self.ask("GET", f"/executions/rollback:{execution['id']}")
-
-    def verified(self, execution: dict[str, Any]) -> dict[str, Any]:
-        """The verification of an execution, once it has a verdict."""
-
-        def found() -> dict[str, Any] | None:
-            got = self.ask("GET", f"/executions/{execution['id']}").get("verification") or {}
-            return got if got.get("verdict") else None
-
-        ended: dict[str, Any] = wait_until(found, 60)
-        return ended
-
-    def _approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        item = self._answer(called)
-        return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
-
-    def _answer(self, called: dict[str, Any]) -> dict[str, Any]:
-        path = f"/approvals/{called['approvalId']}"
-        item = self.ask("GET", path)
-        version = {"If-Match": f'"{item["version"]}"'}
-        self.ask("POST", f"{path}/approve?wait=60", {}, **version)
-        return item
+        assert running.api_url is not None
+        return running.api_url, {"Authorization": f"Bearer {read_key(self._state)}"}
 
     def _is_up(self) -> bool:
         assert self._process.poll() is None, self.output.read_text()
@@ -129,13 +156,24 @@ class UpAgent:
         listed = self.ask("GET", "/loop/history?limit=1")["iterations"]
         return self.ask("GET", f"/loop/history/{listed[0]['iteration']}")
 
-    def _error(self, observer: str) -> str | None:
-        errors = self._latest().get("observerErrors") or []
-        return next((one["error"] for one in errors if one["id"] == observer), None)
 
-    def _seen(self, source: str) -> dict[str, Any] | None:
-        for one in self._latest()["observations"]:
-            if one["source"] == source:
-                data: dict[str, Any] = one["data"]
-                return data
-        return None
+class ConnectedAgent(AgentClient):
+    """An agent on a worker beside an API, both forked, and much quicker there than `boyd up`.
+
+    Each look at what it observes is an iteration.
+    """
+
+    def __init__(self, deployment: Deployment, text: str) -> None:
+        """Start the agent that *text* describes."""
+        file = deployment.folder / "agent.toml"
+        file.write_text(f"{text}\n[approvals.required]\nallow_requester = true\n")
+        deployment.worker("worker", str(file))
+        self._url = deployment.api("api")
+        self._key = deployment.key("ann", "admin")
+
+    def _api(self) -> tuple[str, dict[str, str]]:
+        return self._url, self._key
+
+    def _latest(self) -> dict[str, Any]:
+        number = self.ask("POST", "/loop/trigger?wait=60", {})["iteration"]
+        return self.ask("GET", f"/loop/history/{number}")

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,8 +17,8 @@ from boyd.models import ActionResult, Observation
 from boyd.plugins.postgres import postgres_server
 from boyd.plugins.postgres.plugin import Postgres
 from boyd.plugins.postgres.postgres_server import PostgresError
-from connection_kit import UpAgent
-from harness import wait_until
+from connection_kit import ConnectedAgent
+from harness import Deployment, wait_until
 from plugin_kit import Rig
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -311,24 +310,22 @@ def test_a_server_that_hangs_is_given_up(
 
 
 def test_an_agent_ends_the_blocker_that_a_person_has_approved(
-    database: PostgreSQL, tmp_path: Path
+    database: PostgreSQL, deployment: Deployment
 ) -> None:
     text = f"""
     id = "dba"
-    mode = "continuous"
-    loop_interval = 0.5
     [[plugins]]
     use = "postgres"
     [plugins.options]
     host = "127.0.0.1"
     port = {database.port}
-    interval = 0.5
     blocked_after = 0
     access = {{ username = "watcher" }}
     [plugins.options.actions.terminate_backend]
     username = "ender"
     """
-    with locked(database) as holder, UpAgent(tmp_path, text) as agent:
+    with locked(database) as holder:
+        agent = ConnectedAgent(deployment, text)
         found = agent.observed("postgres/blocker")
         assert found["pid"] == holder.info.backend_pid
         item, execution = agent.perform("postgres:terminate_backend", **named(found))

@@ -69,7 +69,8 @@ class Connector(Plugin):
             url: str
             actions: Actions = Actions()
 
-    In the agent file, `[plugins.options.actions.restart]` enables it.
+    In the agent file, `[plugins.options.actions.restart]` enables it. An option `queue` names the
+    workers that reach the system, for all components but observers of every host.
     """
 
     @classmethod
@@ -80,6 +81,10 @@ class Connector(Plugin):
     def offers(self, action: str) -> bool:
         """Tell whether the options enable the method *action*."""
         return getattr(self.options.actions, action) is not None
+
+    def component_queue(self) -> str | None:
+        """The option `queue`, if there is one."""
+        return getattr(self.options, "queue", None)
 
     def access_of(self, action: str, default: Any) -> Any:
         """The credentials of *action*; those for reading, *default*, if its table has none."""

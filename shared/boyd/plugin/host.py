@@ -129,6 +129,10 @@ class PluginHost:
             self._hooks[hook.name].append(hook)
 
     def _bound(self, plugin: Plugin, component: Component) -> Component:
+        queue = plugin.component_queue()
+        if queue and isinstance(component, (Action, Endpoint, Observer, Tool)):
+            everywhere = isinstance(component, Observer) and component.scope == "every_host"
+            component.queue = component.queue or (None if everywhere else queue)
         try:
             return component.bind(plugin.id)
         except (ValueError, NameError) as error:

@@ -79,6 +79,10 @@ class Plugin:
         """Tell whether the agent has the action that the method *action* declares."""
         return True
 
+    def component_queue(self) -> str | None:
+        """The queue of the workers that run its components, unless these name one; None: any."""
+        return None
+
     def notification_recipients(
         self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
     ) -> Iterable[NotificationRecipient]:

@@ -35,6 +35,7 @@ class Lamp(Connector):
 
     class Options(Connector.Options):
         url: BaseUrl = "http://lamp.example"
+        queue: str | None = None
         access: HttpAccess = HttpAccess()
         actions: Lamp.Actions
 
@@ -55,6 +56,12 @@ Lamp.Options.model_rebuild()
 def test_a_connector_has_only_the_actions_that_its_options_enable() -> None:
     assert set(PluginHost([Lamp(actions={})]).actions) == set()
     assert set(PluginHost([Lamp(actions={"switch": {}})]).actions) == {"lamp:switch"}
+
+
+def test_the_queue_of_a_connector_is_that_of_its_actions() -> None:
+    host = PluginHost([Lamp(actions={"switch": {}}, queue="act.hall")])
+    assert host.actions["lamp:switch"].queue == "act.hall"
+    assert PluginHost([Lamp(actions={"switch": {}})]).actions["lamp:switch"].queue is None
 
 
 def test_an_action_without_credentials_of_its_own_uses_those_for_reading(tmp_path: Path) -> None:

@@ -252,7 +252,6 @@ class Postgres(Connector):
             name=name,
             description=about,
             interval=interval or self.options.interval,
-            queue=self.options.queue,
             observe=observe,
         )
 
