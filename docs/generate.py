@@ -23,7 +23,7 @@ from boyd import Agent
 from boyd.cli.group import boyd as command_line
 from boyd.errors import StoreUnavailable
 from boyd.models import utc_now
-from boyd.models.archived import ArchiveStatus
+from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.plugin import hooks
 from boyd.plugin.option_table import attributes
 from boyd.plugins.example import Example
@@ -324,6 +324,7 @@ def families() -> dict[str, tuple[str, str]]:
         read_health(lab.client, None),
         server=ServerHealth.of(_REDIS, {"save": "900 1"}),
         archive=ArchiveStatus(name="example", at=utc_now(), copied_at=utc_now()),
+        traces=TraceStatus(name="example", at=utc_now(), copied_at=utc_now()),
     )
     deployment = {
         _sample(family): (", ".join(getattr(family, "_labelnames", ())), family.documentation)

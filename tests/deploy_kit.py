@@ -17,8 +17,12 @@ from boyd_worker.worker import HARD_LIMIT_GRACE
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
-#: What the environment may set.
-VARIABLES = {*environment_names(), *(f"{name}_FILE" for name in environment_names())}
+#: What the environment may set: Boyd's settings, and what OpenTelemetry sends to a collector.
+VARIABLES = {
+    *environment_names(),
+    *(f"{name}_FILE" for name in environment_names()),
+    "OTEL_EXPORTER_OTLP_HEADERS",
+}
 
 #: Seconds in which a process takes leave of a Redis that is away: four threads and one answer.
 _GOODBYE = 25.0
@@ -34,6 +38,7 @@ LEAST_GRACE = {
     "beat": _GOODBYE,
     "api": DRAIN + 3,
     "archive": _GOODBYE,
+    "traces": _GOODBYE,
 }
 
 
@@ -50,7 +55,7 @@ def parses(arguments: list[str]) -> bool:
 
 
 def kind_of(arguments: list[str]) -> str:
-    """What a process does: `worker`, `act`, `beat`, `api` or `archive`."""
+    """What a process does: `worker`, `act`, `beat`, `api`, `archive` or `traces`."""
     return "act" if queues_of(arguments) == ["act"] else arguments[0]
 
 

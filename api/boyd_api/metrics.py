@@ -166,6 +166,7 @@ def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     yield from _observers(health.agents)
     yield from _models(health.agents)
     yield from _archive(health)
+    yield from _traces(health)
     yield _findings(health)
 
 
@@ -238,6 +239,9 @@ _HELP = {
     "boyd_archive_up": "1 if the archive runs and its database answers.",
     "boyd_archive_behind_seconds": "Time by which the archive is behind Redis.",
     "boyd_archive_records": "Records that the archive process has copied since its start.",
+    "boyd_traces_up": "1 if the export of traces runs and its collector answers.",
+    "boyd_traces_behind_seconds": "Time by which the export of traces is behind Redis.",
+    "boyd_traces_spans": "Spans that were exported since the process started, or refused.",
     "boyd_findings": "Findings of `boyd doctor`, which explains them.",
 }
 _Samples = Iterable[tuple[Sequence[str], float | None]]
@@ -397,10 +401,20 @@ def _archive(health: HealthSnapshot) -> Iterator[Metric]:
     """The archive, unless none has run for a week."""
     status = health.archive
     if status is not None:
-        yield _metric("boyd_archive_up", [((), health.archive_works)])
-        yield _metric("boyd_archive_behind_seconds", [((), health.archive_behind)])
+        yield _metric("boyd_archive_up", [((), health.works(status))])
+        yield _metric("boyd_archive_behind_seconds", [((), health.behind(status))])
         copied = [((), float(status.copied))]
         yield _metric("boyd_archive_records", copied, family=CounterMetricFamily)
+
+
+def _traces(health: HealthSnapshot) -> Iterator[Metric]:
+    """The export of traces, unless none has run for a week."""
+    status = health.traces
+    if status is not None:
+        yield _metric("boyd_traces_up", [((), health.works(status))])
+        yield _metric("boyd_traces_behind_seconds", [((), health.behind(status))])
+        spans = [(("exported",), float(status.copied)), (("refused",), float(status.refused))]
+        yield _metric("boyd_traces_spans", spans, ("outcome",), CounterMetricFamily)
 
 
 def _findings(health: HealthSnapshot) -> Metric:

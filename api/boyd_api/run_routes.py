@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+from flask import request
 from pydantic import ConfigDict, Field
 
 from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus
 from boyd.models.investigation import MOST_ASKED, InvestigationRequest
 from boyd.models.responses import Redelivering, RunCancelled, RunCreated
 from boyd.outbound import check_url
+from boyd.trace_context import parse_traceparent
 from boyd_api.investigation_routes import check_model
 from boyd_api.problems import FieldError, HttpProblem, not_found
 from boyd_api.request_context import PageQuery, RequestContext
@@ -48,6 +50,9 @@ def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
     The agent's model investigates runs of the kind `investigation` instead.
     """
     _check_callback(ctx, body.callback_url)
+    sent = request.headers.get("traceparent")
+    if body.traceparent is None and parse_traceparent(sent):
+        body = body.patched({"traceparent": sent})
     agent = ctx.agent
     if body.kind == INVESTIGATION:
         check_model(agent.entry)

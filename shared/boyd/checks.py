@@ -13,6 +13,7 @@ from typing import Literal
 from boyd import queues
 from boyd.formatting import counted
 from boyd.models import Model
+from boyd.models.archived import FollowerStatus
 from boyd.schedules import Schedule
 from boyd.settings.model import PARSE_CALLS
 from boyd.settings.process_settings import Settings
@@ -45,7 +46,7 @@ BLIND, BLIND_AT_LEAST = 5.0, 60.0
 LOST_EVENTS = 3600.0
 #: Seconds for which tool calls in plain text are reported.
 TEXT_CALLS = 86400.0
-#: Seconds by which the archive may be behind.
+#: Seconds by which archive and traces may be behind.
 BEHIND = 60.0
 #: Used fractions of Redis' memory for a warning and for an error.
 _FULL, _ALMOST_FULL = 0.8, 0.95
@@ -91,6 +92,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
         *_processes(health.roster),
         *_approval_keys(health.roster.live("worker")),
         archive_state(health),
+        *_traces(health),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
         *_unknown(health.roster, needs),
         *_paused_or_frozen(health),
@@ -259,21 +261,31 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
 
 def archive_state(health: HealthSnapshot) -> Finding:
     """The state of the archive."""
-    status, behind = health.archive, health.archive_behind
-    if status is None:
+    if health.archive is None:
         return ok("archive", "none runs; history is what Redis keeps")
-    if not health.archive_works:
+    return _follower(health, health.archive, "archive", "database")
+
+
+def _traces(health: HealthSnapshot) -> Iterator[Finding]:
+    if health.traces is not None:
+        yield _follower(health, health.traces, "traces", "collector")
+
+
+def _follower(health: HealthSnapshot, status: FollowerStatus, name: str, into: str) -> Finding:
+    """The state of a process that copies ended work."""
+    behind = health.behind(status)
+    if not health.works(status):
         kept = "nothing is lost while Redis keeps its last iterations"
         age = span(max(0.0, health.roster.now - (status.down_since or status.at).timestamp()))
         if status.down_since is None:
-            advice = f"start `boyd archive` again, or check its log; {kept}"
-            return error("archive", f"silent for {age}", advice)
-        return error("archive", f"down for {age}: {status.error}", f"check its database; {kept}")
+            advice = f"start `boyd {name}` again, or check its log; {kept}"
+            return error(name, f"silent for {age}", advice)
+        return error(name, f"down for {age}: {status.error}", f"check its {into}; {kept}")
     if behind is None:
-        return ok("archive", "starts")
+        return ok(name, "starts")
     if behind > BEHIND:
-        return warning("archive", f"{span(behind)} behind", "check its log and its database")
-    return ok("archive", f"{span(behind)} behind")
+        return warning(name, f"{span(behind)} behind", f"check its log and its {into}")
+    return ok(name, f"{span(behind)} behind")
 
 
 # One agent

@@ -9,6 +9,7 @@
     │   │   └── StoreReadOnly     Redis accepts no writes now
     │   └── PayloadTooLarge    a value is too large for Redis
     ├── ArchiveUnavailable  the database of the archive did not answer
+    ├── CollectorUnavailable  the collector of traces did not answer
     ├── TooManyMatches      a search is too wide
     ├── BadCursor           an invalid cursor of a page
     ├── QueueFull           a queue is full
@@ -82,6 +83,10 @@ class PayloadTooLarge(StoreError):
 
 class ArchiveUnavailable(BoydError):
     """The database of the archive did not answer; check that BOYD_ARCHIVE_URL names it."""
+
+
+class CollectorUnavailable(BoydError):
+    """The collector of traces did not acknowledge spans; check its address and its log."""
 
 
 class TooManyMatches(BoydError):

@@ -20,7 +20,7 @@ from redis.exceptions import NoPermissionError
 from boyd.cli import boyd
 from boyd.models import ApprovalItem, from_ms
 from boyd.store import connect
-from boyd.store.archive_status import read_archive_status
+from boyd.store.archive_status import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
 from boyd.store.scripts import Scripts, sources
@@ -28,11 +28,12 @@ from boyd.testing.model_server import ScriptedModel, say
 from boyd_api.routes import ALL
 from boyd_api.routing import BASE
 from harness import Deployment, free_port, server_program, wait_until
+from tracing_kit import Sink
 
 pytestmark = pytest.mark.real
 
 REDIS = Path(__file__).parents[2] / "deploy" / "redis"
-ROLES = ("admin", "api", "worker", "beat", "archive", "metrics")
+ROLES = ("admin", "api", "worker", "beat", "archive", "traces", "metrics")
 
 
 class Guarded:
@@ -107,7 +108,11 @@ def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
         made.environment["BOYD_REDIS_URL"] = guarded.urls["archive"]
         made.environment["BOYD_ARCHIVE_URL"] = f"sqlite:///{tmp_path}/archive.db"
         made.start("archive", "archive", ready=False)
-        yield made
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["traces"]
+        with Sink() as sink:
+            made.environment["BOYD_TRACES__ENDPOINT"] = sink.url
+            made.start("traces", "traces", ready=False)
+            yield made
 
 
 class Client:
@@ -128,10 +133,11 @@ class Client:
         return got.json() if got.headers["Content-Type"].startswith("application/") else got.text
 
 
-def archived_at(running: Deployment) -> datetime:
-    """The time up to which everything was archived."""
-    status = read_archive_status(running.store.client)
-    return (status and status.copied_at) or from_ms(0)
+def copied_at(running: Deployment) -> datetime:
+    """The time up to which everything was archived and exported."""
+    client = running.store.client
+    states = (read_archive_status(client), read_trace_status(client))
+    return min((one and one.copied_at) or from_ms(0) for one in states)
 
 
 def waiting(running: Deployment) -> list[ApprovalItem]:
@@ -174,8 +180,8 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
     key = ask("POST", "/api/v0/keys", {"name": "n", "principal": "p", "scopes": ["read"]}, 201)
     ask("DELETE", f"/api/v0/keys/{key['id']}")
     begins = running.store.clock.now()
-    wait_until(lambda: archived_at(running) > begins)
-    for name in ("worker", "act", "beat", "api", "archive"):
+    wait_until(lambda: copied_at(running) > begins)
+    for name in ("worker", "act", "beat", "api", "archive", "traces"):
         assert running.stop(name) == 0, running.log(name)
 
     assert guarded.refused() == []
@@ -416,17 +422,22 @@ def test_a_route_is_only_complete_with_an_example_for_its_test() -> None:
 OPTIONS = {"LIMIT", "MAXLEN", "MINID", "PX", "WITHSCORES", "XX"}
 
 
+#: The scripts of users that do not run all.
+SOME = {"traces": ["hold_traces"]}
+
+
 def test_whoever_runs_scripts_may_run_every_command_in_them() -> None:
     # Every quoted word, as some scripts choose a command before they call it.
-    words_of_scripts = {
-        word for one in sources().values() for word in re.findall(r"'([A-Z]{2,})'", one.text)
+    words_of = {
+        name: set(re.findall(r"'([A-Z]{2,})'", one.text)) for name, one in sources().items()
     }
-    assert words_of_scripts >= OPTIONS
-    used = {word.lower() for word in words_of_scripts - OPTIONS}
+    assert set().union(*words_of.values()) >= OPTIONS
     for line in (REDIS / "users.acl").read_text().splitlines():
         words = line.split()
         if "+evalsha" in words:
-            assert {f"+{command}" for command in used} <= set(words), words[1]
+            scripts = SOME.get(words[1], sources())
+            used = set().union(*(words_of[name] for name in scripts)) - OPTIONS
+            assert {f"+{command.lower()}" for command in used} <= set(words), words[1]
 
 
 def command(url: str, *arguments: str) -> Any:

@@ -448,6 +448,8 @@ def questions(store: Store, a: AgentStore) -> None:
     assert a.investigations.write(id, fence, written.version, ending)
     run_ends: list[Ending] = [(id, "completed", FOUND)]
     assert a.jobs.leave(name, 1, "w/1", "succeeded", {}, 60, run_ends, KEEP)
+    assert a.traces.take("t1") is not None
+    assert a.traces.note("t1", {"at:iteration": "1", "since": ""})
     a.investigations.go_on(id, Asked(text="and?", by="ann"), "llm", ANN)
     a.investigations.cancel(id, ANN)
     a.investigations.page(5)

@@ -40,7 +40,13 @@ def test_every_service_runs_a_command_that_exists_with_options_that_exist(name: 
 
 
 def test_compose_has_every_process_and_two_beats() -> None:
-    assert {one["command"][0] for one in OURS.values()} == {"worker", "beat", "api", "archive"}
+    assert {one["command"][0] for one in OURS.values()} == {
+        "worker",
+        "beat",
+        "api",
+        "archive",
+        "traces",
+    }
     assert OURS["beat"]["deploy"]["replicas"] == 2
     assert {"--pool", "prefork"} <= set(OURS["act"]["command"])
 
@@ -275,7 +281,7 @@ def test_there_is_a_unit_for_every_process() -> None:
     queues = [queue for arguments in started for queue in queues_of(arguments)]
 
     assert [path.stem.removeprefix("boyd-") for path in UNITS] == [
-        *("act", "api", "archive", "beat", "worker")
+        *("act", "api", "archive", "beat", "traces", "worker")
     ]
     assert sorted(queues) == sorted(DEFAULT)
 

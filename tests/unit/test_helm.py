@@ -37,6 +37,7 @@ SETS: dict[str, dict[str, Any]] = {
     "default": {},
     "production": PRODUCTION,
     "dashboards": {"grafana": {"enabled": True}},
+    "traces": {"traces": {"enabled": True}},
     "own agent": {
         "agent": 'id = "shop"\n',
         "agentFiles": {"shop.py": "# {{ not a template }}\n"},

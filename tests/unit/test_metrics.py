@@ -17,11 +17,11 @@ from pydantic import BaseModel
 from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
-from boyd.models.archived import ArchiveStatus
+from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.models.investigation import Ending, InvestigationRequest, Usage
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
-from boyd.store.archive_status import announce_archive
+from boyd.store.archive_status import announce_archive, announce_traces
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot, ServerHealth
 from boyd.store.investigations import MOST_COST, MOST_TOTALS, OTHERS, ROOM
@@ -454,8 +454,9 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
     lab.client.hset("boyd:{test}:loop", "slot", 1000)
     lab.store.usage.count("small", "answered", Usage(input_tokens=1), 0.1)
     lab.client.hset("boyd:{test}:usage", "ended final_answer", 1)
-    status = ArchiveStatus(name="a", at=utc_now(), copied_at=utc_now())
-    announce_archive(lab.client, status)
+    now = utc_now()
+    announce_archive(lab.client, ArchiveStatus(name="a", at=now, copied_at=now))
+    announce_traces(lab.client, TraceStatus(name="a", at=now, copied_at=now))
     labels: dict[str, set[str]] = {}
 
     def read(*arguments: Any) -> HealthSnapshot:

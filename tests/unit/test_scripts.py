@@ -24,7 +24,7 @@ EVERYTHING = pytest.mark.parametrize("path", [*SCRIPTS, *LIBRARY], ids=lambda pa
 GIVEN = {
     *("answer", "approval", "archived", "asked", "bucket", "budget", "call", "callback"),
     *("execution", "first", "index", "investigation", "job", "log", "origin", "run", "run_hash"),
-    *("session", "state", "throttle", "tracks"),
+    *("session", "state", "throttle", "traces", "tracks"),
 }
 INCLUDE = r"^-- @include (.+)$"
 KEYS = {

@@ -10,6 +10,7 @@ from flask import Response, request
 
 from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation
 from boyd.outcomes import outcome_kind
+from boyd.tracing.trace_ids import trace_link
 from boyd_api import flight_records, loop_routes
 from boyd_api.console import strip
 from boyd_api.console.comparison import compare
@@ -59,6 +60,7 @@ def iteration(page: PageRequest, name: str) -> PageResult:
             lambda: page.ctx.agent.past_work.execution(flight_records.execution_name(result))
         ),
         other=_other(page, result),
+        trace_link=None if in_flight else trace_link(page.ctx.services.settings.traces, result),
         copied=text if len(text) <= _COPIED else "",
         kind=outcome_kind(result),
         strip=strip,

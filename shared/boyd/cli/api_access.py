@@ -20,6 +20,7 @@ from boyd.cli.output import command_name
 from boyd.embedded.state_folder import read_key, read_runtime
 from boyd.errors import ApiProblem, ConfigError
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
+from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import read_toml
 
 if TYPE_CHECKING:
@@ -116,9 +117,12 @@ class Flags:
 class Api:
     """Clients for the deployment and for the chosen agent."""
 
-    def __init__(self, url: str, key: str | None, agent: str | None) -> None:
+    def __init__(
+        self, url: str, key: str | None, agent: str | None, traces: TracesSettings
+    ) -> None:
         from boyd.client import Client
 
+        self.traces = traces
         self.url = url.rstrip("/")
         self.has_key = key is not None
         self.deployment: Client = Client(url, key)
@@ -166,7 +170,7 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
     fitting = [source for source in sources if source.url is None or is_same(source.url, url)]
     key = next((source.key for source in fitting if source.key), None)
     agent = next((source.agent for source in fitting if source.agent), None)
-    return Api(url, key, agent)
+    return Api(url, key, agent, settings.traces)
 
 
 def _sources(settings: Settings, flags: Flags, running: bool) -> Iterator[Flags]:

@@ -56,6 +56,7 @@ COMMANDS = {
     "test": "boyd.cli.case_commands:test",
     "doctor": "boyd.cli.doctor_command:doctor",
     "archive": "boyd.cli.archive_command:archive",
+    "traces": "boyd.cli.traces_command:traces",
     "completion": "boyd.cli.completion:completion",
 }
 

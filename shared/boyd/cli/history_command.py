@@ -20,6 +20,7 @@ from boyd.cli.tables import folded, label, sentence, whole
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
 from boyd.models.responses import IterationList, IterationSummary
+from boyd.tracing.trace_ids import trace_link
 
 #: Observations per observer that are shown with data, the worst first.
 _SHOWN = 5
@@ -113,8 +114,8 @@ def _data(data: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def show(result: models.LoopResult) -> None:
-    """Print everything about an iteration."""
+def show(result: models.LoopResult, trace: str | None) -> None:
+    """Print everything about an iteration; *trace* is the address of its trace, if it has one."""
     ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
     order: tuple[str, ...] = get_args(models.Phase)
     phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
@@ -127,6 +128,7 @@ def show(result: models.LoopResult) -> None:
         ("phases", ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)),
         ("repeated", counted(result.retries, "time") if result.retries else ""),
         ("runs", ", ".join(result.runs)),
+        ("trace", trace or ""),
         *tape_view.build_rows(result.builds),
     )
     if result.phase_runs:
@@ -350,4 +352,4 @@ def _show_one(api: Api, iteration: str, form: str) -> None:
             )
         output.stop(output.NOT_FOUND, f"iteration {iteration} of {running.agent_id} not found")
     if not output.print_data(form, result):
-        show(result)
+        show(result, trace_link(api.traces, result))

@@ -19,6 +19,7 @@ import click
 from boyd.agent import load_agents
 from boyd.cli import output
 from boyd.cli.options import actor, settings_options, user, with_agents
+from boyd.cli.traces_command import check_installed
 from boyd.embedded.child import ChildSpec, log_path
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
@@ -88,13 +89,16 @@ KEY_CHECK = 5.0
 def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     """Run agents on this machine until Ctrl-C.
 
-    Starts Redis, workers, beat, the API and the archive. AGENT is an agent file or module:agent.
+    Starts Redis, workers, beat, the API and the archive, and with a collector the
+    export of traces. AGENT is an agent file or module:agent.
     BOYD_REDIS_URL replaces the embedded Redis. Data, logs and your key for the API are in the state
     folder (BOYD_STATE_DIR).
     """
     if not agents and not settings.agents and Path("agent.toml").exists():
         agents = ("agent.toml",)
     settings = with_agents(settings, agents)
+    if settings.traces.exported:
+        check_installed()
     names = list(load_agents(settings.agents))
     if len(names) == 1 and not settings.agent:
         settings = settings.model_copy(update={"agent": names[0]})
@@ -176,6 +180,8 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
         env["BOYD_ARCHIVE_URL"] = archive_of(settings.state_dir)
     if settings.agent:
         env["BOYD_AGENT"] = settings.agent
+    if settings.traces.endpoint:
+        env["BOYD_TRACES__ENDPOINT"] = settings.traces.endpoint
     commands = {
         "worker": ["worker", "-Q", "loop,observe,host,callback,think"],
         "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
@@ -183,6 +189,8 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
         "api": ["api"],
         "archive": ["archive"],
     }
+    if settings.traces.exported:
+        commands["traces"] = ["traces"]
     children = [
         ChildSpec(
             name,

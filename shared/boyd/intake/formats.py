@@ -15,6 +15,7 @@ from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
 from boyd.models import Observation
 from boyd.settings.intake_settings import DeclaredIntake, shipped_intakes
 from boyd.settings.validation import saying
+from boyd.trace_context import parse_traceparent
 
 GROUP = "boyd.intakes"
 
@@ -33,14 +34,14 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
         BadIntake: the request is invalid or too large.
         PluginError: the format's function cannot be used, failed, or returned something else.
     """
-    return _checked(name, _read(name, find_format(name), request))
+    return _checked(name, _read(name, find_format(name), request), request)
 
 
 def parse_declared(intake: DeclaredIntake, request: IntakeRequest) -> list[Observation]:
     """Parse a request to an intake of an agent; errors as for `parse`."""
     if intake.mapping is None:
         return parse(intake.use, request)
-    return _checked(intake.use, _read(intake.use, _by_mapping(intake), request))
+    return _checked(intake.use, _read(intake.use, _by_mapping(intake), request), request)
 
 
 def _by_mapping(intake: DeclaredIntake) -> Parse:
@@ -48,10 +49,11 @@ def _by_mapping(intake: DeclaredIntake) -> Parse:
     return partial(mapped.parse, intake.mapping, intake.use)
 
 
-def _checked(name: str, found: object) -> list[Observation]:
+def _checked(name: str, found: object, request: IntakeRequest) -> list[Observation]:
     if not isinstance(found, list) or not all(isinstance(item, Observation) for item in found):
         raise PluginError(name, "should return a list of boyd.Observation")
     check_count(found)
+    found = [_traced(observation, request) for observation in found]
     size = sum(_size(observation, index) for index, observation in enumerate(found))
     if size > MAX_BYTES:
         raise BadIntake(f"{size} bytes of observations in one request; the limit is {MAX_BYTES}")
@@ -97,6 +99,16 @@ def find_format(name: str) -> Parse:
 def format_names() -> list[str]:
     """The installed formats, and those that come with Boyd."""
     return sorted(_installed().keys() | shipped_intakes())
+
+
+def _traced(observation: Observation, request: IntakeRequest) -> Observation:
+    """The observation with the trace context of its event, or else of its request, if any."""
+    own = observation.data.get("traceparent")
+    for text in (own, request.headers.get("traceparent")):
+        if parse_traceparent(text):
+            metadata = {"traceparent": text, **(observation.metadata or {})}
+            return observation.model_copy(update={"metadata": metadata})
+    return observation
 
 
 def _size(observation: Observation, index: int) -> int:

@@ -1,4 +1,4 @@
-"""The archive: filters of history, whole investigations, and the state of the copying."""
+"""The archive and traces: filters of history, whole investigations, and the state of copying."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from boyd.models.base import Model, Timestamp
 from boyd.models.investigation import Investigation, Logged
 
-#: Seconds of silence after which an archive counts as dead.
+#: Seconds of silence after which such a process counts as dead.
 SILENT = 10.0
 
 OutcomeFilter = Literal["ok", "failed"]
@@ -54,16 +54,16 @@ class InvestigationRecord(Model):
     log: list[Logged]
 
 
-class ArchiveStatus(Model):
-    """The state of the archive, as its process announces it every few seconds.
+class FollowerStatus(Model):
+    """The state of a process that follows ended work, as it announces it every few seconds.
 
     Attributes:
         name: the process.
         at: the time of the announcement.
         copied_at: the time up to which everything was copied; absent before the first round.
-        down_since: since when the database has not answered; absent while it answers.
+        down_since: since when the database or collector has not answered; absent while it answers.
         error: why.
-        copied: the records that the process has copied since its start.
+        copied: the records, or spans, that the process has copied since its start.
     """
 
     name: str
@@ -74,5 +74,21 @@ class ArchiveStatus(Model):
     copied: int = 0
 
     def works_at(self, now: datetime) -> bool:
-        """Tell whether the process lives at the time *now* and its database answers."""
+        """Tell whether the process lives at the time *now* and what it writes to answers."""
         return self.down_since is None and (now - self.at).total_seconds() < SILENT
+
+
+class ArchiveStatus(FollowerStatus):
+    """The state of the archive."""
+
+
+class TraceStatus(FollowerStatus):
+    """The state of the export of traces.
+
+    Attributes:
+        refused: the spans that the collector refused for what they are.
+        standby: whether another process exports.
+    """
+
+    refused: int = 0
+    standby: bool = False

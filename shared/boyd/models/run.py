@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from boyd.models.action import ActionResult
 from boyd.models.base import JsonObject, Level, Model, Timestamp
 from boyd.models.situation import SituationAssessment
+from boyd.trace_context import LONGEST, PATTERN
 
 RunStatus = Literal["pending", "investigating", "completed", "failed", "cancelled"]
 
@@ -84,7 +85,8 @@ class RunRequest(Model):
     """A client's request to start a run.
 
     `callback_url` is called when the run has ended. `kind` is a free label, except `investigation`:
-    the agent's model investigates such a run without an iteration.
+    the agent's model investigates such a run without an iteration. `traceparent` is the caller's
+    trace context, also taken from the header of that name; the run's span has a link to it.
     """
 
     title: TitleText
@@ -94,6 +96,7 @@ class RunRequest(Model):
     source: str = Field(default="api", min_length=1, max_length=200)
     callback_url: HttpUrlText | None = None
     kind: str | None = Field(default=None, min_length=1, max_length=100)
+    traceparent: str | None = Field(default=None, pattern=PATTERN, max_length=LONGEST)
 
 
 class Run(RunRequest):

@@ -35,6 +35,7 @@ from pydantic_settings import (
 from boyd.errors import ConfigError
 from boyd.redaction import register
 from boyd.settings.oidc_settings import OidcSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import mistakes, read_toml
 
 PREFIX = "BOYD_"
@@ -245,6 +246,7 @@ class Settings(BaseSettings):
         intake: settings of `/intake`.
         callbacks: settings of callbacks.
         oidc: sign-in with an OpenID Connect provider.
+        traces: export of traces to OpenTelemetry.
         embedded: the Redis server that `boyd up` starts.
     """
 
@@ -273,6 +275,7 @@ class Settings(BaseSettings):
     intake: IntakeSettings = IntakeSettings()
     callbacks: CallbackSettings = CallbackSettings()
     oidc: OidcSettings = OidcSettings()
+    traces: TracesSettings = TracesSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
     @field_validator("agents", mode="before")

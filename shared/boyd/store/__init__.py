@@ -64,6 +64,7 @@ from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, ServerClock, Timing
+from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
 
 
@@ -109,6 +110,7 @@ class AgentStore:
         self.audit = Audit(client, of_agent, keys, sealing)
         self.ended = EndedWork(client, keys)
         self.replay = LatestReplay(client, keys)
+        self.traces = TraceProgress(of_agent)
         self.delegations = Delegations(client, scripts)
 
     def retention(self) -> Retention:

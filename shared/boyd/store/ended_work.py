@@ -1,4 +1,4 @@
-"""Ended work of one agent, as the archive copies it: in pages, without scripts, at its own pace."""
+"""Ended work of one agent, as archive and traces follow it: in pages, without scripts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
 
 WorkKind = Literal["iteration", "run", "approval", "execution", "investigation"]
+#: The kinds that have an index.
+IndexedKind = Literal[WorkKind, "procedure"]
 
 #: Members of an index to read at once, and hashes in one round trip.
 PAGE = 500
 STEP = 25
 #: The fields whose change means that the record has changed; none: all of them.
-_STAMP: Mapping[WorkKind, Sequence[str]] = {
+_STAMP: Mapping[IndexedKind, Sequence[str]] = {
     "iteration": ("iteration", "timeline", "endedAt"),
     "run": (),
     "approval": (),
@@ -30,6 +32,7 @@ _STAMP: Mapping[WorkKind, Sequence[str]] = {
         *("verdict", "verifiedAt", "compensation"),
     ),
     "investigation": ("id", "status", "version"),
+    "procedure": (),
 }
 
 #: A member of an index with its score.
@@ -56,15 +59,16 @@ class EndedWork:
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
-        self._indexes: dict[WorkKind, str] = {
+        self._indexes: dict[IndexedKind, str] = {
             "iteration": keys.history,
             "run": keys.runs_finished,
             "approval": keys.approvals_history,
             "execution": keys.executions,
             "investigation": keys.investigations,
+            "procedure": keys.procedures,
         }
 
-    def pages(self, kind: WorkKind, since: float) -> Iterator[list[Place]]:
+    def pages(self, kind: IndexedKind, since: float) -> Iterator[list[Place]]:
         """The index from score *since* on, in its order."""
         skip = 0
         while True:
@@ -82,7 +86,7 @@ class EndedWork:
             skip = skip + same if last == since else same
             since = last
 
-    def places(self, kind: WorkKind, members: Sequence[str]) -> list[Place]:
+    def places(self, kind: IndexedKind, members: Sequence[str]) -> list[Place]:
         """The places of those *members* that the index has."""
         if not members:
             return []
@@ -91,13 +95,13 @@ class EndedWork:
         found = zip(members, scores, strict=True)
         return [(member, score) for member, score in found if score is not None]
 
-    def oldest(self, kind: WorkKind) -> float | None:
+    def oldest(self, kind: IndexedKind) -> float | None:
         """The lowest score in the index."""
         with translated():
             found = self._client.zrange(self._indexes[kind], 0, 0, withscores=True)
         return found[0][1] if found else None
 
-    def present(self, kind: WorkKind, names: Sequence[str]) -> set[str]:
+    def present(self, kind: IndexedKind, names: Sequence[str]) -> set[str]:
         """Those of *names* that Redis has."""
         if not names:
             return set()
@@ -108,7 +112,7 @@ class EndedWork:
             found = zip(names, pipe.execute(), strict=True)
         return {name for name, there in found if there}
 
-    def marks(self, kind: WorkKind, places: Sequence[Place]) -> list[WorkMark]:
+    def marks(self, kind: IndexedKind, places: Sequence[Place]) -> list[WorkMark]:
         """The marks of those that have ended, or have begun if they are executions."""
         names = _STAMP[kind]
         hashes = self._hashes(kind, [member for member, _ in places], names)
@@ -117,7 +121,7 @@ class EndedWork:
         return [mark for mark in marks if mark is not None]
 
     def fields(
-        self, kind: WorkKind, marks: Sequence[WorkMark]
+        self, kind: IndexedKind, marks: Sequence[WorkMark]
     ) -> Iterator[tuple[WorkMark, dict[str, str]]]:
         """Each record with all of its fields; those that are gone are left out."""
         for first in range(0, len(marks), STEP):
@@ -129,8 +133,12 @@ class EndedWork:
                 if found:
                     yield mark, found
 
+    def hashes(self, kind: IndexedKind, names: Sequence[str]) -> list[dict[str, str]]:
+        """The record of each, with all of its fields; empty if it is gone."""
+        return self._hashes(kind, names, ())
+
     def _hashes(
-        self, kind: WorkKind, members: Sequence[str], names: Sequence[str]
+        self, kind: IndexedKind, members: Sequence[str], names: Sequence[str]
     ) -> list[dict[str, str]]:
         found: list[dict[str, str]] = []
         step = STEP if not names else PAGE
@@ -180,7 +188,7 @@ def _whole_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
     return WorkMark(place[0], *place, _digest(found), found) if "status" in found else None
 
 
-_MARKS: Mapping[WorkKind, Callable[[Place, Mapping[str, str]], WorkMark | None]] = {
+_MARKS: Mapping[IndexedKind, Callable[[Place, Mapping[str, str]], WorkMark | None]] = {
     "iteration": _iteration_mark,
     "execution": _execution_mark,
     "investigation": _investigation_mark,

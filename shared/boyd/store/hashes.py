@@ -17,6 +17,7 @@ _TEXT = frozenset(
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "link", "queue", "undoes"),
         *("boundTo", "previews"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
+        "traceparent",
         *("action", "rationale", "state", "target", "by", "host", "worker", "approve", "progress"),
         *(
             "question",

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
-from boyd.store.archive_status import parse_archive_status
+from boyd.models.archived import ArchiveStatus, TraceStatus
+from boyd.store.archive_status import parse_status
 from boyd.store.audit_trail import COUNTED
 from boyd.store.connection import Client, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
@@ -29,7 +30,16 @@ from boyd.store.health_snapshot import (
     WaitingWork,
 )
 from boyd.store.investigations import read_totals
-from boyd.store.keys import AGENTS, ARCHIVE, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
+from boyd.store.keys import (
+    AGENTS,
+    ARCHIVE,
+    DEPLOYMENT,
+    FREEZES,
+    TRACES,
+    WORKER_INFO,
+    WORKERS,
+    Keys,
+)
 
 #: Due members to read per agent, earliest first.
 _STEPS = 50
@@ -102,7 +112,8 @@ def read_health(
         agents=agents,
         messages=messages,
         broker_error=broker_error,
-        archive=parse_archive_status(first["archive"]),
+        archive=parse_status(ArchiveStatus, first["archive"]),
+        traces=parse_status(TraceStatus, first["traces"]),
     )
 
 
@@ -129,6 +140,7 @@ _SERVER: dict[str, _Question] = {
     "info": lambda pipe: pipe.info(),
     "rules": lambda pipe: pipe.config_get("save"),
     "archive": lambda pipe: pipe.get(ARCHIVE),
+    "traces": lambda pipe: pipe.get(TRACES),
 }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from boyd.models import ActionInfo, EndpointInfo, ObserverHealth, from_ms
-from boyd.models.archived import ArchiveStatus
+from boyd.models.archived import ArchiveStatus, FollowerStatus, TraceStatus
 from boyd.store.fleet import ALIVE, AgentEntry, Role, WorkerInfo
 from boyd.store.server_release import Release
 
@@ -284,6 +284,7 @@ class HealthSnapshot:
         messages: the length of each queue, by agent and short name; None when the broker does not
             answer, and `broker_error` says why.
         archive: the state of the archive; None when none has run for a week.
+        traces: the state of the export of traces, likewise.
     """
 
     roster: Roster
@@ -295,18 +296,17 @@ class HealthSnapshot:
     messages: dict[tuple[str, str], int] | None
     broker_error: str | None = None
     archive: ArchiveStatus | None = None
+    traces: TraceStatus | None = None
 
-    @property
-    def archive_behind(self) -> float | None:
-        """Seconds by which the archive is behind; None if it has copied nothing."""
-        if self.archive is None or self.archive.copied_at is None:
+    def behind(self, status: FollowerStatus | None) -> float | None:
+        """Seconds by which archive or traces are behind; None if nothing was copied."""
+        if status is None or status.copied_at is None:
             return None
-        return max(0.0, self.roster.now - self.archive.copied_at.timestamp())
+        return max(0.0, self.roster.now - status.copied_at.timestamp())
 
-    @property
-    def archive_works(self) -> bool:
-        """Tell whether an archive runs and its database answers."""
-        return self.archive is not None and self.archive.works_at(from_ms(self.roster.now * 1000))
+    def works(self, status: FollowerStatus | None) -> bool:
+        """Tell whether archive or traces run, and what they write to answers."""
+        return status is not None and status.works_at(from_ms(self.roster.now * 1000))
 
 
 def _replaces(process: WorkerInfo, lost: WorkerInfo) -> bool:

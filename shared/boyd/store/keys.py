@@ -21,6 +21,8 @@ SESSIONS = "boyd:{*}:sessions"
 PEOPLE = "boyd:{*}:people"
 #: The state of the archive, as JSON.
 ARCHIVE = "boyd:{*}:archive"
+#: The state of the export of traces, as JSON.
+TRACES = "boyd:{*}:traces"
 
 
 def bucket(key_id: str, purpose: str = "") -> str:
@@ -111,6 +113,11 @@ class Keys:
         self.audit_head = self.prefix + "audit:head"
         #: The latest replay that was published, as JSON.
         self.replay = self.prefix + "replay"
+
+    @property
+    def traces(self) -> str:
+        """Hash: who exports traces, until when, and how far that has come."""
+        return self.prefix + "traces"
 
     def of(self, kind: str, id: str) -> str:
         """The key of an object by kind and id; kinds are `run`, `approval`, `execution` ..."""

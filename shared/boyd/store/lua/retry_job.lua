@@ -5,6 +5,7 @@
 -- queue_timeout  ms that it may wait for a worker, or empty: for ever
 -- score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'send'|'give up', attempt, queue, worker}, {'none'}, or {'newer', format version}
+-- What it has lost is noted, of the last attempts only: each a line of attempt, begin and end in ms, and worker.
 local job, due = unpack(KEYS)
 local name, resend_after, max_attempts, queue_timeout, score = unpack(ARGV)
 -- @include format list_job time
@@ -12,7 +13,7 @@ if tonumber(redis.call('ZSCORE', due, name) or 0) ~= tonumber(score) then
   return {'none'}
 end
 local have = redis.call('HMGET', job, 'executionState', 'executionAttempt', 'queue', 'executionBy', 'queuedAt',
-  'executionNotBefore', 'executionBase', 'formatVersion')
+  'executionNotBefore', 'executionBase', 'formatVersion', 'executionStartedAt', 'executionLost')
 local state, attempt, queue, by = have[1], tonumber(have[2]), have[3] or '', have[4] or ''
 local queued_at, not_before, base = have[5], have[6], have[7]
 if newer(have[8]) then
@@ -23,6 +24,10 @@ if state ~= 'queued' and state ~= 'running' then
   return {'none'}
 end
 local now = now_ms()
+local lost = have[10] or ''
+if state == 'running' and #lost < 4000 then
+  lost = string.format('%s%d %s %d %s\n', lost, attempt, have[9] or now, now, string.match(by, '^(.*)/') or by)
+end
 if state == 'queued' and not_before and now < tonumber(not_before) then
   redis.call('ZADD', due, math.min(not_before, now + 540000), name)
   return {'none'}
@@ -37,14 +42,15 @@ local waited = state == 'queued' and queue_timeout ~= '' and now - queued_at > t
 if waited or (state == 'running' and attempt - (base or 0) >= tonumber(max_attempts)) then
   -- A new attempt shuts out whoever had it, or gets its message now, before anybody says how it ended.
   attempt = redis.call('HINCRBY', job, 'executionAttempt', 1)
-  redis.call('HSET', job, 'executionState', 'running', 'executionBy', by)
+  redis.call('HSET', job, 'executionState', 'running', 'executionBy', by, 'executionLost', lost)
   redis.call('ZADD', due, now + resend_after, name)
   return {'give up', attempt, queue, by}
 end
 local wait = resend_after
 if state == 'running' then
   attempt = redis.call('HINCRBY', job, 'executionAttempt', 1)
-  redis.call('HSET', job, 'executionState', 'queued', 'executionResends', 0, 'queuedAt', now)
+  redis.call('HSET', job, 'executionState', 'queued', 'executionResends', 0, 'queuedAt', now,
+    'executionLost', lost)
   redis.call('HDEL', job, 'executionStartedAt')
 else
   wait = resend_after * 2 ^ math.min(redis.call('HINCRBY', job, 'executionResends', 1), 4)

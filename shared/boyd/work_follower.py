@@ -1,0 +1,169 @@
+"""A process that follows the work of all agents by their events, until it is told to stop.
+
+It is about a second behind. It looks at everything regularly, because events may be missed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+from boyd.errors import BoydError, StoreError
+from boyd.models import Event, from_ms
+from boyd.models.archived import FollowerStatus
+from boyd.store import Store
+
+_S = TypeVar("_S", bound=FollowerStatus)
+
+#: Seconds to wait for events, and between two rounds while there are some.
+FOLLOW = 1.0
+PAUSE = 0.25
+#: Seconds for which an agent is looked at after an event: its audit is sealed a little later.
+AFTERWARDS = 3.0
+#: Seconds between two complete looks; and a complete look takes at most this part of the time.
+LOOK = 30.0
+_PART = 0.02
+#: Seconds between two announcements.
+ANNOUNCE = 2.0
+#: Seconds until a failed round is tried again: doubled from the first to the last.
+RETRY = (1.0, 30.0)
+
+
+def process_name() -> str:
+    """The name of this process in announcements."""
+    return f"{socket.gethostname()}.{os.getpid()}"
+
+
+class WorkFollower(ABC, Generic[_S]):
+    """Follows the ended work of all agents."""
+
+    #: What a round may fail with, to be tried again.
+    failures: tuple[type[BoydError], ...] = (StoreError,)
+
+    def __init__(self, store: Store, announcing: Store, status: _S, log: logging.Logger) -> None:
+        """Read from *store*; *announcing* has a connection of its own for announcements."""
+        self._store = store
+        self._announcing = announcing
+        self._log = log
+        self._stopping = threading.Event()
+        self._status_lock = threading.Lock()
+        self._status = status
+        self._events = store.events([])
+        self._recent: dict[str, float] = {}
+        self._look_at = 0.0
+
+    @abstractmethod
+    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
+        """Go on with an agent; return the number of new records.
+
+        *investigations* are ids of those that are known to have ended; None: look at everything.
+        """
+
+    @abstractmethod
+    def _say(self, status: _S) -> None:
+        """Announce the state."""
+
+    def _before_look(self) -> None:
+        """Prepare the process; called before the first look, until it succeeds."""
+
+    def _on_deployment(self) -> int:
+        """Go on with what belongs to no agent; return the number of new records."""
+        return 0
+
+    def _after_round(self) -> None:
+        """Do what a round does besides; called after each."""
+
+    def stop(self) -> None:
+        """End `run` after what it is doing."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Follow until `stop`; failures are logged when they begin and end, and tried again."""
+        announcer = threading.Thread(target=self._announce, name="announcer", daemon=True)
+        announcer.start()
+        pause = RETRY[0]
+        while not self._stopping.is_set():
+            try:
+                self._round()
+                pause = RETRY[0]
+            except self.failures as error:
+                self._failed(error)
+                self._stopping.wait(pause)
+                pause = min(2 * pause, RETRY[1])
+        announcer.join(timeout=ANNOUNCE)
+
+    def _round(self) -> None:
+        began = self._store.clock.now()
+        self._before_look()
+        done = self._look() if time.monotonic() >= self._look_at else self._follow()
+        status = self._status
+        if status.down_since is not None:
+            self._log.warning("it works again")
+        self._report(copied_at=began, down_since=None, error=None, copied=status.copied + done)
+        self._after_round()
+
+    def _look(self) -> int:
+        """Look at everything that Redis has."""
+        began = time.monotonic()
+        agents = list(self._store.fleet.agents())
+        # Followed first: what ends during the look is found by its events.
+        self._events.follow(agents)
+        self._events.wait(0)
+        done = self._on_deployment()
+        for agent_id in agents:
+            if self._stopping.is_set():
+                return done
+            done += self._work(agent_id, None)
+        now = time.monotonic()
+        self._look_at = now + max(LOOK, (now - began) / _PART)
+        return done
+
+    def _follow(self) -> int:
+        """Look at the agents that have had events, and at what is new of the deployment."""
+        now = time.monotonic()
+        busy = {name for name, until in self._recent.items() if until > now}
+        events = self._events.wait(PAUSE if busy else FOLLOW)
+        if events:
+            self._stopping.wait(PAUSE)  # so that one round has what ends at almost the same time
+        until = time.monotonic() + AFTERWARDS
+        self._recent = {name: self._recent[name] for name in busy}
+        self._recent |= dict.fromkeys({name for name, _ in events}, until)
+        done = self._on_deployment()
+        for agent_id in sorted(self._recent):
+            ended = _ended_investigations(event for name, event in events if name == agent_id)
+            done += self._work(agent_id, ended)
+        return done
+
+    def _failed(self, error: Exception) -> None:
+        self._look_at = 0.0  # afterwards everything is compared again
+        if self._status.error is None:
+            self._log.error("%s; nothing is lost while Redis keeps it; trying again", error)
+        since = self._status.down_since or self._store.clock.now()
+        self._report(down_since=since, error=str(error))
+
+    def _report(self, **changes: object) -> None:
+        with self._status_lock:
+            self._status = self._status.patched(changes)
+
+    def _announce(self) -> None:
+        """Announce the state every few seconds, even while a round hangs."""
+        while True:
+            at = from_ms(self._announcing.clock.seconds() * 1000)
+            self._report(at=at)
+            try:
+                self._say(self._status)
+            except StoreError as error:
+                self._log.debug("the state could not be announced: %s", error)
+            if self._stopping.wait(ANNOUNCE):
+                return
+
+
+def _ended_investigations(events: Iterable[Event]) -> list[str]:
+    ended = (e for e in events if e.kind == "investigation.ended")
+    return list(dict.fromkeys(str(e.data["investigation"]) for e in ended))

@@ -1,0 +1,165 @@
+"""What tests of traces share: a sender that keeps spans, and a receiver of OTLP."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from boyd.errors import CollectorUnavailable
+from boyd.settings.traces_settings import TracesSettings
+from boyd.store import Store
+from boyd.tracing.spans import Span
+from boyd.tracing.trace_export import TraceExport
+
+
+class Kept:
+    """A sender that keeps what it is given; the next batches are answered as *answers* say."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Span]] = []
+        self.answers: list[bool | None] = []
+
+    def send(self, spans: Sequence[Span]) -> bool:
+        """Keep a batch, refuse it (False) or lose it (None)."""
+        answer = self.answers.pop(0) if self.answers else True
+        if answer is None:
+            raise CollectorUnavailable
+        if answer:
+            self.batches.append(list(spans))
+        return answer
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans in the order of their export."""
+        return [span for batch in self.batches for span in batch]
+
+
+def export_of(store: Store, sender: Any = None, **settings: Any) -> tuple[TraceExport, Kept]:
+    """An exporter of *store*, and what it sends."""
+    kept = sender or Kept()
+    return TraceExport(store, store, kept, TracesSettings(**settings)), kept
+
+
+def tree(spans: Iterable[Span]) -> list[str]:
+    """The spans of one trace as indented lines, children below their parents."""
+    known = list(spans)
+    check(known)
+
+    def below(parent: int | None, depth: int) -> list[str]:
+        lines = []
+        for span in (one for one in known if one.parent_id == parent):
+            error = f" ({span.error})" if span.error else ""
+            lines += [f"{'  ' * depth}{span.name}{error}", *below(span.span_id, depth + 1)]
+        return lines
+
+    return below(None, 0)
+
+
+def check(spans: Iterable[Span]) -> None:
+    """No span comes twice, each trace has one root, and every parent is there."""
+    known = list(spans)
+    twice = [pair for pair, n in Counter((s.trace_id, s.span_id) for s in known).items() if n > 1]
+    assert not twice
+    for trace in {span.trace_id for span in known}:
+        own = [span for span in known if span.trace_id == trace]
+        ids = {span.span_id for span in own}
+        assert len([span for span in own if span.parent_id is None]) == 1
+        assert all(span.parent_id in ids for span in own if span.parent_id is not None)
+        assert all(span.start <= span.end for span in own)
+
+
+@dataclass
+class Sink:
+    """Receives OTLP over HTTP; `bodies` are the requests, uncompressed, `status` is the answer."""
+
+    bodies: list[bytes] = field(default_factory=list)
+    status: int = 200
+
+    def __enter__(self) -> Self:
+        sink = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                sink.bodies.append(body)
+                self.send_response(sink.status)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nobody reads it."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def spans(self) -> list[Span]:
+        """What it has received, decoded."""
+        # It loads protobuf.
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+        )
+
+        requests = [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
+        return [
+            _span(span)
+            for request in requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+
+def _span(sent: Any) -> Span:
+    from boyd.tracing.spans import SpanLink
+
+    attributes = {one.key: _value(one.value) for one in sent.attributes}
+    parent = int.from_bytes(sent.parent_span_id)
+    return Span(
+        trace_id=int.from_bytes(sent.trace_id),
+        span_id=int.from_bytes(sent.span_id),
+        parent_id=parent or None,
+        name=sent.name,
+        start=round(sent.start_time_unix_nano / 1e6),
+        end=round(sent.end_time_unix_nano / 1e6),
+        attributes=attributes,
+        links=[
+            SpanLink(
+                int.from_bytes(to.trace_id),
+                int.from_bytes(to.span_id),
+                to.attributes[0].value.string_value,
+            )
+            for to in sent.links
+        ],
+        error=str(attributes["error.type"]) if "error.type" in attributes else None,
+    )
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(one) for one in value.array_value.values]
+    return getattr(value, kind)
