@@ -65,7 +65,7 @@ def actions(ctx: RequestContext) -> ActionList:
     return ActionList(actions=ctx.agent.entry.catalog.actions)
 
 
-@routes.post("/actions/<id>", **_EXECUTE)
+@routes.post("/actions/<action:id>", **_EXECUTE)
 def take(
     ctx: RequestContext, id: str, body: ActionRequest | None, query: WaitQuery
 ) -> JsonResponse:
@@ -78,7 +78,7 @@ def take(
     return _executed(ctx, work, query.wait)
 
 
-@routes.post("/actions/<id>/dry-run", **_EXECUTE)
+@routes.post("/actions/<action:id>/dry-run", **_EXECUTE)
 def dry_run(
     ctx: RequestContext, id: str, body: DryRunRequest | None, query: WaitQuery
 ) -> JsonResponse:

@@ -26,7 +26,7 @@ from boyd_api.intake_routes import agree
 from boyd_api.problems import answer_to
 from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
 from boyd_api.routes import ALL
-from boyd_api.routing import JsonResponse, Rest, Route, RouteResult
+from boyd_api.routing import ActionId, JsonResponse, Rest, Route, RouteResult
 from boyd_api.services import Services
 
 #: Request ids that are adopted from the client.
@@ -48,6 +48,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.url_map.merge_slashes = False
     app.url_map.converters["rest"] = Rest
+    app.url_map.converters["action"] = ActionId
     app.extensions["boyd"] = services
     app.extensions[OPENAPI] = document_once(ALL)
     bind(app, services, ALL)

@@ -47,6 +47,13 @@ class Rest(BaseConverter):
     part_isolating = False
 
 
+class ActionId(BaseConverter):
+    """Matches the id of an action, whose name may have a slash, as that of a remote tool has."""
+
+    regex = r"[^/]+(?:/[^/]+)?"
+    part_isolating = False
+
+
 @dataclass(frozen=True)
 class JsonResponse:
     """A response of a route.
@@ -81,7 +88,8 @@ class Route:
     Attributes:
         noun: its resource, which heads a section of the docs.
         base: the path above all routes of the resource.
-        path: below the base, with `<name>`, `<int:name>` or `<rest:name>` parts.
+        path: below the base, with `<name>`, `<int:name>`, `<action:name>` or `<rest:name>`
+            parts.
         scope: the scope that a key needs; None: the route is open to all, without a key.
         answers: response models by status; the first is the default.
         label: its name among the routes of the resource; empty: that of the function.

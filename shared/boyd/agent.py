@@ -139,7 +139,7 @@ class Agent:
     ) -> None:
         """Check the settings and register the plugins.
 
-        Paths of change freezes are relative to *folder*.
+        Paths of change freezes, and some of plugins, are relative to *folder*.
 
         Raises:
             ConfigError: a setting is unknown or invalid.
@@ -147,7 +147,10 @@ class Agent:
         """
         self.settings = _validated(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
         bundled = [_build(PluginReference(use=name)) for name in default_plugins]
-        self.host = PluginHost([*bundled, *_with_procedures(self.settings, list(plugins))])
+        own = list(plugins)
+        for plugin in own:
+            plugin.use_folder(folder)
+        self.host = PluginHost([*bundled, *_with_procedures(self.settings, own)])
         self._check_model()
         compose(self.host)
         self.rules = Rules(self.info, self.settings, self.host, folder)
@@ -174,7 +177,9 @@ class Agent:
     def fingerprint(self) -> str:
         """A digest of settings and plugins, equal on workers that run the same agent."""
         plugins = self.host.plugins.values()
-        options = [f"{p.id} {p.options.model_dump_json(fallback=_stable)}" for p in plugins]
+        options = [
+            f"{p.id} {p.options.model_dump_json(fallback=_stable)}{p.digest}" for p in plugins
+        ]
         parts = [self.settings.model_dump_json(), *options]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

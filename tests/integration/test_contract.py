@@ -132,7 +132,11 @@ REACHED = {
     *("POST /investigations", "GET /investigations/<id>", "GET /investigations/<id>/log"),
     *("POST /investigations/<id>/messages", "POST /investigations/<id>/cancel"),
     *("POST /runs", "GET /runs/<id>", "GET /runs/<id>/callback", "GET /executions/<id>"),
-    *("POST /actions/<id>", "POST /executions/<id>/rollback", "GET /loop/history/<iteration>"),
+    *(
+        "POST /actions/<action:id>",
+        "POST /executions/<id>/rollback",
+        "GET /loop/history/<iteration>",
+    ),
     *("PUT /plugins/<plugin>/<rest:path>", "POST /plugins/<plugin>/<rest:path>"),
 }
 #: The parameter that the ids stand for.

@@ -428,6 +428,31 @@ def test_one_decision_is_proposed_once_whatever_became_of_the_approval() -> None
     assert lab.store.approvals.page(50).pending == []
 
 
+def test_an_action_that_doubts_asks_a_person_and_is_executed_once_approved() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action(doubt=lambda: "its server has changed"))
+    waits = result_of(lab.run())
+    assert waits.waits_for
+    item = lab.store.approvals.get(waits.waits_for)
+    assert item is not None
+    assert (item.reason, recorder.calls) == ("its server has changed", [])
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    lab.deliver()
+
+    assert len(recorder.calls) == 1
+
+
+def test_an_action_that_fails_to_doubt_asks_a_person_and_one_without_doubt_runs() -> None:
+    def fail() -> None:
+        raise OSError("no answer")
+
+    failing, sure = Recorder(), Recorder()
+
+    assert result_of(lab_for(failing.action(doubt=fail)).run()).waits_for
+    assert result_of(lab_for(sure.action(doubt=lambda: None)).run()).success
+    assert (failing.calls, len(sure.calls)) == ([], 1)
+
+
 def test_a_gated_action_is_queued_although_its_own_queue_has_no_worker() -> None:
     action = Recorder().action(queue="eu1", autonomy=Autonomy(mode="approval-required"))
 

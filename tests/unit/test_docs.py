@@ -51,7 +51,10 @@ LOCAL = {"--config", "--redis-url", "--log-level"}
 REMOTE = {"--config", "--url", "--key", "--profile"}
 COMMON = {*LOCAL, *REMOTE, "--redis"}
 #: Commands that need no settings.
-WITHOUT_SETTINGS = {"init", "completion", "plugins list", "plugins show", "plugins new"}
+WITHOUT_SETTINGS = {
+    *("init", "completion", "plugins list", "plugins show", "plugins new"),
+    *("mcp list", "mcp sync"),
+}
 #: Options whose default is said better in words.
 TOLD_IN_WORDS = {"cwd", "weekdays"}
 

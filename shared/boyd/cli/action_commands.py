@@ -188,7 +188,7 @@ def run(
         "requiresApproval": require_approval,
     }
     with _suggesting(api, action):
-        error = _job(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+        error = _job(api, f"/actions/{quote(action, safe=':/')}", body, wait, form)
     _fail_if(error, param)
 
 
@@ -202,7 +202,7 @@ def dry_run(
     api: Api, action: str, param: Pairs, params: dict[str, Any], wait: float, form: str
 ) -> None:
     """Show the effect of an action without running it."""
-    path = f"/actions/{quote(action, safe=':')}/dry-run"
+    path = f"/actions/{quote(action, safe=':/')}/dry-run"
     with _suggesting(api, action):
         error = _job(api, path, {"params": {**params, **param}}, wait, form)
     _fail_if(error, param)

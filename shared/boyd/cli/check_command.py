@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import BaseModel
 
 from boyd.agent import Agent, load_agent
 from boyd.cli import output
@@ -223,10 +224,14 @@ def _observer_traits(observer: Observer) -> Iterator[str]:
         yield "in its own process"
 
 
+def _names_of(params: type[BaseModel] | None) -> str:
+    if params is None:
+        return "any"
+    return ", ".join(params.model_json_schema(by_alias=True).get("properties", {}))
+
+
 def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
-    fields = action.params.model_fields.items() if action.params else ()
-    names = ", ".join(field.alias or name for name, field in fields)
-    yield f"params ({names if action.params else 'any'})"
+    yield f"params ({_names_of(action.params)})"
     yield f"risk {action.risk}"
     if action.reversibility != "unknown":
         yield action.reversibility

@@ -50,6 +50,7 @@ COMMANDS = {
     "init": "boyd.cli.init_command:init",
     "plugins": "boyd.cli.plugin_commands:plugins",
     "check": "boyd.cli.check_command:check",
+    "mcp": "boyd.cli.mcp_commands:mcp",
     "observe": "boyd.cli.observe_commands:observe",
     "replay": "boyd.cli.replay_command:replay",
     "cases": "boyd.cli.case_commands:cases",

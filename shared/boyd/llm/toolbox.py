@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.loop_detection import ExecutedCall, PlannedCall, result_digest
 from boyd.llm.messages import ToolSpec
-from boyd.llm.tool_calls import ToolUse, is_error, parse_json
+from boyd.llm.tool_calls import ToolUse, digest, is_error, parse_json
 from boyd.models import JsonObject, explain
 from boyd.models.investigation import call_number
 from boyd.plugin import Action, PluginHost, Tool
@@ -140,7 +140,9 @@ def _matches(tool: Action | Tool, patterns: Sequence[str]) -> bool:
 
 
 def _legal(name: str) -> str:
-    return _UNFIT.sub("_", name)[:_MAX_NAME]
+    legal = _UNFIT.sub("_", name)
+    # What is cut off might be all that two names differ in.
+    return legal if len(legal) <= _MAX_NAME else f"{legal[: _MAX_NAME - 9]}_{digest(name)[:8]}"
 
 
 def _is_json(text: str) -> bool:

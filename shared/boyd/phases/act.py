@@ -231,9 +231,24 @@ def _act(
             return failed(action.id, answer.reason, prevented="closed")
         if answer.outcome == "asked":
             return _queue(ctx, of, request, approvals, answer.reason, undone)
+        if doubt := _doubt(ctx, action, request):
+            ctx.gate_answer = replace(answer, outcome="asked", reason=doubt, grant=None)
+            return _queue(ctx, of, request, approvals, doubt, undone)
     if request.unserved:
         return _forgone(action, request, ledger)
     return _Execution(ctx, of, request, ledger, approvals, undone).run()
+
+
+def _doubt(ctx: PhaseContext, action: Action, request: Request) -> str | None:
+    """The reason of the action itself to ask a person, although it could run alone."""
+    if request.unserved or request.undoes or not action.has("doubt"):
+        return None
+    try:
+        params = validate(action, request.decision.params)
+    except ValueError:  # the execution reports it
+        return None
+    found = call_action(ctx, action, "doubt", params, ctx.context(action.plugin_id))
+    return str(found.output or "") if found.success else found.error
 
 
 def _undone(action: Action, request: Request, ledger: Ledger) -> ExecutionEntry | ActionResult:

@@ -234,6 +234,7 @@ class Action(Component):
     functions: ClassVar = {
         "execute": ("params", "ctx"),
         "dry_run": ("params", "ctx"),
+        "doubt": ("params", "ctx"),
         "rollback": ("params", "result", "ctx"),
         "verify": ("params", "result", "ctx"),
     }

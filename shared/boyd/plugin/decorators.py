@@ -74,6 +74,10 @@ class DeclaredAction(Declared[Action]):
         """Use the method to report what an execution would do."""
         return self._also("dry_run", function)
 
+    def doubt(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use the method to give a reason to ask a person, although the action could run alone."""
+        return self._also("doubt", function)
+
     def rollback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Use the method to undo a successful execution."""
         return self._also("rollback", function)

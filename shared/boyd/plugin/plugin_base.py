@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
@@ -47,6 +48,8 @@ class Plugin:
     version: str = ""
     #: Whether the agent must have a model.
     needs_llm: bool = False
+    #: A digest of what it has read besides its options, equal on workers that run the same agent.
+    digest: str = ""
     #: Components written as classes; decorated methods are found automatically.
     components: Sequence[Component] = ()
     options: Any
@@ -64,6 +67,9 @@ class Plugin:
             raise PluginError(self.id or type(self).__name__, mistakes(error, kind)) from None
         # Errors may quote options, as a failed request quotes its URL.
         register(*secrets_in(self.options))
+
+    def use_folder(self, folder: Path) -> None:
+        """Take the *folder* of the agent file, before the plugin's components are read."""
 
     def init(self, ctx: Context) -> None:
         """Prepare for work, once per process; an error keeps the agent from starting."""

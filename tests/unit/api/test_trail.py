@@ -15,7 +15,7 @@ Request = tuple[str, Any]
 
 #: What is not there by itself is made first; a dry run changes nothing.
 HARMLESS = {
-    "POST /actions/<id>/dry-run",
+    "POST /actions/<action:id>/dry-run",
     "POST /approvals/<id>/preview",
     "POST /login-links",  # the login with it is recorded
     "POST /mcp",  # test_assistants.py tries what its tools change
@@ -107,7 +107,7 @@ def _deserted(desk: Site) -> str:
 MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/trigger": lambda desk: ("/loop/trigger", None),
     "POST /loop/abandon": lambda desk: (_in_flight(desk), None),
-    "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
+    "POST /actions/<action:id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
     "POST /autonomy/revoke": lambda desk: ("/autonomy/revoke", {"action": _granted(desk)}),

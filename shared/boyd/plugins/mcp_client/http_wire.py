@@ -1,0 +1,271 @@
+"""An MCP server at a URL: streamable HTTP through the guarded session."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests_hardened.ip_filter import InvalidIPAddress
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+)
+
+from boyd.models import JsonObject
+from boyd.outbound.guarded_session import GuardedSession, check_url
+from boyd.plugins.mcp_client.mcp_connection import (
+    MAX_MESSAGE,
+    MAX_RECEIVED,
+    VERSION_HEADER,
+    Deadline,
+    parsed,
+    reply_to,
+)
+from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
+from boyd.plugins.mcp_client.server_options import RemoteServer
+
+_ACCEPT = "application/json, text/event-stream"
+_SESSION = "Mcp-Session-Id"
+_CHUNK = 65_536
+#: How often a stream that ended early is resumed, and the seconds in between.
+_RESUMPTIONS = 3
+_PAUSE = 1.0
+#: Characters quoted of an answer that is an error.
+_QUOTED = 300
+#: The most characters of a session's id.
+_MAX_SESSION = 1000
+#: Seconds to end a session in.
+_GRACE = 2.0
+#: The least seconds of a time limit that the session takes.
+_LEAST = 0.1
+_UNSENT = (NewConnectionError, NameResolutionError, ConnectTimeoutError)
+
+
+@dataclass
+class _Place:
+    """The place in a stream of events: the last event's id, and the pause before it is resumed."""
+
+    last: str = ""
+    pause: float = _PAUSE
+
+
+class HttpWire:
+    """A server at a URL, with at most one session; each request has a connection of its own."""
+
+    def __init__(self, server: RemoteServer) -> None:
+        """Prepare; raises `ServerFailure` for a refused URL, `ConfigError` without a secret."""
+        self._url = server.url or ""
+        refused = check_url(self._url, allow_private=server.allow_private)
+        if refused:
+            raise ServerFailure(f"its URL is refused: {refused}")
+        self._allow_private = server.allow_private
+        self._fixed = {name: secret.read() for name, secret in server.headers.items()}
+        trusted = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        self._options: dict[str, Any] = {"verify": trusted, **server.access.options()}
+        self._session = ""
+        self._version: dict[str, str] = {}
+        self._received = 0
+
+    def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], until: Deadline
+    ) -> JsonObject:
+        """POST a request; its response, from the body or from a stream of events."""
+        self._version = _version_in(headers)
+        place = _Place()
+        with self._request("POST", message, headers, until) as response:
+            self._session = self._session or _session_in(response)
+            found = self._response(response, message, until, place)
+        if found is None and place.last and headers == self._version:
+            found = self._resumed(message, until, place)
+        if found is None:
+            raise ServerFailure("it ended the answer early", sent=True)
+        return found
+
+    def _resumed(self, message: JsonObject, until: Deadline, place: _Place) -> JsonObject | None:
+        """The response in a stream that the server lets go on, as older revisions may."""
+        for _ in range(_RESUMPTIONS):
+            time.sleep(min(place.pause, until.left()))
+            try:
+                with self._request("GET", None, {"Last-Event-ID": place.last}, until) as response:
+                    found = self._response(response, message, until, place)
+            except ServerFailure as failure:
+                raise ServerFailure(str(failure), sent=True) from None
+            if found is not None:
+                return found
+        return None
+
+    def send(self, message: JsonObject, headers: Mapping[str, str], until: Deadline) -> None:
+        """POST a notification or an answer."""
+        self._version = _version_in(headers)
+        with self._request("POST", message, headers, until) as response:
+            _check_status(response, b"")
+
+    def close(self) -> None:
+        """End the session, if the server keeps one."""
+        with suppress(ServerFailure):
+            if self._session:
+                with self._request("DELETE", None, {}, Deadline(_GRACE)):
+                    pass
+
+    @contextmanager
+    def _request(
+        self,
+        method: str,
+        message: JsonObject | None,
+        headers: Mapping[str, str],
+        until: Deadline,
+    ) -> Iterator[requests.Response]:
+        """The response, until the deadline; what goes wrong with it is a `ServerFailure`."""
+        http = GuardedSession(allow_private=self._allow_private, timeout=max(_LEAST, until.left()))
+        limit = threading.Timer(until.left(), http.line.cut)
+        limit.daemon = True
+        limit.start()
+        try:
+            with http.request(
+                method,
+                self._url,
+                json=message,
+                headers={**self._fixed, **self._named(), **headers},
+                stream=True,
+                allow_redirects=False,
+                **self._options,
+            ) as response:
+                yield response
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise self._failure(error, not until.left()) from None
+        finally:
+            limit.cancel()
+            http.close()
+
+    def _named(self) -> dict[str, str]:
+        session = {_SESSION: self._session} if self._session else {}
+        packing = {"Accept": _ACCEPT, "Accept-Encoding": "identity"}
+        return {**packing, **self._version, **session}
+
+    def _failure(self, error: Exception, late: bool) -> ServerFailure:
+        reasons = list(_causes(error))
+        host = urlsplit(self._url).netloc
+        if any(isinstance(one, InvalidIPAddress) for one in reasons):
+            return ServerFailure(f"the address of {host} is not public; see allow_private")
+        sent = not any(isinstance(one, _UNSENT) for one in reasons)
+        if late:
+            return ServerFailure(f"{host} did not answer in time", sent)
+        kind = type(reasons[-1]).__name__
+        return ServerFailure(f"the connection to {host} failed ({kind})", sent)
+
+    def _response(
+        self, response: requests.Response, message: JsonObject, until: Deadline, place: _Place
+    ) -> JsonObject | None:
+        """The response to *message* in an HTTP response; None: its stream ended without one."""
+        if not _is_stream(response):
+            body = b"".join(self._chunks(response))
+            if not until.left():  # what was cut off may look complete
+                raise ServerFailure("it did not answer in time", sent=True)
+            return _check_status(response, body) or parsed(body)
+        _check_status(response, b"")
+        with suppress(HTTPError, requests.RequestException, OSError):  # it may be resumed
+            for event in self._events(response, place):
+                received = parsed(event)
+                answer = reply_to(received)
+                if answer is not None:
+                    self.send(answer, self._version, until)
+                elif "method" not in received and received.get("id") == message["id"]:
+                    return received
+        if not until.left():
+            raise ServerFailure("it did not answer in time", sent=True)
+        return None
+
+    def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+        """The body as it arrives."""
+        while chunk := response.raw.read1(_CHUNK, decode_content=False):
+            self._received += len(chunk)
+            if self._received > MAX_RECEIVED:
+                raise ServerFailure(f"it sent more than {MAX_RECEIVED} bytes", sent=True)
+            yield chunk
+
+    def _events(self, response: requests.Response, place: _Place) -> Iterator[bytes]:
+        """The data of each event that has any."""
+        data: list[bytes] = []
+        for line in self._lines(response):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if not line and any(data):
+                yield b"\n".join(data)
+            if not line:
+                data = []
+            elif name == b"data":
+                data.append(value)
+            elif name == b"id" and len(value) <= _MAX_SESSION:
+                place.last = value.decode("latin-1")
+            elif name == b"retry" and value.isdigit() and len(value) < 7:
+                place.pause = int(value) / 1000
+
+    def _lines(self, response: requests.Response) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self._chunks(response):
+            *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+            if len(rest) > MAX_MESSAGE:
+                raise ServerFailure(
+                    f"it sent a message of more than {MAX_MESSAGE} bytes", sent=True
+                )
+            yield from lines
+
+
+def _is_stream(response: requests.Response) -> bool:
+    kind = str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+    return kind == "text/event-stream"
+
+
+def _session_in(response: requests.Response) -> str:
+    found = str(response.headers.get(_SESSION, ""))
+    return found if found.isascii() and found.isprintable() and len(found) <= _MAX_SESSION else ""
+
+
+def _version_in(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name == VERSION_HEADER}
+
+
+def _check_status(response: requests.Response, body: bytes) -> JsonObject | None:
+    """The error of the protocol that a client error holds; None: the answer is a success.
+
+    Raises:
+        RequestRefused: it is another client error.
+        ServerFailure: it is any other error.
+    """
+    status = response.status_code
+    if 200 <= status < 300:
+        return None
+    if not 400 <= status < 500:
+        raise ServerFailure(f"it answered {status}{_quoted(body)}", sent=status >= 500)
+    with suppress(ServerFailure):
+        found = parsed(body)
+        if isinstance(found.get("error"), dict):
+            return found
+    raise RequestRefused(f"it answered {status}{_quoted(body)}", -status)
+
+
+def _quoted(body: bytes) -> str:
+    text = " ".join(body[:_QUOTED].decode("utf-8", "replace").split())
+    return f": {text}" if text else ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what has caused it."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        reason = getattr(cause, "reason", None) or next(
+            (one for one in cause.args if isinstance(one, BaseException)), None
+        )
+        cause = reason if isinstance(reason, BaseException) else cause.__context__

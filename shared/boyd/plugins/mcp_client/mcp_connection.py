@@ -1,0 +1,251 @@
+"""The protocol on a connection to an MCP server: agree on a revision, list tools, call one.
+
+The messages are those of `mcp-types`, the transport is Boyd's own: each call has one deadline, and
+HTTP goes through the guarded session.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolResult,
+    DiscoverResult,
+    InitializeResult,
+    ListToolsResult,
+    Tool,
+)
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
+from pydantic import BaseModel, ValidationError
+
+from boyd.json_limits import check_values
+from boyd.models import JsonObject, explain
+from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
+from boyd.version import VERSION
+
+#: The most bytes of a message, and of all messages of a connection.
+MAX_MESSAGE = 2_097_152
+MAX_RECEIVED = 8_388_608
+#: The most pages and tools of a list.
+MAX_PAGES = 50
+MAX_LISTED = 1000
+#: The most seconds of the attempt with the newest revision.
+PROBE = 5.0
+METHOD_NOT_FOUND = -32601
+VERSION_HEADER = "MCP-Protocol-Version"
+
+_M = TypeVar("_M", bound=BaseModel)
+_CLIENT = {"name": "boyd", "version": VERSION}
+
+
+class Deadline:
+    """The time by which everything has to be done."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds until then; never negative."""
+        return max(0.0, self._at - time.monotonic())
+
+    def within(self, seconds: float) -> Deadline:
+        """An earlier one, if *seconds* are less than what is left."""
+        return Deadline(min(seconds, self.left()))
+
+
+class MessageWire(Protocol):
+    """Carries messages to a server and back; every method raises `ServerFailure`."""
+
+    def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], until: Deadline
+    ) -> JsonObject:
+        """Send a request; the response to it."""
+
+    def send(self, message: JsonObject, headers: Mapping[str, str], until: Deadline) -> None:
+        """Send a notification."""
+
+    def close(self) -> None:
+        """End the connection and whatever it has started."""
+
+
+def parsed(text: str | bytes) -> JsonObject:
+    """The message in *text*.
+
+    Raises:
+        ServerFailure: it is none.
+    """
+    try:
+        check_values(text)
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ServerFailure("it sent something that is not a message", sent=True) from None
+    if not isinstance(found, dict):
+        raise ServerFailure("it sent something that is not a message", sent=True)
+    return found
+
+
+def reply_to(message: JsonObject) -> JsonObject | None:
+    """The answer to a request of the server: there is nothing that it may ask for but a ping."""
+    if "method" not in message or message.get("id") is None:
+        return None
+    answer: JsonObject = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "ping":
+        return {**answer, "result": {}}
+    return {**answer, "error": {"code": METHOD_NOT_FOUND, "message": "not offered by this client"}}
+
+
+class McpConnection:
+    """A conversation with a server, until a deadline."""
+
+    def __init__(self, wire: MessageWire, until: Deadline, known: str = "") -> None:
+        """Agree on a revision of the protocol; first try the *known* one.
+
+        Raises:
+            ServerFailure: there is no answer, or no common revision.
+        """
+        self._wire = wire
+        self._until = until
+        self._ids = count(1)
+        self.revision = ""
+        if known in HANDSHAKE_PROTOCOL_VERSIONS:
+            self._first_initialize()
+        else:
+            self._first_discover()
+
+    def _first_discover(self) -> None:
+        try:
+            self._discover(self._until.within(PROBE))
+        except ServerFailure as why:
+            try:
+                self._initialize()
+            except ServerFailure as failure:
+                # A server that knows only newer revisions says more in its first answer.
+                newer = isinstance(why, RequestRefused) and why.code == UNSUPPORTED_PROTOCOL_VERSION
+                raise (why if newer else failure) from None
+
+    def _first_initialize(self) -> None:
+        try:
+            self._initialize()
+        except RequestRefused:
+            self._discover(self._until)
+
+    def _discover(self, until: Deadline) -> None:
+        self.revision = MODERN_PROTOCOL_VERSIONS[-1]
+        try:
+            found = self._ask("server/discover", {}, DiscoverResult, until=until)
+        except RequestRefused as refusal:
+            offered = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
+            if refusal.code != UNSUPPORTED_PROTOCOL_VERSION or self.revision not in (offered or ()):
+                raise
+            found = self._ask("server/discover", {}, DiscoverResult, until=until)
+        if self.revision not in found.supported_versions:
+            raise ServerFailure("it speaks no revision of the protocol that Boyd knows")
+
+    def _initialize(self) -> None:
+        self.revision = ""
+        asked = {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": {},
+            "clientInfo": _CLIENT,
+        }
+        found = self._ask("initialize", asked, InitializeResult)
+        if found.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            raise ServerFailure("it speaks no revision of the protocol that Boyd knows")
+        self.revision = str(found.protocol_version)
+        ready: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        self._wire.send(ready, self._headers("notifications/initialized", {}), self._until)
+
+    def tools(self) -> list[Tool]:
+        """All tools that the server offers now.
+
+        Raises:
+            ServerFailure: it gives no list, or one that is too long.
+        """
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            asked = {"cursor": cursor} if cursor else {}
+            page = self._ask("tools/list", asked, ListToolsResult)
+            found += page.tools
+            cursor = page.next_cursor
+            if len(found) > MAX_LISTED:
+                break
+            if not cursor:
+                return found
+        raise ServerFailure(f"it offers more than {MAX_LISTED} tools, or its list does not end")
+
+    def call(
+        self, tool: str, arguments: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> CallToolResult:
+        """Call a tool, once; *headers* repeat some arguments.
+
+        Raises:
+            ServerFailure: it failed; if `sent`, the outcome is unknown.
+        """
+        asked = {"name": tool, "arguments": dict(arguments)}
+        named = {"Mcp-Name": tool, **headers} if self._is_modern else {}
+        return self._ask("tools/call", asked, CallToolResult, named)
+
+    @property
+    def _is_modern(self) -> bool:
+        return self.revision in MODERN_PROTOCOL_VERSIONS
+
+    def _ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        shape: type[_M],
+        headers: Mapping[str, str] | None = None,
+        until: Deadline | None = None,
+    ) -> _M:
+        message: JsonObject = {
+            "jsonrpc": "2.0",
+            "id": next(self._ids),
+            "method": method,
+            "params": {**params, **self._meta()},
+        }
+        mirrored = self._headers(method, headers or {})
+        response = self._wire.exchange(message, mirrored, until or self._until)
+        if isinstance(refused := response.get("error"), dict):
+            code, said = refused.get("code"), " ".join(str(refused.get("message", "")).split())
+            code = code if isinstance(code, int) else 0
+            raise RequestRefused(f"it refused {method}: {said[:500]}", code, refused.get("data"))
+        result = response.get("result")
+        kind = result.get("resultType", "complete") if isinstance(result, dict) else "complete"
+        if kind != "complete":
+            why = f"it answered {method} with {str(kind)[:50]!r}, and Boyd answers no questions"
+            raise ServerFailure(why)
+        try:
+            return shape.model_validate(result)
+        except ValidationError as error:
+            why = f"its answer to {method} is not valid: {explain(error)[:300]}"
+            raise ServerFailure(why, sent=True) from None
+
+    def _meta(self) -> JsonObject:
+        if not self._is_modern:
+            return {}
+        return {
+            "_meta": {
+                PROTOCOL_VERSION_META_KEY: self.revision,
+                CLIENT_INFO_META_KEY: dict(_CLIENT),
+                CLIENT_CAPABILITIES_META_KEY: {},
+            }
+        }
+
+    def _headers(self, method: str, more: Mapping[str, str]) -> dict[str, str]:
+        if not self.revision:
+            return {}
+        known = {VERSION_HEADER: self.revision}
+        return {**known, "Mcp-Method": method, **more} if self._is_modern else known

@@ -1,0 +1,150 @@
+"""One conversation with an MCP server: what it offers now, and a call of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp_types import (
+    AudioContent,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
+
+from boyd.models import JsonObject, unstorable
+from boyd.plugins.mcp_client.http_wire import HttpWire
+from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection, MessageWire
+from boyd.plugins.mcp_client.server_failure import ServerFailure
+from boyd.plugins.mcp_client.server_options import RemoteServer
+from boyd.plugins.mcp_client.stdio_wire import StdioWire
+from boyd.plugins.mcp_client.tool_check import MAX_TOOLS, ambiguous, flaw, headers_of
+from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool
+from boyd.redaction import redactor
+
+#: The most characters of the text of a result, and of its structured content as JSON.
+MAX_TEXT = 100_000
+
+
+@contextmanager
+def talking(server: RemoteServer, folder: Path, known: str = "") -> Iterator[McpConnection]:
+    """A connection, ended afterwards; *known* is a revision of the protocol to try first.
+
+    Raises:
+        ServerFailure: the server cannot be reached, or did not behave.
+        ConfigError: a secret cannot be read.
+    """
+    until = Deadline(server.timeout)
+    wire: MessageWire = HttpWire(server) if server.url else StdioWire(server, folder)
+    try:
+        yield McpConnection(wire, until, known)
+    finally:
+        wire.close()
+
+
+def offered(connection: McpConnection, name: str) -> LockedTool:
+    """The description of a tool as the server gives it now.
+
+    Raises:
+        ServerFailure: it does not offer that tool, offers it twice, or in a way that has a flaw.
+    """
+    found = [tool for tool in connection.tools() if tool.name == name]
+    if len(found) != 1:
+        how = "no longer offers it" if not found else "offers several tools of that name"
+        raise ServerFailure(f"the server {how}")
+    tool = found[0]
+    why = flaw(tool.name, tool.description or "", tool.input_schema)
+    if why:
+        raise ServerFailure(f"what the server now says of it cannot be used: {why}")
+    return _locked(tool)
+
+
+def offers(connection: McpConnection, server: RemoteServer) -> tuple[LockedServer, dict[str, str]]:
+    """All usable tools of a server, and the reasons why others are not, by name."""
+    found: dict[str, LockedTool] = {}
+    refused: dict[str, str] = {}
+    listed = connection.tools()
+    doubtful = ambiguous([tool.name for tool in listed])
+    for tool in listed:
+        why = flaw(tool.name, tool.description or "", tool.input_schema)
+        if tool.name in doubtful:
+            why = "its name can be mistaken for that of another tool"
+        if not why and len(found) >= MAX_TOOLS:
+            why = f"there are more than {MAX_TOOLS} tools; see `include`"
+        if why:
+            refused[tool.name[:100]] = why
+        elif server.includes(tool.name):
+            found[tool.name] = _locked(tool)
+    return LockedServer(protocol=connection.revision, tools=found), refused
+
+
+def _locked(tool: Tool) -> LockedTool:
+    notes = tool.annotations
+    hints = notes.model_dump(mode="json", by_alias=True, exclude_none=True) if notes else {}
+    return LockedTool.of(tool.description or "", tool.input_schema, _hints(hints))
+
+
+def _hints(annotations: JsonObject) -> JsonObject:
+    """The four hints of the specification; a title is one more text that nobody needs."""
+    return {name: value for name, value in annotations.items() if isinstance(value, bool)}
+
+
+def mirrored(schema: JsonObject, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that repeat arguments, as the schema asks for."""
+    found = {
+        f"Mcp-Param-{header}": _at(arguments, path) for path, header in headers_of(schema).items()
+    }
+    return {name: _header(value) for name, value in found.items() if value is not None}
+
+
+def _at(arguments: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        arguments = arguments.get(key) if isinstance(arguments, Mapping) else None
+    return arguments if isinstance(arguments, str | int | float) else None
+
+
+def _header(value: str | float) -> str:
+    """The value as a header can carry it."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    plain = text.isascii() and text.isprintable() and text == text.strip()
+    if plain and not (text.startswith("=?base64?") and text.endswith("?=")):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
+
+
+def output_of(result: CallToolResult) -> JsonObject:
+    """A result without secrets, cut where it is too long."""
+    text = redactor().redact("\n".join(_text(part) for part in result.content))
+    output: JsonObject = {"text": text[:MAX_TEXT]}
+    if len(text) > MAX_TEXT:
+        output["omitted"] = f"{len(text) - MAX_TEXT} more characters of text"
+    structured = result.structured_content
+    if structured is None:
+        return output
+    why = unstorable(structured)
+    if why or len(json.dumps(structured)) > MAX_TEXT:
+        output["structured"] = f"omitted: {why or f'it is longer than {MAX_TEXT} characters'}"
+    else:
+        output["structured"] = redactor().redact_json(structured)
+    return output
+
+
+def _text(part: Any) -> str:
+    """A part of a result as text; what is not text is only named."""
+    if isinstance(part, TextContent):
+        return part.text
+    if isinstance(part, ImageContent | AudioContent):
+        return f"[{part.type}, {part.mime_type}, {len(part.data)} characters of base64: left out]"
+    if isinstance(part, ResourceLink):
+        return f"[resource {part.uri}]"
+    if isinstance(part, EmbeddedResource) and isinstance(part.resource, TextResourceContents):
+        return part.resource.text
+    return f"[{getattr(part, 'type', 'something')}: left out]"
