@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from boyd.errors import PluginError
@@ -71,11 +71,6 @@ def describe_plugin(kind: type[Plugin]) -> PluginDescription:
         methods = {name: one.build(plugin).bind(kind.id) for name, one in declared(kind).items()}
     except (ValueError, NameError) as error:
         raise PluginError(kind.id, str(error)) from None
-    switches = {
-        one.id: kind.enabling_option(name)
-        for name, one in methods.items()
-        if issubclass(kind, Connector)
-    }
     parts += methods.values()
     return PluginDescription(
         id=kind.id,
@@ -85,10 +80,7 @@ def describe_plugin(kind: type[Plugin]) -> PluginDescription:
         observers=_told(parts, Observer),
         orienters=_told(parts, Orienter),
         strategies=_told(parts, Strategy),
-        actions=[
-            OfferedAction(**dict(action_info(part)), enabled_by=switches.get(part.id))
-            for part in _of(parts, Action)
-        ],
+        actions=[_offered(kind, part, methods) for part in _of(parts, Action)],
         tools=_told(parts, Tool),
         endpoints=[endpoint_info(part) for part in _of(parts, Endpoint)],
         hooks=[name for name in SPECIFICATIONS if hasattr(kind, name)],
@@ -96,11 +88,19 @@ def describe_plugin(kind: type[Plugin]) -> PluginDescription:
 
 
 def _instance(kind: type[Plugin]) -> tuple[Plugin, bool]:
-    """A plugin with default options; without any, if it requires some."""
+    """A plugin with default options and all actions; without any, if it requires some."""
+    field = kind.Options.model_fields.get("actions") if issubclass(kind, Connector) else None
+    actions = getattr(field and field.annotation, "model_fields", {})
     try:
-        return kind(), True
+        return kind(**({"actions": {name: {} for name in actions}} if actions else {})), True
     except PluginError:
         return kind.__new__(kind), kind.__init__ is Plugin.__init__
+
+
+def _offered(kind: type[Plugin], part: Action, methods: Mapping[str, Component]) -> OfferedAction:
+    method = next((name for name, one in methods.items() if one is part), part.name)
+    switch = kind.enabling_option(method) if issubclass(kind, Connector) else None
+    return OfferedAction(**dict(action_info(part)), enabled_by=switch)
 
 
 def _of(parts: Iterable[Component], kind: type[_C]) -> list[_C]:

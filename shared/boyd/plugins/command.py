@@ -40,8 +40,12 @@ def run(
     timeout: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    *,
+    limit: int = OUTPUT_LIMIT,
 ) -> CompletedCommand:
     """Run *argv* in its own process group and wait for it, at most *timeout* seconds.
+
+    The last *limit* bytes of its output are kept.
 
     Services it leaves running are left alone. After a timeout or an interruption, the group is
     killed. Raises `CommandFailed` if it cannot be started or took too long.
@@ -54,10 +58,10 @@ def run(
         except BaseException as error:
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
-                suffix = _suffix(_tail(output))
+                suffix = _suffix(_tail(output, OUTPUT_LIMIT))
                 raise CommandFailed(f"{argv[0]} took longer than {timeout:g} s{suffix}") from None
             raise
-        return CompletedCommand(process.returncode, _tail(output))
+        return CompletedCommand(process.returncode, _tail(output, limit))
 
 
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:
@@ -105,10 +109,10 @@ def start(
         raise CommandFailed(f"{argv[0]} cannot be started: {error}") from None
 
 
-def _tail(output: IO[bytes]) -> str:
+def _tail(output: IO[bytes], limit: int) -> str:
     size = os.fstat(output.fileno()).st_size
-    output.seek(max(0, size - OUTPUT_LIMIT))
-    return output.read(OUTPUT_LIMIT).decode("utf-8", "replace").strip()
+    output.seek(max(0, size - limit))
+    return output.read(limit).decode("utf-8", "replace").strip()
 
 
 def _suffix(output: str) -> str:

@@ -18,17 +18,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
-from boyd.plugins.command import CommandFailed, run, run_checked, start
+from boyd.plugins.command import CommandFailed, start
+from boyd.plugins.systemctl import SYSTEMCTL_TIMEOUT, Systemctl, UnitName
 
 #: Tolerance in seconds for creation times: psutil derives them from a boot time that moves when the
 #: clock is set.
 SAME_TIME = 2.0
-SYSTEMCTL_TIMEOUT = 45.0
 
 SignalName = Literal["HUP", "INT", "QUIT", "TERM", "KILL", "USR1", "USR2", "STOP", "CONT"]
 HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
 ProcessName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-UnitName = Annotated[str, Field(pattern=r"^[A-Za-z0-9@_.:\\][A-Za-z0-9@_.:\\-]{0,254}$")]
 
 
 class Program(BaseModel):
@@ -187,6 +186,7 @@ class ProcessControl(Plugin):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self._systemctl = Systemctl(user=self.options.user)
         programs = self.options.processes
         self._processes = {name: Supervised(program) for name, program in programs.items()}
         limits = [2 * program.stop_timeout + program.settle for program in programs.values()]
@@ -250,7 +250,7 @@ class ProcessControl(Plugin):
         """Start a process or unit unless it runs."""
         process = self._find(params.name)
         if process is None:
-            return {"output": self._systemctl("start", "--", params.name)}
+            return {"output": self._systemctl.checked("start", "--", params.name)}
         pid, started = process.start()
         return {"pid": pid, "started": started}
 
@@ -258,7 +258,7 @@ class ProcessControl(Plugin):
         """Stop a process or unit and start it again."""
         process = self._find(params.name)
         if process is None:
-            return {"output": self._systemctl("restart", "--", params.name)}
+            return {"output": self._systemctl.checked("restart", "--", params.name)}
         return {"pid": process.restart()}
 
     def signal(self, params: SignalParams) -> JsonObject:
@@ -267,7 +267,7 @@ class ProcessControl(Plugin):
         if process is not None:
             return {"pid": process.send(params.signal)}
         how = (f"--signal=SIG{params.signal}", "--kill-who=main")
-        return {"output": self._systemctl("kill", *how, "--", params.name)}
+        return {"output": self._systemctl.checked("kill", *how, "--", params.name)}
 
     def _would_start(self, params: NameParams) -> str:
         process = self._find(params.name)
@@ -300,16 +300,10 @@ class ProcessControl(Plugin):
     def _unit_state(self, unit: str) -> tuple[bool, JsonObject]:
         # Not checked: the exit code is not 0 for an inactive unit.
         try:
-            finished = run([*self._systemctl_argv(), "is-active", "--", unit], timeout=5.0)
+            finished = self._systemctl.call("is-active", "--", unit, timeout=5.0)
         except CommandFailed as error:
             return False, {"error": str(error)}
         return finished.code == 0, {"state": finished.output}
-
-    def _systemctl(self, *arguments: str) -> str:
-        return run_checked([*self._systemctl_argv(), *arguments], SYSTEMCTL_TIMEOUT)
-
-    def _systemctl_argv(self) -> list[str]:
-        return ["systemctl", "--user"] if self.options.user else ["systemctl"]
 
 
 def _write(path: Path, text: str) -> None:

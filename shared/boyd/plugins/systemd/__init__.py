@@ -1,0 +1,1 @@
+"""The plugin `systemd`: units and the journal of every host."""

@@ -1,0 +1,237 @@
+"""The plugin `systemd` with stand-ins for `systemctl` and `journalctl` that print as those do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd.models import ActionResult, Observation
+from boyd.plugins.command import CommandFailed
+from boyd.plugins.systemd import journal
+from boyd.plugins.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
+from boyd.plugins.systemd.plugin import Systemd
+from plugin_kit import Rig
+
+REFUSED = {"name": "refused", "contains": ["ERROR", "refused"], "count": 4, "window": 60}
+
+
+class Host:
+    """The programs of a host, which print what the test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in ("systemctl", "journalctl"):
+            (folder / name).write_text(
+                f'#!/bin/sh\necho "$@" >> {folder}/calls\ncat {folder}/{name}.out\n'
+                f"exit $(cat {folder}/{name}.code 2> /dev/null || echo 0)\n"
+            )
+            (folder / name).chmod(0o755)
+            (folder / f"{name}.out").touch()
+
+    def says(self, name: str, text: str, code: int = 0) -> None:
+        (self._folder / f"{name}.out").write_text(text)
+        (self._folder / f"{name}.code").write_text(str(code))
+
+    def units(self, *units: dict[str, str]) -> None:
+        usual = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running"}
+        blocks = [
+            "\n".join(f"{key}={value}" for key, value in {**usual, **unit}.items())
+            for unit in units
+        ]
+        self.says("systemctl", "\n\n".join(blocks) + "\n")
+
+    def calls(self) -> list[str]:
+        file = self._folder / "calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return Host(tmp_path)
+
+
+def rig(**options: Any) -> Rig:
+    return Rig(Systemd(**options))
+
+
+def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
+    return [dict(one.data) for one in found if one.source == f"systemd/{what}"]
+
+
+def line(cursor: str, at: float, message: Any, **more: str) -> str:
+    raw = {"__CURSOR": cursor, "__REALTIME_TIMESTAMP": str(int(at * 1e6)), "MESSAGE": message}
+    return json.dumps({**raw, **more}) + "\n"
+
+
+def test_failed_units_are_reported_and_all_are_counted(host: Host) -> None:
+    host.units(
+        {"Id": "a.service"},
+        {"Id": "b.service", "ActiveState": "failed", "Result": "exit-code"},
+        {"Id": "c.service", "ActiveState": "failed", "Result": "signal"},
+    )
+    found = rig(max_items=1).observe()
+
+    assert seen(found, "unit") == [
+        {"unit": "b.service", "trouble": "failed", "result": "exit-code", "host": "here"}
+    ]
+    assert seen(found, "units") == [
+        {"units": 3, "failed": 2, "restarting": 0, "omitted": 1, "host": "here"}
+    ]
+
+
+def test_a_restart_loop_is_reported_until_half_as_many_restarts_are_left(host: Host) -> None:
+    watching = rig(restarts=4, restart_window=100)
+    told = []
+    for count in (50, 53, 54, 54, 54, 0):
+        host.units({"Id": "a.service", "NRestarts": str(count)})
+        told.append(bool(seen(watching.observe(), "unit")))
+        watching.clock.forward(40)
+
+    assert told == [False, False, True, False, False, False]
+
+
+def test_a_systemd_that_cannot_be_asked_is_an_error(host: Host) -> None:
+    host.says("systemctl", "System has not been booted with systemd\n", 1)
+    with pytest.raises(CommandFailed, match="not been booted"):
+        rig().observe()
+
+
+@pytest.mark.parametrize(
+    ("params", "unit", "error"),
+    [
+        ({"host": "there"}, {}, r"queue = 'host\.there'"),
+        ({}, {"Id": "ssh.service"}, "not among the units"),
+        ({}, {"LoadState": "not-found"}, "not-found on here"),
+        ({}, {"RefuseManualStop": "yes"}, "RefuseManualStop"),
+    ],
+)
+@pytest.mark.parametrize("function", ["execute", "dry_run"])
+def test_what_may_not_be_restarted_is_refused(
+    host: Host, params: dict[str, str], unit: dict[str, str], error: str, function: str
+) -> None:
+    host.units({"Id": "web.service", **unit})
+    acting = rig(actions={"restart": {"units": ["web*"]}})
+    with pytest.raises(Exception, match=error):
+        acting.act("restart", {"unit": "web.service", **params}, function)
+    assert not [call for call in host.calls() if call.startswith("restart")]
+
+
+def test_only_a_failed_unit_is_reset(host: Host) -> None:
+    host.units({"Id": "web.service"})
+    with pytest.raises(ValueError, match="has not failed"):
+        rig(actions={"reset_failed": {}}).act("reset_failed", {"unit": "web.service"})
+
+
+@pytest.mark.parametrize(
+    ("unit", "verdict"),
+    [
+        ({"InvocationID": "old"}, "no effect"),
+        ({"ActiveState": "failed"}, "no effect"),
+        ({"ActiveEnterTimestampMonotonic": "99999999999999"}, "no effect"),
+        ({"ActiveEnterTimestampMonotonic": "1"}, "effective"),
+        ({"ActiveState": "inactive", "Type": "oneshot", "Result": "success"}, "effective"),
+    ],
+    ids=["not started", "failed", "just active", "lasting", "has run"],
+)
+def test_a_restart_is_effective_once_another_invocation_lasts(
+    host: Host, unit: dict[str, str], verdict: str
+) -> None:
+    host.units({"Id": "web.service", "InvocationID": "new", **unit})
+    acting = rig(actions={"restart": {}})
+    action = acting.host.actions["systemd:restart"]
+    assert action.params is not None
+    result = ActionResult(action=action.id, success=True, duration=1, output={"invocation": "old"})
+    params = action.params.model_validate({"unit": "web.service"})
+
+    found = action.call("verify", params=params, result=result, ctx=acting.ctx)
+
+    assert found.verdict == verdict
+
+
+def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Host) -> None:
+    watching = rig(patterns=[REFUSED])
+    host.units()
+    now = watching.clock.time.timestamp()
+    host.says("journalctl", line("c0", now, "ERROR refused", _SYSTEMD_UNIT="old.service"))
+    assert seen(watching.observe(), "pattern") == []
+
+    told = []
+    for count in (3, 1, 0, 0):
+        bad = [
+            line(f"c{n}", watching.clock.time.timestamp(), "ERROR: refused", UNIT="db.service")
+            for n in range(count)
+        ]
+        host.says("journalctl", "".join([*bad, line("other", now, "fine", UNIT="db.service")]))
+        told.append(seen(watching.observe(), "pattern"))
+        watching.clock.forward(25)
+
+    alarm = [{"unit": "db.service", "pattern": "refused", "host": "here"}]
+    assert told == [[], alarm, alarm, []]
+    assert "--after-cursor=c0" in " ".join(host.calls())
+
+
+def test_what_another_worker_has_counted_meanwhile_is_not_counted_again(host: Host) -> None:
+    watching = rig(patterns=[{**REFUSED, "count": 2}])
+    host.units()
+    host.says("journalctl", line("c0", 0, "start"))
+    watching.observe()
+    before = watching.state.get("journal/here")
+    now = watching.clock.time.timestamp()
+    host.says("journalctl", line("c1", now, "ERROR refused", UNIT="db.service"))
+    watching.observe()
+    watching.state.set("journal/here", before)
+    watching.observe()
+
+    assert watching.state.get("journal/here")["times"] == {"refused|db.service": [now]}
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "error"),
+    [
+        ("Hint: You are currently not seeing messages from other users\n" + line("a", 1, "x"), 0,
+         "not seeing messages"),
+        ("No journal files were opened due to insufficient permissions.\n", 0, "insufficient"),
+        ("Failed to seek\n", 1, "Failed to seek"),
+        ("", 2, "code 2"),
+    ],
+)  # fmt: skip
+def test_a_journal_that_cannot_be_read_in_full_is_an_error(
+    host: Host, output: str, code: int, error: str
+) -> None:
+    host.says("journalctl", output, code)
+    with pytest.raises(CommandFailed, match=error):
+        Journal(user=False, folder=None).after("c")
+
+
+def test_what_is_more_than_a_look_may_read_is_left_for_the_next_one(host: Host) -> None:
+    host.says("journalctl", "".join(line(f"c{n}", n, "x") for n in range(5)))
+    reading = Journal(user=False, folder=None).after("c", most=3)
+    assert (reading.behind, [one.cursor for one in reading.entries]) == (True, ["c0", "c1", "c2"])
+
+
+def test_a_journalctl_that_hangs_is_killed(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "READING", 0.2)
+    (tmp_path / "journalctl").write_text("#!/bin/sh\nexec sleep 100\n")
+    with pytest.raises(CommandFailed, match="took too long"):
+        Journal(user=False, folder=None).after("c")
+
+
+def test_messages_of_any_kind_are_read(host: Host) -> None:
+    texts = [[72, 105, 255], ["two", "fields"], None, "x" * 9000]
+    host.says("journalctl", "".join(line("c", 1, one) for one in texts))
+    found = [one.message for one in Journal(user=False, folder=None).after("c").entries]
+    assert found == ["Hi\ufffd", "two fields", "", "x" * journal.MESSAGE]
+
+
+def test_the_counts_of_patterns_are_bounded() -> None:
+    counts = PatternCounts([JournalPattern(name="any", contains=["x"], count=3)], None)
+    counts.add(JournalEntry("c", float(n), f"{n % 900}.service", "x") for n in range(9000))
+    kept = counts.kept()["times"]
+    assert len(kept) == journal.MAX_COUNTED
+    assert {len(times) for times in kept.values()} == {3}
