@@ -17,7 +17,13 @@ from boyd.llm import loop_detection, steering
 from boyd.llm.conclusion import Conclusion
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import MAX_SAID, Turn, limit_reply
-from boyd.llm.reply_text import TextCalls, is_empty, is_substantive, marked_answer
+from boyd.llm.reply_text import (
+    TextCalls,
+    find_text_calls,
+    is_empty,
+    is_substantive,
+    marked_answer,
+)
 from boyd.llm.steering import Steering
 from boyd.llm.tool_calls import parse_arguments
 from boyd.models import JsonObject
@@ -114,8 +120,9 @@ class Replies:
         """React to a turn in which the model had no tools."""
         limit = conversation.concluding
         ending = (limit.ending if limit else None) or "final_synthesis"
-        if is_substantive(turn.text) and not turn.calls and turn.finish == "stop":
-            text, findings = self._strip_marker(turn.text), self._findings(turn.text)
+        said = self._without_calls(turn.text)
+        if is_substantive(said) and not turn.calls and turn.finish == "stop":
+            text, findings = self._strip_marker(said), self._findings(said)
             why = f"{limit.why}; the model was asked to conclude" if limit else None
             return self.conclusion.end(conversation, ending, why, text=text, findings=findings)
         why = "the model gave no answer after its tools were removed"
@@ -123,6 +130,12 @@ class Replies:
             return self.conclusion.end(conversation, ending, f"{limit.why}; {why}")
         retry = self.steering.retry_answer(conversation)
         return retry or self.conclusion.end(conversation, ending, why)
+
+    def _without_calls(self, text: str) -> str:
+        """The text before a call that comes as text: the call itself is no answer."""
+        found = find_text_calls(text, {tool.name for tool in self.conclusion.toolbox.specs()})
+        is_call = found is not None and (found.marked or not found.before) and not self.fits(text)
+        return found.before if found is not None and is_call else text
 
     def handle_unread_calls(
         self, conversation: Conversation, turn: Turn, found: TextCalls, known: Sequence[str]

@@ -70,6 +70,20 @@ def changing_for_ever(request: Received) -> Reply:
 
 
 @pytest.mark.parametrize(
+    ("before", "text"), [("", "saw a"), ("It was the disk, by all that I have seen.\n", "the disk")]
+)
+def test_a_call_that_comes_as_text_in_the_last_step_is_no_answer(before: str, text: str) -> None:
+    spoken = say(f'{before}<tool_call>{{"name": "look", "arguments": {{"word": "a"}}}}</tool_call>')
+    with scene(spoken, limits={"max_steps": 2}) as here:
+        found = here.ask()
+
+        assert found.ending == "max_steps"
+        assert text in (found.text or "")
+        assert "<tool_call>" not in (found.text or "").partition("last message was")[0]
+        assert ("gave no answer" in (found.detail or "")) == (not before)
+
+
+@pytest.mark.parametrize(
     "limits", [{"max_tokens": 500}, {"max_cost": 0.0015}, {"max_tool_calls": 2}]
 )
 def test_a_budget_keeps_enough_for_a_conclusion(limits: dict[str, Any]) -> None:
