@@ -38,8 +38,9 @@ test: $(VENV)/.tests ## Run the tests, except the slow ones; ARGS="-k words" cho
 test-all: $(VENV)/.tests parts ## Run all tests; ARGS="-m long" runs only those that `make test` skips.
 	@$(PYTEST) $(ARGS)
 
-parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider, MCP servers, Helm.
+parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider and MCP servers with npm, a small model.
 	@$(VENV)/bin/python tests/npm_kit.py
+	@$(VENV)/bin/python tests/small_model_kit.py
 	@$(VENV)/bin/python tests/helm_kit.py
 
 check: $(VENV)/.tests ## Check lint, format, types, imports between packages, and the examples.
