@@ -11,6 +11,7 @@ from boyd.cli.api_access import Api, Flags, find_api, open_api
 from boyd.embedded.state_folder import RunningDeployment, key_file
 from boyd.errors import ConfigError
 from boyd.settings.process_settings import load_settings
+from boyd.settings.traces_settings import TracesSettings
 
 #: What was opened: URL, key and agent.
 Opened = list[tuple[str, str | None, str | None]]
@@ -64,9 +65,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     found: Opened = []
     begin = Api.__init__
 
-    def noted(self: Api, url: str, key: str | None, agent: str | None) -> None:
+    def noted(
+        self: Api, url: str, key: str | None, agent: str | None, traces: TracesSettings
+    ) -> None:
         found.append((url, key, agent))
-        begin(self, url, key, agent)
+        begin(self, url, key, agent, traces)
 
     monkeypatch.setattr(Api, "__init__", noted)
     return found

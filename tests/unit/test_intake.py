@@ -75,7 +75,7 @@ def test_the_built_in_formats_are_installed_like_those_of_others() -> None:
 def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
     with pytest.raises(LookupError, match="no format 'alertmanger'; did you mean 'alertmanager'"):
         find_format("alertmanger")
-    with pytest.raises(LookupError, match="known formats: alertmanager, cloudevents, json"):
+    with pytest.raises(LookupError, match=r"known formats: alertmanager, .*cloudevents, .*json, "):
         find_format("x")
 
 
@@ -277,8 +277,8 @@ def test_severity_is_what_the_label_means(label: str, severity: str) -> None:
 
 
 def test_the_words_for_a_severity_are_those_that_the_docs_tell() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
-    told = page.partition("### Severities")[2].partition("### Formats")[0]
+    page = (Path(__file__).parents[2] / "docs" / "intake.md").read_text(encoding="utf-8")
+    told = page.partition("## Severities")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", told, re.MULTILINE))
 
     assert {severity: words.split(", ") for severity, words in rows.items()} == {
