@@ -90,13 +90,16 @@ class Front:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        self.process = subprocess.Popen(self.argv, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            self.argv, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         wait_until(self.answers)
 
     def kill(self) -> None:
-        """Kill it, and wait for its end."""
+        """Kill it and its workers, and wait for its end."""
         assert self.process is not None
-        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def answers(self, times: int = 1) -> set[str]:
@@ -302,11 +305,8 @@ def test_a_configuration_that_nginx_refuses_stays_as_it_was(nginx: Front) -> Non
 def test_an_nginx_that_is_gone_is_no_success(nginx: Front) -> None:
     rig = nginx_rig(nginx)
     params = {"server": f"web/{nginx.sites[0].url.removeprefix('http://')}"}
-    assert nginx.process is not None
     first = (nginx.folder / "web.conf").read_text()
-    for child in (nginx.process.pid, *_children(nginx.process.pid)):
-        os.kill(child, signal.SIGKILL)
-    nginx.process.wait()
+    nginx.kill()
     with pytest.raises(BalancerError, match="nothing was changed"):
         rig.act("drain", params)
     assert (nginx.folder / "web.conf").read_text() == first
@@ -314,11 +314,6 @@ def test_an_nginx_that_is_gone_is_no_success(nginx: Front) -> None:
     nginx.start()
     rig.act("drain", params)
     assert wait_until(lambda: rig.act("drain", params, "verify").verdict == "effective")
-
-
-def _children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
 
 
 def test_an_agent_drains_with_approval_and_undoes_it(
