@@ -247,6 +247,7 @@ def test_every_component_of_a_built_in_plugin_is_named() -> None:
         "dns": {"names": [{"name": "a"}]},
         "github": {"repositories": ["a/b"]},
         "loadbalancer": {"haproxy": {"socket": "/a"}},
+        "queues": {"redis": {}},
         "prometheus": {"url": "http://a"},
         "tls": {"endpoints": [{"host": "a"}]},
         "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
