@@ -520,7 +520,7 @@ PROTECTIONS = (
         "            return True\n",
         "            return False\n",
         "unit/test_leases.py",
-        ("test_a_lease_is_renewed_again_after_redis_was_away",),
+        ("test_a_lease_is_renewed_again_after_an_attempt_failed",),
     ),
     Protection(
         "P8",

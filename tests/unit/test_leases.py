@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from boyd.errors import StoreUnavailable
 from boyd.runtime import Leases
 
@@ -53,7 +55,8 @@ def test_what_was_given_to_somebody_else_is_not_renewed_again() -> None:
     assert lost.count == 1
 
 
-def test_a_lease_is_renewed_again_after_redis_was_away() -> None:
-    renewals = Renewals(StoreUnavailable("away"))
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("closed by others")])
+def test_a_lease_is_renewed_again_after_an_attempt_failed(error: Exception) -> None:
+    renewals = Renewals(error)
     with Leases(0.005).hold(renewals, 60):
         assert renewals.come(3)

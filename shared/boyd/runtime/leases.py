@@ -82,8 +82,8 @@ class Leases:
     def _renewed(self, lease: _Held) -> bool:
         try:
             return lease.renew()
-        except StoreError as error:
-            log.warning("a lease could not be renewed: %s", error)
+        except Exception as error:  # noqa: BLE001 - if the thread ended, no lease would be renewed
+            log.warning("a lease could not be renewed: %s", error or type(error).__name__)
             return True
 
 
