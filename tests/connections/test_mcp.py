@@ -204,7 +204,7 @@ def test_the_command_line_shows_tools_and_finds_a_change(tmp_path: Path) -> None
     assert [(one["tool"], one["risk"]) for one in listed] == [("mcp:rogue/send", "high")]
     rogue.behave([tool(description="Now another.")])
     changed = run("sync", "agent.toml", "--check")
-    assert (changed.returncode, "+description: Now another." in changed.stdout) == (1, True)
+    assert (changed.returncode, "+Now another." in changed.stdout) == (1, True)
     rogue.behave(on_start="die")
     failed = run("sync", "agent.toml")
     assert (failed.returncode, "what is locked stays" in failed.stderr) == (1, True)

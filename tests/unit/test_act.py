@@ -435,7 +435,7 @@ def test_an_action_that_doubts_asks_a_person_and_is_executed_once_approved() -> 
     assert waits.waits_for
     item = lab.store.approvals.get(waits.waits_for)
     assert item is not None
-    assert (item.reason, recorder.calls) == ("its server has changed", [])
+    assert (item.reason, item.risk, recorder.calls) == ("its server has changed", "high", [])
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
 

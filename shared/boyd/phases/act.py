@@ -12,6 +12,7 @@ from boyd.agent_rules import Circumstances
 from boyd.errors import AgentRevoked, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
+    LEVELS,
     NO_SITUATION,
     ActionResult,
     Budget,
@@ -233,7 +234,9 @@ def _act(
             return _queue(ctx, of, request, approvals, answer.reason, undone)
         if doubt := _doubt(ctx, action, request):
             ctx.gate_answer = replace(answer, outcome="asked", reason=doubt, grant=None)
-            return _queue(ctx, of, request, approvals, doubt, undone)
+            asked = _raised(request)
+            of = circumstances(ctx, action, asked.decision, asked.situation)
+            return _queue(ctx, of, asked, approvals, doubt, undone)
     if request.unserved:
         return _forgone(action, request, ledger)
     return _Execution(ctx, of, request, ledger, approvals, undone).run()
@@ -249,6 +252,12 @@ def _doubt(ctx: PhaseContext, action: Action, request: Request) -> str | None:
         return None
     found = call_action(ctx, action, "doubt", params, ctx.context(action.plugin_id))
     return str(found.output or "") if found.success else found.error
+
+
+def _raised(request: Request) -> Request:
+    """The request with at least a high risk: what is declared may no longer be true."""
+    risk = max(request.decision.risk, "high", key=LEVELS.index)
+    return replace(request, decision=request.decision.patched({"risk": risk}))
 
 
 def _undone(action: Action, request: Request, ledger: Ledger) -> ExecutionEntry | ActionResult:
@@ -528,7 +537,7 @@ def _queue(
         action_id=action.id,
         action_name=action.title,
         params=decision.params,
-        risk=action.risk,
+        risk=max(action.risk, decision.risk, key=LEVELS.index),
         reversibility="unknown" if request.undoes else action.reversibility,
         # Models report no confidence.
         confidence=None if request.for_model else decision.confidence,

@@ -12,14 +12,19 @@ import yaml
 MAX_LINES = 400
 
 
-def difference(before: Mapping[str, Any] | str, after: Mapping[str, Any] | str, of: str) -> str:
+def difference(
+    before: Mapping[str, Any] | str,
+    after: Mapping[str, Any] | str,
+    of: str,
+    names: tuple[str, str] = ("now", "then"),
+) -> str:
     """The lines of *of* that would change, as a unified diff; values are written as YAML.
 
-    Empty if nothing would change.
+    Empty if nothing would change. *names* are those of the two states.
     """
     lines = list(
         difflib.unified_diff(
-            _lines(before), _lines(after), f"{of} now", f"{of} then", lineterm="", n=2
+            _lines(before), _lines(after), *(f"{of} {name}" for name in names), lineterm="", n=2
         )
     )
     cut = len(lines) - MAX_LINES

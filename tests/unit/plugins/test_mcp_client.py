@@ -124,10 +124,22 @@ def test_a_tool_that_has_changed_needs_an_approval_that_shows_the_difference(
     assert item.preview is not None
     shown: Any = item.preview.output
     assert shown["digest"] == digest(changed["description"], changed["inputSchema"])
-    assert "+" in shown["difference"]
+    assert shown["difference"][:2] == ["--- rogue/send as locked", "+++ rogue/send as offered"]
+    assert item.risk == "high"
     assert rogue.calls == []
     assert approved(lab, item).success
     assert rogue.calls == [{"text": "hi"}]
+
+
+def test_a_change_that_is_too_long_to_be_shown_cannot_be_approved(rogue: Rogue) -> None:
+    lab = Lab(rogue.agent())
+    rogue.behave([tool(description="\n".join(map(str, range(800))))])
+    item = waiting(lab, ask(lab))
+
+    assert item.preview is not None
+    assert "has changed too much: run `boyd mcp sync`" in str(item.preview.error)
+    assert not approved(lab, item).success
+    assert rogue.calls == []
 
 
 def test_a_call_whose_tool_changes_after_the_approval_is_refused(rogue: Rogue) -> None:

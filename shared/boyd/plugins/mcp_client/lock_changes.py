@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from boyd.errors import ConfigError
-from boyd.plugins.difference import difference
-from boyd.plugins.mcp_client.remote_tool import said
+from boyd.plugins.mcp_client.remote_tool import changed
 from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.tool_check import visible
 from boyd.plugins.mcp_client.tool_lock import LockedServer, ToolLock
@@ -56,7 +55,7 @@ def changes(before: ToolLock, after: ToolLock) -> Iterator[str]:
                 yield f"gone: {name}/{tool}"
             elif was is not None and was.digest != now.digest:
                 yield f"changed: {name}/{tool} {now.digest}"
-                yield difference(said(was), said(now), f"{name}/{tool}")
+                yield changed(was, now, f"{name}/{tool}")
             elif was is not None and was.annotations != now.annotations:
                 yield f"claims: {name}/{tool} {was.annotations} -> {now.annotations}"
 

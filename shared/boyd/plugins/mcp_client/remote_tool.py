@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from boyd import naming
 from boyd.errors import ConfigError
 from boyd.models import ActionResult, ApprovalItem, JsonObject
 from boyd.plugin import Action, Context
 from boyd.plugin.parameters import plain
-from boyd.plugins.difference import difference
+from boyd.plugins.difference import MAX_LINES, difference
 from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.tool_check import visible, visible_json
@@ -77,7 +79,10 @@ class RemoteTool(Action):
         }
         if now.digest != self.locked.digest:
             shown["changed"] = "the server describes the tool in another way than the lock file"
-            shown["difference"] = difference(said(self.locked), said(now), self.name)
+            lines = changed(self.locked, now, self.name).splitlines()
+            if len(lines) > MAX_LINES:  # nobody can approve what is not shown
+                raise ValueError(f"{self.name} has changed too much: run `boyd mcp sync`")
+            shown["difference"] = [*lines]
         return shown
 
     def execute(self, params: Any, ctx: Context) -> ActionResult:
@@ -147,9 +152,11 @@ def _digest_in(preview: ActionResult | None) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def said(tool: LockedTool) -> JsonObject:
-    """A server's description of a tool, for people."""
-    return {
-        "description": visible(tool.description),
-        "schema": visible_json(tool.schema_),
-    }
+def changed(before: LockedTool, after: LockedTool, name: str) -> str:
+    """The difference between two descriptions of a tool and their schemas."""
+    return difference(_said(before), _said(after), name, ("as locked", "as offered"))
+
+
+def _said(tool: LockedTool) -> str:
+    schema = yaml.safe_dump(visible_json(tool.schema_), sort_keys=True, allow_unicode=True)
+    return f"{visible(tool.description)}\n\nschema:\n{schema}"

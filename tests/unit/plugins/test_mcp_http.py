@@ -1,0 +1,206 @@
+"""MCP servers over HTTP that fail, trickle, drop the connection or lead elsewhere."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd.plugins.mcp_client.server_failure import ServerFailure
+from boyd.plugins.mcp_client.server_options import RemoteServer
+from boyd.plugins.mcp_client.tool_server import output_of, talking
+
+DONE = {"content": [{"type": "text", "text": "done"}]}
+EVENT = "event: message\nid: 7\nretry: 1\ndata: {}\n\n"
+
+
+class Remote(BaseHTTPRequestHandler):
+    """Answers as `conduct` says once a tool is called."""
+
+    protocol_version = "HTTP/1.1"
+    conduct = ""
+    seen: list[Any]
+    let_go: threading.Event
+
+    def do_POST(self) -> None:
+        """Answer a message."""
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.seen.append((message.get("method"), dict(self.headers)))
+        method = message.get("method")
+        if method == "server/discover":
+            self._say(404, {"error": "no such route"})
+        elif method == "initialize":
+            info = {"protocolVersion": "2025-06-18", "capabilities": {}}
+            self._result(message, {**info, "serverInfo": {"name": "r", "version": "1"}})
+        elif method == "tools/call":
+            getattr(self, f"_{self.conduct}")(message)
+        else:
+            self._say(202, None)
+
+    def do_GET(self) -> None:
+        """Resume a stream."""
+        self.seen.append(("GET", dict(self.headers)))
+        self._stream(json.dumps({"jsonrpc": "2.0", "id": 3, "result": DONE}))
+
+    def do_DELETE(self) -> None:
+        """End the session."""
+        self.seen.append(("DELETE", dict(self.headers)))
+        self._say(200, {})
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def _say(self, status: int, body: Any, **headers: str) -> None:
+        text = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _result(self, message: Any, result: Any) -> None:
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        self._say(200, answer, **{"Mcp-Session-Id": "s1"})
+
+    def _stream(self, *data: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for one in data:
+            self.wfile.write(EVENT.format(one).encode())
+            self.wfile.flush()
+
+    def _answers(self, message: Any) -> None:
+        self._result(message, DONE)
+
+    def _fails(self, message: Any) -> None:
+        self._say(502, {"error": "bad gateway"})
+
+    def _refuses(self, message: Any) -> None:
+        self._say(403, {"error": "not you"})
+
+    def _redirects(self, message: Any) -> None:
+        self._say(307, None, Location="http://127.0.0.1:1/elsewhere")
+
+    def _drops(self, message: Any) -> None:
+        self.close_connection = True
+
+    def _breaks(self, message: Any) -> None:
+        self._stream("")
+
+    def _floods(self, message: Any) -> None:
+        note = json.dumps({"method": "notifications/message", "params": {"data": "x" * 500_000}})
+        with suppress(OSError):  # the client has enough of it
+            self._stream(*[note] * 20)
+
+    def _trickles(self, message: Any) -> None:
+        self._stream("")
+        while not self.let_go.wait(0.2):
+            try:
+                self.wfile.write(b": still here\n\n")
+            except OSError:
+                return
+
+
+@pytest.fixture(name="remote")
+def _remote() -> Iterator[tuple[type[Remote], str]]:
+    """The handler of a server, and its URL."""
+    handler = type("Handler", (Remote,), {"seen": [], "let_go": threading.Event()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield handler, f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            handler.let_go.set()
+            server.shutdown()
+
+
+def call(url: str, **options: Any) -> Any:
+    """The output of a tool."""
+    server = RemoteServer(**{"url": url, "allow_private": True, "timeout": 10, **options})
+    with talking(server, Path()) as connection:
+        return output_of(connection.call("send", {}, {}))
+
+
+def test_a_server_of_an_older_revision_has_a_session_that_is_ended(
+    remote: tuple[type[Remote], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, url = remote
+    handler.conduct = "answers"
+    monkeypatch.setenv("TOKEN_OF_TEST", "token-of-the-test")
+    secret = {"env": "TOKEN_OF_TEST"}
+
+    assert call(url, headers={"X-Key": secret}, access={"token": secret}) == {"text": "done"}
+    methods = [method for method, _ in handler.seen]
+    assert methods == [
+        *("server/discover", "initialize", "notifications/initialized", "tools/call", "DELETE"),
+    ]
+    headers = handler.seen[3][1]
+    assert (headers["Mcp-Session-Id"], headers["MCP-Protocol-Version"]) == ("s1", "2025-06-18")
+    assert all(sent["X-Key"] == "token-of-the-test" for _, sent in handler.seen)
+    assert all(sent["Authorization"] == "Bearer token-of-the-test" for _, sent in handler.seen)
+
+
+@pytest.mark.parametrize(
+    ("conduct", "sent", "why"),
+    [
+        ("fails", True, "it answered 502"),
+        ("refuses", False, "it answered 403"),
+        ("redirects", False, "it answered 307"),
+        ("drops", True, "the connection to 127.0.0.1:"),
+        ("floods", True, "it sent more than 8388608 bytes"),
+    ],
+)
+def test_a_failure_tells_whether_the_call_may_have_taken_effect(
+    remote: tuple[type[Remote], str], conduct: str, sent: bool, why: str
+) -> None:
+    handler, url = remote
+    handler.conduct = conduct
+    with pytest.raises(ServerFailure, match=why) as failure:
+        call(url)
+
+    assert failure.value.sent is sent
+    assert [method for method, _ in handler.seen].count("tools/call") == 1
+
+
+def test_a_stream_that_never_ends_is_cut_off_at_the_time_limit(
+    remote: tuple[type[Remote], str],
+) -> None:
+    handler, url = remote
+    handler.conduct = "trickles"
+    with pytest.raises(ServerFailure, match="it did not answer in time") as failure:
+        call(url, timeout=1)
+
+    assert failure.value.sent
+
+
+def test_a_stream_that_breaks_off_is_resumed_and_the_call_is_not_repeated(
+    remote: tuple[type[Remote], str],
+) -> None:
+    handler, url = remote
+    handler.conduct = "breaks"
+
+    assert call(url) == {"text": "done"}
+    methods = [method for method, _ in handler.seen]
+    assert (methods.count("tools/call"), methods.count("GET")) == (1, 1)
+    assert dict(handler.seen)["GET"]["Last-Event-ID"] == "7"
+
+
+def test_nothing_was_sent_to_a_server_that_is_away_or_not_public() -> None:
+    for url, options, why in (
+        ("http://127.0.0.1:1/mcp", {}, "the connection to 127.0.0.1:1 failed"),
+        ("http://127.0.0.1:1/mcp", {"allow_private": False}, "is not a public address"),
+    ):
+        with pytest.raises(ServerFailure, match=why) as failure:
+            call(url, **options)
+        assert not failure.value.sent
