@@ -114,7 +114,7 @@ class Remote(BaseHTTPRequestHandler):
 @pytest.fixture(name="remote")
 def _remote() -> Iterator[tuple[type[Remote], str]]:
     """The handler of a server, and its URL."""
-    handler = type("Handler", (Remote,), {"seen": [], "let_go": threading.Event()})
+    handler: type[Remote] = type("Handler", (Remote,), {"seen": [], "let_go": threading.Event()})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
