@@ -75,7 +75,7 @@ protections: $(VENV)/.tests ## Check that a test fails when any one protection i
 lock: ## Renew the image's requirements and hashes from constraints.txt (needs uv).
 	@set -e; compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt"; \
 	{ echo "# Requirements of the image, with hashes; renewed by \`make lock\`."; \
-	  $$compile pyproject.toml --extra calendars --extra conditions --extra goals --extra intakes --extra mcp --extra notify --extra oidc --extra otel --extra postgresql --extra signatures; } > deploy/requirements.txt; \
+	  $$compile pyproject.toml --extra calendars --extra conditions --extra dns --extra goals --extra intakes --extra mcp --extra notify --extra oidc --extra otel --extra postgresql --extra rabbitmq --extra signatures --extra tls; } > deploy/requirements.txt; \
 	{ echo "# Requirements to build the image's wheel, with hashes; renewed by \`make lock\`."; \
 	  printf 'build\nhatchling\n' | $$compile -; } > deploy/build-requirements.txt
 
