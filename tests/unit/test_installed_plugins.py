@@ -100,7 +100,9 @@ def test_every_built_in_plugin_is_described_with_its_options_and_actions() -> No
             assert one["summary"], name
             result = run("show", name, "-o", "json")
             assert result.exit_code == 0, result.output
-            assert json.loads(result.output)["id"] == name
+            shown = json.loads(result.output)
+            assert shown["id"] == name
+            assert [opt["name"] for opt in shown["options"] if not opt["meaning"]] == [], name
     text = run("show", "process").output
     for part in ("processes.NAME.pidfile", "process:alive", "process:signal", "irreversible"):
         assert part in text

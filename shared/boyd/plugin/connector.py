@@ -65,13 +65,26 @@ class Connector(Plugin):
         class Actions(BaseModel):
             restart: HttpAccess | None = None
 
-        class Options(Plugin.Options):
+        class Options(Connector.Options):
             url: str
             actions: Actions = Actions()
 
     In the agent file, `[plugins.options.actions.restart]` enables it. An option `queue` names the
     workers that reach the system, for all components but observers of every host.
     """
+
+    class Options(Plugin.Options):
+        """Options that several connectors have.
+
+        Attributes:
+            access: the credentials to read with.
+            interval: seconds between checks in continuous mode.
+            timeout: seconds that one request may take.
+            queue: the queue of the workers that reach the system; None: any worker.
+            samples: how many checks in a row something must be bad before it is reported.
+            max_items: the most things in trouble that are observed of each kind.
+            actions: the actions to enable, each with its own credentials.
+        """
 
     @classmethod
     def enabling_option(cls, action: str) -> str:

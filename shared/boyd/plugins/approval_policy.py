@@ -18,6 +18,12 @@ class Hours(BaseModel):
 
     If `end` is before `start` they cross midnight, and the time after it belongs to the weekday on
     which they began.
+
+    Attributes:
+        start: the first hour, 0 to 23.
+        end: the hour before which they end, 1 to 24.
+        timezone: the name of the time zone.
+        weekdays: the days of the week, such as `mon`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

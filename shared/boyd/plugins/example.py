@@ -31,9 +31,9 @@ class Example(Plugin):
     id = "example"
 
     class Options(Plugin.Options):
-        """The limit, in degrees Celsius."""
+        """The plugin's options."""
 
-        limit: float = 30.0
+        limit: float = Field(default=30.0, description="degrees Celsius above which the fan runs")
 
     options: Options
 

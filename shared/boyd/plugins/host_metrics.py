@@ -17,7 +17,12 @@ Measure = Literal["cpu", "memory", "disk", "load"]
 
 
 class Thresholds(BaseModel):
-    """The values from which a measure is a warning, and an error."""
+    """The values from which a measure is reported.
+
+    Attributes:
+        warning: from here it is a warning.
+        error: from here it is an error.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

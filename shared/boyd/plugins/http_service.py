@@ -77,8 +77,12 @@ class HttpAccess(BaseModel):
     """Credentials for an HTTP API: a bearer token, or a user with a password.
 
     Attributes:
+        token: a bearer token.
+        username: for basic authentication, with `password`.
+        password: that of `username`.
         ca_file: certificates of the authorities to trust, in place of the system's.
-        client_cert: a certificate to authenticate with, and `client_key` its key.
+        client_cert: a file with a certificate to authenticate with.
+        client_key: a file with the key of that certificate.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

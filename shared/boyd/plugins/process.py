@@ -35,6 +35,7 @@ class Program(BaseModel):
 
     Attributes:
         argv: the program and its arguments, without a shell.
+        cwd: the folder it is started in; absent: that of the worker.
         pidfile: contains the process id and, in the second line, its creation time.
         env: additional environment variables.
         log: a file to append the output to.

@@ -23,6 +23,7 @@ class WatchedName(BaseModel):
     """A name to ask resolvers for.
 
     Attributes:
+        name: the name, such as `www.shop.example`.
         type: the type of record.
         expected: the values that the answer must have, in any order; None: any.
         agree: whether it is trouble that resolvers give different values.

@@ -20,7 +20,9 @@ _Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]
 class ForeignTool(ToolProfile):
     """The profile of another plugin's action, and its fixed params.
 
-    `name` is the id of the action, which is also its key.
+    Attributes:
+        name: the id of the action, which is also its key.
+        params: the params that the agent always calls it with.
     """
 
     name: str = ""

@@ -132,7 +132,16 @@ class ToolPlan(Model):
 
 
 class ShadowPattern(Model):
-    """Actions that the psyche vetoes or, without `veto`, advises against."""
+    """Actions that the psyche vetoes or, without `veto`, advises against.
+
+    Attributes:
+        name: its name in vetoes and logs.
+        danger: it matches tools that may do this or worse.
+        triggers: it matches actions with one of these texts in name or parameters.
+        severity: how strongly it advises against them, 0 to 1.
+        explanation: the reason for people.
+        veto: whether such an action is vetoed.
+    """
 
     name: str
     danger: Danger | None = None

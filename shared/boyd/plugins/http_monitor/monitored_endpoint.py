@@ -84,6 +84,13 @@ class MonitoredEndpoint(_Settings):
     """An endpoint to monitor.
 
     Attributes:
+        id: its name in observations and actions.
+        name: the name for people; by default the id.
+        url: the address to check.
+        method: the HTTP method of the check.
+        expected_status: the status of a healthy answer.
+        headers: headers to send.
+        restart: the way to restart it; absent: it is only observed.
         timeout: seconds for the whole check, including name resolution.
         failure_threshold: consecutive failures after which the endpoint is down.
         cooldown: seconds between two attempts to restart, successful or not.
@@ -112,6 +119,7 @@ class Options(Plugin.Options):
     """The monitor's options.
 
     Attributes:
+        endpoints: the endpoints to check.
         check_interval: seconds between checks of an endpoint in continuous mode.
         max_history: number of checks kept per endpoint.
         shard_size: number of endpoints checked concurrently by one member of the fan-out.

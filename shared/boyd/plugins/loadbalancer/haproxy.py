@@ -28,7 +28,11 @@ _SERVER = "2"
 
 
 class RuntimeSocket(BaseModel):
-    """A socket of the runtime API: a path, or `host:port`."""
+    """A socket of the runtime API.
+
+    Attributes:
+        socket: its path, or `host:port`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

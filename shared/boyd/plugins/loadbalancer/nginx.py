@@ -44,7 +44,9 @@ class NginxOptions(BaseModel):
     Attributes:
         status_url: the page of `stub_status`.
         upstreams: by name, the file with its `server` lines; nothing else there is changed.
+        program: the program that tests the configuration.
         config: the main file; absent: the one that nginx was built with.
+        pid_file: the file with the process id of the nginx to reload.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

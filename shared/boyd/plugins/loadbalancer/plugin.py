@@ -57,7 +57,15 @@ class LoadBalancer(Connector):
     id = "loadbalancer"
 
     class Options(Connector.Options):
-        """The plugin's options; either `haproxy` or `nginx`."""
+        """The plugin's options; either `haproxy` or `nginx`.
+
+        Attributes:
+            haproxy: the HAProxy to watch.
+            nginx: the nginx to watch.
+            min_active: how many servers of a backend stay active, whatever is asked for.
+            error_rate: the share of answers since the last check that may be errors.
+            error_requests: with fewer requests since the last check, the share is not judged.
+        """
 
         haproxy: RuntimeSocket | None = None
         nginx: NginxOptions | None = None

@@ -26,6 +26,8 @@ class ToolPin(BaseModel):
 
     Attributes:
         digest: of the description and the schema that this was decided for.
+        risk: the risk of the tool as an action.
+        autonomy: who decides on a call, as for any action.
         read_only: whether it changes nothing.
         idempotent: whether it may be called again after its outcome was lost.
         target: the parameter that names what it acts on, for budgets.
@@ -77,6 +79,7 @@ class RemoteServer(BaseModel):
     """An MCP server: one at *url* (streamable HTTP), or a program that is started for each call.
 
     Attributes:
+        url: of a server that runs already, over HTTP.
         access: credentials for HTTP.
         headers: secrets that are sent as HTTP headers, by the header's name.
         allow_private: allow addresses that are not public.

@@ -76,7 +76,19 @@ class Queues(Connector):
     id = "queues"
 
     class Options(Connector.Options):
-        """The plugin's options; either `rabbitmq` or `redis`."""
+        """The plugin's options; either `rabbitmq` or `redis`.
+
+        Attributes:
+            rabbitmq: the RabbitMQ server to watch.
+            redis: the Redis server to watch.
+            include: patterns of the names of the queues to watch.
+            exclude: patterns of queues that are not watched.
+            max_depth: how many messages may wait in a queue.
+            max_growth: by how many messages a minute a queue may grow.
+            max_age: how many seconds the oldest message may wait.
+            max_unacked: how many messages may be taken and not acknowledged.
+            sample_messages: how many messages the preview of a purge shows.
+        """
 
         rabbitmq: RabbitOptions | None = None
         redis: RedisOptions | None = None

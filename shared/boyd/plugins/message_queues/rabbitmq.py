@@ -35,6 +35,7 @@ class RabbitOptions(BaseModel):
 
     Attributes:
         url: of the management API.
+        vhost: the virtual host whose queues are watched.
         amqp: `host:port` for returning dead letters, which the management API cannot do safely.
         amqp_tls: whether that connection is encrypted, and its certificate checked.
     """

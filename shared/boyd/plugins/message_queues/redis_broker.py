@@ -46,6 +46,11 @@ class RedisOptions(BaseModel):
     """A Redis server, and the queues to watch there.
 
     Attributes:
+        host: its name or address.
+        port: its port.
+        db: the number of the database.
+        tls: whether the connection is encrypted, and the server's certificate checked.
+        ca_file: certificates of the authorities to trust, in place of the system's.
         lists: keys of lists that are read from the right, such as Celery's queues.
         streams: by key of a stream, its consumer group.
         celery: count the unacknowledged messages of Celery, of all queues together.

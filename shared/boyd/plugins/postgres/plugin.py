@@ -75,13 +75,21 @@ class TablesParams(Model):
 
 
 class VacuumAccess(PostgresAccess):
-    """A role that may vacuum the tables, and the seconds that a vacuum may take."""
+    """A role that may vacuum the tables.
+
+    Attributes:
+        max_seconds: how long a vacuum may take.
+    """
 
     max_seconds: float = Field(default=600.0, gt=0, le=VACUUM_TIME)
 
 
 class PostgresActions(BaseModel):
-    """The actions that are enabled."""
+    """The actions that are enabled.
+
+    Attributes:
+        vacuum: the role to vacuum with.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -96,7 +104,23 @@ class Postgres(Connector):
     id = "postgres"
 
     class Options(PostgresOptions):
-        """The plugin's options; times in seconds."""
+        """The plugin's options; times in seconds.
+
+        Attributes:
+            interval: between two checks of sessions and replicas.
+            upkeep_interval: between two checks of dead rows and transaction ids.
+            blocked_after: how long a session may wait for a lock.
+            transaction_after: how long a transaction may last.
+            idle_after: how long a session may be idle in a transaction.
+            connections: the share of connections that may be in use.
+            replicas: how many replicas must be connected.
+            lag_seconds: how far a replica may be behind in time.
+            lag_bytes: how far a replica may be behind in the log.
+            slot_bytes: how much log may be kept for a slot that nobody uses.
+            dead_rows: how many dead rows a table must have to be reported.
+            dead_share: the share of its rows that must be dead, too.
+            transaction_ids: how old transaction ids may be; the server stops at 2.1 billion.
+        """
 
         interval: float = Field(default=30.0, gt=0)
         upkeep_interval: float = Field(default=300.0, gt=0)

@@ -43,7 +43,12 @@ class ConnectionBroke(PostgresError):
 
 
 class PostgresAccess(BaseModel):
-    """A role of the server, and its password if it needs one."""
+    """A role of the server.
+
+    Attributes:
+        username: its name.
+        password: its password, if it needs one.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +57,15 @@ class PostgresAccess(BaseModel):
 
 
 class PostgresOptions(Connector.Options):
-    """The address of a server and one of its databases."""
+    """The address of a server and one of its databases.
+
+    Attributes:
+        host: the name or address of the server.
+        port: its port.
+        database: the database whose tables are watched.
+        sslmode: as in libpq; only `verify-full` makes sure that it is this server.
+        ca_file: certificates of the authorities to trust.
+    """
 
     host: str = "localhost"
     port: int = Field(default=5432, ge=1, le=65535)

@@ -23,6 +23,11 @@ class WatchedQuery(BaseModel):
     """A query whose series are compared with a threshold; either `above` or `below` is given.
 
     Attributes:
+        name: the name in observations.
+        expr: the query in PromQL.
+        above: the value above which a series is in trouble.
+        below: the value below which a series is in trouble.
+        severity: that of the observations.
         clear: the threshold back at which a series is well again; by default the first one.
         samples: how many checks in a row a series must be beyond the threshold.
         labels: the labels that tell series apart, of which the worst counts; None: all.

@@ -29,6 +29,8 @@ class TlsEndpoint(BaseModel):
     """A TLS server.
 
     Attributes:
+        host: the name or address to connect to.
+        port: its port.
         server_name: the name to ask for, and to expect in the certificate; None: that of the host.
         ca_file: the certificates of authorities to trust; None: those of the system.
         min_version: the lowest version of the protocol that is no trouble.
