@@ -16,6 +16,9 @@ MAX_REDIRECTS = 5
 class Session(requests.Session):
     """A session in which every request has a time limit (10 s unless given) and few redirects.
 
+    Cookies last for one request with its redirects: plugins share the session, and an action must
+    not pass its login on to others.
+
     With *destinations* (`host:port`) it reaches no others, also when it is redirected.
     """
 
@@ -27,6 +30,7 @@ class Session(requests.Session):
 
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send a request, as `requests.Session.request` does, with a time limit."""
+        self.cookies.clear()
         options["timeout"] = options.get("timeout") or DEFAULT_TIMEOUT
         return super().request(method, url, **options)
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, SSLError
 
+from boyd.errors import ConfigError
 from boyd.models import ActionResult, JsonObject
 from boyd.plugin import Context, Secret
 from boyd.plugins.uncertain import uncertain
@@ -108,9 +109,10 @@ class HttpAccess(BaseModel):
         """Options of a request that authenticates.
 
         Raises:
-            ConfigError: a secret cannot be read.
+            ConfigError: a secret cannot be read, or is no token.
         """
-        options: dict[str, Any] = {}
+        # Without any, requests would look for some in ~/.netrc.
+        options: dict[str, Any] = {"auth": lambda request: request}
         if self.token:
             options["auth"] = _Bearer(self.token.read())
         if self.username and self.password:
@@ -126,6 +128,9 @@ class _Bearer(AuthBase):
     """Sends a token; as a plain header, it would give way to an entry in ~/.netrc."""
 
     def __init__(self, token: str) -> None:
+        if not (token.isascii() and token.isprintable()):
+            # As a header it would be refused with an error that shows it.
+            raise ConfigError("a token holds other characters than one line of ASCII")
         self._token = token
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -205,14 +210,17 @@ class HttpService:
             said = f": {text}" if text else ""
             message = f"{self._where} answered {status}{said}"
             raise ServiceError(message, status, headers=response.headers)
+        # What follows a status of success has been done, whatever the answer looks like.
         if len(content) > MAX_BYTES:
-            raise ServiceError(f"{self._where} answered with more than {MAX_BYTES} bytes", status)
+            message = f"{self._where} answered with more than {MAX_BYTES} bytes"
+            raise ServiceError(message, status, lost=True)
         if not content.strip():
             return None
         try:
             return json.loads(content)
-        except ValueError as error:
-            raise ServiceError(f"{self._where} gave no usable JSON: {error}", status) from None
+        except (ValueError, RecursionError) as error:
+            message = f"{self._where} gave no usable JSON: {error}"
+            raise ServiceError(message, status, lost=True) from None
 
 
 def _read(response: requests.Response) -> bytes:

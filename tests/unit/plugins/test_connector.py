@@ -179,6 +179,40 @@ def test_a_change_without_an_answer_of_the_service_has_an_unknown_outcome(
     assert result.unknown
 
 
+def test_a_change_with_success_and_an_unusable_answer_may_have_happened(server: Site) -> None:
+    service = HttpService(server.url, HttpAccess())
+    for body in (b'{"a":', b"[" * 100_000, b" " * (MAX_BYTES + 1)):
+        server.body = body
+        found = change(lambda: service.send(context(), "POST", "/x", body={}))
+        assert isinstance(found, ActionResult)
+        assert found.unknown
+
+
+def test_a_login_is_not_passed_on_to_requests_with_other_credentials(
+    server: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login joe password hidden\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("LAMP_TOKEN", "of-the-action")
+    server.headers = {"Set-Cookie": "session=of-the-action"}
+    ctx = context()
+    HttpService(server.url, HttpAccess(token=Secret(env="LAMP_TOKEN"))).get(ctx, "/")
+    HttpService(server.url, HttpAccess()).get(ctx, "/")
+    headers = server.requests[-1][2]
+    assert not {"Cookie", "Authorization"} & headers.keys()
+
+
+def test_what_cannot_be_a_token_is_refused_without_showing_it(
+    server: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMP_TOKEN", "ab\ncdefg")
+    service = HttpService(server.url, HttpAccess(token=Secret(env="LAMP_TOKEN")))
+    with pytest.raises(ConfigError) as caught:
+        service.get(context(), "/")
+    assert "cdefg" not in str(caught.value)
+
+
 def test_a_change_that_times_out_may_have_happened_and_one_never_sent_has_not(
     server: Site, ctx: Context
 ) -> None:
