@@ -18,6 +18,7 @@ import requests
 
 from boyd.models import ActionResult, Observation
 from boyd.plugins.loadbalancer.balancer import AnswerLost, BalancerError
+from boyd.plugins.loadbalancer.haproxy import HAProxy
 from boyd.plugins.loadbalancer.plugin import LoadBalancer
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, wait_until
@@ -43,6 +44,10 @@ backend web
     default-server check inter 100ms fall 2 rise 1
     server one {one}
     server two {two} weight 7
+resolvers none
+    nameserver none 127.0.0.1:9
+backend unresolved
+    server three three.invalid:80 init-addr none resolvers none
 """
 NGINX = """
 {user}
@@ -174,6 +179,13 @@ def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
     return [dict(one.data) for one in found if one.source == f"loadbalancer/{what}"]
 
 
+def listed(rig: Rig) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rig.host.tools["loadbalancer:list_servers"].call(
+        "run", ctx=rig.ctx
+    )
+    return found
+
+
 def rolled_back(rig: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
     action = rig.host.actions[f"loadbalancer:{name}"]
     assert action.params is not None
@@ -203,17 +215,50 @@ def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
     assert rig.act("enable", one, "verify").verdict == "effective"
 
 
+def test_what_somebody_else_has_changed_since_is_left_alone(haproxy: Front) -> None:
+    rig, one = haproxy_rig(haproxy), {"server": "web/one"}
+    output = rig.act("drain", one)
+    other = rig.plugin._balancer("drain")  # type: ignore[attr-defined]
+    other._tell("set server web/one state maint")
+    with pytest.raises(BalancerError, match=r"changed since.*it is maint"):
+        rolled_back(rig, "drain", one, output)
+    for function in ("dry_run", "execute"):
+        with pytest.raises(BalancerError, match="in maintenance"):
+            rig.act("drain", one, function)
+    assert other._ask("show servers state web").split("one 127.0.0.1 ")[1][2:3] == "1"
+
+
+def test_two_workers_do_not_take_the_last_two_servers_away(
+    haproxy: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, two = haproxy_rig(haproxy), haproxy_rig(haproxy)
+    change = HAProxy.change
+
+    def meanwhile(self: HAProxy, *wanted: Any) -> None:
+        monkeypatch.setattr(HAProxy, "change", change)
+        self._tell("set server web/two state drain")
+        change(self, *wanted)
+
+    monkeypatch.setattr(HAProxy, "change", meanwhile)
+    with pytest.raises(BalancerError, match="0 active servers would be left"):
+        rig.act("drain", {"server": "web/one"})
+    states = {one["server"]: one["state"] for one in listed(two)}
+    assert (states["web/one"], states["web/two"]) == ("ready", "drain")
+
+
+def test_a_server_whose_name_does_not_resolve_is_down(haproxy: Front) -> None:
+    found = haproxy_rig(haproxy).observe()
+    assert [one["server"] for one in seen(found, "server-down")] == ["unresolved/three"]
+    assert not seen(found, "out-of-service")
+
+
 def test_a_weight_is_set_and_put_back(haproxy: Front) -> None:
     rig, params = haproxy_rig(haproxy), {"server": "web/two", "weight": 0}
     output = rig.act("set_weight", params)
     assert rig.act("set_weight", params, "verify").verdict == "effective"
     assert haproxy.answers(8) == {"one"}
     rolled_back(rig, "set_weight", params, output)
-    [shown] = [
-        one
-        for one in rig.host.tools["loadbalancer:list_servers"].call("run", ctx=rig.ctx)
-        if one["server"] == "web/two"
-    ]
+    [shown] = [one for one in listed(rig) if one["server"] == "web/two"]
     assert shown["weight"] == 7
 
 
@@ -226,8 +271,8 @@ def test_errors_and_servers_that_are_down_are_seen(haproxy: Front) -> None:
     assert (failing["server"], failing["errorRate"]) == ("web/one", 1.0)
 
     haproxy.sites[0].status = haproxy.sites[1].status = 500
-    wait_until(lambda: len(seen(rig.observe(), "server-down")) == 2)
-    assert seen(rig.observe(), "no-server") == [{"backend": "web", "servers": 2}]
+    wait_until(lambda: len(seen(rig.observe(), "server-down")) == 3)
+    assert {"backend": "web", "servers": 2} in seen(rig.observe(), "no-server")
     # It is to get requests, but cannot answer them.
     assert rig.act("enable", {"server": "web/one"}, "verify").verdict == "no effect"
 
@@ -256,11 +301,12 @@ def test_a_haproxy_killed_before_it_answers_leaves_an_unknown_outcome(haproxy: F
     def connections() -> int:
         return Path("/proc/net/unix").read_text().count(f"{haproxy.folder}/admin.sock")
 
-    before = connections()
+    # Besides the socket that listens, those of the look before have to be closed.
+    wait_until(lambda: connections() == 1)
     os.kill(haproxy.process.pid, signal.SIGSTOP)
     thread = threading.Thread(target=change)
     thread.start()
-    wait_until(lambda: connections() > before)
+    wait_until(lambda: connections() > 1)
     haproxy.kill()
     thread.join()
     assert [type(one) for one in outcome] == [AnswerLost]
@@ -288,6 +334,27 @@ def test_nginx_reads_a_changed_file_and_the_old_one_again(nginx: Front) -> None:
     rolled_back(rig, "drain", params, output)
     assert file.read_text() == first
     assert wait_until(lambda: nginx.answers(12) == {"one", "two"})
+
+
+def test_a_change_that_nginx_was_never_told_of_is_told_at_the_next_attempt(nginx: Front) -> None:
+    rig, file = nginx_rig(nginx), nginx.folder / "web.conf"
+    params = {"server": f"web/{nginx.sites[0].url.removeprefix('http://')}"}
+    real = file.rename(nginx.folder / "real.conf")
+    file.symlink_to(real)
+    # As it is left if a worker is killed before it has nginx read the file.
+    real.write_text(real.read_text().replace("; # the first", " down; # the first"))
+    assert rig.act("drain", params, "verify").verdict == "no effect"
+    rig.act("drain", params)
+    assert wait_until(lambda: rig.act("drain", params, "verify").verdict == "effective")
+    assert nginx.answers(12) == {"two"}
+    assert file.is_symlink()
+
+
+def test_an_nginx_that_is_gone_is_seen_without_its_status_page(nginx: Front) -> None:
+    rig = Rig(LoadBalancer(nginx={**nginx_options(nginx), "status_url": None}))
+    assert not seen(rig.observe(), "unreachable")
+    nginx.kill()
+    assert "nginx does not run" in seen(rig.observe(), "unreachable")[0]["error"]
 
 
 def test_a_configuration_that_nginx_refuses_stays_as_it_was(nginx: Front) -> None:
@@ -329,7 +396,7 @@ def test_an_agent_drains_with_approval_and_undoes_it(
     """
     wait_until(lambda: haproxy.answers(8) == {"one", "two"})
     agent = ConnectedAgent(deployment, text)
-    assert agent.observed("loadbalancer/summary") == {"servers": 2, "active": 2}
+    assert agent.observed("loadbalancer/summary") == {"servers": 3, "active": 2}
     item, execution = agent.perform("loadbalancer:drain", server="web/one")
     assert "+state: drain" in item["preview"]["output"]
     verified = agent.verified(execution)

@@ -21,8 +21,9 @@ from boyd.plugins.loadbalancer.balancer import (
 #: The most bytes of an answer, and the seconds until it is there.
 MAX_ANSWER = 8_388_608
 TIME = 5.0
-#: Bits of the administrative state of a server.
-_MAINT, _DRAIN = 0x67, 0x18
+#: Bits of the administrative state of a server. A name that does not resolve (0x20) also takes it
+#: out, but nobody wants that: such a server is down.
+_MAINT, _DRAIN = 0x47, 0x18
 #: The type of a row of statistics that is about a server.
 _SERVER = "2"
 

@@ -76,6 +76,7 @@ class Nginx:
         """Connections and requests since nginx started."""
         url = self._options.status_url
         if url is None:
+            self._workers()
             return {}
         try:
             answer = ctx.http.get(url, timeout=TIME, allow_redirects=False, stream=True)
@@ -112,14 +113,23 @@ class Nginx:
     def applied(self, server: BackendServer) -> str | None:
         """The reason if one of its worker processes is older than the file."""
         path = self._options.upstreams[server.backend]
+        ages = self._workers()
+        try:
+            file_age = time.time() - path.stat().st_mtime
+        except OSError as error:
+            raise BalancerError(f"{path}: {error.strerror}") from None
+        return None if max(ages) <= file_age + _TICK else "nginx has not read the file yet"
+
+    def _workers(self) -> list[float]:
+        """The ages of its worker processes that take requests; raises `BalancerError` if none."""
         try:
             master = psutil.Process(int(self._options.pid_file.read_text()))
             ages = [age for one in master.children() if (age := _age(one)) is not None]
-            file_age = time.time() - path.stat().st_mtime
         except (OSError, ValueError, psutil.Error) as error:
             raise BalancerError(f"nginx does not run: {error}") from None
-        read = ages and max(ages) <= file_age + _TICK
-        return None if read else "nginx has not read the file yet"
+        if not ages:
+            raise BalancerError(f"nginx does not run: process {master.pid} has no worker process")
+        return ages
 
     def _run(self, *arguments: str) -> None:
         config = ["-c", str(self._options.config)] if self._options.config else []
@@ -169,7 +179,8 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file atomically; owner and mode stay."""
+    """Replace the file atomically; owner and mode stay, and so does a link to it."""
+    path = path.resolve()
     new = path.with_name(f".{path.name}.new")
     try:
         new.write_text(text, encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -214,13 +215,35 @@ class LoadBalancer(Connector):
         before = self._found(name, servers)
         wanted = (state or before.state, before.weight if weight is None else weight)
         self._check(before, servers, *wanted)
-        if wanted != (before.state, before.weight):
+        # A change whose worker was lost may be written down and not count yet.
+        if wanted != (before.state, before.weight) or balancer.applied(before):
             try:
                 balancer.change(before, *wanted)
+                self._recheck(balancer, before, wanted, ctx)
             except AnswerLost as error:
                 return uncertain(error)
         after: JsonObject = {"state": wanted[0], "weight": wanted[1]}
         return {"server": name, "before": before.setting(), "after": after}
+
+    def _recheck(
+        self,
+        balancer: Balancer,
+        before: BackendServer,
+        wanted: tuple[ServerState, int],
+        ctx: Context,
+    ) -> None:
+        """Take a change back if another worker has taken other servers away at the same time."""
+        state, weight = wanted
+        try:
+            servers = balancer.servers(ctx)
+        except BalancerError as error:
+            raise AnswerLost(str(error)) from None
+        try:
+            self._check(before, servers, state, weight)
+        except BalancerError:
+            changed = replace(before, state=state, weight=weight)
+            balancer.change(changed, before.state, before.weight)
+            raise
 
     def _preview(
         self, name: str, ctx: Context, state: ServerState | None = None, weight: int | None = None
@@ -239,7 +262,9 @@ class LoadBalancer(Connector):
         state: ServerState,
         weight: int,
     ) -> None:
-        """Refuse to leave a backend with too few servers."""
+        """Refuse to leave a backend with too few servers, and to end somebody's maintenance."""
+        if server.state == "maint" and state == "drain":
+            raise BalancerError(f"{server.name} is in maintenance, and gets no requests already")
         others = [one for one in servers if one.backend == server.backend and one != server]
         left = sum(one.is_active and not one.backup for one in others)
         takes_away = server.is_active and (state != "ready" or weight == 0)
@@ -253,7 +278,13 @@ class LoadBalancer(Connector):
         self, action: str, result: ActionResult, ctx: Context
     ) -> JsonObject | ActionResult:
         output: Any = result.output
-        before = output["before"]
+        before, after = output["before"], output["after"]
+        now = self._server(output["server"], ctx).setting()
+        if now != after:
+            raise BalancerError(
+                f"{output['server']} has been changed since, so nothing was done: it is "
+                f"{now['state']} with weight {now['weight']}"
+            )
         return self._change(action, output["server"], ctx, before["state"], before["weight"])
 
     def _verdict(self, server: BackendServer, done: bool) -> EffectVerdict:
