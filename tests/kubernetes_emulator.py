@@ -156,7 +156,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def patched(target: Any, operations: Any) -> Any:
-    """A JSON patch of `test` and `replace`, applied (RFC 6902)."""
+    """A JSON patch of `test`, `add` and `replace`, applied (RFC 6902); no lists."""
     found = copy.deepcopy(target)
     for one in operations:
         *path, last = one["path"].strip("/").split("/")
@@ -165,7 +165,7 @@ def patched(target: Any, operations: Any) -> Any:
             parent = parent[part]
         if one["op"] == "test" and parent[last] != one["value"]:
             raise Failure(422, "Invalid", f"the server rejected our request: {one['path']} differs")
-        if one["op"] == "replace":
+        if one["op"] in ("add", "replace"):
             parent[last] = one["value"]
     return found
 

@@ -11,7 +11,7 @@ from boyd.errors import PluginError
 from boyd.plugins.http_service import StateError
 from boyd.plugins.kubernetes import Kubernetes
 from boyd.plugins.kubernetes.cluster_health import desired_and_ready, pod_troubles, warnings_since
-from boyd.plugins.kubernetes.rollouts import choose, differing, progress
+from boyd.plugins.kubernetes.rollouts import choose, differing, is_stuck, progress
 from plugin_kit import Rig
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -35,6 +35,14 @@ def test_a_rollout_is_complete_when_all_and_only_new_pods_are_ready(
     thing: Any, complete: bool
 ) -> None:
     assert progress("deployment", thing)[0] is complete
+
+
+def test_a_rollout_is_not_stuck_until_the_controller_has_seen_the_change() -> None:
+    condition = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+    for seen, stuck in ((1, False), (2, True)):
+        thing = workload(observedGeneration=seen)
+        thing["status"]["conditions"] = [condition]
+        assert is_stuck(thing) is stuck
 
 
 def test_a_daemon_set_counts_the_nodes_that_it_should_be_on() -> None:

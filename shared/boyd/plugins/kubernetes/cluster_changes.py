@@ -30,11 +30,13 @@ class ClusterChanges:
         max_replicas: int,
         *,
         dry: bool = False,
+        execution: str | None = None,
     ) -> None:
         self._cluster = cluster
         self._namespaces = namespaces
         self._max_replicas = max_replicas
         self._dry = dry
+        self._execution = execution or ""
 
     def check_namespace(self, namespace: str) -> None:
         """Check that *namespace* is among those to work in."""
@@ -51,7 +53,10 @@ class ClusterChanges:
         thing = self._unpaused(workload)
         time = now.isoformat(timespec="seconds")
         body = {
-            "metadata": {"resourceVersion": thing["metadata"]["resourceVersion"]},
+            "metadata": {
+                "resourceVersion": thing["metadata"]["resourceVersion"],
+                "annotations": {rollouts.EXECUTION: self._execution},
+            },
             "spec": {"template": {"metadata": {"annotations": {RESTARTED: time}}}},
         }
         path = workload_path(workload)
@@ -62,8 +67,8 @@ class ClusterChanges:
         return {"generation": after["metadata"]["generation"], "pods": desired}
 
     def scale(self, workload: str, replicas: int, expected: int | None = None) -> JsonObject:
-        """Set the number of pods; with *expected*, only if it is that now."""
-        if replicas > self._max_replicas:
+        """Set the number of pods; with *expected*, put it back if it is that now."""
+        if replicas > self._max_replicas and expected is None:
             raise StateError(f"{replicas} replicas; the most is {self._max_replicas}")
         self.check_namespace(workload.split("/")[0])
         path = f"{workload_path(workload)}/scale"
@@ -142,5 +147,5 @@ class ClusterChanges:
         return thing
 
     def _replace(self, workload: str, deployment: Any, template: Any) -> None:
-        body = rollouts.replace_template(deployment, template)
+        body = rollouts.replace_template(deployment, template, self._execution)
         self._cluster.patch(workload_path(workload), body, "json-patch", dry=self._dry)

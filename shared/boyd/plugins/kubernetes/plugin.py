@@ -145,9 +145,7 @@ class Kubernetes(Connector):
         return self._changes("restart", ctx, dry=True).restart(params.workload, ctx.now())
 
     @restart.verify(within=300, every=5)
-    def _is_restarted(
-        self, params: WorkloadParams, result: ActionResult, ctx: Context
-    ) -> EffectVerdict:
+    def _is_restarted(self, params: WorkloadParams, ctx: Context) -> EffectVerdict:
         return self._rolled_out("restart", params.workload, ctx)
 
     @action(risk="medium", autonomy="approval-required", target="workload")
@@ -189,9 +187,7 @@ class Kubernetes(Connector):
         return self._changes("rollout_undo", ctx).redo(params.workload, was["from"], was["to"])
 
     @rollout_undo.verify(within=300, every=5)
-    def _is_undone(
-        self, params: RolloutUndoParams, result: ActionResult, ctx: Context
-    ) -> EffectVerdict:
+    def _is_undone(self, params: RolloutUndoParams, ctx: Context) -> EffectVerdict:
         return self._rolled_out("rollout_undo", params.workload, ctx)
 
     # Actions on nodes and pods
@@ -250,6 +246,9 @@ class Kubernetes(Connector):
         known: Any = result.output if isinstance(result.output, dict) else {}
         pod = cluster.find(pod_path(params.pod))
         if pod is not None and known.get("uid", pod["metadata"]["uid"]) == pod["metadata"]["uid"]:
+            if not known:
+                text = "a pod of that name exists; it may be another one by now"
+                return EffectVerdict(verdict="cannot tell", evidence=text, final=False)
             return _verdict(False, "the pod still exists")
         if pod is None or health.owner_of(pod) is None:
             return _verdict(True, "the pod is gone")
@@ -260,6 +259,8 @@ class Kubernetes(Connector):
 
     def _rolled_out(self, name: str, workload: str, ctx: Context) -> EffectVerdict:
         thing = self._changes(name, ctx).workload(workload)
+        if not rollouts.is_of(thing, ctx.execution_id):
+            return _verdict(False, "its template is not, or no longer, what this execution made it")
         complete, text = rollouts.progress(_kind(workload), thing)
         if not complete and rollouts.is_stuck(thing):
             return EffectVerdict(verdict="worse", evidence=f"the rollout is stuck: {text}")
@@ -272,7 +273,11 @@ class Kubernetes(Connector):
     def _changes(self, name: str, ctx: Context, *, dry: bool = False) -> ClusterChanges:
         options = self.options
         return ClusterChanges(
-            self._cluster(ctx, name), options.namespaces, options.max_replicas, dry=dry
+            self._cluster(ctx, name),
+            options.namespaces,
+            options.max_replicas,
+            dry=dry,
+            execution=ctx.execution_id,
         )
 
     def _cluster(self, ctx: Context, name: str = "") -> Cluster:
@@ -309,7 +314,8 @@ def _kind(workload: str) -> str:
 
 def _readiness(kind: str, thing: Any) -> Sample:
     desired, ready = health.desired_and_ready(kind, thing)
-    return Sample(float(ready < desired), limit=1.0, clear=1.0)
+    # While a rollout is stuck, the old pods may all be ready.
+    return Sample(float(ready < desired or rollouts.is_stuck(thing)), limit=1.0, clear=1.0)
 
 
 def _pod_row(pod: Any) -> JsonObject:

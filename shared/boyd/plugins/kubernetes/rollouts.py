@@ -11,6 +11,8 @@ from boyd.plugins.kubernetes.cluster import Cluster
 from boyd.plugins.kubernetes.cluster_health import desired_and_ready
 
 REVISION = "deployment.kubernetes.io/revision"
+#: The annotation of a workload with the execution that has last changed its template.
+EXECUTION = "boyd/execution"
 #: The most paths that are named of what differs.
 MAX_PATHS = 50
 
@@ -21,16 +23,26 @@ def progress(kind: str, thing: Any) -> tuple[bool, str]:
     desired, ready = desired_and_ready(kind, thing)
     updated = status.get("updatedNumberScheduled" if kind == "daemonset" else "updatedReplicas", 0)
     total = desired if kind == "daemonset" else status.get("replicas", 0)
-    seen = status.get("observedGeneration", 0) >= thing["metadata"].get("generation", 0)
     text = f"{ready} of {desired} pods are ready, {updated} have the latest template"
-    if not seen:
+    if not is_seen(thing):
         return False, f"{text}; the controller has not seen the change yet"
     return ready == desired == updated == total, text
 
 
+def is_seen(thing: Any) -> bool:
+    """Tell whether the status of a workload is about its latest change."""
+    found = thing.get("status", {}).get("observedGeneration", 0)
+    return bool(found >= thing["metadata"].get("generation", 0))
+
+
+def is_of(thing: Any, execution: str | None) -> bool:
+    """Tell whether an execution has changed the template of a workload, and no other one since."""
+    return thing["metadata"].get("annotations", {}).get(EXECUTION) == (execution or "")
+
+
 def is_stuck(thing: Any) -> bool:
-    """Tell whether a deployment has given up on its rollout."""
-    return any(
+    """Tell whether a deployment has given up on its rollout, the latest one."""
+    return is_seen(thing) and any(
         one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded"
         for one in thing.get("status", {}).get("conditions", [])
     )
@@ -83,11 +95,15 @@ def choose(found: list[Any], revision: int | None) -> Any:
     raise StateError(f"there is no revision {revision}; known: {known}")
 
 
-def replace_template(deployment: Any, template: Mapping[str, Any]) -> list[JsonObject]:
+def replace_template(
+    deployment: Any, template: Mapping[str, Any], execution: str
+) -> list[JsonObject]:
     """A JSON patch that sets the template, unless the deployment has changed meanwhile."""
     version = deployment["metadata"]["resourceVersion"]
+    annotations = {**deployment["metadata"].get("annotations", {}), EXECUTION: execution}
     return [
         {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/metadata/annotations", "value": annotations},
         {"op": "replace", "path": "/spec/template", "value": dict(template)},
     ]
 
