@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,15 @@ def test_a_period_is_from_its_start_until_before_its_end(lab: Lab, archive: Arch
         assert listed(archive.past, since=ended[3], until=ended[5]) == [4, 3]
         assert listed(archive.past, since=ended[6] + timedelta(seconds=1)) == []
         lab.client.flushall()
+
+
+def test_a_place_later_than_any_record_is_before_the_newest(lab: Lab, archive: Archive) -> None:
+    archive.copy()
+    lab.client.flushall()
+    every = listed(archive.past)
+    assert listed(archive.past, until=datetime(9999, 12, 31, tzinfo=UTC)) == every
+    assert archive.past.page(50, f"{'9' * 16}-{'9' * 15}").iterations
+    assert archive.work.runs(5, f"archived-{'9' * 19}").runs == []
 
 
 def test_iterations_before_a_number_are_those_that_ended_before_it(

@@ -27,6 +27,8 @@ Kind = Literal["iteration", "run", "approval", "execution", "investigation", "au
 
 #: Bits of a key below its time in milliseconds.
 LOW_BITS = 20
+#: Above the key of any record, and the highest that a database takes.
+HIGHEST = 2**63 - 1
 #: The most words of one record that can be found, and the most characters of a term.
 WORDS = 100
 LONGEST = 200
@@ -173,7 +175,7 @@ def exact_ms(time: datetime) -> int:
 
 def lowest_key(at: int) -> int:
     """The lowest key of a record at a time in milliseconds."""
-    return max(0, at) << LOW_BITS
+    return min(max(0, at) << LOW_BITS, HIGHEST)
 
 
 def audit_key(entry: AuditEntry) -> int:

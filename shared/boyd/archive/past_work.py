@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from boyd.archive import entries
 from boyd.archive.access import ArchiveAccess
-from boyd.archive.entries import Kind, Term, exact_ms, lowest_key
+from boyd.archive.entries import HIGHEST, Kind, Term, exact_ms, lowest_key
 from boyd.errors import ArchiveUnavailable
 from boyd.models import (
     ApprovalItem,
@@ -37,8 +37,6 @@ _P = TypeVar("_P", RunPage, ApprovalQueue, ExecutionPage, InvestigationPage, Aud
 
 #: A cursor within the archive.
 _ARCHIVED = re.compile(r"archived-([0-9]{1,19})", re.ASCII)
-#: Above the key of any record.
-_START = 2**63 - 1
 
 
 class PastWork:
@@ -236,7 +234,7 @@ def continued(
     if page.next_cursor is not None or not archive.exists:
         return page
     number = size(page)
-    begins = int(within[1]) if within else start() or _START
+    begins = min(int(within[1]), HIGHEST) if within else start() or HIGHEST
     if number >= limit:
         return page.patched({"next_cursor": f"archived-{begins}"})
     try:
