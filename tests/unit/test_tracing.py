@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -468,9 +471,34 @@ def test_a_collector_that_is_gone_is_told_from_one_that_refuses() -> None:
         url = sink.url
         sink.status = 400
         assert OtlpSender(url).send(exported(lab)) is False
-        sink.status = 403
-        with pytest.raises(CollectorUnavailable, match="answered 403"):
-            OtlpSender(url).send(_kept(lab))
+        for status in (302, 403):
+            sink.status = status
+            with pytest.raises(CollectorUnavailable, match=f"answered {status}"):
+                OtlpSender(url).send(exported(lab) or _kept(lab))
+
+
+@pytest.mark.parametrize("head", ["200 OK", "302 Found\r\nLocation: /elsewhere"])
+def test_an_endless_answer_is_not_read(head: str) -> None:
+    chunk, most = b"x" * 1_048_576, 64
+    sent: list[int] = []
+
+    def answer(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            while b"\r\n\r\n" not in connection.recv(65_536):
+                pass
+            connection.sendall(f"HTTP/1.1 {head}\r\n\r\n".encode())
+            while len(sent) < most:
+                connection.sendall(chunk)
+                sent.append(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=answer, args=(listening,))
+        server.start()
+        with suppress(CollectorUnavailable):
+            OtlpSender(f"http://127.0.0.1:{listening.getsockname()[1]}").send([])
+        server.join()
+    assert len(sent) < most
 
 
 def test_the_names_of_the_specification_that_may_change_are_in_one_module() -> None:

@@ -41,12 +41,25 @@ _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
+class _Session(requests.Session):
+    """A session that reads no bodies, however long: a collector says all with its status."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Go nowhere else; to look at the target would read the body."""
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request, and close the connection after the headers of the response."""
+        response = super().send(request, **{**options, "stream": True})
+        response.close()
+        return response
+
+
 class OtlpSender:
     """Sends batches of spans, one at a time."""
 
     def __init__(self, endpoint: str | None) -> None:
         """Send to the base URL *endpoint*; None: to what `OTEL_EXPORTER_OTLP_*` names."""
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.hooks["response"].append(self._note)
         url = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
         self._exporter = OTLPSpanExporter(endpoint=url, session=self._session)
@@ -61,7 +74,9 @@ class OtlpSender:
             CollectorUnavailable: it did not acknowledge the batch.
         """
         self._status = None
-        if self._exporter.export(list(self._encoded(spans))) is SpanExportResult.SUCCESS:
+        done = self._exporter.export(list(self._encoded(spans))) is SpanExportResult.SUCCESS
+        # The exporter takes a redirection, which it does not follow, for an acknowledgement.
+        if done and (self._status or 0) < HTTPStatus.MULTIPLE_CHOICES:
             return True
         if self._status in _REFUSED:
             return False
