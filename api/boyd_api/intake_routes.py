@@ -16,11 +16,13 @@ from boyd.intake import (
 )
 from boyd.intake.cloudevents import BATCH, STRUCTURED
 from boyd.models import Model, Observation
+from boyd.settings.intake_settings import DeclaredIntake, KeyAuth
 from boyd.settings.process_settings import IntakeSettings
 from boyd.store import Room
 from boyd_api.problems import FULL, HttpProblem, not_found, retry_after
 from boyd_api.request_context import RequestContext
 from boyd_api.routing import JsonResponse, Routes
+from boyd_api.senders import sender_principal
 
 routes = Routes("intake")
 
@@ -51,6 +53,8 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     headers = {name.lower(): value for name, value in request.headers.items()}
     sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
     declared = next((one for one in ctx.agent.entry.intakes if one.name == format), None)
+    if declared and not isinstance(declared.auth, KeyAuth):
+        _check_sent_by(ctx, declared)
     try:
         observations = parse_declared(declared, sent) if declared else parse(format, sent)
     except UnknownFormat as error:
@@ -65,6 +69,18 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
         raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
     ctx.services.metrics.taken(format, len(observations))
     return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))
+
+
+def _check_sent_by(ctx: RequestContext, intake: DeclaredIntake) -> None:
+    """Refuse a key where the intake asks for something else.
+
+    Without the name of an agent in the path a key may lead to another one than its sender was
+    checked for.
+    """
+    agent_id = ctx.agent.entry.id
+    if ctx.actor.principal != sender_principal(agent_id, intake.name):
+        why = f"the intake {intake.name!r} of agent {agent_id!r} takes no keys"
+        raise HttpProblem("forbidden", f"{why}; send to /agents/{agent_id}/intake/{intake.name}")
 
 
 def _accept(ctx: RequestContext, observations: list[Observation]) -> int:

@@ -66,8 +66,13 @@ def _check(services: Services, intake: DeclaredIntake) -> str | None:
     return check_sender(auth, secrets, headers, request.get_data, time.time())
 
 
+def sender_principal(agent_id: str, name: str) -> str:
+    """The principal of the senders to an intake that checks them itself."""
+    return f"intake:{agent_id}/{name}"
+
+
 def _identity(agent_id: str, name: str) -> ApiKey:
-    principal = f"intake:{agent_id}/{name}"
+    principal = sender_principal(agent_id, name)
     digest = hashlib.sha256(principal.encode()).hexdigest()[:16]
     return ApiKey(
         id=f"intake-{digest}",

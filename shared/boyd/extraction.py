@@ -90,10 +90,11 @@ class Expression:
             ExtractionError: a function got something that it does not take, or there are too many
                 steps.
         """
-        jmespath = _library()
         try:
             return _interpreter()(meter).visit(self._tree, scope)
-        except (jmespath.exceptions.JMESPathError, ArithmeticError, TypeError) as error:
+        except ExtractionError:
+            raise
+        except (ArithmeticError, TypeError, ValueError) as error:
             raise ExtractionError(f"`{self.text}`: {_first_line(error)}") from None
 
 

@@ -130,6 +130,7 @@ def test_a_source_always_begins_with_the_name_of_the_intake() -> None:
         (-1, None),
         (1e300, None),
         ("9" * 400, None),
+        ("1767614400" + " " * 400, None),
         ("2999-01-01", None),
     ],
 )
@@ -160,6 +161,19 @@ def test_an_expression_that_explodes_is_stopped(text: str, monkeypatch: pytest.M
     for field in ("title", "fingerprint", "data"):
         with pytest.raises(BadIntake, match=r"take too long|more than"):
             read(body, **{"data": "'x'", field: text})
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"fingerprint": "body.shared"}, "take too long"),
+        ({"data": "ceil(to_number('nan'))"}, "cannot convert"),
+    ],
+)
+def test_what_each_item_repeats_or_no_number_is_refused(fields: Any, why: str) -> None:
+    body = {"items": [0] * 3000, "shared": "x" * 1_000_000}
+    with pytest.raises(BadIntake, match=why):
+        read(body, items="body.items", **fields)
 
 
 def test_expressions_of_one_message_are_limited_together() -> None:

@@ -241,6 +241,8 @@ def test_a_subscription_to_a_listed_topic_is_confirmed() -> None:
         "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-0123.pem",
         "https://evil.s3.amazonaws.com/SimpleNotificationService-0123.pem",
         "https://sns.eu-west-1.amazonaws.com/?Action=GetTopicAttributes",
+        f"{URL}?another",
+        f"{URL}#another",
         "https://sns.eu-west-1.amazonaws.com/x/../SimpleNotificationService-0123.pem",
         "https://[/",
         "",
@@ -285,6 +287,17 @@ def test_an_amazon_that_does_not_answer_is_asked_again_only_after_a_while() -> N
     amazon.pem = certificate()
     checks.check(TOPICS, message())
     assert len(amazon.asked) == 2
+
+
+def test_certificates_that_are_not_there_do_not_replace_those_that_are() -> None:
+    amazon = Amazon()
+    checks = verifier(amazon)
+    checks.check(TOPICS, message())
+    amazon.pem = None
+    for number in range(50):
+        with pytest.raises(SnsUnavailable):
+            checks.check(TOPICS, message(SigningCertURL=f"{URL[:-4]}{number}.pem"))
+    assert checks.check(TOPICS, message())
 
 
 @pytest.mark.parametrize("pem", [certificate(until=NOW - 1), b"not a certificate"])

@@ -27,6 +27,8 @@ from boyd.settings.intake_settings import IntakeMapping
 
 #: Characters of a source and a title, and of a fingerprint before it is shortened.
 MAX_SOURCE, MAX_TITLE, MAX_FINGERPRINT = 300, 1000, 200
+#: Characters of a severity and a time; more are none.
+MAX_WORD = 100
 #: The numbers of units in a second, for times that are numbers.
 _UNITS = (1, 1_000, 1_000_000, 1_000_000_000)
 #: Later than any time in seconds, and earlier than any of this millennium in milliseconds.
@@ -72,7 +74,8 @@ class _Reader:
         data = self._data(item, index, resolved)
         metadata: JsonObject = {"intake": self._name}
         for name, text in (("fingerprint", mapping.fingerprint), ("eventId", mapping.event)):
-            value = self._value(text, item)
+            # Many items may have a long one in common, which is then read for each of them.
+            value = self._value(text, item, counted=True)
             check_one(value, f"item {index}")
             if found := _identity(value):
                 metadata[name] = found
@@ -105,15 +108,18 @@ class _Reader:
         return data
 
     def _severity(self, item: Any) -> Severity | None:
-        word = _text(self._value(self._mapping.severity, item)).strip().lower()
+        word = _text(self._value(self._mapping.severity, item))[:MAX_WORD].strip().lower()
         known = self._mapping.severities.get(word) or severity_of(word)
         return known or self._mapping.default_severity
 
-    def _value(self, text: str | None, item: Any) -> Any:
+    def _value(self, text: str | None, item: Any, *, counted: bool = False) -> Any:
         if text is None:
             return None
         try:
-            return _compiled(text).value({**self._scope, "item": item}, self._meter)
+            found = _compiled(text).value({**self._scope, "item": item}, self._meter)
+            if counted:
+                self._meter.take_size(found)
+            return found
         except ExtractionError as error:
             raise BadIntake(f"the mapping of {self._name}: {error}") from None
 
@@ -146,6 +152,8 @@ def _iso(text: str) -> str:
 
 def _time(value: Any) -> datetime | None:
     """A time given as ISO 8601, or as a number since 1970; without a zone it is UTC."""
+    if isinstance(value, str) and len(value) > MAX_WORD:
+        return None
     try:
         if isinstance(value, str) and not value.strip().isdigit():
             read = datetime.fromisoformat(_iso(value))

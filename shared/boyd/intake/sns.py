@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from boyd.intake.request import BadIntake, read_json
@@ -29,6 +29,7 @@ MAX_BODY, MAX_FETCHES = 1_048_576, 2
 
 _HOST = re.compile(r"sns\.([a-z0-9-]{1,40})\.amazonaws\.com(?:\.cn)?")
 _CERTIFICATE = re.compile(r"/SimpleNotificationService-[0-9a-zA-Z]{1,64}\.pem")
+_SUBSCRIPTION = re.compile(r"/\?[!-~]{1,2000}")
 #: What is signed, in this order, by type.
 _SUBSCRIBE = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 _SIGNED = {
@@ -36,6 +37,8 @@ _SIGNED = {
     "SubscriptionConfirmation": _SUBSCRIBE,
     "UnsubscribeConfirmation": _SUBSCRIBE,
 }
+
+_V = TypeVar("_V")
 
 #: Fetches the content of a URL; raises OSError.
 Fetch = Callable[[str], bytes]
@@ -68,6 +71,7 @@ class SnsVerifier:
         self._lock = threading.Lock()
         self._fetching = threading.BoundedSemaphore(MAX_FETCHES)
         self._known: OrderedDict[str, tuple[float, Any]] = OrderedDict()
+        self._asked: OrderedDict[str, float] = OrderedDict()
 
     def check(self, auth: SnsAuth, body: bytes) -> str:
         """Check a message of one of the topics, confirm a subscription; return the message's id.
@@ -87,7 +91,7 @@ class SnsVerifier:
         return f"{sent['TopicArn']} {sent['MessageId']}"
 
     def _confirm(self, sent: Mapping[str, str]) -> None:
-        url = _checked_url(sent, "SubscribeURL", re.compile("/"))
+        url = _checked_url(sent, "SubscribeURL", _SUBSCRIPTION)
         query = parse_qs(urlsplit(url).query)
         if query.get("Action") != ["ConfirmSubscription"] or (
             query.get("TopicArn") != [sent["TopicArn"]]
@@ -105,25 +109,20 @@ class SnsVerifier:
             raise SenderRefused(f"Timestamp is more than {WINDOW:g} seconds away from now")
 
     def _key(self, url: str) -> Any:
-        """The public key in the certificate; None was kept if it could not be had just now."""
+        """The public key in the certificate."""
         now = self._clock()
         with self._lock:
             until, key = self._known.get(url, (0.0, None))
-        if now >= until:
-            key = None
-            self._keep(url, now + AGAIN, None)
-            key = _public_key(self._get(url), now)
-            self._keep(url, now + KEEP, key)
-        if key is None:
-            raise SnsUnavailable("the certificate could not be fetched a moment ago")
-        return key
-
-    def _keep(self, url: str, until: float, key: Any) -> None:
+            if now < until:
+                return key
+            if now < self._asked.get(url, 0.0):
+                raise SnsUnavailable("the certificate could not be fetched a moment ago")
+            # Apart from those that are known: anybody can ask for what is not there.
+            _keep(self._asked, url, now + AGAIN)
+        key = _public_key(self._get(url), now)
         with self._lock:
-            self._known[url] = (until, key)
-            self._known.move_to_end(url)
-            while len(self._known) > MAX_CERTIFICATES:
-                self._known.popitem(last=False)
+            _keep(self._known, url, (now + KEEP, key))
+        return key
 
     def _get(self, url: str) -> bytes:
         # Whoever knows the name of a topic can have URLs fetched: not with all threads of the API.
@@ -135,6 +134,13 @@ class SnsVerifier:
             raise SnsUnavailable(f"Amazon does not answer: {type(error).__name__}") from error
         finally:
             self._fetching.release()
+
+
+def _keep(store: OrderedDict[str, _V], url: str, value: _V) -> None:
+    store[url] = value
+    store.move_to_end(url)
+    while len(store) > MAX_CERTIFICATES:
+        store.popitem(last=False)
 
 
 def _message(body: bytes) -> Mapping[str, str]:
@@ -153,7 +159,7 @@ def _message(body: bytes) -> Mapping[str, str]:
     return found
 
 
-def _checked_url(sent: Mapping[str, str], name: str, path: re.Pattern[str]) -> str:
+def _checked_url(sent: Mapping[str, str], name: str, rest: re.Pattern[str]) -> str:
     """A URL of SNS itself, in the region of the topic: anybody can have others at Amazon."""
     url = sent.get(name, "")
     try:
@@ -163,7 +169,7 @@ def _checked_url(sent: Mapping[str, str], name: str, path: re.Pattern[str]) -> s
         raise SenderRefused(f"{name} is not a URL of SNS") from None
     host = _HOST.fullmatch(parts.netloc)
     here = host is not None and sent["TopicArn"].split(":")[3:4] == [host[1]]
-    if not (plain and here and path.fullmatch(parts.path)):
+    if not (plain and here and rest.fullmatch(url.removeprefix(f"https://{parts.netloc}"))):
         raise SenderRefused(f"{name} is not a URL of SNS in the region of the topic")
     return url
 

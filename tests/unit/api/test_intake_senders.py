@@ -137,6 +137,18 @@ def test_a_key_does_not_replace_the_signature_that_the_intake_asks_for(site: Sit
     assert answer.status_code == 401
 
 
+def test_a_key_of_one_agent_does_not_lead_past_the_signature_that_its_intake_asks_for(
+    site: Site,
+) -> None:
+    other = site.lab.engine.entry().patched({"id": "other", "intakes": []})
+    site.store.fleet.register(other)
+    site.services.forget_agents()
+    key = site.key("trigger", agents=["desk"])
+    refused = site.client.post("/api/v0/intake/github", data=WORKFLOW, headers=key)
+
+    assert (refused.status_code, refused.json["type"]) == (403, "/problems/forbidden")
+
+
 def test_an_intake_is_found_without_the_name_of_the_only_agent(site: Site) -> None:
     path = GITHUB.replace("/agents/desk", "")
     assert site.client.post(path, data=WORKFLOW).status_code == 401
