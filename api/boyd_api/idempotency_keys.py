@@ -13,7 +13,7 @@ import re
 import uuid
 from collections.abc import Callable
 
-from flask import Response, request
+from flask import Response, g, request
 
 from boyd.errors import StoreError
 from boyd.models import Actor
@@ -81,7 +81,7 @@ def once(
         response, kept = work()
     status, sent = response.status_code, response.headers
     try:
-        if status >= 300:
+        if status >= 300 or g.get("refused"):
             answers.release(digest, claim.token)
         else:
             headers = {name: sent[name] for name in _KEPT_HEADERS if name in sent}

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from flask import Response, request
+from flask import Response, g, request
 
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import RequestContext
@@ -59,6 +59,8 @@ def answer(ctx: RequestContext) -> Response:
         why = f"MCP needs the extra boyd[mcp] ({error}): pip install 'boyd[mcp]'"
         raise not_found(why) from None
     status, body = server.respond(ctx, request.get_data(), request.headers)
+    # A refusal has the status 200 too; with its `Idempotency-Key` it may be sent again.
+    g.refused = body is not None and ("error" in body or body["result"].get("isError", False))
     text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return Response(text, status, mimetype=_JSON)
 

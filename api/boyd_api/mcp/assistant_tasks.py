@@ -15,7 +15,7 @@ from flask import request as http_request
 from mcp_types import INVALID_PARAMS
 
 from boyd.errors import UnknownAgent
-from boyd.models import ApprovalItem, Call
+from boyd.models import ApprovalItem, Call, JsonObject
 from boyd.models.investigation import Investigation
 from boyd.store.calls import KEEP
 from boyd_api import investigation_routes
@@ -101,7 +101,7 @@ def proposal_task(
     if call.approval_id:
         return _completed(state, tool_error("the approval is no longer kept"))
     why = (call.result.error if call.result else None) or "the proposal was lost"
-    return _completed(state, tool_error(f"nobody was asked: {why}"))
+    return _completed(state, tool_result({"said": f"nobody was asked: {why}"}, failed=True))
 
 
 def _approval_task(
@@ -116,12 +116,13 @@ def _approval_task(
     if item.status == "withdrawn":
         return TaskState(name, "cancelled", said, *times, _KEPT)
     state = TaskState(name, "working", f"{said}; it is being executed", *times, _KEPT)
+    found: JsonObject = {"approval": item.id, "said": said, "page": page}
     if item.status != "approved":
-        return _completed(state, tool_error(f"not executed: {said}; see {page}"))
+        return _completed(state, tool_result({**found, "executed": False}, failed=True))
     if item.result is None:
         return state
-    found = {"approval": item.id, "said": said, "result": item.result.to_wire(), "page": page}
-    return _completed(state, tool_result(found, failed=not item.result.success))
+    result = {**found, "result": item.result.to_wire()}
+    return _completed(state, tool_result(result, failed=not item.result.success))
 
 
 def investigation_task(

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
-from boyd.models import Model, Scope, explain
+from boyd.models import Model, Scope
+from boyd.redaction import redactor
 from boyd_api import auth
 from boyd_api.mcp.protocol_message import McpMessage
 from boyd_api.request_context import RequestContext
@@ -18,6 +17,9 @@ from boyd_api.request_context import RequestContext
 SCOPES: tuple[Scope, ...] = ("read", "runs", "actions")
 
 TASKS = "io.modelcontextprotocol/tasks"
+
+#: Characters of the state of a task in words, which may hold the note of a person.
+_MOST = 1000
 
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
@@ -78,7 +80,7 @@ class TaskState:
         return {
             "taskId": self.id,
             "status": self.status,
-            "statusMessage": self.said,
+            "statusMessage": redactor().redact(self.said)[:_MOST],
             "createdAt": self.created_at.isoformat(),
             "lastUpdatedAt": self.updated_at.isoformat(),
             "ttlMs": self.kept,
@@ -122,10 +124,6 @@ class AssistantTool:
     def call(
         self, request: AssistantRequest, given: Mapping[str, Any]
     ) -> dict[str, Any] | TaskState:
-        """Check the arguments and run it; raises `ValueError` if they are invalid."""
-        try:
-            # Models write numbers as text now and then.
-            arguments = self.arguments.model_validate(dict(given), strict=False)
-        except ValidationError as error:
-            raise ValueError(f"invalid arguments: {explain(error)}") from None
-        return self.run(request, arguments)
+        """Check the arguments and run it; raises `ValidationError` if they are invalid."""
+        # Models write numbers as text now and then.
+        return self.run(request, self.arguments.model_validate(dict(given), strict=False))

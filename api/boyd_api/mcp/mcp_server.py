@@ -160,6 +160,8 @@ class McpServer:
             found = tool.call(request, request.message.params.get("arguments") or {})
         except McpRefusal:
             raise
+        except ValidationError as error:
+            return tool_error(f"invalid arguments: {explain(error)}")
         except ValueError as error:
             return tool_error(str(error))
         except Exception as error:  # noqa: BLE001  # any error becomes an answer

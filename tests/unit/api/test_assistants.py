@@ -67,9 +67,12 @@ def pending(desk: Site) -> Any:
     return item
 
 
-def resolve(desk: Site, verdict: str, principal: str = "ann", person: bool = True) -> Any:
+def resolve(
+    desk: Site, verdict: str, principal: str = "ann", person: bool = True, note: str | None = None
+) -> Any:
     headers = desk.key("approvals", principal=principal, person=person)
-    return desk.post(f"/approvals/{pending(desk)['id']}/{verdict}", headers=headers)
+    answer = {"note": note} if note else None
+    return desk.post(f"/approvals/{pending(desk)['id']}/{verdict}", answer, headers=headers)
 
 
 def test_keys_of_persons_are_refused_and_told_why(desk: Site) -> None:
@@ -174,13 +177,16 @@ def test_a_proposal_that_people_refuse_ends_its_task(
     desk: Site, robot: Assistant, verdict: str, status: str
 ) -> None:
     name = robot.propose()
-    resolve(desk, verdict)
+    resolve(desk, verdict, note="password=hunter2hunter2")
     task = robot.task(name)
 
     assert task["status"] == status
     if status == "completed":
+        told = json.loads(task["result"]["content"][0]["text"])
         assert task["result"]["isError"]
-        assert "denied by ann" in task["result"]["content"][0]["text"]
+        assert told["untrusted"]["said"] == "denied by ann: password=[redacted]"
+    else:
+        assert task["statusMessage"] == "withdrawn by ann: password=[redacted]"
 
 
 def test_a_proposal_that_cannot_be_made_fails_and_says_why(robot: Assistant) -> None:
@@ -188,8 +194,9 @@ def test_a_proposal_that_cannot_be_made_fails_and_says_why(robot: Assistant) -> 
     unknown = robot.call("boyd_propose_action", **{**WRITE, "action": "desk:burn"})
     unserved = robot.call("boyd_propose_action", **{**WRITE, "action": "desk:print_it"})
 
+    told = json.loads(refused["content"][0]["text"])
     assert refused["isError"]
-    assert "text: Field required" in refused["content"][0]["text"]
+    assert "text: Field required" in told["untrusted"]["said"]
     assert "has no action 'desk:burn'" in unknown["content"][0]["text"]
     assert "no live worker" in unserved["content"][0]["text"]
 
@@ -299,6 +306,9 @@ def test_every_reading_tool_answers(desk: Site, robot: Assistant) -> None:
     assert robot.read("boyd_approvals_show", id=waiting)["status"] == "pending"
     assert robot.call("boyd_approvals_show", id="none")["isError"]
     assert "limit: Input should be less" in str(robot.call("boyd_history", limit=51))
+    invalid = robot.call("boyd_history", cursor="x")["content"][0]["text"]
+    assert invalid.startswith("invalid arguments: cursor: ")
+    assert "pydantic" not in invalid
 
 
 def test_resources_are_iterations_approvals_and_the_trail(desk: Site, robot: Assistant) -> None:
@@ -349,6 +359,20 @@ def test_the_same_idempotency_key_proposes_once(desk: Site, robot: Assistant) ->
     assert first.json == again.json
     assert again.headers["Idempotency-Replayed"] == "true"
     assert pending(desk)["seen"] == 1
+
+
+def test_what_was_refused_can_be_sent_again_with_its_idempotency_key(
+    desk: Site, robot: Assistant
+) -> None:
+    given = {"name": "boyd_investigate", "arguments": {"question": "why?"}}
+    refused = robot.send("tools/call", {"Idempotency-Key": "k"}, **given).json["result"]
+    desk.store.fleet.register(desk.lab.engine.entry().patched({"model": "x"}))
+    desk.services.forget_agents()
+    desk.dispatcher.held = True
+    begun = robot.send("tools/call", {"Idempotency-Key": "k"}, **given).json["result"]
+
+    assert "has no model" in refused["content"][0]["text"]
+    assert (begun["resultType"], begun["status"]) == ("task", "working")
 
 
 def test_without_the_extra_the_route_names_it(
