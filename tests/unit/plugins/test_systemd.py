@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from boyd.errors import PluginError
 from boyd.models import ActionResult, Observation
 from boyd.plugins.command import CommandFailed
 from boyd.plugins.systemd import journal
 from boyd.plugins.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
-from boyd.plugins.systemd.plugin import Systemd
+from boyd.plugins.systemd.plugin import Systemd, UnitParams
+from boyd.plugins.uncertain import uncertain
 from plugin_kit import Rig
 
 REFUSED = {"name": "refused", "contains": ["ERROR", "refused"], "count": 4, "window": 60}
@@ -91,7 +93,7 @@ def test_a_restart_loop_is_reported_until_half_as_many_restarts_are_left(host: H
         told.append(bool(seen(watching.observe(), "unit")))
         watching.clock.forward(40)
 
-    assert told == [False, False, True, False, False, False]
+    assert told == [False, False, True, True, False, False]
 
 
 def test_a_systemd_that_cannot_be_asked_is_an_error(host: Host) -> None:
@@ -152,6 +154,69 @@ def test_a_restart_is_effective_once_another_invocation_lasts(
     assert found.verdict == verdict
 
 
+def test_a_restart_whose_outcome_is_unknown_is_judged_by_the_invocation_before(host: Host) -> None:
+    host.units({"Id": "web.service", "InvocationID": "old", "ActiveEnterTimestampMonotonic": "1"})
+    acting = rig(actions={"restart": {}})
+    action, params = acting.host.actions["systemd:restart"], {"unit": "web.service"}
+    assert action.params is not None
+    given = action.params.model_validate(params)
+    # Killed on its way: the unit was active before, and still is.
+    lost = ActionResult(action=action.id, success=False, duration=1, unknown=True)
+    known = uncertain("it hung", {"invocation": "old"})
+    found = [
+        action.call("verify", params=given, result=one, ctx=acting.ctx).verdict
+        for one in (lost, known)
+    ]
+    assert found == ["cannot tell", "no effect"]
+
+
+def test_a_unit_has_one_name_for_budgets(host: Host) -> None:
+    assert UnitParams(unit="web").unit == UnitParams(unit="web.service").unit == "web.service"
+    assert UnitParams(unit="web.v2").unit == "web.v2.service"
+    host.units({"Id": "ssh.service"})
+    with pytest.raises(LookupError, match=r"another name of ssh\.service"):
+        rig(actions={"restart": {}}).act("restart", {"unit": "sshd"})
+
+
+def test_slow_restarts_are_a_loop_however_often_one_looks(host: Host) -> None:
+    watching = rig(restarts=3, restart_window=600)
+    for minute in range(4):
+        for _ in range(30):
+            host.units({"Id": "a.service", "NRestarts": str(minute + 1)})
+            found = seen(watching.observe(), "unit")
+            watching.clock.forward(5)
+    assert [one["trouble"] for one in found] == ["restarts"]
+
+
+def test_only_systemd_says_which_other_unit_a_message_is_about(host: Host) -> None:
+    def units(user: bool, **fields: str) -> str:
+        host.says("journalctl", line("c", 1, "x", **fields))
+        [found] = Journal(user=user, folder=None).after("c").entries
+        return found.unit
+
+    claimed = {"UNIT": "web.service", "USER_UNIT": "web.service"}
+    assert units(False, _PID="1", _SYSTEMD_UNIT="init.scope", **claimed) == "web.service"
+    assert units(False, _PID="7", _SYSTEMD_UNIT="other.service", **claimed) == "other.service"
+    of_user = {"_SYSTEMD_UNIT": "user@7.service", "_SYSTEMD_USER_UNIT": "web.service"}
+    assert units(False, _PID="7", **of_user) == "user@7.service"
+    assert units(True, _SYSTEMD_USER_UNIT="init.scope", **claimed) == "web.service"
+    assert units(True, _SYSTEMD_USER_UNIT="own.service", **claimed) == "own.service"
+
+
+def test_patterns_may_have_any_name_but_not_the_same(host: Host) -> None:
+    pattern = {"name": "a|b", "contains": ["x"], "count": 2, "window": 60}
+    watching = rig(patterns=[pattern])
+    host.units()
+    told = []
+    for _ in range(3):
+        now = watching.clock.time.timestamp()
+        host.says("journalctl", line("c", now, "x", _SYSTEMD_UNIT="db.service"))
+        told.append([one["pattern"] for one in seen(watching.observe(), "pattern")])
+    assert told == [[], [], ["a|b"]]
+    with pytest.raises(PluginError, match="a name of its own"):
+        rig(patterns=[pattern, pattern])
+
+
 def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Host) -> None:
     watching = rig(patterns=[REFUSED])
     host.units()
@@ -162,10 +227,17 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
     told = []
     for count in (3, 1, 0, 0):
         bad = [
-            line(f"c{n}", watching.clock.time.timestamp(), "ERROR: refused", UNIT="db.service")
+            line(
+                f"c{n}",
+                watching.clock.time.timestamp(),
+                "ERROR: refused",
+                _SYSTEMD_UNIT="db.service",
+            )
             for n in range(count)
         ]
-        host.says("journalctl", "".join([*bad, line("other", now, "fine", UNIT="db.service")]))
+        host.says(
+            "journalctl", "".join([*bad, line("other", now, "fine", _SYSTEMD_UNIT="db.service")])
+        )
         told.append(seen(watching.observe(), "pattern"))
         watching.clock.forward(25)
 
@@ -181,7 +253,7 @@ def test_what_another_worker_has_counted_meanwhile_is_not_counted_again(host: Ho
     watching.observe()
     before = watching.state.get("journal/here")
     now = watching.clock.time.timestamp()
-    host.says("journalctl", line("c1", now, "ERROR refused", UNIT="db.service"))
+    host.says("journalctl", line("c1", now, "ERROR refused", _SYSTEMD_UNIT="db.service"))
     watching.observe()
     watching.state.set("journal/here", before)
     watching.observe()

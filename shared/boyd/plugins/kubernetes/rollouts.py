@@ -37,7 +37,7 @@ def is_seen(thing: Any) -> bool:
 
 def is_of(thing: Any, execution: str | None) -> bool:
     """Tell whether an execution has changed the template of a workload, and no other one since."""
-    return thing["metadata"].get("annotations", {}).get(EXECUTION) == (execution or "")
+    return bool(thing["metadata"].get("annotations", {}).get(EXECUTION) == (execution or ""))
 
 
 def is_stuck(thing: Any) -> bool:

@@ -25,9 +25,8 @@ READING = 20.0
 #: The most units of which matches are counted.
 MAX_COUNTED = 200
 
-#: The fields that name the unit of an entry: first what systemd itself says about one.
-_UNIT = ("USER_UNIT", "UNIT", "_SYSTEMD_USER_UNIT", "_SYSTEMD_UNIT")
-_FIELDS = ",".join(["MESSAGE", *_UNIT])
+_UNITS = ("UNIT", "USER_UNIT", "_SYSTEMD_UNIT", "_SYSTEMD_USER_UNIT")
+_FIELDS = ",".join(["MESSAGE", "_PID", *_UNITS])
 #: The hint that entries are hidden from this user.
 _HIDDEN = "not seeing messages"
 
@@ -84,6 +83,7 @@ class Journal:
     def __init__(self, *, user: bool, folder: Path | None) -> None:
         place = [f"--directory={folder}"] if folder else ["--user"] if user else []
         self._argv = ["journalctl", "--no-pager", *place]
+        self._user = user
         self._unit = "--user-unit" if user else "--unit"
 
     def end(self) -> str | None:
@@ -122,7 +122,7 @@ class Journal:
             guard = threading.Timer(READING, kill_group, [process])
             guard.start()
             try:
-                _collect(lines, found, notes, most)
+                self._collect(lines, found, notes, most)
                 if not found.behind:
                     process.wait(READING)
             finally:
@@ -142,19 +142,20 @@ class Journal:
             raise CommandFailed(f"journalctl: {why}")
         return found
 
+    def _collect(
+        self, lines: IO[bytes], found: JournalReading, notes: list[str], most: int
+    ) -> None:
+        for line in lines:
+            if len(found.entries) >= most:
+                found.behind = True
+                return
+            if line.startswith(b"{"):
+                found.entries.append(_entry(json.loads(line), user=self._user))
+            elif not line.startswith(b"--"):
+                notes.append(line[:SHOWN].decode("utf-8", "replace").strip())
 
-def _collect(lines: IO[bytes], found: JournalReading, notes: list[str], most: int) -> None:
-    for line in lines:
-        if len(found.entries) >= most:
-            found.behind = True
-            return
-        if line.startswith(b"{"):
-            found.entries.append(_entry(json.loads(line)))
-        elif not line.startswith(b"--"):
-            notes.append(line[:SHOWN].decode("utf-8", "replace").strip())
 
-
-def _entry(raw: Mapping[str, Any]) -> JournalEntry:
+def _entry(raw: Mapping[str, Any], *, user: bool) -> JournalEntry:
     message = raw.get("MESSAGE") or ""
     if isinstance(message, list):  # not UTF-8, or several of them
         is_bytes = all(isinstance(one, int) for one in message)
@@ -162,9 +163,24 @@ def _entry(raw: Mapping[str, Any]) -> JournalEntry:
     return JournalEntry(
         cursor=str(raw["__CURSOR"]),
         at=int(raw["__REALTIME_TIMESTAMP"]) / 1e6,
-        unit=str(next(filter(None, map(raw.get, _UNIT)), "")),
+        unit=_unit_of(raw, user=user),
         message=str(message)[:MESSAGE],
     )
+
+
+def _unit_of(raw: Mapping[str, Any], *, user: bool) -> str:
+    """The unit that has logged an entry, or that systemd says something about.
+
+    Every program may set UNIT and USER_UNIT, so only those of systemd itself count; and users may
+    name their units like those of the system.
+    """
+    if user:
+        by_systemd = raw.get("_SYSTEMD_USER_UNIT") == "init.scope"
+        about, of = raw.get("USER_UNIT"), raw.get("_SYSTEMD_USER_UNIT")
+    else:
+        by_systemd = raw.get("_PID") == "1"
+        about, of = raw.get("UNIT"), raw.get("_SYSTEMD_UNIT")
+    return str((by_systemd and about) or of or "")
 
 
 @dataclass(frozen=True)
@@ -185,7 +201,7 @@ class PatternCounts:
         self._times: dict[str, list[float]] = {
             key: times
             for key, times in kept.get("times", {}).items()
-            if key.partition("|")[0] in self._patterns
+            if key.rpartition("|")[0] in self._patterns
         }
         self._raised: set[str] = set(kept.get("raised", ())) & self._times.keys()
         #: The latest message of each key.
@@ -204,7 +220,7 @@ class PatternCounts:
     def alarms(self, now: float) -> Iterator[PatternAlarm]:
         """Yield those that are too frequent; one ends when half as many are left in its window."""
         for key, times in sorted(self._times.items()):
-            name, _, unit = key.partition("|")
+            name, _, unit = key.rpartition("|")
             pattern = self._patterns[name]
             recent = [at for at in times if now - at <= pattern.window]
             is_raised = len(recent) >= pattern.count or (

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from boyd.models import (
     ActionResult,
@@ -27,6 +27,11 @@ from boyd.plugins.systemd.journal import Journal, JournalPattern, PatternAlarm, 
 from boyd.plugins.uncertain import uncertain
 from boyd.redaction import clean
 
+#: The types of units.
+TYPES = (
+    *(".service", ".socket", ".target", ".timer", ".mount", ".automount", ".swap", ".path"),
+    *(".slice", ".scope", ".device"),
+)
 #: What is asked about each unit.
 PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "Result", "NRestarts")
 #: What is asked about a unit that is to be changed.
@@ -35,14 +40,17 @@ DETAILS = (
     *("Type", "InvocationID", "ActiveEnterTimestampMonotonic", "RefuseManualStop", "MainPID"),
     *("ConsistsOf", "RequiredBy", "BoundBy"),
 )
-#: The most samples of restarts that are kept of a unit.
-SAMPLES = 20
+
+
+def _full(name: str) -> str:
+    """The name with its type, as systemd adds it: a unit has one budget, not one per spelling."""
+    return name if name.endswith(TYPES) else f"{name}.service"
 
 
 class UnitParams(Model):
     """A unit, and the host that it runs on; a worker of another host refuses."""
 
-    unit: UnitName
+    unit: Annotated[UnitName, AfterValidator(_full)]
     host: str = Field(default="", max_length=255)
 
 
@@ -112,6 +120,13 @@ class Systemd(Connector):
         queue: str | None = None
         max_items: int = Field(default=20, ge=1, le=200)
         actions: SystemdActions = SystemdActions()
+
+        @field_validator("patterns")
+        @classmethod
+        def _distinct(cls, patterns: list[JournalPattern]) -> list[JournalPattern]:
+            if len({one.name for one in patterns}) < len(patterns):
+                raise ValueError("each pattern needs a name of its own")
+            return patterns
 
     options: Options
 
@@ -197,21 +212,24 @@ class Systemd(Connector):
     def _looping(self, ctx: Context, found: list[dict[str, str]]) -> set[str]:
         """The units whose automatic restarts are a loop: too many, until less than half are."""
         now, window = ctx.now().timestamp(), self.options.restart_window
+        limit = self.options.restarts
         counters = {one["Id"]: int(one.get("NRestarts") or 0) for one in found}
 
         def change(known: Any) -> dict[str, list[list[float]]]:
             known = known or {}
             samples = {}
             for unit, count in counters.items():
-                past = [at for at in known.get(unit, ()) if now - at[0] <= window]
+                past = list(known.get(unit, ()))
+                while len(past) > 1 and now - past[1][0] >= window:
+                    past.pop(0)
                 if past and past[-1][1] > count:  # it was reset
                     past = []
                 if count or past:
-                    samples[unit] = [*past, [now, count]][-SAMPLES:]
+                    grown = not past or past[-1][1] < count
+                    samples[unit] = [*past, *([[now, count]] if grown else [])][-limit - 1 :]
             return samples
 
         kept = ctx.state.update(f"restarts/{ctx.host}", change)
-        limit = self.options.restarts
         grown = {
             unit: Sample(past[-1][1] - past[0][1], limit, limit / 2) for unit, past in kept.items()
         }
@@ -274,14 +292,19 @@ class Systemd(Connector):
 
     def _change(self, verb: str, before: Mapping[str, str]) -> JsonObject | ActionResult:
         unit = before["Id"]
+        known: JsonObject = {
+            "unit": unit,
+            "was": before["ActiveState"],
+            "invocation": before["InvocationID"],
+        }
         try:
             self._systemctl.checked(verb, "--", unit)
         except CommandFailed as error:
             # Over time the job goes on; without systemd nobody knows what became of it.
             if "took longer" in str(error) or not self._answers(unit):
-                return uncertain(error)
+                return uncertain(error, known)
             raise
-        return {"unit": unit, "was": before["ActiveState"], "invocation": before["InvocationID"]}
+        return known
 
     def _answers(self, unit: str) -> bool:
         try:
@@ -308,7 +331,10 @@ class Systemd(Connector):
         unit = self._show(params, ctx)
         state = f"{unit['Id']} is {unit['ActiveState']} ({unit['SubState']})"
         output = result.output if result and isinstance(result.output, Mapping) else {}
-        if unit["InvocationID"] == output.get("invocation"):
+        if "invocation" not in output:
+            text = f"{state}; whether it was started anew is not known"
+            return EffectVerdict(verdict="cannot tell", evidence=text, final=False)
+        if unit["InvocationID"] == output["invocation"]:
             return EffectVerdict(verdict="no effect", evidence="it was not started", final=False)
         done = unit["Type"] == "oneshot" and unit["Result"] == "success"
         began = int(unit["ActiveEnterTimestampMonotonic"] or 0) / 1e6
@@ -343,6 +369,8 @@ class Systemd(Connector):
     def _unit(self, action: str, params: UnitParams, ctx: Context) -> dict[str, str]:
         """The unit, if *action* may change it now."""
         unit = self._permitted(params, ctx, self.access_of(action, self._all))
+        if unit["Id"] != params.unit:
+            raise LookupError(f"{params.unit} is another name of {unit['Id']}: use that")
         if action == "restart" and unit["RefuseManualStop"] == "yes":
             raise PermissionError(f"{unit['Id']} may not be stopped by hand (RefuseManualStop)")
         return unit
