@@ -46,7 +46,7 @@ def _routing() -> Map:
     return create_app(settings, Services(settings)).url_map
 
 
-def _application(settings: Settings, services: Services) -> Flask:
+def application(settings: Settings, services: Services) -> Flask:
     """An application whose routes were compiled once for all tests of a process."""
     routing = _routing()
     with mock.patch.object(Map, "add", _leave_out):
@@ -102,7 +102,7 @@ class Site:
         groups = {"api": {"max_wait": 0.2, **api}, "intake": intake or {}, "oidc": oidc or {}}
         settings = load_settings(groups)
         self.services = Services(settings, open_store=self._open, dispatcher=self.dispatcher)
-        self.app = _application(settings, self.services)
+        self.app = application(settings, self.services)
         self.client: Any = self.app.test_client()
         self.admin = self.key("admin")
 

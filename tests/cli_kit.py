@@ -18,6 +18,7 @@ from typing import IO, Any
 import pytest
 from click.testing import CliRunner, Result
 
+from api_kit import application
 from boyd import Agent
 from boyd.cli import boyd
 from boyd.cli.output import status_of
@@ -28,11 +29,11 @@ from boyd.settings.process_settings import load_settings
 from boyd.store import AgentEntry, Store, connect
 from boyd.testing import Lab
 from boyd_api import services as of_api
-from boyd_api.app import create_app
 from boyd_api.server import ApiServer
 from boyd_api.services import Services
-from harness import wait_until
+from harness import nursery, wait_until
 from kit import agent
+from warm import Forked
 
 #: Seconds that a process may take to say what it is expected to say.
 PATIENCE = 180.0
@@ -72,43 +73,42 @@ class Cli:
 
     def process(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """A command that ran as a process of its own."""
-        return subprocess.run(
-            self.argv(arguments),
-            env={**os.environ, **self.environment, **more},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        with self.running(*arguments, **more) as command:
+            out, errors = command.communicate(PATIENCE)
+        return subprocess.CompletedProcess(arguments, command.wait(), out, errors)
 
     @contextmanager
-    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *arguments: str, **more: str) -> Iterator[Command]:
         """A command that runs as a process of its own, until the block ends."""
-        with subprocess.Popen(
-            self.argv(arguments),
-            env={**os.environ, **self.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        (out, says), (errors, complains) = os.pipe(), os.pipe()
+        with os.fdopen(out) as stdout, os.fdopen(errors) as stderr:
             try:
-                yield process
+                process = nursery().start(arguments, self._around(**more), says, complains)
+            finally:
+                os.close(says)
+                os.close(complains)
+            try:
+                yield Command(process, stdout, stderr)
             finally:
                 process.kill()
+                process.wait()
 
     @contextmanager
     def terminal(self, *arguments: str, **more: str) -> Iterator[Terminal]:
         """A command on a terminal, until the block ends."""
         ours, theirs = pty.openpty()
-        environment = {**os.environ, **self.environment, "TERM": "xterm", "COLUMNS": "100", **more}
-        with subprocess.Popen(
-            self.argv(arguments), env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-        ) as process:
-            os.close(theirs)
-            try:
-                yield Terminal(ours, process)
-            finally:
-                process.kill()
-                os.close(ours)
+        environment = self._around(TERM="xterm", COLUMNS="100", **more)
+        process = nursery().start(arguments, environment, theirs, stdin=theirs)
+        os.close(theirs)
+        try:
+            yield Terminal(ours, process)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+
+    def _around(self, **more: str) -> dict[str, str]:
+        return {**os.environ, **self.environment, **more}
 
     def on_terminal(self, *arguments: str, **more: str) -> str:
         """What a command prints on a terminal."""
@@ -121,10 +121,26 @@ class Cli:
         return [sys.executable, "-m", "boyd.cli", *arguments]
 
 
+class Command:
+    """A process that runs a command, and what it prints."""
+
+    def __init__(self, process: Forked, stdout: IO[str], stderr: IO[str]) -> None:
+        self.process = process
+        self.stdout = stdout
+        self.stderr = stderr
+        self.wait = process.wait
+        self.send_signal = process.send_signal
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """All that it prints until it ends: no more than fits into a pipe."""
+        self.wait(timeout)
+        return self.stdout.read(), self.stderr.read()
+
+
 class Terminal:
     """A command on a terminal."""
 
-    def __init__(self, ours: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, ours: int, process: Forked) -> None:
         self._ours = ours
         self.process = process
         self.text = ""
@@ -165,7 +181,7 @@ class Served:
         listening = socket.create_server(("127.0.0.1", port))
         self.port: int = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server = ApiServer(create_app(settings, self._services), listening, settings)
+        self._server = ApiServer(application(settings, self._services), listening, settings)
         self._thread = threading.Thread(target=self._server.run, args=[self._services.stop])
         self._thread.start()
 

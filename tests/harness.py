@@ -202,7 +202,7 @@ class Deployment:
         self, arguments: Sequence[str], environment: dict[str, str], log: IO[bytes]
     ) -> Process:
         if self.forks and not self.prefix and "LD_PRELOAD" not in environment:
-            return nursery().start(arguments, environment, log)
+            return nursery().start(arguments, environment, log.fileno())
         return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "boyd.cli", *arguments],
             env=environment,

@@ -22,7 +22,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 #: What workers, beats and API processes import, directly or later.
 MODULES = (
@@ -112,15 +111,26 @@ class Nursery:
         self._lock = threading.Lock()
 
     def start(
-        self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        out: int,
+        errors: int | None = None,
+        stdin: int | None = None,
     ) -> Forked:
-        """Start `boyd` with *arguments*; it writes to *log*."""
-        order = json.dumps([str(Path.cwd()), list(arguments), dict(environment)]).encode()
+        """Start `boyd` with *arguments*; it writes to the descriptors *out* and *errors*.
+
+        Without *stdin* it reads nothing.
+        """
+        streams = {1: out, 2: out if errors is None else errors}
+        streams |= {} if stdin is None else {0: stdin}
+        said = [str(Path.cwd()), list(arguments), dict(environment), list(streams)]
+        order = json.dumps(said).encode()
         assert len(order) < _MOST, "the environment is too large"
         ended, told = os.pipe()
         try:
             with self._lock:
-                socket.send_fds(self._line, [order], [log.fileno(), told])
+                socket.send_fds(self._line, [order], [told, *streams.values()])
                 pid = int(self._line.recv(16))
         finally:
             os.close(told)
@@ -149,14 +159,15 @@ class _Parent:
                 if key.fd != self._line.fileno():
                     self._bury(key.fd)
                     continue
-                order, descriptors, _, _ = socket.recv_fds(self._line, _MOST, 2)
+                order, descriptors, _, _ = socket.recv_fds(self._line, _MOST, 4)
                 if not order:
                     return None
-                log, told = descriptors
+                told, *streams = descriptors
                 pid = os.fork()
                 if pid == 0:
-                    return self._become(json.loads(order), log, told)
-                os.close(log)
+                    return self._become(json.loads(order), streams, told)
+                for stream in streams:
+                    os.close(stream)
                 self._wait_for_session(pid)
                 self._line.send(str(pid).encode())
                 watched = os.pidfd_open(pid)
@@ -180,20 +191,26 @@ class _Parent:
         os.close(told)
 
     def _become(
-        self, order: tuple[str, list[str], dict[str, str]], log: int, told: int
+        self,
+        order: tuple[str, list[str], dict[str, str], list[int]],
+        streams: Sequence[int],
+        told: int,
     ) -> list[str]:
-        folder, arguments, environment = order
+        folder, arguments, environment, numbers = order
         os.setsid()
         # Nothing outlives tests that are interrupted.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in (1, 2):
-            os.dup2(log, number)
+        for number, stream in zip(numbers, streams, strict=True):
+            os.dup2(stream, number)
+            os.close(stream)
+        # How they buffer depends on whether they lead to a terminal.
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
         self._line.close()
         self._events.close()
         for watched, (_, other) in self._ended.items():
             os.close(watched)
             os.close(other)
-        os.close(log)
         os.close(told)
         os.chdir(folder)
         os.environ.clear()

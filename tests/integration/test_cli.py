@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -38,7 +37,18 @@ from boyd.plugin import Observer, Orienter, Strategy
 from boyd.store import Store, WorkerInfo, mask_url
 from boyd.testing import Lab
 from boyd.version import VERSION
-from cli_kit import PATIENCE, Cli, announced, beside, lab_of, new_key, said, serving, working
+from cli_kit import (
+    PATIENCE,
+    Cli,
+    Command,
+    announced,
+    beside,
+    lab_of,
+    new_key,
+    said,
+    serving,
+    working,
+)
 from harness import Deployment, free_port
 from kit import Recorder, agent, assessed, choice, chooses, fails, plugin, reads, seen, sees
 
@@ -238,7 +248,6 @@ def test_watching_shows_each_phase_and_ends_quietly(cli: Cli, lab: Lab) -> None:
         assert phases == ["started by test", "observe", "orient", "decide", "act", "complete"]
         watch.send_signal(signal.SIGINT)
         assert watch.wait(PATIENCE) == 0
-        assert watch.stderr is not None
         assert watch.stderr.read() == ""
 
 
@@ -249,7 +258,7 @@ def test_watching_as_json_gives_a_line_for_each_event(cli: Cli, lab: Lab) -> Non
     assert (event["agentId"], event["kind"]) == ("test", "agent.resumed")
 
 
-def _until_heard(cli: Cli, watch: subprocess.Popen[str]) -> None:
+def _until_heard(cli: Cli, watch: Command) -> None:
     """Pause the agent again and again until whoever watches says so; then let it go on."""
     heard = threading.Event()
 
@@ -498,7 +507,6 @@ def test_a_trigger_that_waits_can_be_interrupted(cli: Cli, lab: Lab) -> None:
         said(waiting.stderr, "iteration started")
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(PATIENCE) == 130
-        assert waiting.stderr is not None
         assert waiting.stderr.read() == "It continues without this command.\n"
 
 

@@ -237,7 +237,7 @@ def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study
         said(asking.stderr, "approvals approve")
         asking.send_signal(signal.SIGINT)
         assert asking.wait(120) == 130
-        errors = asking.stderr.read() if asking.stderr else ""
+        errors = asking.stderr.read()
 
     assert f"investigations follow {study.last.id[:8]}`" in errors
     assert f"investigations cancel {study.last.id[:8]}`" in errors

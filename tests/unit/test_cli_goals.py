@@ -351,7 +351,7 @@ def test_ctrl_c_ends_the_run_and_says_how_to_go_on(cli: Cli, mind: ImaginaryMind
         assert mind.begun.wait(120)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.wait() == 130
     assert "`boyd agent resume` starts the next" in said
 
 
