@@ -49,6 +49,8 @@ def test_with_headers_the_sender_is_checked_as_the_api_would(agent: Path) -> Non
     bad = intake("try", MESSAGE, "--agent", agent, "-H", header[:-1])
     assert (bad.exit_code, "would be refused" in bad.output) == (1, True)
     assert intake("try", MESSAGE, "-H", "no colon").exit_code == 2
+    (agent.parent / "huge").write_bytes(b" " * 10_485_761)
+    assert "longer than intake.max_body" in intake("try", agent.parent / "huge").stderr
 
 
 def test_what_cannot_be_read_is_refused_by_the_reason_of_the_api(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ needy = others_pkg.needy:Needy [fast]
 syntax = others_pkg.syntax:Syntax
 absent = others_pkg.nowhere:Absent
 raising = others_pkg.raising:Raising
+leaving = others_pkg.leaving:Leaving
+crooked = ::
+shell = others_pkg:Fine
 """
 FILES = {
     "others_pkg/__init__.py": "from .fine import Fine\n",
@@ -39,6 +42,7 @@ FILES = {
     "others_pkg/needy.py": 'import nowhere_to_be_found\n\nclass Needy:\n    """Needs much."""\n',
     "others_pkg/syntax.py": "class Syntax(:\n",
     "others_pkg/raising.py": 'raise RuntimeError("no luck")\n',
+    "others_pkg/leaving.py": "import sys\n\nsys.exit(0)\n",
     "boyd_others-2.3.dist-info/METADATA": METADATA,
     "boyd_others-2.3.dist-info/entry_points.txt": POINTS,
 }
@@ -86,9 +90,27 @@ def test_plugins_of_all_packages_are_listed_and_a_broken_one_breaks_nothing() ->
 
 
 @pytest.mark.usefixtures("others")
+def test_nobody_takes_the_name_of_a_plugin_of_boyd() -> None:
+    rows = json.loads(run("list", "-o", "json").output)
+    [own, other] = [one for one in rows if one["name"] == "shell"]
+
+    assert discovery.find_plugin("shell").__module__.startswith("boyd.")
+    assert (own["package"], own.get("error")) == ("boyd", None)
+    assert other["error"] == "'shell' means the one of boyd"
+
+
+@pytest.mark.usefixtures("others")
+def test_a_wrong_entry_point_of_another_package_harms_no_plugin() -> None:
+    assert "error" in listed()["crooked"]
+    assert run("show", "crooked").exit_code == 1
+    assert discovery.version_of(Varied(names=[])).digest
+
+
+@pytest.mark.usefixtures("others")
 def test_an_import_that_fails_is_told_when_plugins_are_loaded() -> None:
     assert "error" not in listed()["raising"]
     assert "RuntimeError: no luck" in str(listed("--load")["raising"]["error"])
+    assert "SystemExit" in str(listed("--load")["leaving"]["error"])
     shown = run("show", "raising")
     assert shown.exit_code == 1
     assert "no luck" in shown.output

@@ -78,7 +78,10 @@ def try_message(
     """
     from boyd.intake import BadIntake, IntakeRequest, UnknownFormat, parse, parse_declared
 
-    body, given = file.read(), dict(_headers(headers))
+    most, given = settings.intake.max_body, dict(_headers(headers))
+    body = file.read(most + 1)
+    if len(body) > most:
+        raise click.BadParameter(f"it is longer than intake.max_body, {most} bytes")
     chosen = name or Path(file.name).resolve().parent.name
     declared = _declared(agent).get(chosen)
     kind = given.get("content-type", "application/json")

@@ -99,7 +99,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
     if isinstance(found, EntryPoint):
         try:
             found = found.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(name, f"cannot be imported: {located(error)}") from error
     return _checked(name, found)
 
@@ -122,7 +122,10 @@ def version_of(plugin: Plugin) -> PluginVersion:
 
 def _gives(point: EntryPoint, kind: type[Plugin]) -> bool:
     """Tell whether an entry point names that class, perhaps by the package that exports it."""
-    return point.attr == kind.__qualname__ and f"{kind.__module__}.".startswith(f"{point.module}.")
+    # Not by the properties of the entry point, which fail if another package has a wrong one.
+    module, _, name = point.value.partition("[")[0].partition(":")
+    there = f"{kind.__module__}.".startswith(f"{module.strip()}.")
+    return there and name.strip() == kind.__qualname__
 
 
 @cache
@@ -139,7 +142,7 @@ def import_object(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{path}: cannot import {module_name!r}: {located(error)}") from error
     if not hasattr(module, attribute):
         raise ConfigError(f"{path}: {module_name!r} has no {attribute!r}")
@@ -154,7 +157,19 @@ def _checked(name: str, found: object) -> type[Plugin]:
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name.replace("_", "-"): point for point in entry_points(group=GROUP)}
+    # Nobody takes a name of Boyd's own; among others the order must not be that of a folder.
+    points = sorted(entry_points(group=GROUP), key=_rank)
+    return {point.name.replace("_", "-"): point for point in points}
+
+
+def _rank(point: EntryPoint) -> tuple[bool, str]:
+    package = point.dist.name if point.dist else ""
+    return package == "boyd", package
+
+
+def chosen(name: str) -> EntryPoint | None:
+    """The entry point that *name* stands for, if several packages have one of that name."""
+    return _installed().get(name)
 
 
 def _in_folder(folder: Path, wanted: str = "") -> dict[str, type[Plugin]]:
@@ -189,7 +204,7 @@ def _load(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(path.stem, f"{path} cannot be imported: {located(error)}") from error
     return module
 

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from pydantic import Field
 
 from boyd.models import Model
-from boyd.plugin.discovery import GROUP, located
+from boyd.plugin.discovery import GROUP, chosen, located
 
 #: How many modules pass a class on before it is given up.
 _DEPTH = 8
@@ -47,21 +47,29 @@ def installed_plugins() -> list[InstalledPlugin]:
 
 
 def _read(point: EntryPoint) -> InstalledPlugin:
-    extra = next(iter(point.extras), None)
-    missing = list(_missing(point.dist, extra)) if point.dist and extra else []
+    name, extra, summary = point.name.replace("_", "-"), None, ""
+    missing: list[str] = []
+    used = chosen(name)
+    error = f"{name!r} means the one of {_package(used)}" if used and used != point else None
     try:
-        summary, error = _summary(point.module, point.attr), None
+        extra = next(iter(point.extras), None)
+        missing = list(_missing(point.dist, extra)) if point.dist and extra else []
+        summary = _summary(point.module, point.attr)
     except Exception as problem:  # noqa: BLE001 - whatever other packages hold
-        summary, error = "", located(problem)
+        error = located(problem)
     return InstalledPlugin(
-        name=point.name.replace("_", "-"),
-        package=point.dist.name if point.dist else "",
+        name=name,
+        package=_package(point),
         version=point.dist.version if point.dist else "",
         summary=summary,
         extra=extra,
         missing=missing,
         error=error,
     )
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else ""
 
 
 def _missing(package: Distribution, extra: str) -> Iterator[str]:
