@@ -201,8 +201,27 @@ def test_a_table_with_dead_rows_is_found_and_vacuumed(database: PostgreSQL) -> N
 def test_a_vacuum_that_did_nothing_has_failed(
     database: PostgreSQL, table: str, message: str
 ) -> None:
-    with pytest.raises(PostgresError, match=message):
-        rig(database).act("vacuum", {"table": table})
+    for function in ("dry_run", "execute"):
+        with pytest.raises(PostgresError, match=message):
+            rig(database).act("vacuum", {"table": table}, function)
+
+
+def test_a_table_of_the_catalog_is_vacuumed(database: PostgreSQL) -> None:
+    postgres = rig(database, actions={"vacuum": {"username": "boyd"}})
+    table = {"table": "pg_catalog.pg_class"}
+    assert "dead" in postgres.act("vacuum", table, "dry_run")["now"]
+    output = postgres.act("vacuum", table)
+    assert output["before"]["dead"] is not None
+
+
+def test_a_session_of_a_superuser_is_refused_in_the_dry_run_too(database: PostgreSQL) -> None:
+    postgres = rig(database, idle_after=0)
+    with connect(database, "boyd") as busy:
+        busy.execute("BEGIN")
+        [found] = seen(postgres.observe(), "idle-in-transaction")
+        for function in ("dry_run", "execute"):
+            with pytest.raises(PostgresError, match=r"may not signal|superuser"):
+                postgres.act("terminate_backend", named(found), function)
 
 
 def test_full_connections_count_by_role_after_several_samples(database: PostgreSQL) -> None:
@@ -221,8 +240,9 @@ def test_old_transaction_ids_are_seen(database: PostgreSQL) -> None:
 
 def test_a_role_that_cannot_see_others_is_told_what_it_lacks(database: PostgreSQL) -> None:
     blind = rig(database, access={"username": "blind"})
-    [found] = [one for one in seen(blind.observe(), "server") if one["check"] == "sessions"]
-    assert "the role blind sees only its own sessions" in found["error"]
+    found = seen(blind.observe(), "server")
+    assert {one["check"] for one in found} == {"sessions", "replication"}
+    assert {"the role blind sees only its own sessions" in one["error"] for one in found} == {True}
 
 
 @pytest.fixture

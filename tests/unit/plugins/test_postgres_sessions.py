@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from boyd.plugins.postgres.postgres_health import lags
 from boyd.plugins.postgres.postgres_sessions import ServerSession, blockers, without_literals
 
 
@@ -28,6 +29,11 @@ def session(pid: int, *blocked_by: int, waited: float = 10.0) -> ServerSession:
 def test_only_the_end_of_a_queue_is_a_blocker() -> None:
     queue = [session(1), session(2, 1), session(3, 2, 1), session(4, 3)]
     assert blockers(queue, 5) == {1: 3}
+
+
+def test_of_replicas_with_the_same_name_the_worst_counts() -> None:
+    rows = [{"replica": "walreceiver", "seconds": late, "bytes": 0.0} for late in (90.0, 0.0)]
+    assert lags(rows, 30, 1000)["walreceiver"].value == 3
 
 
 def test_a_short_wait_blames_nobody() -> None:

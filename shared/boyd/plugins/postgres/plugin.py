@@ -44,8 +44,23 @@ _TABLE = """
 SELECT c.relkind, s.n_live_tup AS live, s.n_dead_tup AS dead, c.relpages AS pages,
   s.vacuum_count AS vacuums, greatest(last_vacuum, last_autovacuum)::text AS vacuumed
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE n.nspname = %s AND c.relname = %s
+LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid WHERE n.nspname = %s AND c.relname = %s
 """
+
+_MAY_SIGNAL = """
+SELECT own.rolname AS role, own.rolsuper OR (NOT r.rolsuper
+  AND (pg_has_role(r.oid, 'USAGE') OR pg_has_role('pg_signal_backend', 'USAGE'))) AS may
+FROM pg_stat_activity a JOIN pg_roles r ON r.oid = a.usesysid, pg_roles own
+WHERE pid = %s AND own.rolname = current_user
+"""
+_MAY_VACUUM = """
+SELECT current_user AS role, pg_has_role(c.relowner, 'USAGE') OR pg_has_role(datdba, 'USAGE')
+  OR {maintain} AS may
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database
+WHERE nspname = %s AND relname = %s AND datname = current_database()
+"""
+#: The version of the server that knows the privilege MAINTAIN.
+_MAINTAIN = 170_000
 
 Table = Annotated[str, Field(pattern=r"^[^.\x00]{1,63}\.[^.\x00]{1,63}$")]
 
@@ -182,7 +197,7 @@ class Postgres(Connector):
 
     @cancel_query.dry_run
     def _would_cancel(self, params: SessionParams) -> JsonObject:
-        return {"would cancel the query of": self._session(params, running=True)}
+        return {"would cancel the query of": self._session("cancel_query", params)}
 
     @cancel_query.verify(within=30, every=2)
     def _is_cancelled(self, params: SessionParams) -> EffectVerdict:
@@ -203,7 +218,7 @@ class Postgres(Connector):
 
     @terminate_backend.dry_run
     def _would_terminate(self, params: SessionParams) -> JsonObject:
-        return {"would end the session": self._session(params, running=False)}
+        return {"would end the session": self._session("terminate_backend", params)}
 
     @terminate_backend.verify(within=30, every=2)
     def _is_terminated(self, params: SessionParams) -> EffectVerdict:
@@ -240,7 +255,14 @@ class Postgres(Connector):
 
     @vacuum.dry_run
     def _would_vacuum(self, params: VacuumParams) -> JsonObject:
-        return {"would vacuum": params.table, "now": self._table(params.table)}
+        now, names = self._table(params.table), params.table.split(".")
+        access = self.access_of("vacuum", self.options.access)
+        with server.session(self.options, access) as connection:
+            knows = connection.info.server_version >= _MAINTAIN
+            maintain = "has_table_privilege(c.oid, 'MAINTAIN')" if knows else "false"
+            found = connection.execute(_MAY_VACUUM.format(maintain=maintain), names).fetchone()
+        self._check_right(found, f"vacuum {params.table}")
+        return {"would vacuum": params.table, "now": now}
 
     @vacuum.verify(within=30, every=5)
     def _is_vacuumed(self, params: VacuumParams, result: ActionResult) -> EffectVerdict:
@@ -326,6 +348,7 @@ class Postgres(Connector):
 
     def _replication(self, connection: Connection, ctx: Context) -> Iterator[Observation]:
         options = self.options
+        check_sight(connection)
         rows: list[health.Row]
         down: list[health.Row] = []
         kept: list[health.Row] = []
@@ -391,18 +414,27 @@ class Postgres(Connector):
             raise PostgresError(f"{self.options.where} could not signal process {params.pid}")
         return {"signalled": params.pid}
 
-    def _session(self, params: SessionParams, running: bool) -> JsonObject:
+    def _session(self, action: str, params: SessionParams) -> JsonObject:
         """The session as it is, and how many wait for it."""
-        with server.session(self.options, self.options.access) as connection:
+        running = action == "cancel_query"
+        access = self.access_of(action, self.options.access)
+        with server.session(self.options, access) as connection:
             sessions = read_sessions(connection, params.pid)
+            may = connection.execute(_MAY_SIGNAL, (params.pid,)).fetchone()
         waiting = blockers(sessions, 0.0).get(params.pid, 0)
         for one in sessions:
             found = (one.pid, one.backend_start, one.query_start)
             if found == (params.pid, params.backend_start, params.query_start) and (
                 one.is_client and (one.state == "active" or not running)
             ):
+                self._check_right(may, f"signal session {params.pid}")
                 return {**one.data(), "waiting": waiting}
         raise self._gone(params)
+
+    def _check_right(self, found: Mapping[str, Any] | None, what: str) -> None:
+        """Refuse in a dry run what the server would refuse to the role of the action."""
+        if found is not None and not found["may"]:
+            raise PostgresError(f"{self.options.where}: the role {found['role']} may not {what}")
 
     def _gone(self, params: SessionParams) -> PostgresError:
         return PostgresError(

@@ -15,7 +15,8 @@ Row = dict[str, Any]
 _CONNECTIONS = """
 SELECT '' AS role, count(*) AS used,
   current_setting('max_connections')::int
-    - current_setting('superuser_reserved_connections')::int AS most
+    - current_setting('superuser_reserved_connections')::int
+    - coalesce(current_setting('reserved_connections', true)::int, 0) AS most
 FROM pg_stat_activity WHERE backend_type = 'client backend'
 UNION ALL
 SELECT rolname, count(a.pid), rolconnlimit FROM pg_roles r
@@ -26,7 +27,7 @@ _REPLICAS = """
 SELECT coalesce(nullif(application_name, ''), host(client_addr), 'pid ' || pid) AS replica, state,
   coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), 0)::float AS bytes,
   coalesce(extract(epoch FROM replay_lag), 0)::float AS seconds
-FROM pg_stat_replication ORDER BY bytes DESC LIMIT 100
+FROM pg_stat_replication WHERE state <> 'backup' ORDER BY bytes DESC LIMIT 100
 """
 _SLOTS = """
 SELECT slot_name AS slot, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::float AS bytes
@@ -102,8 +103,12 @@ def shares(rows: list[Row], limit: float) -> Mapping[str, Sample]:
 
 
 def lags(rows: list[Row], seconds: float, size: float) -> Mapping[str, Sample]:
-    """The lag of replicas as a share of what is permitted, in seconds or bytes."""
-    return {
-        str(row["replica"]): Sample(max(row["seconds"] / seconds, row["bytes"] / size), 1.0, 0.5)
-        for row in rows
-    }
+    """The lag of replicas as a share of what is permitted, in seconds or bytes.
+
+    All that do not name themselves have the same name, of which the worst counts.
+    """
+    worst: dict[str, float] = {}
+    for row in rows:
+        lag = max(row["seconds"] / seconds, row["bytes"] / size)
+        worst[row["replica"]] = max(lag, worst.get(row["replica"], 0.0))
+    return {name: Sample(lag, 1.0, 0.5) for name, lag in worst.items()}
