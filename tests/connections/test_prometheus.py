@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from alertmanager_kit import Alertmanager, alertmanager
-from boyd.plugins.http_service import ServiceError
+from boyd.models import ActionResult
+from boyd.plugins.http_service import ServiceError, StateError
 from boyd.plugins.prometheus import Prometheus
 from connection_kit import UpAgent
 from harness import free_port, wait_until
@@ -182,6 +183,61 @@ def test_a_silence_is_expired_and_made_again(shop: Shop, agent: UpAgent) -> None
 
     assert agent.undo(expired)["state"] == "succeeded"
     wait_until(lambda: not shop.alerts())
+
+
+def rolled_back(rig: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
+    action = rig.host.actions[f"prometheus:{name}"]
+    assert action.params is not None
+    result = ActionResult(action=action.id, success=True, duration=1, output=output)
+    given = action.params.model_validate(params)
+    return action.call("rollback", params=given, result=result, ctx=rig.ctx)
+
+
+def test_values_with_control_characters_are_matched(shop: Shop) -> None:
+    rig = Rig(shop.plugin("silence"))
+    rig.clock.time = datetime.now(UTC)
+    shop.manager.fire("Odd", path='a\t"b"\\')
+    asked = {"matchers": r'alertname="Odd",path="a\t\"b\"\\"'}
+    wait_until(lambda: rig.act("silence", asked, "dry_run")["silences"] == ["Odd"])
+    rig.act("silence", asked)
+    wait_until(lambda: rig.act("silence", asked, "verify").verdict == "effective")
+    assert "Odd" not in shop.alerts()
+
+
+def test_a_silence_that_somebody_has_extended_is_left_alone(shop: Shop) -> None:
+    rig = Rig(shop.plugin("silence", "expire_silence"))
+    rig.clock.time = datetime.now(UTC)
+    asked = {"matchers": 'alertname="Extended"'}
+    output = rig.act("silence", asked)
+    url = f"{shop.manager.url}/api/v2/silence"
+    known = requests.get(f"{url}/{output['silenceId']}", timeout=30).json()
+    later = (rig.clock.time + timedelta(hours=2)).isoformat()
+    mine = {key: known[key] for key in ("id", "matchers", "startsAt", "comment")}
+    requests.post(f"{url}s", json={**mine, "endsAt": later, "createdBy": "ann"}, timeout=30)
+    with pytest.raises(StateError, match="ann has changed"):
+        rolled_back(rig, "silence", asked, output)
+
+
+def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop: Shop) -> None:
+    rig = Rig(shop.plugin("expire_silence"))
+    rig.clock.time = datetime.now(UTC)
+    url, hour = f"{shop.manager.url}/api/v2/silence", timedelta(hours=1)
+    begin, end = ((rig.clock.time + n * hour).isoformat() for n in (1, 2))
+    made = requests.post(
+        f"{url}s",
+        json={
+            "matchers": [{"name": "a", "value": "b", "isRegex": False}],
+            "startsAt": begin,
+            "endsAt": end,
+            "createdBy": "ann",
+            "comment": "upgrade",
+        },
+        timeout=30,
+    ).json()
+    params = {"silenceId": made["silenceID"]}
+    again = rolled_back(rig, "expire_silence", params, rig.act("expire_silence", params))
+    known = requests.get(f"{url}/{again['silenceId']}", timeout=30).json()
+    assert known["status"]["state"] == "pending"
 
 
 def test_an_alertmanager_killed_midway_leaves_a_true_record(shop: Shop, agent: UpAgent) -> None:

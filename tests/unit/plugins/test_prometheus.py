@@ -89,6 +89,50 @@ def test_a_wrong_query_is_trouble_and_a_server_in_trouble_an_error(server: Site)
         observe(watching, "queries")
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"warnings": ["one of 2 stores is away"]}, "one of 2"), ({"isPartial": True}, "partial")],
+)
+def test_an_incomplete_result_is_no_good_news(
+    server: Site, more: dict[str, Any], said: str
+) -> None:
+    answer = {"status": "success", "data": vector(({}, "0")), **more}
+    server.body = json.dumps(answer).encode()
+    [doubt, _] = observe(rig(server, queries=[{"name": "q", "expr": "q", "above": 1}]), "queries")
+    assert said in str(doubt.data["error"])
+
+
+def test_a_query_of_another_type_does_not_hide_the_others(server: Site) -> None:
+    histogram = {"resultType": "vector", "result": [{"metric": {}, "histogram": [0, {}]}]}
+    for data in (histogram, {"resultType": "matrix", "result": []}):
+        server.body = json.dumps({"data": data}).encode()
+        both = [{"name": name, "expr": name, "above": 1} for name in "ab"]
+        found = observe(rig(server, queries=both), "queries")
+        assert [one.data.get("query") for one in found] == ["a", "b", None]
+
+
+def test_two_queries_of_one_name_would_count_for_each_other_and_are_refused(server: Site) -> None:
+    query = {"name": "q", "expr": "q", "above": 1}
+    with pytest.raises(PluginError, match="a name of its own"):
+        rig(server, queries=[query, query])
+
+
+def test_a_target_that_is_up_does_not_hide_another_one_of_the_same_instance(server: Site) -> None:
+    targets = [
+        {
+            "scrapePool": "web",
+            "scrapeUrl": f"http://a/{health}",
+            "labels": {"job": "web", "instance": "a"},
+            "health": health,
+            "lastError": "",
+        }
+        for health in ("down", "up")
+    ]
+    server.body = json.dumps({"data": {"activeTargets": targets}}).encode()
+    [down, summary] = observe(rig(server, target_samples=1), "targets")
+    assert (down.data["instance"], summary.data["down"]) == ("a", 1)
+
+
 def test_only_the_first_things_are_observed_and_the_others_counted(server: Site) -> None:
     alerts = [
         {"labels": {"alertname": f"A{number}", "severity": "page"}, "annotations": {}}
@@ -116,7 +160,8 @@ def test_a_tool_returns_some_series_and_counts_all(server: Site) -> None:
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
-        ('job="b", alertname = "Down"', 'alertname="Down",job="b"'),
+        ('job="b", alertname = "Down", job="b"', 'alertname="Down",job="b"'),
+        (r'path="a\tb\u00e9\n"', 'path="a\tbé\\n"'),
         (r'alertname="a\"b\\c",job!~"x,y"', r'alertname="a\"b\\c",job!~"x,y"'),
     ],
 )
@@ -128,7 +173,18 @@ def test_matchers_are_read_as_alertmanager_writes_them(text: str, canonical: str
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Down", 'a="1" b="2"', 'a="1', r'a="\q"', 'a=~".*"', 'a!="x"', 'a=""', 'a="1";b="2"'],
+    [
+        "",
+        "Down",
+        'a="1" b="2"',
+        'a="1',
+        r'a="\q"',
+        r'a="\ud800"',
+        'a=~".*"',
+        'a!="x"',
+        'a=""',
+        'a="1";b="2"',
+    ],
 )
 def test_matchers_that_may_silence_everything_or_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|needs|escape"):

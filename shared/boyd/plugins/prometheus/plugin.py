@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
@@ -26,6 +26,7 @@ from boyd.plugins.prometheus.silences import (
     ExpireSilenceParams,
     SilenceParams,
     alert_data,
+    is_as_made,
     is_over,
     matchers_of,
     new_silence,
@@ -36,6 +37,7 @@ from boyd.plugins.prometheus.watched_query import (
     WatchedQuery,
     beyond,
     number,
+    selector,
     series_of,
 )
 
@@ -102,6 +104,13 @@ class Prometheus(Connector):
         max_silence: int = Field(default=14_400, ge=60, le=604_800)
         actions: PrometheusActions = PrometheusActions()
 
+        @field_validator("queries")
+        @classmethod
+        def _distinct(cls, queries: list[WatchedQuery]) -> list[WatchedQuery]:
+            if len({one.name for one in queries}) < len(queries):
+                raise ValueError("each query needs a name of its own")
+            return queries
+
     options: Options
 
     def __init__(self, **options: Any) -> None:
@@ -132,12 +141,15 @@ class Prometheus(Connector):
         report, seen, bad = self._report(ctx), 0, 0
         for query in self.options.queries:
             try:
-                series = series_of(query, self._query(ctx, query.expr))
-            except ServiceError as error:
-                if error.status not in _QUERY_ERRORS:
+                answer = self._query(ctx, query.expr)
+                series = series_of(query, answer["data"])
+            except (ServiceError, ValueError) as error:
+                if isinstance(error, ServiceError) and error.status not in _QUERY_ERRORS:
                     raise
                 report.add("query", "error", {"query": query.name, "error": str(error)})
                 continue
+            if doubt := _doubt(answer):
+                report.add("query", "warning", {"query": query.name, "error": doubt})
             worst = beyond(ctx, query, series)
             seen, bad = seen + len(series), bad + len(worst)
             for one in worst:
@@ -151,7 +163,10 @@ class Prometheus(Connector):
     def targets(self, ctx: Context) -> list[Observation]:
         """Find targets that are down."""
         active = self._data(ctx, "/api/v1/targets", state="active")["activeTargets"]
-        by_id = {f"{one['scrapePool']} {one['labels'].get('instance', '')}": one for one in active}
+        by_id = {
+            f"{one['scrapePool']} {one.get('scrapeUrl', '')} {selector(one['labels'])}": one
+            for one in active
+        }
         samples = {id: _target_sample(one) for id, one in by_id.items()}
         down = raised(ctx, "targets", samples, self.options.target_samples)
         report = self._report(ctx)
@@ -177,13 +192,16 @@ class Prometheus(Connector):
     @tool(timeout=60.0)
     def query(self, params: PromqlParams, ctx: Context) -> JsonObject:
         """Query Prometheus with PromQL; the current values, 50 series at most."""
-        result = self._query(ctx, params.expr)
+        answer = self._query(ctx, params.expr)
+        result, doubt = answer["data"], _doubt(answer)
+        doubts: JsonObject = {"doubt": doubt} if doubt else {}
         if result["resultType"] != "vector":
-            return {"result": result["result"][:2]}
+            return {"result": result["result"][:2], **doubts}
         series: list[JsonObject] = [
-            {"labels": one["metric"], "value": one["value"][1]} for one in result["result"]
+            {"labels": one["metric"], "value": one["value"][1] if "value" in one else "histogram"}
+            for one in result["result"]
         ]
-        return {"series": list(series[:MAX_SERIES]), "count": len(series)}
+        return {"series": list(series[:MAX_SERIES]), "count": len(series), **doubts}
 
     @tool(timeout=60.0)
     def query_range(self, params: PromqlRangeParams, ctx: Context) -> JsonObject:
@@ -240,10 +258,16 @@ class Prometheus(Connector):
 
     @silence.rollback
     def _end(self, params: SilenceParams, result: ActionResult, ctx: Context) -> JsonObject:
-        id = str(_output(result)["silenceId"])
-        manager = self._manager("silence")
-        if is_over(manager.silence(ctx, id)):
+        made = _output(result)
+        id, manager = str(made["silenceId"]), self._manager("silence")
+        silence = manager.silence(ctx, id)
+        if is_over(silence):
             return {"silenceId": id, "changed": False}
+        if not is_as_made(silence, made["until"]):
+            raise StateError(
+                f"{silence['createdBy']} has changed the silence {id} since: it lasts until "
+                f"{silence['endsAt']}, and was left alone"
+            )
         manager.expire(ctx, id)
         return {"silenceId": id, "changed": True}
 
@@ -287,7 +311,8 @@ class Prometheus(Connector):
         was = dict(_output(result)["was"])
         if datetime.fromisoformat(was["endsAt"]) <= ctx.now():
             raise StateError(f"the silence {params.silence_id} would have expired by now")
-        was["startsAt"] = ctx.now().isoformat()
+        # One that had not begun begins when it would have.
+        was["startsAt"] = max(ctx.now(), datetime.fromisoformat(was["startsAt"])).isoformat()
         return {"silenceId": self._manager("expire_silence").create(ctx, was)}
 
     @expire_silence.verify(within=30, every=5)
@@ -299,7 +324,7 @@ class Prometheus(Connector):
 
     def _query(self, ctx: Context, expr: str) -> Any:
         limit = f"{self.options.timeout:g}s"
-        return self._data(ctx, "/api/v1/query", query=expr, timeout=limit)
+        return self._service.get(ctx, "/api/v1/query", query=expr, timeout=limit)
 
     def _data(self, ctx: Context, path: str, **params: Any) -> Any:
         return self._service.get(ctx, path, **params)["data"]
@@ -328,6 +353,12 @@ class Prometheus(Connector):
         return CheckReport(ctx, self.options.max_items)
 
 
+def _doubt(answer: Any) -> str:
+    """The reason why the result of a query may be incomplete or wrong; empty: there is none."""
+    partial = ["it is partial"] if answer.get("isPartial") else []
+    return "; ".join([*partial, *(answer.get("warnings") or [])])[:MAX_ERROR]
+
+
 def _target_sample(target: Any) -> Sample:
     # A target that was not yet scraped is neither up nor down.
     return Sample({"up": 0.0, "down": 2.0}.get(target["health"], 1.0), limit=2.0, clear=1.0)
@@ -353,7 +384,7 @@ def _active(manager: Alertmanager, id: str, ctx: Context) -> Any:
 
 
 def _essence(silence: Any) -> JsonObject:
-    return {key: silence[key] for key in ("matchers", "endsAt", "createdBy", "comment")}
+    return {key: silence[key] for key in ("matchers", "startsAt", "endsAt", "createdBy", "comment")}
 
 
 def _output(result: ActionResult) -> Any:

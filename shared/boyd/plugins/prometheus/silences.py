@@ -17,6 +17,7 @@ from boyd.plugins.http_service import HttpService, ServiceError, StateError
 
 _MATCHER = re.compile(r'([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,?)\s*', re.ASCII)
 MAX_MATCHERS = 20
+_MAKER = "boyd"
 #: Characters of a label or an annotation that are kept.
 MAX_TEXT = 500
 
@@ -30,7 +31,9 @@ class Matcher:
     value: str
 
     def __str__(self) -> str:
-        return f"{self.name}{self.operator}{json.dumps(self.value, ensure_ascii=False)}"
+        # Alertmanager reads no other escapes than these.
+        value = self.value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        return f'{self.name}{self.operator}"{value}"'
 
     def to_wire(self) -> JsonObject:
         """The matcher as Alertmanager has it."""
@@ -39,7 +42,7 @@ class Matcher:
 
 
 def parse_matchers(text: str) -> list[Matcher]:
-    """Matchers as in `alertname="Down",instance=~"web.*"`, sorted.
+    """Matchers as in `alertname="Down",instance=~"web.*"`, sorted, each once.
 
     Raises:
         ValueError: the text is something else, or no matcher demands a label to have a value.
@@ -50,7 +53,8 @@ def parse_matchers(text: str) -> list[Matcher]:
         if match is None or not (match[4] or match.end() == len(text)):
             raise ValueError(f'expected name="value" at {text[position : position + 30]!r}')
         try:
-            value = json.loads(match[3])
+            value = json.loads(match[3], strict=False)
+            value.encode()
         except ValueError:
             raise ValueError(f"{match[1]}: {match[3]} has an unknown escape") from None
         found.append(Matcher(match[1], match[2], value))
@@ -59,7 +63,7 @@ def parse_matchers(text: str) -> list[Matcher]:
         raise ValueError(f"has more than {MAX_MATCHERS} matchers")
     if not any(one.operator == "=" and one.value for one in found):
         raise ValueError('needs a matcher such as alertname="Down", or it may silence everything')
-    return sorted(found, key=str)
+    return sorted(set(found), key=str)
 
 
 def _canonical(text: str) -> str:
@@ -151,13 +155,19 @@ def new_silence(
         "matchers": [one.to_wire() for one in matchers],
         "startsAt": start.isoformat(),
         "endsAt": (start + timedelta(seconds=seconds)).isoformat(),
-        "createdBy": "boyd",
+        "createdBy": _MAKER,
         "comment": f"{comment} {_mark(execution_id)}".strip(),
     }
 
 
 def _mark(execution_id: str) -> str:
     return f"[boyd {execution_id}]"
+
+
+def is_as_made(silence: Mapping[str, Any], until: str) -> bool:
+    """Tell whether nobody has changed a silence that was made until then."""
+    ends = datetime.fromisoformat(silence["endsAt"]), datetime.fromisoformat(until)
+    return silence["createdBy"] == _MAKER and abs(ends[0] - ends[1]) < timedelta(seconds=1)
 
 
 def is_over(silence: Mapping[str, Any]) -> bool:

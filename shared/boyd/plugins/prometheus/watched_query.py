@@ -104,7 +104,7 @@ def series_of(query: WatchedQuery, result: Any) -> list[Series]:
     """The series in the result of an instant query; those without a number are left out.
 
     Raises:
-        ValueError: it is neither a vector nor a scalar.
+        ValueError: it is neither a vector nor a scalar, or one of histograms.
     """
     kind, found = result["resultType"], result["result"]
     if kind == "scalar":
@@ -113,6 +113,8 @@ def series_of(query: WatchedQuery, result: Any) -> list[Series]:
         raise ValueError(f"query {query.name}: gives a {kind}; expected a vector or a scalar")
     values: dict[str, tuple[Mapping[str, str], list[float]]] = {}
     for one in found:
+        if "value" not in one:
+            raise ValueError(f"query {query.name}: gives histograms; use one of their functions")
         value, labels = float(one["value"][1]), one["metric"]
         if query.labels is not None:
             labels = {name: labels.get(name, "") for name in query.labels}
