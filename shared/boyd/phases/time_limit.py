@@ -1,11 +1,14 @@
 """Runs functions under a time limit.
 
 Python cannot kill a thread: one that overruns is abandoned and counted in `abandoned`, and the
-worker restarts when too many are alive. In the main thread an alarm interrupts the function.
+worker restarts when too many are alive. Others are kept for the next calls, because starting a
+thread takes longer than most functions. In the main thread an alarm interrupts the function.
 """
 
 from __future__ import annotations
 
+import contextvars
+import os
 import signal
 import threading
 import time
@@ -21,6 +24,8 @@ from boyd.errors import Overrun
 
 #: Seconds before more than one thread is started.
 ALONE = 0.002
+#: Seconds that a thread waits for its next calls.
+SPARE = 60.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ class _ThreadPool:
 
     def _start_threads(self, count: int) -> None:
         for _ in range(count):
-            threading.Thread(target=self._work, name="bounded", daemon=True).start()
+            _run_in_thread(self._work)
 
     def _grow(self, given_up: int) -> None:
         """Start threads for the waiting calls once; later only replace abandoned threads."""
@@ -151,19 +156,61 @@ class _ThreadPool:
                 given_up += 1
         return given_up
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
+        """Make the waiting calls; False: this thread was abandoned, and has been replaced."""
         mine = True
         while mine and self._waiting:
             try:
                 index = self._waiting.popleft()
             except IndexError:
-                return
+                break
             timeout = self._calls[index].timeout
             self._running[index] = (time.monotonic() + timeout, threading.current_thread())
             outcome = _outcome(self._calls[index].function)
-            # An abandoned thread has been replaced.
             mine = self._running.pop(index, None) is not None
             self._done.put((index, outcome))
+        return mine
+
+
+class _Worker(threading.Thread):
+    """A thread that works for one pool after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(name="bounded", daemon=True)
+        self.work: SimpleQueue[Callable[[], bool]] = SimpleQueue()
+
+    def run(self) -> None:
+        """Work until nothing comes for a while, or until a call was abandoned."""
+        while work := self._next():
+            # What a function sets in its context is gone afterwards, as with a thread of its own.
+            if not contextvars.Context().run(work):
+                return
+            del work
+            _spare.append(self)
+
+    def _next(self) -> Callable[[], bool] | None:
+        try:
+            return self.work.get(timeout=SPARE)
+        except Empty:
+            try:
+                _spare.remove(self)
+            except ValueError:  # a pool has just taken it
+                return self.work.get()
+            return None
+
+
+#: Threads that wait for work, the last one first; none of them lives in a forked process.
+_spare: deque[_Worker] = deque()
+os.register_at_fork(after_in_child=_spare.clear)
+
+
+def _run_in_thread(work: Callable[[], bool]) -> None:
+    try:
+        worker = _spare.pop()
+    except IndexError:
+        worker = _Worker()
+        worker.start()
+    worker.work.put(work)
 
 
 def _outcome(function: Callable[[], Any]) -> CallOutcome:
