@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -50,11 +51,33 @@ _TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
 
 
 class _Connection(Connection):  # type: ignore[misc]
-    """A connection that reconnects quickly."""
+    """A connection that reconnects quickly, and sends all messages through one Redis client."""
+
+    def get_transport_cls(self) -> type[Any]:
+        """The class of its transport."""
+        return _with_one_client(super().get_transport_cls())
 
     def ensure_connection(self, *args: Any, **options: Any) -> Connection:
         """Connect, however long it takes."""
         return super().ensure_connection(*args, **{**_TRIES, **options})
+
+
+@cache
+def _with_one_client(transport: type[Any]) -> type[Any]:
+    """A transport that keeps its client; kombu makes one per message, a sixth of its cost."""
+
+    class Channel(transport.Channel):  # type: ignore[misc, name-defined]
+        _sender: Any = None
+
+        def _create_client(self, asynchronous: bool = False) -> Any:
+            if asynchronous:
+                return super()._create_client(asynchronous)
+            # A channel that reconnects has a new pool.
+            if self._sender is None or self._sender.connection_pool is not self.pool:
+                self._sender = super()._create_client()
+            return self._sender
+
+    return type("Transport", (transport,), {"Channel": Channel})
 
 
 def make_app(broker_url: str) -> Celery:
@@ -189,7 +212,9 @@ class CeleryDispatcher:
 
 
 def _options(queue: str) -> dict[str, Any]:
-    return {"queue": queue, "headers": {"formatVersion": FORMAT}}
+    # Redis needs no queue to be declared, and nobody reads the arguments in words.
+    unneeded = {"declare": [], "argsrepr": "", "kwargsrepr": ""}
+    return {"queue": queue, "headers": {"formatVersion": FORMAT}, **unneeded}
 
 
 def _usual_queue(phase: Phase) -> str:
