@@ -136,6 +136,14 @@ def test_failed_workflows_issues_and_releases_are_observed(
     assert found["workflows"] == [{"workflows": 2, "failed": 1, "omitted": 0}]
 
 
+def test_what_is_too_long_to_be_read_is_told(
+    rig: Rig, github: EmulatedGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boyd.plugins.github.github_api.PAGE", 1)
+    unread = [one.data["list"] for one in rig.observe() if one.source == "github/unread"]
+    assert unread == ["/actions/runs"]
+
+
 def test_failed_jobs_run_again_once(rig: Rig) -> None:
     params = {"run": f"{NAME}#1"}
     assert rig.act("rerun", params, "dry_run")["reruns"]["conclusion"] == "failure"
@@ -160,6 +168,11 @@ def test_a_commit_below_others_is_taken_back_in_a_pull_request_and_that_withdraw
     assert call(rig, "revert", "verify", params, output).verdict == "effective"
     with pytest.raises(StateError, match="there is a branch"):
         rig.act("revert", params, "dry_run")
+    name, refs = f"refs/heads/{output['branch']}", github.arrange()["refs"]
+    github.arrange(refs={**refs, name: github.later})
+    with pytest.raises(StateError, match="somebody has pushed"):
+        call(rig, "revert", "rollback", params, output)
+    github.arrange(refs=refs)
     assert call(rig, "revert", "rollback", params, output)["state"] == "closed"
     assert list(github.arrange()["refs"]) == ["refs/heads/main"]
 

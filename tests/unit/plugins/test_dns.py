@@ -71,6 +71,12 @@ def test_resolvers_are_addresses_with_or_without_a_port(given: str, resolver: st
     assert Dns(names=[{"name": "a"}], resolvers=options.resolvers).options == options
 
 
+@pytest.mark.parametrize("name", ["a..b", f"{'a' * 64}.example", "..", ".a"])
+def test_what_is_no_name_is_refused_when_the_agent_starts(name: str) -> None:
+    with pytest.raises(PluginError, match="names"):
+        Dns(names=[{"name": name}])
+
+
 @pytest.mark.parametrize("given", ["resolver.example", "192.0.2.1:", "192.0.2.1:99999", "[::1"])
 def test_what_is_no_address_is_refused(given: str) -> None:
     with pytest.raises(PluginError, match="resolvers"):

@@ -7,7 +7,7 @@ import pytest
 from boyd.errors import PluginError
 from boyd.plugins.github import GitHub
 from boyd.plugins.github.github_api import RateLimit
-from boyd.plugins.github.plugin import IssueParams, RevertParams
+from boyd.plugins.github.plugin import IssueParams, RevertParams, RunParams
 from boyd.plugins.http_service import ServiceError
 
 
@@ -55,6 +55,11 @@ def test_issues_are_told_apart_by_their_key_or_title() -> None:
 def test_a_repository_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(PluginError, match="repositories"):
         GitHub(repositories=[name])
+
+
+def test_a_run_has_one_number_for_budgets() -> None:
+    with pytest.raises(ValueError, match="run"):
+        RunParams(run="a/b#07")
 
 
 @pytest.mark.parametrize("branch", ["", "-x", "a/../../../user", "a?b", "a#b"])

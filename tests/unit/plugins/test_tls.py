@@ -99,6 +99,21 @@ def test_a_server_that_cannot_be_reached_does_not_hide_others(authority: Authori
     assert summary.data == {"endpoints": 4, "bad": 4, "omitted": 2}
 
 
+def test_nonsense_of_one_server_does_not_hide_others(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nonsense(_: object) -> None:
+        raise ValueError("error parsing asn1 value")
+
+    with tls_server(authority.issue(HOST)) as port:
+        trusted = {"host": HOST, "port": port, "ca_file": authority.file}
+        [unknown, summary] = check({"host": f"{'a' * 64}.example"}, trusted)
+        monkeypatch.setattr("cryptography.x509.load_der_x509_certificate", nonsense)
+        [unread, _] = check(trusted)
+    assert (unknown.data["problem"], summary.data["bad"]) == ("unreachable", 1)
+    assert "asn1" in str(unread.data["error"])
+
+
 def test_what_is_observed_stays_the_same(authority: Authority) -> None:
     with tls_server(authority.issue(HOST, days=5)) as port:
         first, second = (

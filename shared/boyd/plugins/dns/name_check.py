@@ -16,7 +16,12 @@ RecordType = Literal["A", "AAAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV", "TXT
 
 
 def _absolute(name: str) -> str:
+    if name != "." and not all(0 < len(one) < 64 for one in name.removesuffix(".").split(".")):
+        raise ValueError("a part between two dots is empty or longer than 63 characters")
     return name if name.endswith(".") else f"{name}."
+
+
+DomainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_*.-]{1,254}$"), AfterValidator(_absolute)]
 
 
 class WatchedName(BaseModel):
@@ -31,7 +36,7 @@ class WatchedName(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, AfterValidator(_absolute)] = Field(pattern=r"^[A-Za-z0-9_*.-]{1,254}$")
+    name: DomainName
     type: RecordType = "A"
     expected: list[str] | None = None
     agree: bool = True

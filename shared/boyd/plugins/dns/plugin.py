@@ -16,6 +16,7 @@ from boyd.plugins.check_report import CheckReport
 from boyd.plugins.dns.name_check import (
     DnsAnswer,
     DnsResolver,
+    DomainName,
     RecordType,
     WatchedName,
     name_problems,
@@ -47,7 +48,7 @@ def _checked(text: str) -> str:
 class LookupParams(Model):
     """A name, and the type of record."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_*.-]{1,254}$")
+    name: DomainName
     type: RecordType = "A"
 
 

@@ -57,7 +57,7 @@ def _number(text: str | None) -> float:
 
 
 class Repository:
-    """A repository, with certain credentials."""
+    """A repository, with certain credentials; `unread` are lists with more pages than were read."""
 
     def __init__(
         self, name: str, url: str, access: HttpAccess, timeout: float, limit: RateLimit
@@ -65,6 +65,7 @@ class Repository:
         self.name = name
         self._service = HttpService(url, access, timeout)
         self._limit = limit
+        self.unread: set[str] = set()
 
     def get(self, ctx: Context, path: str, **params: Any) -> Any:
         """GET what is below the repository."""
@@ -89,6 +90,7 @@ class Repository:
             yield from items
             if len(items) < PAGE:
                 return
+        self.unread.add(path)
 
     def send(
         self,

@@ -38,7 +38,7 @@ class GitHubActions(BaseModel):
 class RunParams(Model):
     """A run of a workflow as `owner/name#id`."""
 
-    run: str = Field(pattern=rf"^{_REPOSITORY}#[0-9]{{1,20}}$")
+    run: str = Field(pattern=rf"^{_REPOSITORY}#[1-9][0-9]{{0,19}}$")
 
 
 def _branch(name: str) -> str:
@@ -117,6 +117,7 @@ class GitHub(Connector):
         report, runs, failed = self._report(ctx), 0, 0
         for repository in self._all():
             latest = self._latest_runs(repository, ctx)
+            self._report_unread(report, repository)
             runs += len(latest)
             for run in latest:
                 if run["conclusion"] in FAILED:
@@ -133,6 +134,7 @@ class GitHub(Connector):
                     # The API counts pull requests as issues.
                     if "pull_request" not in one:
                         found[one["html_url"]] = _issue_data(repository.name, one)
+            self._report_unread(report, repository)
         for _, data in sorted(found.items()):
             report.add("issue", "warning", data)
         return report.observations("issues", issues=len(found))
@@ -193,8 +195,9 @@ class GitHub(Connector):
         return self._revert(params).plan(ctx)
 
     @revert.rollback
-    def _withdraw(self, params: RevertParams, ctx: Context) -> JsonObject:
-        return self._revert(params).withdraw(ctx)
+    def _withdraw(self, params: RevertParams, result: ActionResult, ctx: Context) -> JsonObject:
+        made: Any = result.output
+        return self._revert(params).withdraw(ctx, made["head"])
 
     @revert.verify(within=60, every=10)
     def _is_proposed(self, params: RevertParams, ctx: Context) -> EffectVerdict:
@@ -292,6 +295,11 @@ class GitHub(Connector):
             # The newest come first.
             latest.setdefault((run["workflow_id"], run["head_branch"] or ""), run)
         return [latest[key] for key in sorted(latest)]
+
+    def _report_unread(self, report: CheckReport, repository: Repository) -> None:
+        """Say that there is more than was read: trouble there is not seen."""
+        for path in sorted(repository.unread):
+            report.add("unread", "warning", {"repository": repository.name, "list": path})
 
     def _is_recent(self, text: str, ctx: Context) -> bool:
         return ctx.now() - datetime.fromisoformat(text) <= timedelta(seconds=self.options.age)

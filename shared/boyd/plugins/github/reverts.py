@@ -61,7 +61,7 @@ class Revert:
         repository.send(ctx, "POST", "/git/refs", reference)
         try:
             merge = {"base": self.branch, "head": made["sha"], "commit_message": message}
-            repository.send(ctx, "POST", "/merges", merge)
+            merged = repository.send(ctx, "POST", "/merges", merge)
             pull = {
                 "title": f'Revert "{subject}"',
                 "head": self.branch,
@@ -76,7 +76,12 @@ class Revert:
             if error.status == 409:
                 raise StateError("later commits build on it: GitHub finds a conflict") from None
             raise
-        return {"pull": opened["number"], "url": opened["html_url"], "branch": self.branch}
+        return {
+            "pull": opened["number"],
+            "url": opened["html_url"],
+            "branch": self.branch,
+            "head": merged["sha"] if merged else head,
+        }
 
     def pull(self, ctx: Context) -> Any | None:
         """The latest pull request, open or not; None if there is none."""
@@ -91,12 +96,15 @@ class Revert:
         )
         return found[0] if found else None
 
-    def withdraw(self, ctx: Context) -> JsonObject:
-        """Close the pull request and delete its branch.
+    def withdraw(self, ctx: Context, head: str) -> JsonObject:
+        """Close the pull request and delete its branch, if that still ends with *head*.
 
         Raises:
-            StateError: it is merged already.
+            StateError: it is merged already, or somebody has pushed to its branch.
         """
+        ref = self.repository.find(ctx, f"/git/ref/heads/{self.branch}")
+        if ref is not None and ref["object"]["sha"] != head:
+            raise StateError(f"somebody has pushed to {self.branch} since: nothing was done")
         pull = self.pull(ctx)
         if pull is None:
             raise StateError(f"{self.repository.name} has no pull request from {self.branch}")

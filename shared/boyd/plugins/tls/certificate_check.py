@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The most names of a certificate that are shown.
 MAX_NAMES = 20
+#: Characters of an error that are shown.
+MAX_ERROR = 300
 #: Codes of OpenSSL.
 _EXPIRED = 10
 _KINDS = {9: "not-yet-valid", 62: "name", 64: "name"}
@@ -97,10 +99,11 @@ def problems(
     try:
         presented = look(endpoint, timeout)
         refused = _refusal(endpoint, timeout)
-    except OSError as failure:
-        yield TlsProblem("unreachable", "error", {"error": _said(failure)})
+        data = presented.data()
+    except (OSError, ValueError) as failure:
+        # Not only connections fail: names and certificates may be nonsense.
+        yield TlsProblem("unreachable", "error", {"error": _said(failure)[:MAX_ERROR]})
         return
-    data = presented.data()
     left = presented.certificate.not_valid_after_utc - now
     dated = left <= timedelta(0)
     if dated:
@@ -170,5 +173,5 @@ def _connected(endpoint: TlsEndpoint, timeout: float, context: ssl.SSLContext) -
         raise
 
 
-def _said(error: OSError) -> str:
-    return str(error.strerror or error or type(error).__name__)
+def _said(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
