@@ -17,6 +17,7 @@ import yaml
 
 from boyd.agent import agent_from_file
 from boyd.queues import DEFAULT
+from boyd.settings.process_settings import IntakeSettings
 from boyd.store.scripts import sources
 from deploy_kit import DEPLOY, LEAST_GRACE, ROOT, VARIABLES, kind_of, parses, queues_of
 
@@ -201,6 +202,21 @@ def dockerfile() -> list[tuple[str, str]]:
     text = (DEPLOY / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "deploy/helm/boyd/values.yaml",
+        "deploy/kubernetes/components/ingress/ingress.yaml",
+        "docs/deployment.md",
+    ],
+)
+def test_proxies_let_through_the_largest_message_that_the_api_takes(path: str) -> None:
+    text = (ROOT / path).read_text("utf-8")
+    found = re.findall(r"(?:proxy-body-size:|client_max_body_size) (\d+)m", text)
+
+    assert [int(size) * 1_048_576 for size in found] == [IntakeSettings().max_body]
 
 
 def test_the_image_runs_boyd_itself_and_not_as_root() -> None:

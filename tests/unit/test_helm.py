@@ -57,6 +57,7 @@ SETS: dict[str, dict[str, Any]] = {
         "worker": {"replicas": None},
         "nodeSelector": {"pool": "boyd"},
         "tolerations": [{"key": "pool", "operator": "Exists"}],
+        "networkPolicy": {"apiOutwards": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]},
     },
     "open": {"networkPolicy": {"enabled": False}},
 }
@@ -232,6 +233,8 @@ def test_values_reach_the_manifests(rendered: Any) -> None:
     (egress,) = found["NetworkPolicy-boyd-to-redis"]["spec"]["egress"]
     to = [{"podSelector": {"matchLabels": {"app": "redis"}}}]
     assert egress == {"ports": [{"port": 6380}], "to": to}
+    (outwards,) = found["NetworkPolicy-boyd-api-outwards"]["spec"]["egress"]
+    assert outwards == {"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]}
     assert not [name for name in rendered("open") if name.startswith("NetworkPolicy")]
 
 
