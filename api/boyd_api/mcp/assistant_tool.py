@@ -113,7 +113,12 @@ class AssistantTool:
         schema = self.arguments.model_json_schema()
         schema.pop("description", None)
         reads = self.scope == "read"
-        hints = {"readOnlyHint": reads, "destructiveHint": False, "openWorldHint": not reads}
+        # A proposal does nothing by itself, but work that an agent is given may.
+        hints = {
+            "readOnlyHint": reads,
+            "destructiveHint": self.scope == "runs",
+            "openWorldHint": not reads,
+        }
         return {
             "name": self.name,
             "description": " ".join((self.run.__doc__ or "").split()),

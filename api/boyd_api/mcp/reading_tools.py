@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from boyd.models import Model, RunStatus
+from boyd.models.responses import ActionList
 from boyd_api import action_routes, agent_routes, approval_routes, loop_routes, run_routes
 from boyd_api.mcp.assistant_answer import tool_result
 from boyd_api.mcp.assistant_tool import AssistantRequest, AssistantTool
@@ -64,6 +65,14 @@ class ApprovalsArguments(PageArguments):
     resolved: bool = Field(default=False, description="Also those that were answered or expired.")
 
 
+class ActionsArguments(AgentArguments):
+    """Selects actions."""
+
+    part: str | None = Field(
+        default=None, max_length=200, description="Part of the id, if the list is too long."
+    )
+
+
 class ItemArguments(AgentArguments):
     """Names a run or an approval."""
 
@@ -118,9 +127,10 @@ def runs_show(request: AssistantRequest, given: ItemArguments) -> _Result:
     return tool_result(run_routes.show(request.at(given.agent), given.id))
 
 
-def actions_list(request: AssistantRequest, given: AgentArguments) -> _Result:
+def actions_list(request: AssistantRequest, given: ActionsArguments) -> _Result:
     """List the actions that can be proposed, with the JSON Schema of their parameters."""
-    return tool_result(action_routes.actions(request.at(given.agent)))
+    found = action_routes.actions(request.at(given.agent)).actions
+    return tool_result(ActionList(actions=[one for one in found if (given.part or "") in one.id]))
 
 
 def approvals_list(request: AssistantRequest, given: ApprovalsArguments) -> _Result:
@@ -145,7 +155,7 @@ READING: Sequence[AssistantTool] = (
     AssistantTool("boyd_explain_iteration", explain_iteration, IterationArguments),
     AssistantTool("boyd_runs_list", runs_list, RunsArguments),
     AssistantTool("boyd_runs_show", runs_show, ItemArguments),
-    AssistantTool("boyd_actions_list", actions_list, AgentArguments),
+    AssistantTool("boyd_actions_list", actions_list, ActionsArguments),
     AssistantTool("boyd_approvals_list", approvals_list, ApprovalsArguments),
     AssistantTool("boyd_approvals_show", approvals_show, ItemArguments),
 )

@@ -13,6 +13,7 @@ import pytest
 from api_kit import Site
 from assistant_kit import rpc_parts
 from boyd import Agent, Decision, Plugin, action, hook
+from boyd.redaction import Redactor
 from boyd.testing import Lab
 from boyd_api import mcp_routes
 from boyd_api.mcp import assistant_answer
@@ -104,9 +105,12 @@ def test_without_a_key_there_is_no_answer(desk: Site) -> None:
 def test_a_key_sees_the_tools_of_its_scopes(desk: Site, scopes: Any, more: set[str]) -> None:
     reading = {tool["name"] for tool in Assistant(desk, "read").ask("tools/list")["tools"]}
     assistant = Assistant(desk, *scopes)
+    hurting = {"boyd_runs_submit", "boyd_investigate"} & more
     refused = {"boyd_runs_submit", "boyd_propose_action"} - more
 
-    assert {tool["name"] for tool in assistant.ask("tools/list")["tools"]} == reading | more
+    tools = assistant.ask("tools/list")["tools"]
+    assert {tool["name"] for tool in tools} == reading | more
+    assert {one["name"] for one in tools if one["annotations"]["destructiveHint"]} == hurting
     for name in refused:
         assert assistant.call(name, **WRITE)["code"] == -32602
 
@@ -287,6 +291,36 @@ def test_results_are_marked_redacted_and_bounded(
     assert "Only the first characters" in cut["notice"]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"lines": ["x" * 1000] * 5000},
+        {"x": "y" * 5_000_000},
+        {"x" * 5_000_000: "y"},
+        [[[1]] * 900_000],
+        ['"' * 50_000],
+        {"k": f"{('secret=' + 's' * 59_000 + ' ') * 4:<239990}AKIA0123456789ABCDEF"},
+    ],
+)
+def test_of_a_large_result_little_is_looked_at_and_no_half_secret_shown(
+    value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    class Counting(Redactor):
+        def redact(self, text: str) -> str:
+            looked.append(len(text))
+            return super().redact(text)
+
+    monkeypatch.setattr(assistant_answer, "redactor", Counting)
+    text = assistant_answer.marked(value)
+
+    assert sum(looked) < 10 * assistant_answer.MOST
+    assert len(text) <= assistant_answer.MOST
+    assert "Only the first characters" in text
+    assert "AKIA" not in text
+
+
 def test_every_reading_tool_answers(desk: Site, robot: Assistant) -> None:
     assert (
         robot.call("boyd_explain_iteration")["content"][0]["text"] == "no iteration has ended yet"
@@ -302,6 +336,9 @@ def test_every_reading_tool_answers(desk: Site, robot: Assistant) -> None:
     assert robot.read("boyd_explain_iteration")["iteration"] == 2
     assert robot.read("boyd_runs_show", id=run["id"])["source"] == "mcp"
     assert robot.read("boyd_actions_list")["actions"][0]["id"] == "desk:write"
+    assert [one["id"] for one in robot.read("boyd_actions_list", part="print")["actions"]] == [
+        "desk:print_it"
+    ]
     assert robot.read("boyd_approvals_list")["pending"][0]["id"] == waiting
     assert robot.read("boyd_approvals_show", id=waiting)["status"] == "pending"
     assert robot.call("boyd_approvals_show", id="none")["isError"]
