@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from ssl import SSLContext
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -56,6 +58,12 @@ MAX_EVENT = 1 << 20
 MAX_ANSWER = 8 << 20
 _MAX_EXCERPT = 64 << 10
 _WIRES: dict[WireName, Wire] = {"openai": openai_chat.WIRE, "anthropic": anthropic_messages.WIRE}
+
+
+@cache
+def _certificates() -> SSLContext:
+    """The authorities to trust; read once, as that takes longer than all else of a request."""
+    return httpx2.create_ssl_context()
 
 
 class Meter(Protocol):
@@ -103,7 +111,7 @@ class Gateway:
             # and an exchange can cut only a connection that it has opened itself.
             limits=httpx2.Limits(max_keepalive_connections=0),
             follow_redirects=False,
-            verify=httpx2.create_ssl_context(),
+            verify=_certificates(),
             # No proxy stands between this host and itself.
             trust_env=not settings.is_here,
         )

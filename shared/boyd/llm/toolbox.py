@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -119,6 +120,7 @@ class Toolbox(Mapping[str, Action | Tool]):
         )
 
 
+@lru_cache(maxsize=1000)
 def parameters(model: Any) -> JsonObject:
     """The JSON schema of a tool's parameters; any object if it has no model."""
     if model is None:
