@@ -76,6 +76,7 @@ class Provider:
             "name": "Test ID",
             "audience": AUDIENCE,
             "allow_private": True,
+            "timeout": 30.0,
             "groups": {
                 "oncall": ["read", "approvals"],
                 "leads": ["admin"],

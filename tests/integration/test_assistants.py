@@ -75,6 +75,12 @@ def suite() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python client takes a server for an old one that does not answer for ten seconds."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
+
+
 class Served:
     """The API of the agent `desk` on a port."""
 

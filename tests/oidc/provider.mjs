@@ -55,8 +55,8 @@ async function makeProvider() {
     extraTokenClaims: async (ctx, token) => token.kind === 'AccessToken'
       ? { groups: people[token.accountId].groups, name: people[token.accountId].name, auth_time: ctx.oidc.entities.AuthorizationCode?.authTime }
       : { groups: ['robots'] },
-    // Without its own guard: Boyd listens on this machine.
-    fetch: (url, { dispatcher, ...options }) => globalThis.fetch(url, options),
+    // Without its own guard, as Boyd listens on this machine, which may be too busy for its limit of 2.5 s.
+    fetch: (url, { dispatcher, signal, ...options }) => globalThis.fetch(url, options),
     features: {
       devInteractions: { enabled: true },
       clientCredentials: { enabled: true },
@@ -99,4 +99,6 @@ const server = createServer(async (request, response) => {
   }
   response.end(text)
 })
+// On a busy machine more than the usual 5 s may pass between two requests of a browser.
+server.keepAliveTimeout = 600_000
 server.listen(Number(port), '127.0.0.1', () => console.log(`ready ${issuer}`))
