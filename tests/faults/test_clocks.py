@@ -55,6 +55,7 @@ def test_clocks_that_are_hours_apart_and_step_double_and_lose_nothing(tmp_path: 
         world.end()
 
 
+@pytest.mark.long
 def test_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_path: Path) -> None:
     clock = Clock(tmp_path / "clock")
     agents = ("--agent", "agents.storm:storm0", "--agent", "agents.storm:storm1")

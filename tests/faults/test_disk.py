@@ -90,6 +90,7 @@ def test_a_full_disk_of_redis_costs_time_only(disk: SmallDisk, tmp_path: Path, f
         assert bool(server.ended) == (fsync == "always")
 
 
+@pytest.mark.long
 def test_full_memory_of_redis_costs_time_only(tmp_path: Path) -> None:
     server = RedisProcess(tmp_path)
     with _world(tmp_path, server) as world, redis.Redis.from_url(server.url) as operator:

@@ -127,6 +127,7 @@ def test_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
     server.signal(signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_what_a_broker_of_its_own_forgets_is_sent_again(tmp_path: Path) -> None:
     broker = ForgetfulBroker(tmp_path / "broker")
     world = Pair(tmp_path)
@@ -221,6 +222,7 @@ def _pass(source: socket.socket, sink: socket.socket, silent: threading.Event) -
             sink.shutdown(socket.SHUT_WR)
 
 
+@pytest.mark.long
 def test_a_worker_that_hears_nothing_from_its_broker_consumes_again(
     deployment: Deployment,
 ) -> None:

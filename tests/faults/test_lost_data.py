@@ -157,6 +157,7 @@ def test_the_api_knows_an_agent_again_whose_registration_was_lost(acting: Deploy
     assert acts(acting) == before
 
 
+@pytest.mark.long
 def test_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_holds(
     deployment: Deployment, tmp_path: Path
 ) -> None:

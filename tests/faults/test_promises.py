@@ -94,6 +94,7 @@ def test_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -> N
     assert result.success
 
 
+@pytest.mark.long
 def test_everything_goes_on_after_redis_was_frozen_for_long(world: World, measure: Measure) -> None:
     """Longer than every time limit of a connection, and without a restart of anything."""
     goes_on(world)
@@ -148,6 +149,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun(world: World) -> N
     assert said[0].json()["result"]["output"] == "done slowly"
 
 
+@pytest.mark.long
 def test_memory_and_keys_stay_flat(world: World) -> None:
     """What an agent keeps is capped; here each iteration is kept, so runs tell."""
     store = world.deployment.agent("storm0")

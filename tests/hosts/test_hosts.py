@@ -51,6 +51,7 @@ def test_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
     }
 
 
+@pytest.mark.long
 def test_an_action_runs_on_the_host_that_its_queue_names(hosts: Hosts) -> None:
     for name in ("vienna", "graz"):
         queues = "loop,observe,host" + (",act.graz" if name == "graz" else ",act")
@@ -107,13 +108,8 @@ def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
     assert len(effects(hosts, "act")) == 1
 
 
-@pytest.mark.parametrize(
-    "phase",
-    [
-        "one",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("orient", "decide", "complete")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("phase", ["one", "orient", "decide", "complete"])
 def test_a_host_that_is_cut_off_in_another_phase_costs_only_time(hosts: Hosts, phase: str) -> None:
     cut = hosts.host("cut")
     hosts.worker_on(cut, "agents.traced:traced")
@@ -134,6 +130,7 @@ def test_a_host_that_is_cut_off_in_another_phase_costs_only_time(hosts: Hosts, p
     assert result == hosts.ended("traced", begun.iteration)
 
 
+@pytest.mark.long
 def test_a_worker_whose_host_was_away_takes_part_again_without_a_restart(hosts: Hosts) -> None:
     only = hosts.host("only")
     hosts.worker_on(only, "agents.traced:traced")

@@ -74,6 +74,15 @@ USER = "tried"
 COMMAND = re.compile(r"redis\.p?call\('(\w+)'")
 
 Snapshot = dict[str, tuple[bytes, bool]]
+#: How the value of a key of each type is read.
+READS: dict[str, Callable[[Any, str], object]] = {
+    "hash": lambda pipe, key: pipe.hgetall(key),
+    "zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
+    "set": lambda pipe, key: pipe.smembers(key),
+    "list": lambda pipe, key: pipe.lrange(key, 0, -1),
+    "stream": lambda pipe, key: pipe.xrange(key),
+    "string": lambda pipe, key: pipe.get(key),
+}
 
 
 class Trial:
@@ -178,18 +187,18 @@ class Trial:
 
     def _values(self) -> dict[str, Any]:
         """What to compare: of each key its value; the dump of a hash depends on its past."""
-        return {key: self._value(key) for key in self._admin.keys("*")}
-
-    def _value(self, key: str) -> Any:
-        read = {
-            "hash": lambda: self._admin.hgetall(key),
-            "zset": lambda: self._admin.zrange(key, 0, -1, withscores=True),
-            "set": lambda: self._admin.smembers(key),
-            "list": lambda: self._admin.lrange(key, 0, -1),
-            "stream": lambda: self._admin.xrange(key),
-            "string": lambda: self._admin.get(key),
+        keys = self._admin.keys("*")
+        pipe = self._admin.pipeline(transaction=False)
+        for key in keys:
+            pipe.type(key)
+            pipe.pttl(key)
+        found = pipe.execute()
+        for key, kind in zip(keys, found[::2], strict=True):
+            READS[kind](pipe, key)
+        return {
+            key: (value, ttl > 0)
+            for key, value, ttl in zip(keys, pipe.execute(), found[1::2], strict=True)
         }
-        return read[self._admin.type(key)](), self._admin.pttl(key) > 0
 
     def _restore(self, snapshot: Snapshot) -> None:
         pipe = self._raw.pipeline(transaction=False)

@@ -133,6 +133,7 @@ def killed(site: Site) -> int:
     return pid
 
 
+@pytest.mark.long
 def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     site: Site, killed: int
 ) -> None:

@@ -27,6 +27,7 @@ def hammered(url: str, *goals: str) -> list[Account]:
         return list(pool.map(hammer, repeat(url), range(PROCESSES), *arguments))
 
 
+@pytest.mark.long
 def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) -> None:
     session, [worked, split, *_] = having("alpha beta", "red, green and blue", "more", "and more")
     session = set_status(session, worked, "Suspended", NOW, CONFIG)

@@ -133,6 +133,7 @@ def test_a_goal_on_a_vocabulary_is_reached_by_itself(scholar: Mind) -> None:
     assert scholar.get("session")["goals"] == {"Completed": 1}
 
 
+@pytest.mark.long
 def test_a_stalled_goal_is_split_and_completed_when_its_parts_are(scholar: Mind) -> None:
     wanted = {"description": "Get to know zorbs, flurbs and quonks", "stallThreshold": 2}
     id = scholar.post("goals", wanted)["id"]
@@ -161,6 +162,7 @@ def test_a_stalled_goal_is_split_and_completed_when_its_parts_are(scholar: Mind)
     check_cycles(scholar.decisions())
 
 
+@pytest.mark.long
 def test_a_goal_that_cannot_be_reached_fails_and_says_why(scholar: Mind) -> None:
     id = scholar.post("goals", {"description": "zorb", "stallThreshold": 2})["id"]
 

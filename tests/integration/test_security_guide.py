@@ -35,6 +35,7 @@ def limited_url(redis_url: str) -> Iterator[str]:
     client.close()
 
 
+@pytest.mark.long
 def test_the_user_of_the_guide_is_enough(limited_url: str, redis_url: str, tmp_path: Path) -> None:
     with Deployment(limited_url, tmp_path) as deployment:
         deployment.worker("w", "agents.traced:careful")

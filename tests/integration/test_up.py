@@ -10,9 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 from urllib.request import urlopen
 
 import psutil
@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from boyd.embedded.state_folder import read_runtime
-from harness import free_port, wait_until
+from harness import Process, free_port, nursery, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -37,7 +37,10 @@ use = "example"
 class Up:
     """A running `boyd up`."""
 
-    def __init__(self, folder: Path, *agents: str, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *agents: str, refused: bool = False, **environment: str
+    ) -> None:
+        """Start it; what will be *refused* is forked, as it starts nothing."""
         self.state = folder / "state"
         self.output = folder / "output"
         self.environment = {
@@ -48,14 +51,7 @@ class Up:
             **environment,
         }
         with self.output.open("w") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "boyd.cli", "up", *agents],
-                env=self.environment,
-                stdout=output,
-                stderr=output,
-                cwd=ROOT,
-                start_new_session=True,
-            )
+            self.process = self._forked(agents, output) if refused else self._run(agents, output)
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +82,19 @@ class Up:
     def tree(self) -> list[psutil.Process]:
         """Everything below it."""
         return psutil.Process(self.process.pid).children(recursive=True)
+
+    def _forked(self, agents: Sequence[str], output: IO[str]) -> Process:
+        return nursery().start(["up", *agents], self.environment, output.fileno())
+
+    def _run(self, agents: Sequence[str], output: IO[str]) -> Process:
+        return subprocess.Popen(
+            [sys.executable, "-m", "boyd.cli", "up", *agents],
+            env=self.environment,
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+            start_new_session=True,
+        )
 
     def _ended(self, text: str) -> bool:
         if self.process.poll() is not None:
@@ -143,6 +152,7 @@ def told(up: Up, name: str) -> str:
     return next(line.split(maxsplit=1)[1] for line in lines if line.startswith(f"  {name} "))
 
 
+@pytest.mark.long
 def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
     path = up.state / "key"
     text = path.read_text().strip()
@@ -219,6 +229,7 @@ def test_ctrl_c_stops_everything(fresh: Up) -> None:
     assert not (fresh.state / "runtime.json").exists()
 
 
+@pytest.mark.long
 def test_a_kill_leaves_no_process_behind(fresh: Up) -> None:
     below = fresh.tree()
     fresh.process.kill()
@@ -227,7 +238,7 @@ def test_a_kill_leaves_no_process_behind(fresh: Up) -> None:
     wait_until(lambda: gone(below), 20)
 
 
-@pytest.mark.parametrize("name", ["redis", "worker", "beat"])
+@pytest.mark.parametrize("name", ["redis", "worker", pytest.param("beat", marks=pytest.mark.long)])
 def test_a_child_that_dies_is_started_again_and_the_loop_goes_on(up: Up, name: str) -> None:
     killed = up.output.read_text().count("SIGKILL")
     up.children()[name].kill()
@@ -266,6 +277,7 @@ def test_a_key_that_redis_has_lost_is_made_anew(tmp_path: Path, agent: str) -> N
         assert running.command("agents")["agents"][0]["id"] == "small"
 
 
+@pytest.mark.long
 def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> None:
     """What `make up` runs: a real service, seen down, started, killed, started again."""
     port = str(free_port())
@@ -342,7 +354,7 @@ def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
 ) -> None:
     agent = tmp_path / "agent.toml"
     agent.write_text(text)
-    with Up(tmp_path, str(agent), **environment) as failed:
+    with Up(tmp_path, str(agent), refused=True, **environment) as failed:
         below = psutil.Process(failed.process.pid).children(recursive=True)
         status = failed.process.wait(180)
         output = failed.output.read_text().strip()
@@ -356,7 +368,7 @@ def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
 def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path, agent: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with Up(tmp_path, agent, BOYD_API__PORT=port) as failed:
+        with Up(tmp_path, agent, refused=True, BOYD_API__PORT=port) as failed:
             assert failed.process.wait(180) == 1
 
     assert "Address already in use" in failed.output.read_text()
@@ -366,7 +378,7 @@ def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path, agent: str
 def test_a_second_start_in_the_same_folder_is_refused(up: Up, tmp_path: Path, agent: str) -> None:
     second = tmp_path / "second"
     second.mkdir()
-    with Up(second, agent, BOYD_STATE_DIR=str(up.state)) as refused:
+    with Up(second, agent, refused=True, BOYD_STATE_DIR=str(up.state)) as refused:
         assert refused.process.wait(180) == 1
 
     assert f"already running in {up.state} (pid {up.process.pid})" in refused.output.read_text()
