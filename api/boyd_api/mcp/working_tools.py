@@ -19,12 +19,17 @@ from boyd_api.mcp.assistant_tasks import (
 )
 from boyd_api.mcp.assistant_tool import AssistantRequest, AssistantTool, TaskState
 from boyd_api.mcp.reading_tools import AgentArguments
-from boyd_api.problems import not_found
+from boyd_api.problems import HttpProblem, not_found
+from boyd_api.request_context import RequestContext
 
 #: The source of runs that assistants submit.
 _SOURCE = "mcp"
 #: Seconds to wait for a proposal to become an approval.
 _PROPOSED = 5.0
+#: Proposals of one principal that may wait for people: more are not read by anybody.
+MOST_WAITING = 20
+#: Pending approvals that are looked at, first deadline first.
+_READ = 500
 
 
 class SubmitArguments(AgentArguments):
@@ -94,6 +99,7 @@ def propose_action(request: AssistantRequest, given: ProposalArguments) -> Any:
     action = known.get(given.action)
     if action is None:
         raise not_found(f"agent {ctx.agent.entry.id!r} has no action {given.action!r}")
+    _check_waiting(ctx)
     work = CallRequest(
         kind="execute",
         action=action.id,
@@ -108,6 +114,15 @@ def propose_action(request: AssistantRequest, given: ProposalArguments) -> Any:
     assert call is not None, "a call is stored when it is submitted"
     name = proposal_name(ctx.agent.entry.id, call_id)
     return _begun(request, proposal_task(request, ctx, name, call))
+
+
+def _check_waiting(ctx: RequestContext) -> None:
+    """Refuse a proposal while too many of the same principal wait."""
+    pending = ctx.agent.store.approvals.page(_READ, history=False).pending
+    waiting = sum(ctx.actor.principal in item.requested_by for item in pending)
+    if waiting >= MOST_WAITING:
+        why = f"{waiting} proposals of {ctx.actor.principal} wait for people already"
+        raise HttpProblem("too-many-requests", f"{why}; first they have to decide on those")
 
 
 def task_show(request: AssistantRequest, given: TaskArguments) -> dict[str, Any]:

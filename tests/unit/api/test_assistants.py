@@ -16,7 +16,7 @@ from boyd import Agent, Decision, Plugin, action, hook
 from boyd.redaction import Redactor
 from boyd.testing import Lab
 from boyd_api import mcp_routes
-from boyd_api.mcp import assistant_answer
+from boyd_api.mcp import assistant_answer, working_tools
 
 WRITE = {"action": "desk:write", "params": {"text": "x"}, "rationale": "it is time"}
 
@@ -203,6 +203,20 @@ def test_a_proposal_that_cannot_be_made_fails_and_says_why(robot: Assistant) -> 
     assert "text: Field required" in told["untrusted"]["said"]
     assert "has no action 'desk:burn'" in unknown["content"][0]["text"]
     assert "no live worker" in unserved["content"][0]["text"]
+
+
+def test_an_assistant_cannot_flood_the_queue_of_those_who_decide(
+    desk: Site, robot: Assistant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working_tools, "MOST_WAITING", 2)
+    for text in "ab":
+        robot.propose(params={"text": text})
+    refused = robot.call("boyd_propose_action", **WRITE)
+
+    assert refused["isError"]
+    assert "2 proposals of robot wait for people already" in refused["content"][0]["text"]
+    assert len(desk.get("/approvals").json["pending"]) == 2
+    assert Assistant(desk, principal="other").propose()
 
 
 def test_nothing_that_a_client_sends_to_a_task_answers_its_approval(
