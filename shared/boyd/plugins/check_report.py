@@ -9,10 +9,14 @@ from boyd.plugin import Context
 
 
 class CheckReport:
-    """Collects what a check finds; at most *max_items* things are reported, the rest is counted."""
+    """Collects what a check finds; at most *max_items* things are reported, the rest is counted.
 
-    def __init__(self, ctx: Context, max_items: int) -> None:
+    Each observation has the data *common*, too.
+    """
+
+    def __init__(self, ctx: Context, max_items: int, **common: str) -> None:
         self._ctx = ctx
+        self._common = common
         self._max_items = max_items
         self._found: list[Observation] = []
 
@@ -41,6 +45,6 @@ class CheckReport:
                 "type": type,
                 "severity": severity,
                 "timestamp": self._ctx.now(),
-                "data": dict(data),
+                "data": {**data, **self._common},
             }
         )

@@ -1,0 +1,1 @@
+"""Watches file systems and sets of files, rotates files and deletes old ones."""
