@@ -58,13 +58,13 @@ UNKNOWN = "unknown"
 class Metrics:
     """The metrics of one app; two apps in one process share nothing."""
 
-    def __init__(self, store: Callable[[], Store], broker: Client | None = None) -> None:
+    def __init__(self, store: Callable[[], Store], brokers: Sequence[Client] = ()) -> None:
         """Create them; nothing is read before a scrape, which calls *store*.
 
-        *broker* is a client for the broker, see `boyd.checks.broker_of`.
+        *brokers* are clients for the brokers, see `boyd.checks.brokers_of`.
         """
         self._registry = CollectorRegistry()
-        self._registry.register(_Deployment(store, broker))
+        self._registry.register(_Deployment(store, tuple(brokers)))
         counter = partial(Counter, registry=self._registry)
         labels = ("method", "route")
         self._requests = counter("boyd_http_requests", "Requests answered.", (*labels, "status"))
@@ -144,11 +144,11 @@ class _Deployment(Collector):
     """
 
     store: Callable[[], Store]
-    broker: Client | None
+    brokers: tuple[Client, ...]
 
     def collect(self) -> Iterable[Metric]:
         try:
-            health = read_health(self.store().client, self.broker)
+            health = read_health(self.store().client, self.brokers)
         except StoreError:
             return [_metric("boyd_up", [((), 0)]), _version()]
         return deployment_metrics(_present(health))
@@ -158,7 +158,7 @@ def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     """Yield the metrics of a deployment whose Redis answers."""
     yield _metric("boyd_up", [((), 1)])
     yield _version()
-    yield _metric("boyd_broker_up", [((), health.messages is not None)])
+    yield _metric("boyd_broker_up", [((), health.broker_error is None)])
     yield from _redis(health)
     yield from _fleet(health.roster)
     yield from _agents(health)
@@ -191,7 +191,7 @@ def _present(health: HealthSnapshot) -> HealthSnapshot:
 _HELP = {
     "boyd_up": "1 if Redis answers.",
     "boyd_api_info": "The version of this API.",
-    "boyd_broker_up": "1 if the broker answers.",
+    "boyd_broker_up": "1 if all brokers answer.",
     "boyd_redis_clock_skew_seconds": "Offset of the clock of Redis from the local one.",
     "boyd_redis_answer_seconds": "Response time of Redis.",
     "boyd_redis_memory_bytes": "Memory in use.",

@@ -9,17 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from boyd.approval_signatures import ApprovalSigner, read_signer
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
 from boyd.archive.past_work import PastWork
-from boyd.checks import broker_of
+from boyd.checks import brokers_of
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAgent
 from boyd.intake.sns import SnsVerifier
+from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.models import ApiKey, Phase
 from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
 from boyd.settings.intake_settings import DeclaredIntake
@@ -83,7 +84,7 @@ class Services:
         self.stopping = threading.Event()
         self.leases = Leases(LEASE / 4)
         self._open_store = open_store or self._connect
-        self.dispatcher = dispatcher or BackgroundDispatcher(self._celery)
+        self.dispatcher = dispatcher or self._dispatcher()
         half = max(1, settings.api.threads // 2)
         self.changes = ChangeWatcher(
             lambda: self._open_store(BLOCK + TIMEOUT), self.agents, half, self.stopping
@@ -91,8 +92,8 @@ class Services:
         self.streams = EventStreams(self.changes, settings.api.streams, self.stopping)
         self.archive = ArchiveAccess(settings.archive_url)
         self.hints = Hints(lambda: self.store, self.agents)
-        self.broker = broker_of(settings, TIMEOUT)
-        self.metrics = Metrics(lambda: self.store, self.broker)
+        self.brokers = brokers_of(settings, TIMEOUT)
+        self.metrics = Metrics(lambda: self.store, self.brokers)
         self.refusals = RefusalReporter(self.metrics)
         self.sns = SnsVerifier()
         self._lock = threading.Lock()
@@ -225,10 +226,15 @@ class Services:
         except ConfigError as error:
             raise StoreUnavailable(str(error)) from None
 
-    def _celery(self) -> Dispatcher:
+    def _dispatcher(self) -> Dispatcher:
+        """A dispatcher with a thread for each broker, so that one that is away delays no other."""
+        urls = self.settings.broker_urls or [""]
+        return SpreadDispatcher([BackgroundDispatcher(partial(self._celery, url)) for url in urls])
+
+    def _celery(self, broker_url: str) -> Dispatcher:
         from boyd.messaging.celery_app import CeleryDispatcher, make_app
 
-        app = make_app(self.settings.broker_url or self._redis_url)
+        app = make_app(broker_url or self._redis_url)
         options = app.conf.broker_transport_options
         limits = {"socket_timeout": _SEND_TIMEOUT, "socket_connect_timeout": _SEND_TIMEOUT}
         app.conf.broker_transport_options = {**options, **limits}

@@ -99,10 +99,12 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     ]
 
 
-def broker_of(settings: Settings, timeout: float) -> Client | None:
-    """A client for the broker; None if it is the Redis that holds the state."""
-    url = settings.broker_url
-    return connect(url, timeout=timeout) if url and url != settings.redis_url else None
+def brokers_of(settings: Settings, timeout: float) -> list[Client]:
+    """Clients for the brokers, in order; empty if there is none but the Redis with the state."""
+    urls = settings.broker_urls
+    if urls == [settings.redis_url]:
+        return []
+    return [connect(url, timeout=timeout) for url in urls]
 
 
 # Redis and the broker
@@ -215,6 +217,7 @@ def _processes(roster: Roster) -> Iterator[Finding]:
         advice = "start one with `boyd worker --agent FILE` or `boyd up`"
         yield error("workers", "none is alive", advice)
     yield from _versions(roster.live())
+    yield from _brokers(roster.live())
     for process in roster.live():
         if process.problem:
             yield warning(_label(process), process.problem, "check its log")
@@ -245,6 +248,14 @@ def _approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
 
 def _label(process: WorkerInfo) -> str:
     return f"{process.role} {process.name}"
+
+
+def _brokers(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
+    """Processes that do not agree on the brokers look for messages where others send none."""
+    numbers = sorted({process.brokers for process in live})
+    if len(numbers) > 1:
+        text = f"processes spread messages over {' and '.join(map(str, numbers))} brokers"
+        yield error("brokers", text, "give all of them the same BOYD_BROKER_URL, and restart them")
 
 
 def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:

@@ -6,6 +6,8 @@ Every queue belongs to one agent. Plugins, settings and users use the short name
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 LOOP = "loop"
 OBSERVE = "observe"
 ACT = "act"
@@ -26,6 +28,19 @@ def of_host(host: str) -> str:
 def full_name(queue: str, agent_id: str) -> str:
     """The name of a queue on the broker."""
     return f"boyd.{queue}.{agent_id}"
+
+
+def broker_of(agent_id: str, brokers: int) -> int:
+    """The position of the broker that has an agent's queues, among so many.
+
+    The agent's highest rank decides, so a broker added at the end takes a fair share of the agents
+    and moves no others.
+    """
+
+    def rank(position: int) -> bytes:
+        return sha256(f"{position} {agent_id}".encode()).digest()
+
+    return max(range(brokers), key=rank)
 
 
 def unserved(queue: str) -> str:

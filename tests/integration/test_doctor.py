@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,9 +101,9 @@ def ready(store: Store) -> Readiness:
     return readiness(store, Settings())
 
 
-def scraped(store: Store, broker: Any = None) -> bytes:
+def scraped(store: Store, brokers: Sequence[Any] = ()) -> bytes:
     """What `/metrics` answers."""
-    return Metrics(lambda: store, broker).exposed()[0]
+    return Metrics(lambda: store, brokers).exposed()[0]
 
 
 def in_time(ask: Callable[[], T]) -> T:
@@ -191,7 +191,7 @@ def test_a_broker_that_has_ended_is_told(server: Server, tmp_path: Path) -> None
     assert not said(before, "broker")
     assert after[0] == 1
     assert said(after, "error broker: Redis does not answer")
-    assert b"boyd_broker_up 0.0" in scraped(api_store(server.url), connect(broker.url))
+    assert b"boyd_broker_up 0.0" in scraped(api_store(server.url), [connect(broker.url)])
 
 
 # Processes

@@ -6,8 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import fakeredis
 import pytest
+import redis
 
+from boyd import queues
 from boyd.checks import Finding, examine, span
 from boyd.models import Autonomy
 from boyd.store import AgentEntry, WorkerInfo
@@ -170,6 +173,27 @@ def test_a_broker_that_does_not_answer_is_an_error() -> None:
 
 
 # Workers and queues
+
+
+def test_lengths_of_queues_are_those_of_the_brokers_that_answer() -> None:
+    lab = Lab(agent())
+    away = redis.Redis(port=1)
+    here = fakeredis.FakeRedis(decode_responses=True)
+    here.lpush(queues.full_name("loop", "test"), "a", "b")
+    brokers = [here, away] if queues.broker_of("test", 2) == 0 else [away, here]
+
+    found = read_health(lab.client, brokers)
+    assert found.messages is not None
+    assert found.messages["test", "loop"] == 2
+    assert str(found.broker_error).startswith(f"broker {brokers.index(away) + 1}: ")
+    assert read_health(lab.client, [away, away]).messages is None
+
+
+def test_processes_that_do_not_agree_on_the_brokers_are_told() -> None:
+    one, other = process("one"), process("other")
+    found = examine(health(processes=[one, other.model_copy(update={"brokers": 3})]))
+
+    assert "processes spread messages over 1 and 3 brokers" in [each.what for each in found]
 
 
 def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it() -> None:

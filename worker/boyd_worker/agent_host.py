@@ -17,6 +17,7 @@ from boyd.errors import StoreUnavailable
 from boyd.identity_tokens import IdentityTokens
 from boyd.links import LinkBuilder, LinkSigner
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
+from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.outbound import Delivery, post_callback
 from boyd.plugin.context import IdentitySigner
 from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
@@ -37,8 +38,17 @@ REDIS_RETRY = 1.0
 class AgentHost:
     """Everything a worker or beat process needs, built from its settings."""
 
-    def __init__(self, settings: Settings, role: Role, consumes: Sequence[str] = ()) -> None:
-        """Connect and build the engines; *consumes* has short names of queues.
+    def __init__(
+        self,
+        settings: Settings,
+        role: Role,
+        consumes: Sequence[str] = (),
+        broker: int | None = None,
+    ) -> None:
+        """Connect and build the engines.
+
+        *consumes* has short names of queues. With *broker*, the position of a broker from 0, the
+        process has only the agents whose messages are there.
 
         Raises:
             ConfigError: there is no agent, or one cannot be used.
@@ -49,11 +59,17 @@ class AgentHost:
         self.name = naming.worker(settings.worker.host, os.getpid())
         self.role = role
         self.queues = _resolved(consumes, settings.worker.host)
-        self.agents = load_agents(settings.agents)
+        urls = settings.broker_urls or [settings.redis_url]
+        self.agents = {
+            name: agent
+            for name, agent in load_agents(settings.agents).items()
+            if broker in (None, queues.broker_of(name, len(urls)))
+        }
         sealing = Sealing.of(settings.audit_key, settings.audit_keep)
         self.store = Store(connect(settings.redis_url), self.name, timing(settings), sealing)
-        self.app: Celery = make_app(settings.broker_url or settings.redis_url)
-        self.dispatcher = CeleryDispatcher(self.app)
+        apps = [make_app(url) for url in urls]
+        self.app: Celery = apps[broker or 0]
+        self.dispatcher = SpreadDispatcher([CeleryDispatcher(app) for app in apps])
         key = settings.approval_public_key or settings.approval_private_key
         self._signer = read_signer(key, settings.approval_secret)
         self.engines = self._engines()
@@ -107,6 +123,7 @@ class AgentHost:
             started_at=self._started_at,
             fingerprints=self._fingerprints,
             problem=problem,
+            brokers=max(1, len(self.settings.broker_urls)),
             approval_key=self._signer.key_id if self._signer else None,
         )
 

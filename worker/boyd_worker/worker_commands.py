@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import click
@@ -10,8 +11,11 @@ from boyd import queues
 from boyd.cli.options import agents_option, settings_options, with_agents
 from boyd.cli.parameter_types import Whole
 from boyd.embedded.state_folder import with_redis
+from boyd.errors import ConfigError
 from boyd.logs import setup_logging
 from boyd.settings.process_settings import Settings
+
+log = logging.getLogger("boyd.worker")
 
 
 @click.command()
@@ -26,6 +30,11 @@ from boyd.settings.process_settings import Settings
 )
 @click.option("--concurrency", type=Whole(1), help="Number of tasks at the same time.")
 @click.option("--pool", type=click.Choice(["threads", "prefork"]), help="How tasks run.")
+@click.option(
+    "--broker",
+    type=Whole(1),
+    help="Which one of several brokers to consume from; default: each, in its own process.",
+)
 @settings_options
 def worker(
     settings: Settings,
@@ -33,8 +42,17 @@ def worker(
     names: str,
     concurrency: int | None,
     pool: str | None,
+    broker: int | None,
 ) -> None:
     """Run the steps of iterations until SIGTERM."""
+    brokers = max(1, len(settings.broker_urls))
+    if broker is None and brokers > 1:
+        from boyd_worker.worker_group import run_group
+
+        sys.exit(run_group(brokers))
+    if broker is not None and broker > brokers:
+        raise ConfigError(f"--broker {broker}: broker_url names only {brokers}")
+
     from boyd_worker.agent_host import AgentHost
     from boyd_worker.worker import run_worker
 
@@ -44,7 +62,11 @@ def worker(
     settings = with_redis(with_agents(settings, agents)).model_copy(update={"worker": how})
     setup_logging(settings.log_level, settings.log_format)
     consumes = [name.strip() for name in names.split(",") if name.strip()]
-    sys.exit(run_worker(AgentHost(settings, "worker", consumes)))
+    host = AgentHost(settings, "worker", consumes, None if broker is None else broker - 1)
+    if not host.agents:
+        log.info("broker %d has the messages of none of these agents", broker)
+        return
+    sys.exit(run_worker(host))
 
 
 @click.command()

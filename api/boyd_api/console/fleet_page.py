@@ -53,7 +53,7 @@ class ProcessRow:
 @pages.get("/fleet")
 def fleet(page: PageRequest) -> PageResult:
     """Show the processes, the queues that they serve, and what is missing."""
-    health = _visible(page, read_health(page.services.store.client, page.services.broker))
+    health = _visible(page, read_health(page.services.store.client, page.services.brokers))
     roster, gaps = health.roster, list(_gaps(health))
     live = sorted(roster.live(), key=lambda one: (one.role != "worker", one.host, one.name))
     rows = [ProcessRow(one, frozenset(map(_column_of, one.queues))) for one in live]

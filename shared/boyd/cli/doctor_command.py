@@ -59,15 +59,16 @@ def _findings(settings: Settings) -> list[Finding]:
     where = mask_url(settings.redis_url)
     needs, wrong = _needs(settings)
     client = connect(settings.redis_url, timeout=PATIENCE)
-    broker = checks.broker_of(settings, PATIENCE)
+    brokers = checks.brokers_of(settings, PATIENCE)
     try:
-        health = read_health(client, broker, needs)
+        health = read_health(client, brokers, needs)
     except StoreError as error:
         advice = "start it, or set BOYD_REDIS_URL to another server"
         return [checks.error("redis", f"{where}: {error}", advice)]
     found = [checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
-    if broker is not None and health.broker_error is None:
-        found.append(checks.ok("broker", f"{mask_url(settings.broker_url or '')} answers"))
+    if brokers and health.broker_error is None:
+        named = " and ".join(map(mask_url, settings.broker_urls))
+        found.append(checks.ok("broker", f"{named} {'answer' if len(brokers) > 1 else 'answers'}"))
     return [*found, *checks.examine(health, needs), *wrong]
 
 

@@ -96,7 +96,8 @@ class WorkerInfo(Model):
     """The announcement of a process.
 
     `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill,
-    `approvalKey` the fingerprint of the secret or key with which it checks approvals.
+    `brokers` the number of servers over which it spreads the messages of agents, `approvalKey` the
+    fingerprint of the secret or key with which it checks approvals.
     """
 
     name: str
@@ -110,6 +111,7 @@ class WorkerInfo(Model):
     fingerprints: dict[str, str] = Field(default_factory=dict)
     last_beat: Timestamp | None = None
     problem: str | None = None
+    brokers: int = 1
     approval_key: str | None = None
 
 

@@ -22,11 +22,9 @@ def difference(
 
     Empty if nothing would change. *names* are those of the two states.
     """
-    lines = list(
-        difflib.unified_diff(
-            _lines(before), _lines(after), *(f"{of} {name}" for name in names), lineterm="", n=2
-        )
-    )
+    first, second = (f"{of} {name}" for name in names)
+    diff = difflib.unified_diff(_lines(before), _lines(after), first, second, lineterm="", n=2)
+    lines = list(diff)
     cut = len(lines) - MAX_LINES
     if cut > 0:
         lines = [*lines[:MAX_LINES], f"… and {cut} more lines"]

@@ -224,7 +224,8 @@ class Settings(BaseSettings):
 
     Attributes:
         redis_url: the Redis server with the state; absent: that of a running `boyd up`.
-        broker_url: the Redis server for messages; absent: the same.
+        broker_url: the Redis server for messages; absent: the same. Several are separated by
+            blanks, in the same order in all processes; each has the messages of some agents.
         agents: agent files (`*.toml`) and `module:agent` references.
         agent: the default agent of commands.
         state_dir: the folder of `boyd up` for data and logs.
@@ -283,6 +284,11 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         return _parts(value)
 
+    @property
+    def broker_urls(self) -> list[str]:
+        """The servers for messages, in order; empty: that of the state."""
+        return (self.broker_url or "").split()
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -325,7 +331,7 @@ def _secrets(settings: Settings) -> Iterator[str]:
     for secret in (*secrets, settings.identity_key, settings.oidc.client_secret):
         if secret is not None:
             yield secret.get_secret_value()
-    for url in (settings.redis_url, settings.broker_url, settings.archive_url):
+    for url in (settings.redis_url, *settings.broker_urls, settings.archive_url):
         password = urlsplit(url).password if url else None
         if password:
             yield unquote(password)

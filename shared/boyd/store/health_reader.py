@@ -79,18 +79,18 @@ def read_roster(client: Client) -> Roster:
 
 def read_health(
     client: Client,
-    broker: Client | None = None,
+    brokers: Sequence[Client] = (),
     queues_of: Mapping[str, Collection[str]] | None = None,
 ) -> HealthSnapshot:
     """Read the health of the deployment, in four round trips.
 
     Args:
         client: the Redis that holds the state.
-        broker: the Redis that carries messages; None: the same.
+        brokers: the servers that carry messages, in order; empty: *client*.
         queues_of: further queues to measure, by agent.
 
     Raises:
-        StoreUnavailable: Redis did not answer; an error of the broker is part of the result.
+        StoreUnavailable: Redis did not answer; errors of brokers are part of the result.
         StoreError: Redis answered with an error.
     """
     began, clock = time.monotonic(), time.time()
@@ -101,7 +101,7 @@ def read_health(
     answers = _ask(client, _merged(look.questions(roster.now) for look in looks))
     details = _ask(client, _merged(look.details(answers) for look in looks))
     agents = [look.health(answers, details, first["freezes"]) for look in looks]
-    messages, broker_error = _messages(broker or client, roster, agents, queues_of or {})
+    messages, broker_error = _messages(brokers or [client], roster, agents, queues_of or {})
     info = first["info"]
     return HealthSnapshot(
         roster=_with_swept(roster, {agent.entry.id: agent.swept_at for agent in agents}),
@@ -434,28 +434,34 @@ def _resumed(events: list[tuple[str, dict[str, str]]]) -> float | None:
     return None
 
 
-# The broker
+# The brokers
 
 
 def _messages(
-    broker: Client,
+    brokers: Sequence[Client],
     roster: Roster,
     agents: Iterable[AgentHealth],
     more: Mapping[str, Collection[str]],
 ) -> tuple[dict[tuple[str, str], int] | None, str | None]:
-    known: dict[tuple[str, str], _Question] = {}
+    """The length of each queue whose broker answers, and the errors of those that do not."""
+    known: list[dict[tuple[str, str], _Question]] = [{} for _ in brokers]
     for agent in agents:
         name = agent.entry.id
         running = [process for process in roster.processes if name in process.agents]
         found = {queue for process in running for queue in process.queues}
         found |= {*_SHARED, *agent.named_queues, *agent.oldest, *more.get(name, ())}
-        known |= {(name, queue): _length(queue, name) for queue in sorted(found)}
-    try:
-        if not known:
-            _ask(broker, {"answers": lambda pipe: pipe.ping()})
-        return _ask(broker, known), None
-    except StoreError as error:
-        return None, str(error)
+        own = known[queues.broker_of(name, len(brokers))]
+        own |= {(name, queue): _length(queue, name) for queue in sorted(found)}
+    lengths: dict[tuple[str, str], int] = {}
+    errors: list[str] = []
+    for position, (broker, questions) in enumerate(zip(brokers, known, strict=True), 1):
+        try:
+            if not questions:
+                _ask(broker, {"answers": lambda pipe: pipe.ping()})
+            lengths |= _ask(broker, questions)
+        except StoreError as error:
+            errors.append(f"broker {position}: {error}" if len(brokers) > 1 else str(error))
+    return (None if len(errors) == len(brokers) else lengths), "; ".join(errors) or None
 
 
 def _length(queue: str, agent_id: str) -> _Question:

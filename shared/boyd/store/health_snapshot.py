@@ -281,8 +281,8 @@ class HealthSnapshot:
         latency: seconds until the server's first answer.
         frozen: the reason of the deployment's freeze, if any.
         agents: the health of each agent.
-        messages: the length of each queue, by agent and short name; None when the broker does not
-            answer, and `broker_error` says why.
+        messages: the length of each queue whose broker answers, by agent and short name; None if
+            none does. `broker_error` says which brokers do not answer, and why.
         archive: the state of the archive; None when none has run for a week.
         traces: the state of the export of traces, likewise.
     """

@@ -318,15 +318,14 @@ class Systemd(Connector):
         also = {other for name in DETAILS[-3:] for other in unit.get(name, "").split()}
         then = {"state": "active", "pid": "another one"}
         return {
-            "difference": [*difference(now, then, unit["Id"]).splitlines()],
+            "would change": difference(now, then, unit["Id"]),
             "may restart with it": " ".join(sorted(also)[: self.options.max_items]) or "nothing",
         }
 
-    def _would_reset(self, params: UnitParams, ctx: Context) -> JsonObject:
+    def _would_reset(self, params: UnitParams, ctx: Context) -> str:
         unit = self._failed(params, ctx)
         now = {"state": "failed", "restarts": unit["NRestarts"]}
-        shown = difference(now, {"state": "inactive", "restarts": "0"}, unit["Id"])
-        return {"difference": [*shown.splitlines()]}
+        return difference(now, {"state": "inactive", "restarts": "0"}, unit["Id"])
 
     def _is_restarted(self, params: UnitParams, result: Any, ctx: Context) -> EffectVerdict:
         unit = self._show(params, ctx)
