@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 import requests
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 from requests.auth import AuthBase
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, SSLError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
 from boyd.errors import ConfigError
 from boyd.models import ActionResult, JsonObject
@@ -21,8 +22,8 @@ from boyd.plugins.uncertain import uncertain
 #: The most bytes of a response, and of one that is quoted in an error.
 MAX_BYTES = 8_388_608
 QUOTED = 300
-#: What a proxy answers when it has no answer of the service.
-_GATEWAY_ERRORS = (502, 504)
+#: The answers of a service that failed at any point of its work, and of a proxy that has no answer.
+_FAILURES = (500, 502, 504)
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -56,7 +57,7 @@ class ServiceError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.lost = lost or status in _GATEWAY_ERRORS
+        self.lost = lost or status in _FAILURES
         self.headers = headers or {}
 
 
@@ -193,8 +194,8 @@ class HttpService:
                 **options,
             )
             with response:
-                content = _read(response)
-        except (requests.RequestException, OSError) as error:
+                content = _read(response, time.monotonic() + self._timeout)
+        except (requests.RequestException, HTTPError, OSError) as error:
             message = f"{self._where} cannot be reached: {_cause(error)}"
             raise ServiceError(message, lost=not _is_unsent(error)) from None
         return self._answer(response, content), response.headers
@@ -223,12 +224,16 @@ class HttpService:
             raise ServiceError(message, status, lost=True) from None
 
 
-def _read(response: requests.Response) -> bytes:
+def _read(response: requests.Response, until: float) -> bytes:
+    """The body, or its beginning if it is too large."""
     content = b""
-    for part in response.iter_content(65536):
+    # As it arrives: a server that trickles never exceeds the time limit of a single read.
+    while part := response.raw.read1(65536, decode_content=True):
         content += part
         if len(content) > MAX_BYTES:
             break
+        if time.monotonic() > until:
+            raise TimeoutError("the answer took too long")
     return content
 
 

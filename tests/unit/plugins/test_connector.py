@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -168,7 +171,7 @@ def test_a_service_that_cannot_be_reached_is_an_error_without_the_query(
     assert "query" not in str(raised.value)
 
 
-@pytest.mark.parametrize("status", [502, 504])
+@pytest.mark.parametrize("status", [500, 502, 504])
 def test_a_change_without_an_answer_of_the_service_has_an_unknown_outcome(
     server: Site, ctx: Context, status: int
 ) -> None:
@@ -186,6 +189,25 @@ def test_a_change_with_success_and_an_unusable_answer_may_have_happened(server: 
         found = change(lambda: service.send(context(), "POST", "/x", body={}))
         assert isinstance(found, ActionResult)
         assert found.unknown
+
+
+def test_a_server_that_trickles_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def trickle() -> None:
+            with listening.accept()[0] as line, suppress(OSError):
+                line.recv(65536)
+                line.sendall(b"HTTP/1.1 200 OK\r\n\r\n[")
+                while True:
+                    line.sendall(b" ")
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ServiceError, match="took too long"):
+            HttpService(url, HttpAccess(), timeout=0.2).get(context(), "/")
+        thread.join()
 
 
 def test_a_login_is_not_passed_on_to_requests_with_other_credentials(
