@@ -275,6 +275,27 @@ def test_a_deployment_is_scaled_and_scaled_back_unless_others_have_scaled_it(
             rig.act("scale", {**params, "replicas": 51}, function)
 
 
+def test_what_has_changed_since_it_was_approved_is_left_alone(
+    cluster: EmulatedCluster, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale, undone = {"workload": WEB, "replicas": 3}, {"workload": WEB}
+    seen = {
+        name: rig.act(name, asked, "dry_run")
+        for name, asked in (("scale", scale), ("rollout_undo", undone))
+    }
+    meanwhile = cluster.deployment()
+    meanwhile["spec"] |= {"replicas": 10, "template": template("shop/web:3")}
+    meanwhile["metadata"]["generation"] += 1
+    cluster.put("deployments", meanwhile)
+    for name, asked in (("scale", scale), ("rollout_undo", undone)):
+        monkeypatch.setattr(
+            "boyd.plugins.kubernetes.plugin.approved_preview", lambda ctx, name=name: seen[name]
+        )
+        with pytest.raises(StateError, match="has changed since it was approved: before was"):
+            rig.act(name, asked)
+    assert cluster.deployment()["spec"] == meanwhile["spec"]
+
+
 def test_a_number_above_the_limit_is_put_back(cluster: EmulatedCluster, rig: Rig) -> None:
     many = cluster.deployment()
     many["spec"]["replicas"] = 60
@@ -380,6 +401,14 @@ def test_an_agent_scales_verifies_and_undoes_and_tells_the_truth_when_the_server
         assert agent.verified(scaled)["verdict"] == "effective"
         assert agent.undo(scaled)["state"] == "succeeded"
         assert running.deployment()["spec"]["replicas"] == 2
+
+        called = agent.ask("POST", "/actions/kubernetes:scale?wait=60", {"params": params})
+        more = running.deployment()
+        more["spec"]["replicas"] = 7
+        running.put("deployments", more)
+        agent.ask("POST", f"/approvals/{called['approvalId']}/approve?wait=60", {})
+        late = agent.ask("GET", f"/executions/approval:{called['approvalId']}")
+        assert "before was 2, and is 7" in late["result"]["error"]
 
         called = agent.ask("POST", "/actions/kubernetes:cordon?wait=60", {"params": {"node": "n1"}})
         running.hold()

@@ -20,7 +20,8 @@ RESTARTED = "kubectl.kubernetes.io/restartedAt"
 class ClusterChanges:
     """Changes a cluster; *dry* has the API server check everything, and change nothing.
 
-    Every method raises `StateError` if the cluster is not as the change needs it.
+    Every method raises `StateError` if the cluster is not as the change needs it, or not as *shown*
+    to those who approved it.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class ClusterChanges:
         *,
         dry: bool = False,
         execution: str | None = None,
+        shown: JsonObject | None = None,
     ) -> None:
         self._cluster = cluster
         self._namespaces = namespaces
         self._max_replicas = max_replicas
         self._dry = dry
         self._execution = execution or ""
+        self._shown = shown or {}
 
     def check_namespace(self, namespace: str) -> None:
         """Check that *namespace* is among those to work in."""
@@ -76,12 +79,13 @@ class ClusterChanges:
         before = now["spec"].get("replicas", 0)
         if expected is not None and before != expected:
             raise StateError(f"{workload} has {before} replicas by now, not {expected}")
+        self._check_shown(workload, "before", before)
         if before == replicas:
             raise StateError(f"{workload} has {replicas} replicas already")
         self._cluster.put(path, {**now, "spec": {"replicas": replicas}}, dry=self._dry)
         if self._dry:
             shown = difference({"replicas": before}, {"replicas": replicas}, workload)
-            return {"difference": [*shown.splitlines()]}
+            return {"before": before, "difference": [*shown.splitlines()]}
         return {"before": before, "now": replicas}
 
     def undo(self, workload: str, revision: int | None) -> JsonObject:
@@ -94,11 +98,14 @@ class ClusterChanges:
         if now == then or not current:
             which = "that revision already" if now == then else "a template of no known revision"
             raise StateError(f"{workload} has {which}")
+        self._check_shown(workload, "before", rollouts.revision_of(current[0]))
+        self._check_shown(workload, "revision", rollouts.revision_of(chosen))
         self._replace(workload, deployment, then)
         if self._dry:
             shown = difference(rollouts.images(now), rollouts.images(then), "the images")
             paths: list[Any] = [*rollouts.differing(now, then)]
             return {
+                "before": rollouts.revision_of(current[0]),
                 "revision": rollouts.revision_of(chosen),
                 "difference": [*shown.splitlines()],
                 "differs in": paths,
@@ -139,6 +146,14 @@ class ClusterChanges:
         uid = thing["metadata"]["uid"]
         self._cluster.delete(pod_path(pod), uid, dry=self._dry)
         return {"uid": uid, "replacedBy": f"{owner['kind'].lower()}/{owner['name']}"}
+
+    def _check_shown(self, workload: str, name: str, now: int) -> None:
+        """Refuse what is no longer as the preview has shown it to those who approved."""
+        then = self._shown.get(name, now)
+        if now != then:
+            raise StateError(
+                f"{workload} has changed since it was approved: {name} was {then}, and is {now}"
+            )
 
     def _unpaused(self, workload: str) -> Any:
         thing = self.workload(workload)

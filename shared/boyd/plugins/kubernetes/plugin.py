@@ -10,6 +10,7 @@ from pydantic import Field
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
+from boyd.plugins.approved_preview import approved_preview
 from boyd.plugins.check_report import CheckReport
 from boyd.plugins.http_service import BaseUrl, HttpAccess, HttpService, change
 from boyd.plugins.hysteresis import Sample, raised
@@ -151,7 +152,8 @@ class Kubernetes(Connector):
     @action(risk="medium", autonomy="approval-required", target="workload")
     def scale(self, params: ScaleParams, ctx: Context) -> JsonObject | ActionResult:
         """Set the number of pods of a workload."""
-        return change(lambda: self._changes("scale", ctx).scale(params.workload, params.replicas))
+        changes = self._changes("scale", ctx, shown=approved_preview(ctx))
+        return change(lambda: changes.scale(params.workload, params.replicas))
 
     @scale.dry_run
     def _would_scale(self, params: ScaleParams, ctx: Context) -> JsonObject:
@@ -173,9 +175,8 @@ class Kubernetes(Connector):
     @action(risk="high", autonomy="approval-required", target="workload")
     def rollout_undo(self, params: RolloutUndoParams, ctx: Context) -> JsonObject | ActionResult:
         """Go back to an earlier revision of a deployment, as `kubectl rollout undo`."""
-        return change(
-            lambda: self._changes("rollout_undo", ctx).undo(params.workload, params.revision)
-        )
+        changes = self._changes("rollout_undo", ctx, shown=approved_preview(ctx))
+        return change(lambda: changes.undo(params.workload, params.revision))
 
     @rollout_undo.dry_run
     def _would_undo(self, params: RolloutUndoParams, ctx: Context) -> JsonObject:
@@ -270,7 +271,9 @@ class Kubernetes(Connector):
         found = bool(cluster.read(f"{CORE}/nodes/{node}")["spec"].get("unschedulable"))
         return _verdict(found == cordoned, f"it is {'' if found else 'not '}cordoned")
 
-    def _changes(self, name: str, ctx: Context, *, dry: bool = False) -> ClusterChanges:
+    def _changes(
+        self, name: str, ctx: Context, *, dry: bool = False, shown: JsonObject | None = None
+    ) -> ClusterChanges:
         options = self.options
         return ClusterChanges(
             self._cluster(ctx, name),
@@ -278,6 +281,7 @@ class Kubernetes(Connector):
             options.max_replicas,
             dry=dry,
             execution=ctx.execution_id,
+            shown=shown,
         )
 
     def _cluster(self, ctx: Context, name: str = "") -> Cluster:
