@@ -126,7 +126,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.used, self.size = 40 * GIB, 100 * GIB
         self.gone = False
-        monkeypatch.setattr(plugin, "usage", self._usage)
+        monkeypatch.setattr(disk_forecast, "usage", self._usage)
 
     def _usage(self, path: Path) -> dict[str, DiskUsage]:
         if self.gone:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +11,7 @@ from statistics import linear_regression
 from typing import Any, Literal
 
 from boyd.models import JsonObject
+from boyd.plugin import Context
 from boyd.plugins.files.file_set import FilesError
 
 Resource = Literal["space", "inodes"]
@@ -74,18 +75,53 @@ def usage(path: Path) -> dict[Resource, DiskUsage]:
     return {"space": space, "inodes": inodes} if seen.f_files else {"space": space}
 
 
+def usages(
+    mounts: Sequence[str],
+) -> tuple[dict[str, dict[Resource, DiskUsage]], dict[str, str]]:
+    """The use of each file system, and the errors of those that cannot be asked."""
+    seen, lost = {}, {}
+    for mount in mounts:
+        try:
+            seen[mount] = usage(Path(mount))
+        except FilesError as error:
+            lost[mount] = str(error)
+    return seen, lost
+
+
+def forecasts(
+    ctx: Context, seen: Mapping[str, Mapping[Resource, DiskUsage]], window: float
+) -> dict[tuple[str, Resource], tuple[DiskUsage, Forecast]]:
+    """The use and the forecast of each file system of this host; remembers what is *seen*."""
+    now = ctx.now().timestamp()
+
+    def change(known: Any) -> JsonObject:
+        known = known or {}
+        return {
+            mount: remember(known.get(mount), now, used, window) for mount, used in seen.items()
+        }
+
+    kept: Any = ctx.state.update(f"usage/{ctx.host}", change)
+    found = {}
+    for mount, used in seen.items():
+        samples = kept[mount]["samples"]
+        for place, (of, one) in enumerate(used.items(), 1):
+            past = [(at[0], float(at[place])) for at in samples if at[0] < now]
+            found[mount, of] = one, forecast([*past, (now, float(one.used))], one, window)
+    return found
+
+
 def remember(
-    known: Any, now: float, usages: dict[Resource, DiskUsage], window: float
+    known: Any, now: float, used: Mapping[Resource, DiskUsage], window: float
 ) -> JsonObject:
     """The memory of a file system: its sizes, and the time and use of some samples in *window*.
 
     What was known of a file system of another size is forgotten.
     """
-    sizes = {of: one.size for of, one in usages.items()}
+    sizes = {of: one.size for of, one in used.items()}
     same = known and known["sizes"] == sizes
     samples = [one for one in (known["samples"] if same else []) if 0 <= now - one[0] <= window]
     if not samples or now - samples[-1][0] >= window / SAMPLES:
-        samples.append([now, *(one.used for one in usages.values())])
+        samples.append([now, *(one.used for one in used.values())])
     return {"sizes": sizes, "samples": samples}  # type: ignore[dict-item]
 
 

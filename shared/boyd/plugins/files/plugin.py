@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,14 +14,7 @@ from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.check_report import CheckReport
 from boyd.plugins.difference import difference
 from boyd.plugins.files.agreement import agreed_preview
-from boyd.plugins.files.disk_forecast import (
-    DiskUsage,
-    Forecast,
-    Resource,
-    forecast,
-    remember,
-    usage,
-)
+from boyd.plugins.files.disk_forecast import DiskUsage, Forecast, forecasts, usages
 from boyd.plugins.files.file_set import SCAN_TIME, FilesError, FileSet, path_of
 from boyd.plugins.files.log_rotation import LogRotation
 from boyd.plugins.files.open_files import open_files
@@ -163,10 +155,10 @@ class DiskFiles(Connector):
     def space(self, ctx: Context) -> list[Observation]:
         """Observe file systems that are full, or will be soon."""
         report = CheckReport(ctx, self.options.max_items, host=ctx.host)
-        seen, lost = self._usages()
+        seen, lost = usages(self.options.mounts)
         for mount, error in lost.items():
             report.add("mount", "error", {"mount": mount, "error": error})
-        told = self._forecasts(ctx, seen)
+        told = forecasts(ctx, seen, self.options.window)
         samples: dict[str, Sample] = {}
         for (mount, of), (one, ahead) in told.items():
             samples |= self._samples(f"{of} {mount}", one, ahead)
@@ -348,9 +340,9 @@ class DiskFiles(Connector):
     @tool()
     def show_space(self, ctx: Context) -> JsonObject:
         """Show space, inodes, growth and forecast of the file systems of this host."""
-        seen, lost = self._usages()
+        seen, lost = usages(self.options.mounts)
         shown: JsonObject = dict(lost)
-        for (mount, of), (one, ahead) in self._forecasts(ctx, seen).items():
+        for (mount, of), (one, ahead) in forecasts(ctx, seen, self.options.window).items():
             shown[f"{mount} {of}"] = {
                 "usedPercent": round(one.percent, 1),
                 "free": one.free,
@@ -370,37 +362,6 @@ class DiskFiles(Connector):
         busy = open_files({one.key for one in listed}).by
         files = [{**one.told(), "open": busy.get(one.key, "")} for one in listed]
         return {"files": list(files), "old": found.number, "cut": found.cut}
-
-    def _usages(self) -> tuple[dict[str, dict[Resource, DiskUsage]], dict[str, str]]:
-        seen, lost = {}, {}
-        for mount in self.options.mounts:
-            try:
-                seen[mount] = usage(Path(mount))
-            except FilesError as error:
-                lost[mount] = str(error)
-        return seen, lost
-
-    def _forecasts(
-        self, ctx: Context, seen: dict[str, dict[Resource, DiskUsage]]
-    ) -> dict[tuple[str, Resource], tuple[DiskUsage, Forecast]]:
-        now, window = ctx.now().timestamp(), self.options.window
-
-        def change(known: Any) -> JsonObject:
-            known = known or {}
-            return {
-                mount: remember(known.get(mount), now, usages, window)
-                for mount, usages in seen.items()
-            }
-
-        kept: Any = ctx.state.update(f"usage/{ctx.host}", change)
-        found = {}
-        for mount, usages in seen.items():
-            samples = kept[mount]["samples"]
-            for place, (of, one) in enumerate(usages.items(), 1):
-                past = [(at[0], float(at[place])) for at in samples if at[0] < now]
-                ahead = forecast([*past, (now, float(one.used))], one, window)
-                found[mount, of] = one, ahead
-        return found
 
     def _samples(self, name: str, one: DiskUsage, ahead: Forecast) -> dict[str, Sample]:
         """Samples for alarms that it is full or will be; unsteady growth begins and ends none."""
