@@ -77,10 +77,13 @@ class Expression:
         jmespath = _library()
         try:
             self._tree = jmespath.compile(text).parsed
+            unknown = _called(self._tree) - _functions().FUNCTION_TABLE.keys()
         except jmespath.exceptions.JMESPathError as error:
             raise ExtractionError(_first_line(error)) from None
         except RecursionError:
             raise ExtractionError("it nests too deeply") from None
+        if unknown:
+            raise ExtractionError(f"there is no function {min(unknown)}()")
         self.text = text
 
     def value(self, scope: Mapping[str, Any], meter: StepMeter) -> Any:
@@ -109,6 +112,13 @@ def check_expressions(texts: Sequence[str]) -> None:
             Expression(text)
         except ExtractionError as error:
             raise ExtractionError(f"`{text}`: {error}") from None
+
+
+def _called(tree: Mapping[str, Any]) -> set[str]:
+    """The names of the functions in a compiled expression."""
+    own = {tree["value"]} if tree["type"] == "function_expression" else set()
+    children = (child for child in tree["children"] if isinstance(child, dict))
+    return own.union(*map(_called, children))
 
 
 def _first_line(error: Exception) -> str:

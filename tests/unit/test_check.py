@@ -76,6 +76,13 @@ def test_a_budget_of_no_action_is_a_warning(tmp_path: Path) -> None:
     assert "did you mean 'web:restart'?" in done.stderr
 
 
+def test_an_intake_in_a_format_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
+    done = checked(tmp_path, '[[intakes]]\nname = "mine"\nuse = "jsno"\n')
+
+    assert done.exit_code == 0
+    assert "no format 'jsno' is installed here; did you mean 'json'?" in done.stderr
+
+
 LIMITED = """
 schedule = "0 8 * * mon-fri"
 timezone = "Europe/Vienna"

@@ -108,9 +108,19 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         return False
     seen[agent.id] = reference
     _show(agent, reference, show_all)
-    for doubt in (*_unknown_actions(agent), *agent.rules.problems()):
+    for doubt in (*_unknown_actions(agent), *_unknown_formats(agent), *agent.rules.problems()):
         output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True
+
+
+def _unknown_formats(agent: Agent) -> Iterator[str]:
+    """Yield intakes whose format the API may not have either."""
+    from boyd.intake import format_names
+
+    known = format_names()
+    for one in agent.settings.intakes:
+        if one.mapping is None and one.use not in known:
+            yield f"intakes: no format {one.use!r} is installed here{nearest(one.use, known)}"
 
 
 def _unknown_actions(agent: Agent) -> Iterator[str]:

@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from boyd.extraction import check_expressions
 from boyd.models import Model, ObservationType, Severity
-from boyd.settings.validation import read_toml
+from boyd.settings.validation import nearest, read_toml
 
 #: The data files of the intakes that come with Boyd.
 SHIPPED = Path(__file__).with_name("intakes")
@@ -36,7 +36,7 @@ class IntakeMapping(Model):
         source: the end of the source; the intake's name is in front of it.
         type: the type of the observations.
         severity: a word for the severity.
-        severities: what words mean, in lower case, besides the usual ones.
+        severities: what words mean, ignoring case, besides the usual ones.
         default_severity: the severity of items without a known word.
         title: one line for people.
         fingerprint: what an alert has in common with its repetitions and its end.
@@ -52,7 +52,9 @@ class IntakeMapping(Model):
     source: str | None = None
     type: ObservationType = "alert"
     severity: str | None = None
-    severities: dict[str, Severity] = Field(default_factory=dict)
+    severities: dict[Annotated[str, AfterValidator(str.lower)], Severity] = Field(
+        default_factory=dict
+    )
     default_severity: Severity | None = None
     title: str | None = None
     fingerprint: str | None = None
@@ -130,7 +132,9 @@ class SnsAuth(Model):
     """Amazon SNS signs each message; `topics` are the ARNs of those that may send."""
 
     method: Literal["sns"]
-    topics: list[str] = Field(min_length=1)
+    topics: list[Annotated[str, Field(pattern=r"^arn:[^:\s]+:sns:[^:\s]+:[^:\s]+:[^:\s]+$")]] = (
+        Field(min_length=1)
+    )
 
 
 IntakeAuth = Annotated[
@@ -182,9 +186,11 @@ def complete(given: object) -> object:
         return given
     use = given.get("use") or given.get("name")
     shipped = shipped_intakes().get(str(use))
-    if shipped is None:
-        return {**given, "use": use}
     own, auth = given.get("mapping") or {}, given.get("auth")
+    if shipped is None:
+        if isinstance(auth, dict) and "method" not in auth:
+            raise ValueError(f"auth.method is missing{nearest(str(use), shipped_intakes())}")
+        return {**given, "use": use}
     found: dict[str, Any] = {**given, "use": shipped.use or use}
     if shipped.mapping is not None and isinstance(own, dict):
         found["mapping"] = {**shipped.mapping, **own}
