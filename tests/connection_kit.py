@@ -49,7 +49,7 @@ class AgentClient:
     def perform(self, action: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Have an action run that waits for approval: the approval item, and its execution."""
         called = self.ask("POST", f"/actions/{action}?wait=60", {"params": params})
-        return self._approve(called)
+        return self.approve(called)
 
     def preview(self, action: str, **params: Any) -> dict[str, Any]:
         """The result of a dry run."""
@@ -79,7 +79,8 @@ class AgentClient:
         ended: dict[str, Any] = wait_until(found, 60)
         return ended
 
-    def _approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Approve a call that waits for it: the approval item, and its execution."""
         item = self._answer(called)
         return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
 

@@ -42,20 +42,27 @@ def run(
     env: Mapping[str, str] | None = None,
     *,
     limit: int = OUTPUT_LIMIT,
+    keep: Sequence[int] = (),
+    grace: float = 0.0,
 ) -> CompletedCommand:
     """Run *argv* in its own process group and wait for it, at most *timeout* seconds.
 
-    The last *limit* bytes of its output are kept.
+    The last *limit* bytes of its output are kept. It inherits the file descriptors *keep*.
 
-    Services it leaves running are left alone. After a timeout or an interruption, the group is
-    killed. Raises `CommandFailed` if it cannot be started or took too long.
+    Services it leaves running are left alone. After a timeout or an interruption, the process is
+    terminated and has *grace* seconds to end, and then the group is killed. Raises `CommandFailed`
+    if it cannot be started or took too long.
     """
     # A pipe would make us wait for services that inherited it, and kill them with SIGPIPE later.
     with tempfile.TemporaryFile() as output:
-        process = start(argv, cwd, env, output)
+        process = start(argv, cwd, env, output, keep)
         try:
             process.wait(timeout)
         except BaseException as error:
+            if grace:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(grace)
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 suffix = _suffix(_tail(output, OUTPUT_LIMIT))
@@ -92,9 +99,16 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def start(
-    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, output: IO[bytes]
+    argv: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    output: IO[bytes],
+    keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start *argv* in its own session, without input; raises `CommandFailed`."""
+    """Start *argv* in its own session, without input; raises `CommandFailed`.
+
+    It inherits the file descriptors *keep*.
+    """
     try:
         return subprocess.Popen(  # noqa: S603 - arguments come from the agent file, no shell
             list(argv),
@@ -104,6 +118,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=keep,
         )
     except (OSError, ValueError) as error:
         raise CommandFailed(f"{argv[0]} cannot be started: {error}") from None

@@ -1,0 +1,1 @@
+"""Gathers facts of hosts with Ansible, looks for drift, and runs playbooks."""

@@ -1,0 +1,154 @@
+"""The options of playbooks: what they may be given, and with which credentials they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic_core import SchemaError
+
+from boyd.models import Model
+from boyd.models.base import Level
+from boyd.plugin import Secret
+
+#: A name of a host or a group: no pattern, of which nobody sees how many hosts it matches.
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$")]
+#: A file in the project.
+ProjectFile = Annotated[str, Field(pattern=r"^[\w][\w./ -]*\.ya?ml$", max_length=300)]
+Scalar = str | int | float | bool
+_STARTS = ("{{", "{%", "{#")
+_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+
+def _no_template(text: str) -> str:
+    if any(start in text for start in _STARTS):
+        raise ValueError("holds a template, which Ansible would evaluate")
+    if not text.isprintable():
+        raise ValueError("holds characters that cannot be printed")
+    return text
+
+
+class PlaybookParams(Model):
+    """The host or group of the inventory that a playbook runs on, and its variables."""
+
+    hosts: HostName
+
+
+class PlaybookVariable(BaseModel):
+    """A variable that whoever asks for a playbook gives.
+
+    Attributes:
+        type: of its values.
+        pattern: a regular expression that the whole of a string matches.
+        choices: the only values.
+        minimum: the lowest number.
+        maximum: the highest number.
+        default: the value if none is given; without it, one has to be given.
+        description: for people who give it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["string", "integer", "number", "boolean"] = "string"
+    pattern: str = r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,199}"
+    choices: list[Scalar] = Field(default_factory=list)
+    minimum: float | None = None
+    maximum: float | None = None
+    default: Scalar | None = None
+    description: str = ""
+
+    def field(self, name: str) -> Any:
+        """Its annotation and field, for a model."""
+        annotation: Any = _TYPES[self.type]
+        bounds: dict[str, Any] = {}
+        if self.choices:
+            annotation = Literal[tuple(self.choices)]
+        elif self.type == "string":
+            bounds = {"pattern": f"^(?:{self.pattern})$", "max_length": 4000}
+        elif self.type != "boolean":
+            bounds = {"ge": self.minimum, "le": self.maximum, "allow_inf_nan": False}
+            bounds = {key: one for key, one in bounds.items() if one is not None}
+        if self.type == "integer":
+            bounds.pop("allow_inf_nan", None)
+        if self.type == "string":
+            annotation = Annotated[annotation, AfterValidator(_no_template)]
+        default = ... if self.default is None else self.default
+        return annotation, Field(
+            default,
+            alias=name,
+            description=self.description or None,
+            strict=None if self.choices else True,
+            validate_default=True,
+            **bounds,
+        )
+
+
+class AnsiblePlaybook(BaseModel):
+    """A playbook of the project; times in seconds.
+
+    Attributes:
+        file: its path in the project.
+        description: for people who approve it.
+        variables: those that it may be given, by name.
+        drift: whether to look regularly for changes that it would make.
+        hosts: the host or group of the inventory to look at for drift.
+        rollback: a playbook that undoes it, with the same variables.
+        verify: a playbook that fails if it had no effect, and changes nothing.
+        risk: of running it.
+        timeout: of a run.
+        verify_within: in which its effect has to show.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: ProjectFile
+    description: str = Field(default="", max_length=200)
+    variables: dict[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,63}$")], PlaybookVariable] = (
+        Field(default_factory=dict)
+    )
+    drift: bool = False
+    hosts: HostName = "all"
+    rollback: ProjectFile | None = None
+    verify: ProjectFile | None = None
+    risk: Level = "high"
+    timeout: float = Field(default=600.0, ge=10, le=3600)
+    verify_within: float = Field(default=120.0, gt=0, le=3600)
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        for name, one in self.variables.items():
+            if name == "hosts" or name.startswith(("ansible_", "boyd_")):
+                raise ValueError(f"variable {name}: this name is taken; give it another one")
+            if self.drift and one.default is None:
+                raise ValueError(f"variable {name}: has no default, which `drift` needs")
+        try:
+            if self.drift:
+                self.params("check")(hosts=self.hosts)
+            self.params("check")
+        except (SchemaError, ValueError) as error:
+            raise ValueError(f"variables: {str(error).splitlines()[-1]}") from None
+        return self
+
+    def params(self, name: str) -> type[PlaybookParams]:
+        """The model of what it takes."""
+        fields = {key: one.field(key) for key, one in self.variables.items()}
+        return create_model(f"{name}_params", __base__=PlaybookParams, **fields)
+
+
+class AnsibleAccess(BaseModel):
+    """Credentials on the hosts; what is set here counts more than the inventory.
+
+    Attributes:
+        user: to log in as.
+        private_key: the file of the key to log in with.
+        become_password: of `become`, such as for sudo.
+        vault_password: of encrypted files of the project.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@\\-]*$")
+    private_key: Path | None = None
+    become_password: Secret | None = None
+    vault_password: Secret | None = None

@@ -1,0 +1,244 @@
+"""The connector `ansible` with a real Ansible and a real sshd for each host."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_kit import Fleet, fleet
+from boyd.models import ActionResult, Observation
+from boyd.plugins.ansible.plugin import Ansible
+from boyd.plugins.ansible.project_files import AnsibleFailure
+from connection_kit import ConnectedAgent, program
+from harness import Deployment, wait_until
+from plugin_kit import Rig
+
+pytestmark = [pytest.mark.real, pytest.mark.long]
+
+SITE = """
+- hosts: web
+  gather_facts: false
+  tasks:
+    - name: Write the version
+      ansible.builtin.copy:
+        dest: "{{ folder }}/version"
+        content: "{{ version }}\\n"
+"""
+ROLLBACK = """
+- hosts: web
+  gather_facts: false
+  tasks:
+    - name: Write the old version
+      ansible.builtin.copy:
+        dest: "{{ folder }}/version"
+        content: "0.9\\n"
+"""
+#: A task that only ends when it is told to, after it has changed something.
+SLOW = """
+- hosts: web
+  gather_facts: false
+  tasks:
+    - name: Begin
+      ansible.builtin.command:
+        argv: [sh, -c, "touch begun; while ! [ -e go ]; do sleep 0.1; done"]
+        chdir: "{{ folder }}"
+        creates: "{{ folder }}/go"
+"""
+SECRETS = """
+- hosts: web
+  gather_facts: false
+  vars_files: [vault.yml]
+  tasks:
+    - name: Keep quiet
+      no_log: true
+      ansible.builtin.copy:
+        dest: "{{ folder }}/secret"
+        content: "{{ key }}"
+    - name: Run a command
+      ansible.builtin.command: "true"
+    - name: Not now
+      ansible.builtin.command: "false"
+      when: false
+"""
+BOOK = {
+    "file": "site.yml",
+    "rollback": "rollback.yml",
+    "variables": {"version": {"pattern": r"\d+(\.\d+)*", "default": "1.0"}},
+}
+PARAMS = {"hosts": "web", "version": "1.0"}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Fleet]:
+    with fleet("web1", "web2") as made:
+        yield made
+
+
+@pytest.fixture
+def hosts(running: Fleet) -> Fleet:
+    for host in running.hosts.values():
+        for name in ("version", "begun", "go", "secret"):
+            (host.folder / name).unlink(missing_ok=True)
+    running.write("site.yml", SITE)
+    running.write("rollback.yml", ROLLBACK)
+    running.write("slow.yml", SLOW)
+    return running
+
+
+def rig_of(hosts: Fleet, book: dict[str, Any] | None = None, **more: Any) -> Rig:
+    books = {"release": book or BOOK}
+    return Rig(Ansible(**hosts.options(playbooks=books, actions={"release": {}}, **more)))
+
+
+def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
+    return [dict(one.data) for one in found if one.source == f"ansible/{what}"]
+
+
+def verified(rig: Rig, params: dict[str, str], output: Any = None) -> Any:
+    action = rig.host.actions["ansible:release"]
+    assert action.params is not None
+    result = ActionResult(action=action.id, success=True, duration=1, output=output)
+    given = action.params.model_validate(params)
+    return action.call("verify", params=given, result=result, ctx=rig.ctx)
+
+
+def test_hosts_that_hang_or_are_down_are_seen_and_others_tell_their_facts(hosts: Fleet) -> None:
+    rig = rig_of(hosts)
+    hosts.hosts["web2"].stop()
+    try:
+        found = rig.observe()
+    finally:
+        hosts.hosts["web2"].stop(signal.SIGCONT)
+    [lost] = seen(found, "unreachable")
+    assert lost["hosts"] == "web2"
+    [told] = seen(found, "host")
+    assert (told["hosts"], bool(told["facts"]["kernel"])) == ("web1", True)
+    assert seen(found, "summary") == [{"hosts": 2, "unreachable": 1, "omitted": 0}]
+
+
+def test_a_host_with_another_key_is_not_trusted(hosts: Fleet, tmp_path: Path) -> None:
+    other = tmp_path / "known_hosts"
+    other.write_text(hosts.hosts["web1"].known.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
+    found = rig_of(hosts, known_hosts=str(other)).observe()
+    assert {one["hosts"] for one in seen(found, "unreachable")} == {"web1", "web2"}
+    assert "Host key verification failed" in seen(found, "unreachable")[0]["error"]
+
+
+def test_a_preview_hides_secrets_and_says_what_it_cannot_know(hosts: Fleet, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("open sesame\n")
+    hosts.write("vault.yml", "key: very-hidden\n")
+    vault = program("ansible-vault", "ansible-core")
+    argv = [vault, "encrypt", "--vault-password-file", f"{password}"]
+    argv.append(f"{hosts.project}/vault.yml")
+    subprocess.run(argv, check=True, capture_output=True)
+    hosts.write("secrets.yml", SECRETS)
+    access = {"private_key": str(hosts.key), "vault_password": {"file": str(password)}}
+    rig = rig_of(hosts, {"file": "secrets.yml"}, access=access)
+    told = rig.act("release", {"hosts": "web1"}, "dry_run")
+    assert told["hosts"] == {"would change": ["web1"]}
+    assert told["details"] == [
+        {
+            "hosts": ["web1"],
+            "changes": [{"task": "Keep quiet"}],
+            "notPreviewed": ["Run a command"],
+        }
+    ]
+    output = rig.act("release", {"hosts": "web1"})
+    assert hosts.read("web1", "secret") == "very-hidden"
+    assert "very-hidden" not in str(output)
+
+
+def test_a_host_that_dies_in_a_task_leaves_a_true_record(hosts: Fleet) -> None:
+    rig, params = rig_of(hosts, {"file": "slow.yml"}), {"hosts": "web"}
+    outcome: list[Any] = []
+    acting = threading.Thread(target=lambda: outcome.append(rig.act("release", params)))
+    acting.start()
+    wait_until(lambda: hosts.read("web1", "begun") is not None)
+    wait_until(lambda: hosts.read("web2", "begun") is not None)
+    hosts.hosts["web2"].kill()
+    (hosts.hosts["web1"].folder / "go").touch()
+    acting.join()
+    [result] = outcome
+    assert result.unknown
+    assert result.output["hosts"] == {"changed": ["web1"], "unreachable": ["web2"]}
+    assert "may have taken effect" in result.error
+    verdict = verified(rig, params)
+    assert (verdict.verdict, "web2 unreachable" in verdict.evidence) == ("cannot tell", True)
+
+    hosts.hosts["web2"].start()
+    (hosts.hosts["web2"].folder / "go").touch()
+    assert verified(rig, params).verdict == "effective"
+
+
+def test_an_ansible_that_is_killed_leaves_a_true_record(hosts: Fleet) -> None:
+    rig, params = rig_of(hosts, {"file": "slow.yml"}), {"hosts": "web1"}
+    outcome: list[Any] = []
+    acting = threading.Thread(target=lambda: outcome.append(rig.act("release", params)))
+    acting.start()
+    wait_until(lambda: hosts.read("web1", "begun") is not None)
+    children = Path(f"/proc/{os.getpid()}/task/{acting.native_id}/children").read_text().split()
+    for child in children:
+        os.killpg(int(child), signal.SIGKILL)
+    acting.join()
+    [result] = outcome
+    assert result.unknown
+    assert result.output["hosts"] == {"unfinished": ["web1"]}
+    (hosts.hosts["web1"].folder / "go").touch()  # the task on the host goes on
+
+    def verdict() -> Any:
+        with suppress(AnsibleFailure):  # workers of newer versions live a little longer
+            return verified(rig, params).verdict
+        return None
+
+    assert wait_until(verdict, 60) == "effective"
+
+
+def test_an_agent_sees_drift_and_ends_it_with_approval_and_undoes_that(
+    hosts: Fleet, deployment: Deployment
+) -> None:
+    text = f"""
+    id = "fleet"
+    [[plugins]]
+    use = "ansible"
+    [plugins.options]
+    project = "{hosts.project}"
+    known_hosts = "{hosts.known_hosts}"
+    access = {{ private_key = "{hosts.key}" }}
+    [plugins.options.playbooks.release]
+    file = "site.yml"
+    rollback = "rollback.yml"
+    drift = true
+    hosts = "web1"
+    variables = {{ version = {{ pattern = '\\d+(\\.\\d+)*', default = "1.0" }} }}
+    [plugins.options.actions.release]
+    """
+    agent = ConnectedAgent(deployment, text)
+    drift = agent.observed("ansible/drift")
+    assert (drift["playbook"], drift["tasks"]) == ("release", ["Write the version"])
+    item, execution = agent.perform("ansible:release", hosts="web1", version="1.1")
+    [change] = item["preview"]["output"]["details"][0]["changes"]
+    assert "+1.1" in change["diff"]
+    assert execution["state"] == "succeeded"
+    assert hosts.read("web1", "version") == "1.1\n"
+    verified = agent.verified(execution)
+    assert verified["verdict"] == "effective"
+    assert verified["evidence"] == "check mode would change nothing on web1"
+    assert agent.undo(execution)["state"] == "succeeded"
+    assert hosts.read("web1", "version") == "0.9\n"
+
+    params = {"hosts": "web1", "version": "1.2"}
+    called = agent.ask("POST", "/actions/ansible:release?wait=60", {"params": params})
+    hosts.write("site.yml", SITE.replace("/version", "/elsewhere"))
+    _, refused = agent.approve(called)
+    assert refused["state"] == "failed"
+    assert "have changed since the preview" in refused["result"]["error"]
+    assert hosts.read("web1", "version") == "0.9\n"
