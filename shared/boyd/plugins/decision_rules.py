@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -35,6 +36,8 @@ from boyd.settings.validation import nearest
 MAX_MATCHES = 100
 #: Seconds for which a rule knows when it decided on a thing.
 MEMORY = 86_400.0
+#: The most things that a rule knows it has decided on.
+REMEMBERED = 1000
 #: What a rule may use of an observation, with the types in conditions.
 _NAMES = {"source": "string", "severity": "string", "data": OBJECT}
 
@@ -96,6 +99,11 @@ class RuleMatch(BaseModel):
     source: str
     severity: Severity
     params: JsonObject
+
+    @property
+    def key(self) -> str:
+        """The thing, short enough to be remembered: observations may name it at any length."""
+        return sha256(self.resource.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class DecisionRules(Plugin):
@@ -186,10 +194,11 @@ class DecisionRules(Plugin):
         matches = self._matches(rule, situation)
         key = f"decided:{rule.name}"
         decided: dict[str, float] = ctx.state.get(key, {})
-        match = min(matches, key=lambda one: decided.get(one.resource, 0.0))
+        match = min(matches, key=lambda one: decided.get(one.key, 0.0))
         now = ctx.now().timestamp()
-        kept = {one: at for one, at in decided.items() if now - at < MEMORY}
-        ctx.state.set(key, {**kept, match.resource: now}, ttl=MEMORY)
+        known = {one: at for one, at in decided.items() if now - at < MEMORY} | {match.key: now}
+        latest = sorted(known, key=known.__getitem__)[-REMEMBERED:]
+        ctx.state.set(key, {one: known[one] for one in latest}, ttl=MEMORY)
         risks = {action.id: action.risk for action in ctx.catalog.actions}
         observed = f"{match.source} reports {match.severity} for {match.resource}"
         return Decision(

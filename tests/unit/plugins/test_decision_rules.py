@@ -12,6 +12,7 @@ from boyd import Action, Decision, Observation, Plugin
 from boyd.errors import ConfigError, PluginError
 from boyd.models import Situation
 from boyd.plugin import PluginHost
+from boyd.plugins import decision_rules
 from boyd.plugins.decision_rules import MAX_MATCHES, DecisionRules
 from plugin_kit import Rig
 
@@ -110,6 +111,21 @@ def test_things_take_turns() -> None:
         assert decision is not None
         chosen.append(decision.params["workload"])
     assert chosen == ["a", "b", "c", "a"]
+
+
+def test_what_is_remembered_of_things_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision_rules, "REMEMBERED", 2)
+    rig = RuleRig(RESTART)
+    for letter in "abc":
+        rig.clock.forward(10)
+        rig.decide(rig.orient([workload(letter * 10_000)]))
+    remembered = rig.state.get("decided:restart-unready")
+    assert len(remembered) == 2
+    assert len(str(remembered)) < 200
+    both = rig.orient([workload("c" * 10_000), workload("a" * 10_000)])
+    decision = rig.decide(both)
+    assert decision is not None
+    assert str(decision.params["workload"]).startswith("a")
 
 
 def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
