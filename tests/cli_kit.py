@@ -37,6 +37,8 @@ from warm import Forked
 
 #: Seconds that a process may take to say what it is expected to say.
 PATIENCE = 180.0
+#: A pattern for the age of what was done by a test before.
+AGO = r"(just now|\d+ s ago)"
 MAKER = Actor(principal="maker")
 
 

@@ -225,6 +225,7 @@ def test_who_may_everything_gets_what_is_documented(
     assert not unreached, "the refusals are not all that was tested"
 
 
+@pytest.mark.long
 def test_one_example_for_each_route_gets_what_is_documented(site: Site, folder: Path) -> None:
     [(name, value)] = site.deployment.key("fuzzer", "admin").items()
     options = ("--max-examples", "1", "--phases", "examples,fuzzing")

@@ -121,7 +121,7 @@ def in_time(ask: Callable[[], T]) -> T:
 
 def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
     fresh, used = api_store(server.url), api_store(server.url)
-    assert ready(used).missing == ["no worker is alive"]
+    wait_until(lambda: ready(used).missing == ["no worker is alive"])
     os.kill(server.process.pid, signal.SIGSTOP)
     for store in (fresh, used):
         assert in_time(partial(ready, store)).missing == ["Redis does not answer"]

@@ -62,6 +62,7 @@ def sender(deployment: Deployment, request: pytest.FixtureRequest) -> Sender:
 
 # Less than even a busy machine sends.
 @pytest.mark.parametrize("sender", ["20"], indirect=True)
+@pytest.mark.long
 def test_many_groups_at_once_are_all_observed_though_more_come_than_are_taken(
     deployment: Deployment, sender: Sender
 ) -> None:

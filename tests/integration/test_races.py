@@ -148,13 +148,8 @@ def test_an_item_has_one_outcome_and_every_caller_hears_it(
     assert {"approved", "denied", "withdrawn"} <= {item.status for item in ended.values()}
 
 
-@pytest.mark.parametrize(
-    "victims",
-    [
-        ("api0", "w1"),
-        *(pytest.param(names, marks=pytest.mark.long) for names in (("api0", "api1"), ("w1",))),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("victims", [("api0", "w1"), ("api0", "api1"), ("w1",)])
 def test_a_kill_in_the_middle_leaves_a_state_that_says_what_happened(
     deployment: Deployment, victims: tuple[str, ...]
 ) -> None:

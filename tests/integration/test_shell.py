@@ -104,24 +104,24 @@ def test_the_folder_is_the_one_that_was_asked_for(home: Path) -> None:
 
 
 def test_a_command_that_takes_too_long_ends_with_124_and_keeps_what_it_said(home: Path) -> None:
-    result, output = run("echo $$ > pid; echo part; sleep 60", timeout=0.5)
-    assert result.error == "timed out after 0.5 s"
+    result, output = run("echo $$ > pid; echo part; sleep 60", timeout=3)
+    assert result.error == "timed out after 3 s"
     assert (output["status"], output["exit_code"], output["timed_out"]) == ("failed", 124, True)
     assert output["output"] == "part\n"
     assert output["duration"] < 50_000
 
 
 def test_what_it_says_while_it_is_told_to_end_is_kept() -> None:
-    _, output = run("trap 'echo cleaning; exit' TERM; sleep 60 & wait", timeout=0.5)
+    _, output = run("trap 'echo cleaning; exit' TERM; sleep 60 & wait", timeout=3)
     assert (output["exit_code"], output["output"]) == (124, "cleaning\n")
 
 
 def test_what_ignores_that_is_killed_with_all_it_started_in_other_sessions_too(home: Path) -> None:
     escape = "setsid bash -c 'trap \"\" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &"
     began = time.monotonic()
-    _, output = run(f"trap '' TERM; {escape} {escape} echo $$ >> pids; wait", timeout=0.5)
+    _, output = run(f"trap '' TERM; {escape} {escape} echo $$ >> pids; wait", timeout=3)
     assert output["timed_out"]
-    assert time.monotonic() - began < 0.5 + 2 * GRACE + 40
+    assert time.monotonic() - began < 3 + 2 * GRACE + 40
     assert len(pids(home / "pids")) == 3
     wait_until(lambda: not any(map(alive, pids(home / "pids"))))
 

@@ -16,7 +16,7 @@ import pytest
 
 from boyd.plugins.goals.api_models import GoalList
 from boyd.plugins.goals.state import GoalEvidence
-from cli_kit import Cli, Terminal
+from cli_kit import AGO, Cli, Terminal
 from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
 #: What a terminal is told when a prompt begins.
@@ -406,7 +406,7 @@ def test_what_it_leans_to_and_what_it_will_not_do_is_shown(cli: Cli, mind: Imagi
 def test_sessions_are_listed_and_an_old_one_is_gone_on_with(cli: Cli, mind: ImaginaryMind) -> None:
     mind.sessions = 2
     shown = cli("agent", "sessions")
-    assert re.search(r"^2 \(now\) +just now .*\n1 ", shown, re.MULTILINE)
+    assert re.search(rf"^2 \(now\) +{AGO} .*\n1 ", shown, re.MULTILINE)
     assert shown.endswith("`boyd agent reopen SESSION` reopens an older one.\n")
     assert cli("agent", "reopen", "1") == (
         "session 1 is the current session now; `boyd agent resume` continues\n"
@@ -574,7 +574,7 @@ def test_what_is_known_is_shown_and_of_an_unknown_symbol_those_that_have_its_wor
 
 def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
     mind.asks("Which one?")
-    assert re.search(r"q1 +just now +g1 +Which one\?", cli("questions", "list"))
+    assert re.search(rf"q1 +{AGO} +g1 +Which one\?", cli("questions", "list"))
     assert cli("questions", "answer", "q1", "the blue one") == "question q1 is answered\n"
     assert mind.posted("/plugins/goals/questions/q1/answer") == [{"text": "the blue one"}]
     assert cli("questions", "list") == "No questions found.\n"

@@ -30,13 +30,13 @@ def make_changes(places: int = 1) -> tuple[ChangeWatcher, threading.Event]:
 @pytest.fixture
 def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks by himself: who waits is woken, or waits to the end."""
-    monkeypatch.setattr(change_watcher, "LOOK", 60.0)
+    monkeypatch.setattr(change_watcher, "LOOK", 100.0)
 
 
 def test_what_is_there_is_found_at_once() -> None:
     changes, stopping = make_changes()
 
-    assert changes.until(lambda: "found", 10) == "found"
+    assert changes.until(lambda: "found", 100) == "found"
     stopping.set()
 
 
@@ -51,8 +51,8 @@ def test_an_event_wakes_whoever_waits() -> None:
             threading.Timer(0.01, changes.wake).start()
         return "found" if len(asked) > 1 else None
 
-    assert changes.until(check, 10) == "found"
-    assert asked[1] - asked[0] < 9
+    assert changes.until(check, 100) == "found"
+    assert asked[1] - asked[0] < 50
     stopping.set()
 
 
@@ -66,8 +66,8 @@ def test_an_event_between_looking_and_waiting_is_not_lost() -> None:
         changes.wake()
         return "found" if len(asked) > 3 else None
 
-    assert changes.until(check, 10) == "found"
-    assert asked[-1] - asked[0] < 9
+    assert changes.until(check, 100) == "found"
+    assert asked[-1] - asked[0] < 50
     stopping.set()
 
 
@@ -75,7 +75,7 @@ def test_without_events_it_looks_by_itself() -> None:
     changes, stopping = make_changes()
     asked = iter([None, None, "found"])
 
-    assert changes.until(lambda: next(asked), 10) == "found"
+    assert changes.until(lambda: next(asked), 100) == "found"
     stopping.set()
 
 
@@ -85,7 +85,7 @@ def test_nobody_waits_longer_than_they_may() -> None:
     began = time.monotonic()
 
     assert changes.until(lambda: None, 0.05) is None
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 50
     stopping.set()
 
 
@@ -95,13 +95,13 @@ def test_beyond_the_places_nobody_waits() -> None:
     inside: list[Any] = []
 
     def check() -> str:
-        inside.append(changes.until(lambda: None, 10))
+        inside.append(changes.until(lambda: None, 100))
         return "found"
 
     began = time.monotonic()
-    assert changes.until(check, 10) == "found"
+    assert changes.until(check, 100) == "found"
     assert inside == [None]
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 50
     stopping.set()
 
 
@@ -112,9 +112,9 @@ def test_nobody_waits_for_a_client_that_left_or_a_process_that_stops(reason: str
     began = time.monotonic()
     if reason == "stopping":
         stopping.set()
-    changes.until(lambda: None, 10, lambda: reason == "gone")
+    changes.until(lambda: None, 100, lambda: reason == "gone")
 
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 50
     stopping.set()
 
 
@@ -127,7 +127,7 @@ def test_a_place_is_given_back_whatever_happens() -> None:
     with pytest.raises(RuntimeError):
         changes.until(fail, 1)
     asked = iter([None, "found"])
-    assert changes.until(lambda: next(asked), 10) == "found"
+    assert changes.until(lambda: next(asked), 100) == "found"
     stopping.set()
 
 

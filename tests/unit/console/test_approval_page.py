@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from unittest import mock
 
@@ -149,7 +150,7 @@ def test_a_preview_is_repeated_on_demand(alice: Browser, desk: Site) -> None:
 
     after = alice.send(before.form("/preview"))
     assert '"would write news"' in after.text
-    assert "Dry run 0 s ago" in after.text
+    assert re.search(r"Dry run \d+ s ago", after.text)
 
 
 def test_an_expired_request_cannot_be_answered(alice: Browser, desk: Site) -> None:

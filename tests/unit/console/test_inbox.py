@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from unittest import mock
@@ -204,14 +205,15 @@ def test_a_freeze_and_a_pause_are_on_every_page_with_who_and_why(
 
     for path in ("/console/", "/console/answered"):
         text = alice.get(path).text
-        assert "FROZEN all agents: storm (by alice), since 0 s ago" in text
-        assert "PAUSED desk: upgrade (by alice), since 0 s ago" in text
+        assert re.search(r"FROZEN all agents: storm \(by alice\), since \d+ s ago", text)
+        assert re.search(r"PAUSED desk: upgrade \(by alice\), since \d+ s ago", text)
 
 
 def test_an_empty_inbox_says_when_it_was_looked_last(alice: Browser, desk: Site) -> None:
     assert "it has not looked yet" in alice.get("/console/").text
     desk.post("/loop/trigger")
-    assert "last look 0 s ago; it looks when something triggers it" in alice.get("/console/").text
+    shown = alice.get("/console/").text
+    assert re.search(r"last look \d+ s ago; it looks when something triggers it", shown)
 
 
 def _long_after_the_login() -> AbstractContextManager[object]:

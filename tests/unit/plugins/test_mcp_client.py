@@ -245,7 +245,7 @@ def test_a_server_that_fails_after_the_call_leaves_the_outcome_unknown(
 
 @pytest.mark.long
 def test_nothing_that_a_server_has_started_outlives_the_call(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned(), timeout=1))
+    lab = Lab(rogue.agent(**rogue.pinned(), timeout=10))
     rogue.behave([tool()], on_call="leave")
     ask(lab)
     child = int((rogue.folder / "child").read_text())

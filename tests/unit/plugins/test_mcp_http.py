@@ -179,7 +179,7 @@ def test_a_stream_that_never_ends_is_cut_off_at_the_time_limit(
     handler, url = remote
     handler.conduct = "trickles"
     with pytest.raises(ServerFailure, match="it did not answer in time") as failure:
-        call(url, timeout=1)
+        call(url, timeout=3)
 
     assert failure.value.sent
 
