@@ -21,6 +21,7 @@ from harness import Deployment, free_port, nursery, server_program, wait_until
 from measuring import Measure
 from parallel import Parallel, longest_first
 from progress import add_progress
+from slots import watch_slots
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
 # tests start; programs with a handler start with the default.
@@ -37,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     settings.load_profile("quick" if config.option.markexpr == "not long" else "suite")
     add_progress(config)
+    watch_slots()
     Deployment.forks = True
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(Parallel(), "parallel")

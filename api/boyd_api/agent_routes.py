@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from flask import Response
@@ -152,31 +153,31 @@ def resume(ctx: RequestContext) -> responses.Standing:
 def freeze(ctx: RequestContext, body: ControlRequest | None) -> responses.Standing:
     """Freeze the agent's actions; it still observes, orients and decides."""
     agent_id = ctx.agent.entry.id
-    ctx.services.store.freezes.freeze(_reason(ctx, body), agent_id, ctx.actor)
-    return _standing(ctx)
+    unreached = ctx.services.store.freezes.freeze(_reason(ctx, body), agent_id, ctx.actor)
+    return _standing(ctx, unreached)
 
 
 @control_routes.post("/unfreeze", scope="admin")
 def unfreeze(ctx: RequestContext) -> responses.Standing:
     """Lift the freeze of the agent; a deployment-wide freeze stays."""
-    ctx.services.store.freezes.lift(ctx.agent.entry.id, ctx.actor)
-    return _standing(ctx)
+    unreached = ctx.services.store.freezes.lift(ctx.agent.entry.id, ctx.actor)
+    return _standing(ctx, unreached)
 
 
 @control_routes.post("/freeze-all", scope="admin", reach="deployment")
 def freeze_all(ctx: RequestContext, body: ControlRequest | None) -> responses.StandingAll:
     """Freeze the actions of all agents."""
     freezes = ctx.services.store.freezes
-    freezes.freeze(_reason(ctx, body), actor=ctx.actor)
-    return responses.StandingAll(frozen=freezes.everywhere())
+    unreached = freezes.freeze(_reason(ctx, body), actor=ctx.actor)
+    return responses.StandingAll(frozen=freezes.everywhere(), unreached=unreached or None)
 
 
 @control_routes.post("/unfreeze-all", scope="admin", reach="deployment")
 def unfreeze_all(ctx: RequestContext) -> responses.StandingAll:
     """Lift the deployment-wide freeze; agents that were frozen by name stay frozen."""
     freezes = ctx.services.store.freezes
-    freezes.lift(actor=ctx.actor)
-    return responses.StandingAll(frozen=freezes.everywhere())
+    unreached = freezes.lift(actor=ctx.actor)
+    return responses.StandingAll(frozen=freezes.everywhere(), unreached=unreached or None)
 
 
 @control_routes.post("/revoke", scope="admin")
@@ -193,8 +194,8 @@ def revoke(ctx: RequestContext, body: ControlRequest | None) -> responses.Revoke
 @control_routes.post("/restore", scope="admin")
 def restore(ctx: RequestContext) -> responses.Standing:
     """Give the agent the right to act again; a freeze stays."""
-    ctx.services.store.freezes.restore(ctx.agent.entry.id, ctx.actor)
-    return _standing(ctx)
+    unreached = ctx.services.store.freezes.restore(ctx.agent.entry.id, ctx.actor)
+    return _standing(ctx, unreached)
 
 
 @control_routes.post("/retire", scope="admin", problems=["agent-runs"])
@@ -214,7 +215,15 @@ def _reason(ctx: RequestContext, body: ControlRequest | None) -> str:
     return reason_text(ctx.actor.principal, body.reason if body else None)
 
 
-def _standing(ctx: RequestContext) -> responses.Standing:
+def _standing(ctx: RequestContext, unreached: Sequence[str] = ()) -> responses.Standing:
+    if unreached:  # its server does not answer, but that of the marks does
+        agent_id, freezes = ctx.agent.entry.id, ctx.services.store.freezes
+        return responses.Standing(
+            agent_id=agent_id,
+            frozen=freezes.of(agent_id),
+            revoked=freezes.revocation(agent_id),
+            unreached=list(unreached),
+        )
     status = ctx.agent.store.loop.status()
     return responses.Standing(
         agent_id=status.agent_id,

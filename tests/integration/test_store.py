@@ -187,7 +187,7 @@ def test_nothing_stays_without_a_bound(redis_url: str) -> None:
         lab.submit("look")
         lab.deliver()
     bounded = {
-        *("loop", "due", "events", "history", "intake", "iteration"),
+        *("loop", "due", "events", "frozen", "history", "intake", "iteration"),
         *("runs", "runs:pending", "runs:finished"),
         *("approvals:pending", "approvals:history", "approvals:fingerprints", "audit:open"),
     }
@@ -225,7 +225,7 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
     for name in client.zrange("boyd:{test}:due", 0, -1):
         for _ in range(12):
             overdue(lab, name)
-    bounded = {"loop", "events", "history", "runs", "runs:finished", "approvals:history"}
+    bounded = {"loop", "events", "frozen", "history", "runs", "runs:finished", "approvals:history"}
     kept = {key.removeprefix("boyd:{test}:") for key in client.scan_iter("boyd:{test}:*")}
     endless = {name for name in kept if client.ttl("boyd:{test}:" + name) == -1}
 

@@ -341,7 +341,10 @@ def test_freezing_some_agents_is_in_their_audit(whole: Store, store: AgentStore)
         ("agent.frozen", "acting", "frozen", "incident", {"scope": "agent"}),
         ("agent.unfrozen", "frozen", "acting", None, {"scope": "agent"}),
     ]
-    assert entries(whole.audit) == []
+    assert [(e.kind, e.what) for e in entries(whole.audit)] == [
+        ("agent.frozen", {"agent": "a"}),
+        ("agent.unfrozen", {"agent": "a"}),
+    ]
 
 
 def test_freezing_everywhere_is_in_the_audit_of_the_deployment_and_of_each_agent(

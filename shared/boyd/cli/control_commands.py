@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -225,26 +225,35 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
     Observing, orienting and deciding continue. Uses Redis directly if the API does not answer.
     """
 
-    def over(api: Api) -> str:
+    def over(api: Api) -> tuple[str, list[str] | None]:
         body = {"reason": reason}
         if everywhere:
-            api.deployment.post("/freeze-all", responses.StandingAll, body)
-            return ""
-        return api.agent.post("/freeze", responses.Standing, body).agent_id
+            return "", api.deployment.post("/freeze-all", responses.StandingAll, body).unreached
+        done = api.agent.post("/freeze", responses.Standing, body)
+        return done.agent_id, done.unreached
 
-    def directly(store: Store, chosen: str) -> str:
+    def directly(store: Store, chosen: str) -> tuple[str, list[str] | None]:
         from boyd.store import reason_text
 
-        who = actor()
-        store.freezes.freeze(reason_text(who.principal, reason), chosen or None, who)
-        return chosen
+        who, why = actor(), reason_text(actor().principal, reason)
+        return chosen, store.freezes.freeze(why, chosen or None, who)
 
-    name = _over_api_or_redis(access, agent, everywhere, over, directly)
+    name, unreached = _over_api_or_redis(access, agent, everywhere, over, directly)
     undo = "--all" if everywhere else f"--agent {name}"
     output.say(
         f"Actions of {name or 'all agents'} are frozen."
         f" `{output.command_name()} unfreeze {undo}` lifts the freeze."
     )
+    _tell_unreached(unreached)
+
+
+def _tell_unreached(names: Sequence[str] | None) -> None:
+    """Say which agents have not been told, as their Redis server does not answer."""
+    if names:
+        output.say(
+            f"Not reached yet: {', '.join(names)}, whose Redis server does not answer."
+            " They are told within seconds of its return."
+        )
 
 
 @click.command()
@@ -257,28 +266,28 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
     --all lifts the deployment-wide freeze; agents frozen by name stay frozen.
     """
 
-    def over(api: Api) -> tuple[str, _Stays]:
+    def over(api: Api) -> tuple[str, list[str] | None, _Stays]:
         if everywhere:
-            api.deployment.post("/unfreeze-all", responses.StandingAll)
-            return "", _remaining_freezes(api)
-        name = api.agent.post("/unfreeze", responses.Standing).agent_id
-        return name, _remaining_freezes(api)
+            unreached = api.deployment.post("/unfreeze-all", responses.StandingAll).unreached
+            return "", unreached, _remaining_freezes(api)
+        done = api.agent.post("/unfreeze", responses.Standing)
+        return done.agent_id, done.unreached, _remaining_freezes(api)
 
-    def directly(store: Store, chosen: str) -> tuple[str, _Stays]:
+    def directly(store: Store, chosen: str) -> tuple[str, list[str] | None, _Stays]:
         from boyd.store import DEPLOYMENT
 
-        store.freezes.lift(chosen or None, actor())
+        unreached = store.freezes.lift(chosen or None, actor())
         known = store.freezes.all()
-        return chosen, {
-            "" if who == DEPLOYMENT else who: stop.reason for who, stop in known.items()
-        }
+        stays = {"" if who == DEPLOYMENT else who: stop.reason for who, stop in known.items()}
+        return chosen, unreached, stays
 
-    name, stays = _over_api_or_redis(access, agent, everywhere, over, directly)
+    name, unreached, stays = _over_api_or_redis(access, agent, everywhere, over, directly)
     if not name:
         output.say("Deployment-wide freeze lifted.")
     else:
         held = name in stays or "" in stays
         output.say(f"Freeze of {name} lifted." if held else f"{name} can act again.")
+    _tell_unreached(unreached)
     for who, why in stays.items():
         undo = f"--agent {who}" if who else "--all"
         output.say(

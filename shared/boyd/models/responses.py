@@ -187,20 +187,28 @@ class Abandoned(Model):
 
 
 class Standing(Model):
-    """The reasons why the agent is paused, frozen or revoked, if it is."""
+    """The reasons why the agent is paused, frozen or revoked, if it is.
+
+    `unreached` names it if its Redis server did not answer; it is told of the change afterwards.
+    """
 
     success: Literal[True] = True
     agent_id: str
     paused: str | None = None
     frozen: str | None = None
     revoked: str | None = None
+    unreached: list[str] | None = None
 
 
 class StandingAll(Model):
-    """The reason why the deployment is frozen, if it is."""
+    """The reason why the deployment is frozen, if it is.
+
+    `unreached` names agents whose Redis server did not answer; they are told of it afterwards.
+    """
 
     success: Literal[True] = True
     frozen: str | None = None
+    unreached: list[str] | None = None
 
 
 class RevokedAgent(Model):

@@ -29,7 +29,8 @@ from boyd.store.fleet import (
     in_service,
     read_entry,
 )
-from boyd.store.freezes import Freezes, read_halt, reason_text
+from boyd.store.freeze_copy import FreezeCopy
+from boyd.store.freezes import Freezes, reason_text
 from boyd.store.history import History
 from boyd.store.holds import Holds
 from boyd.store.idempotency import IdempotentAnswers, ReservedAnswer, StoredAnswer
@@ -120,7 +121,7 @@ class AgentStore:
 
     def halt(self) -> str | None:
         """The reason why the agent's model is halted; None: it may be asked."""
-        return read_halt(self._client, self.agent_id)
+        return FreezeCopy(self._client, self._scripts).halt()
 
     def graph(self, name: str, of: str | None = None) -> FactGraph:
         """A fact graph of this agent, or of the agent *of*.

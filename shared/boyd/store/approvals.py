@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from boyd import naming
@@ -29,6 +30,7 @@ from boyd.models import (
 )
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
+from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
@@ -100,14 +102,18 @@ class Approvals:
             options["class"] = proposal.record.situation
         if retention.ttl is not None:
             options["ttl"] = milliseconds(retention.ttl)
-        found = self._scripts.run(
+        propose = partial(
+            self._scripts.run,
             "propose_action",
             approval=self._keys.approval(approval_id),
             id=approval_id,
             fingerprint=fingerprint(proposal),
-            options=options,
             fields=["agentId", self._agent_id, *fields],
         )
+        found = propose(options=options)
+        if found == ["unconfirmed"]:
+            FreezeCopy(self._client, self._scripts).compare()
+            found = propose(options={**options, "compared": True})
         if isinstance(found, list):
             raise AgentRevoked(f"{REVOKED}: {found[1]}")
         return str(found)

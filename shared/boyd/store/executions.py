@@ -23,6 +23,7 @@ from boyd.models import (
     to_ms,
 )
 from boyd.store.connection import Client, translated
+from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Search, load_cursor
@@ -134,6 +135,7 @@ class ActionLedger:
         self._worker = worker
         self._lease = milliseconds(lease)
         self._search = Search(client, scripts, keys.executions, "execution", "action")
+        self._freezes = FreezeCopy(client, scripts)
 
     def find(self, execution_id: str) -> ActionResult | None:
         """The result of an execution; None while it has not ended."""
@@ -280,17 +282,30 @@ class ActionLedger:
             "idempotent": int(idempotent),
             **terms.fields(),
         }
-        reply = self._scripts.run(
+        where = {
+            "execution": keys.execution(execution_id),
+            "budget": keys.budget(action, target),
+            "origin": self._origin(fence),
+        }
+        reply = self._claim(where, token, options, flat(fields))
+        if reply[0] == "unconfirmed":
+            registered, _ = self._freezes.compare()
+            more = {} if registered else {"unregistered": True}
+            reply = self._claim(where, token, options | more, flat(fields))
+        return self._read(execution_id, reply)
+
+    def _claim(
+        self, keys: Mapping[str, str], token: str, options: JsonObject, fields: list[Any]
+    ) -> Sequence[Any]:
+        found: Sequence[Any] = self._scripts.run(
             "claim_execution",
-            execution=keys.execution(execution_id),
-            budget=keys.budget(action, target),
-            origin=self._origin(fence),
+            **keys,
             worker=self._worker,
             token=token,
             options=options,
-            fields=flat(fields),
+            fields=fields,
         )
-        return self._read(execution_id, reply)
+        return found
 
     def forgo(self, execution_id: str, fence: Fence) -> ClaimReply:
         """Give up an execution of an iteration, so that it never starts.
@@ -317,7 +332,7 @@ class ActionLedger:
             raise Stale(f"execution {execution_id} belongs to another worker now")
         if outcome == "running":
             raise _still_running(execution_id, *rest)
-        if outcome == "unregistered":
+        if outcome in ("unregistered", "unconfirmed"):
             message = f"execution {execution_id} waits: Redis has lost data of its agent"
             raise StillRunning(message, HEARTBEAT)
         return ClaimReply(outcome, str(rest[0]) if rest else "")

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from boyd import queues
+from boyd.errors import StoreError
 from boyd.models import (
     Catalog,
     Delegation,
@@ -24,8 +25,8 @@ from boyd.models import (
 )
 from boyd.schedules import Schedule
 from boyd.settings.intake_settings import DeclaredIntake
-from boyd.store.connection import Client, translated
-from boyd.store.freezes import Stop
+from boyd.store.connection import Client, pairs, translated
+from boyd.store.freezes import Stop, scopes_concerning
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts, flat
 from boyd.store.timing import Retention, milliseconds
@@ -97,33 +98,65 @@ class Fleet:
 
     def __init__(self, client: Client, scripts: Scripts) -> None:
         self._client = client
+        self._all_scripts = scripts
         self._scripts = scripts.of(Keys(DEPLOYMENT))
         self._lock = threading.Lock()
         self._seen: tuple[float, list[WorkerInfo]] = (float("-inf"), [])
         #: The entries that this process registered, with the Redis server's time in ms.
         self._entries: dict[str, tuple[AgentEntry, int]] = {}
-        #: The freeze marks as of the last heartbeat, by scope.
+        #: The freeze marks as of the last heartbeat, by scope, and the run of their server.
         self._freezes: dict[str, str] = {}
+        self._server = ""
+        #: The marks with which this process has compared the copy of each agent, by scope.
+        self._compared: dict[str, dict[str, str]] = {}
 
     def beat(self, info: WorkerInfo) -> list[str]:
         """Record a heartbeat of this process; return the agents that it registered again.
 
         Redis may lose keys while processes run, so the entries that this process registered and
         the freezes that it has seen are written back when they are gone or outdated. A retired
-        agent that this process runs is registered again, too.
+        agent that this process runs is registered again, too. Freezes that have changed are brought
+        to the copies of its agents, in case whoever changed them did not reach those.
         """
         registered = [part for name in info.agents for part in self._registered(name)]
-        lost, kept = self._scripts.run(
+        lost, kept, server = self._scripts.run(
             "record_heartbeat",
             name=info.name,
             info=info.to_json(),
             known=registered,
             remembered=flat(self._freezes),
         )
-        self._freezes = dict(zip(kept[::2], kept[1::2], strict=True))
+        self._freezes = pairs(kept)
+        if server != self._server:  # it may have lost marks that the copies have
+            self._compared.clear()
+            self._server = server
         for name in lost:
             self.register(self._entries[name][0])
+        self._compare(info.agents)
         return list(lost)
+
+    def _compare(self, agents: Sequence[str]) -> None:
+        """Compare the copies of these agents whose marks have changed, and remember later ones."""
+        due: list[tuple[str, dict[str, str]]] = []
+        for name in agents:
+            scopes = scopes_concerning(name)
+            marks = {scope: self._freezes[scope] for scope in scopes if scope in self._freezes}
+            if self._compared.get(name) != marks:
+                due.append((name, marks))
+        if not due:
+            return
+        calls = [
+            self._all_scripts.of(Keys(name)).call(
+                "confirm_freezes", known=name in self._entries, marks=flat(marks)
+            )
+            for name, marks in due
+        ]
+        for (name, marks), reply in zip(due, self._all_scripts.run_each(calls), strict=True):
+            if isinstance(reply, StoreError):
+                continue  # with the next heartbeat
+            _, later = reply
+            self._compared[name] = marks
+            self._freezes |= pairs(later)
 
     def _registered(self, name: str) -> tuple[str, int] | tuple[()]:
         """An agent and the time when this process registered it; empty if it did not."""
@@ -149,6 +182,7 @@ class Fleet:
     def register(self, entry: AgentEntry) -> None:
         """Register an agent, replacing its previous entry."""
         self._entries[entry.id] = (entry, self._announce(entry))
+        self._compared.pop(entry.id, None)
 
     def retire(self, entry: AgentEntry, at: datetime) -> None:
         """Take an agent out of service, until a process that runs it registers it again."""

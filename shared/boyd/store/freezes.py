@@ -1,8 +1,9 @@
 """Freezes and revocations: while one is in force, no action starts.
 
-Both are marks in one hash of the deployment, which the claim of every execution reads in its own
-atomic step. They also hold for agents that are registered later. A revocation, and a freeze of the
-deployment, halt the models of their agents as well.
+Both are marks in one hash of the deployment, and in a copy for each agent that it concerns, which
+the claim of every execution reads in its own atomic step. They also hold for agents that are
+registered later. A revocation, and a freeze of the deployment, halt the models of their agents as
+well.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import ValidationError
+
+from boyd.errors import StoreError
 from boyd.models import FROZEN, REVOKED, Actor, from_ms
+from boyd.models.responses import WorkerInfo
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
-from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, Keys
+from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, Keys
 from boyd.store.scripts import Scripts
 
 _LIFTED = re.compile(r"\d+")
@@ -42,6 +47,11 @@ def revocation_of(agent_id: str) -> str:
 def scopes_of(agent_id: str) -> list[str]:
     """The scopes whose marks freeze an agent: its own, then the deployment."""
     return [agent_id, DEPLOYMENT]
+
+
+def scopes_concerning(agent_id: str) -> list[str]:
+    """The scopes of all marks that concern an agent."""
+    return [*scopes_of(agent_id), revocation_of(agent_id)]
 
 
 def reason_in(mark: str | None) -> str | None:
@@ -74,13 +84,6 @@ def halt_text(revoked: str | None, deployment: str | None) -> str | None:
     return None if why is None else f"{FROZEN}: {why}"
 
 
-def read_halt(client: Client, agent_id: str) -> str | None:
-    """The reason why no model works for an agent: revoked, or all agents are frozen; else None."""
-    with translated():
-        marks = client.hmget(FREEZES, [revocation_of(agent_id), DEPLOYMENT])
-    return halt_text(*marks)
-
-
 class Freezes:
     """The freezes and revocations of one deployment."""
 
@@ -88,29 +91,35 @@ class Freezes:
         self._client = client
         self._scripts = scripts
 
-    def freeze(self, reason: str, agent_id: str | None = None, actor: Actor | None = None) -> None:
+    def freeze(
+        self, reason: str, agent_id: str | None = None, actor: Actor | None = None
+    ) -> list[str]:
         """Freeze an agent or, without one, the deployment: no action starts from now on.
+
+        Returns:
+            The agents that it has not reached, as with the other changes: their server does not
+            answer, so the next heartbeat after it does brings them the mark.
 
         Raises:
             StoreError: Redis did not confirm the freeze; actions may start.
         """
-        self._set(agent_id, reason, actor)
+        return self._set(agent_id, reason, actor)
 
-    def lift(self, agent_id: str | None = None, actor: Actor | None = None) -> None:
+    def lift(self, agent_id: str | None = None, actor: Actor | None = None) -> list[str]:
         """Lift the freeze of an agent or, without one, of the deployment."""
-        self._set(agent_id, None, actor)
+        return self._set(agent_id, None, actor)
 
-    def revoke(self, agent_id: str, reason: str, actor: Actor | None = None) -> None:
+    def revoke(self, agent_id: str, reason: str, actor: Actor | None = None) -> list[str]:
         """Revoke an agent's right to act: no action, approval or model starts from now on.
 
         Raises:
             StoreError: Redis did not confirm it; actions may start.
         """
-        self._set(agent_id, reason, actor, _REVOKED)
+        return self._set(agent_id, reason, actor, _REVOKED)
 
-    def restore(self, agent_id: str, actor: Actor | None = None) -> None:
+    def restore(self, agent_id: str, actor: Actor | None = None) -> list[str]:
         """Give an agent the right to act again; a freeze stays."""
-        self._set(agent_id, None, actor, _REVOKED)
+        return self._set(agent_id, None, actor, _REVOKED)
 
     def everywhere(self) -> str | None:
         """The reason of the deployment's freeze; None when there is none."""
@@ -121,6 +130,11 @@ class Freezes:
         """The reason why an agent is frozen, by its own freeze or the deployment's; else None."""
         with translated():
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
+
+    def revocation(self, agent_id: str) -> str | None:
+        """The reason why an agent's right to act is revoked; None when it is not."""
+        with translated():
+            return reason_in(self._client.hget(FREEZES, revocation_of(agent_id)))
 
     def all(self) -> Mapping[str, Stop]:
         """All freezes by agent; the deployment's under `DEPLOYMENT`."""
@@ -145,28 +159,60 @@ class Freezes:
 
     def _set(
         self, agent_id: str | None, reason: str | None, actor: Actor | None, kind: str = ""
-    ) -> None:
+    ) -> list[str]:
         scope = agent_id or DEPLOYMENT
         change = {
             "freeze": reason is not None,
             "reason": reason,
             "actor": actor_fields(actor),
+            "scope": kind + scope,
         }
-        if self._scripts.of(Keys(scope)).run("set_freeze", scope=kind + scope, **change):
-            self._note(agent_id, kind.rstrip(":") or "agent", change)
+        deployment = self._scripts.of(Keys(DEPLOYMENT))
+        unreached: list[str] = []
+        after = 0
+        while mark := deployment.run("set_freeze", after=after, **change):
+            copies = self._copy(agent_id, {**change, "mark": mark})
+            unreached = [name for name, later in copies.items() if later is None]
+            after = max((later or 0 for later in copies.values()), default=0)
+            if not after:
+                break
+            # The deployment's marks were lost, and its clock was ahead before: once more, later.
+        return unreached
 
-    def _note(self, agent_id: str | None, kind: str, change: Mapping[str, object]) -> None:
-        """Write events for the agents concerned; the freeze itself already holds."""
+    def _copy(self, agent_id: str | None, change: Mapping[str, object]) -> dict[str, int | None]:
+        """Write a mark to the copies of the agents concerned, with their events.
+
+        Returns:
+            For each agent 0, the time in ms of a later mark in its copy, or None for no answer.
+        """
+        names = [agent_id] if agent_id else self._roster()
+        scripts = [self._scripts.of(Keys(name)) for name in names]
+        replies = self._scripts.run_each([one.call("announce_freeze", **change) for one in scripts])
+        return {
+            name: None if isinstance(reply, StoreError) else int(reply)
+            for name, reply in zip(names, replies, strict=True)
+        }
+
+    def _roster(self) -> list[str]:
+        """All agents; Redis may have lost part of what is known of them."""
         with translated():
-            agents = [agent_id] if agent_id else self._client.hkeys(AGENTS)
             pipe = self._client.pipeline(transaction=False)
-            scope = kind if agent_id else "everywhere"
-            for keys in map(Keys, agents):
-                scripts = self._scripts.of(keys)
-                self._scripts.run(scripts.call("announce_freeze", scope=scope, **change), pipe)
-            pipe.execute()
+            pipe.hkeys(AGENTS)
+            pipe.hkeys(REGISTERED)
+            pipe.hvals(WORKER_INFO)
+            entered, registered, processes = pipe.execute()
+        served = [name for text in processes for name in _agents_in(text)]
+        return sorted({*entered, *registered, *served})
 
 
 def reason_text(who: str, why: str | None) -> str:
     """The reason for a pause or freeze, as stored and shown."""
     return f"{why or 'no reason given'} (by {who})"
+
+
+def _agents_in(info: str) -> list[str]:
+    """The agents of a process that announced itself; empty for an unreadable announcement."""
+    try:
+        return WorkerInfo.from_json(info).agents
+    except ValidationError:
+        return []

@@ -10,7 +10,7 @@ DEPLOYMENT = "*"
 AGENTS = "boyd:{*}:agents"
 #: The time when each agent was registered, or a mark that it is retired.
 REGISTERED = "boyd:{*}:agents:registered"
-#: The freeze marks, by agent id or `DEPLOYMENT`.
+#: The freeze marks, by scope; each agent has a copy of those that concern it.
 FREEZES = "boyd:{*}:frozen"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
@@ -55,7 +55,6 @@ class Keys:
 
     agents = AGENTS
     registered = REGISTERED
-    freezes = FREEZES
     workers = WORKERS
     worker_info = WORKER_INFO
     api_keys = API_KEYS
@@ -65,13 +64,13 @@ class Keys:
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self.prefix = f"boyd:{{{agent_id}}}:"
-        #: Hash: counter, iteration in flight, last slot, last sweep, reason of a pause.
+        #: Hash: the freeze marks by scope; an agent's copy has as `+` the server run it counts on.
+        self.freezes = self.prefix + "frozen"
+        #: Hashes: counter, last slot, last sweep, reason of a pause ...; the iteration in flight.
         self.loop = self.prefix + "loop"
-        #: Hash: the iteration in flight.
         self.iteration = self.prefix + "iteration"
-        #: Sorted set: the due members, by deadline.
+        #: Sorted set: the due members, by deadline. Set: the names of the open jobs.
         self.due = self.prefix + "due"
-        #: Set: the names of the open jobs.
         self.jobs = self.prefix + "jobs"
         #: Stream: the last events.
         self.events = self.prefix + "events"

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.exceptions import NoScriptError
 
-from boyd.errors import NewerFormat, StoreError, StoreUnavailable
+from boyd.errors import NewerFormat, StoreError
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 
@@ -162,7 +162,7 @@ class Scripts:
             The replies in order, with a `StoreError` in place of each failure.
 
         Raises:
-            StoreUnavailable: Redis did not answer.
+            StoreUnavailable: Redis did not answer any of them.
         """
         pipe = self._client.pipeline(transaction=False)
         for call in calls:
@@ -176,8 +176,6 @@ class Scripts:
             with translated():
                 missing = isinstance(reply, NoScriptError)
                 return self.run(call) if missing else call.checked(_good(reply))
-        except StoreUnavailable:
-            raise
         except StoreError as error:
             return error
 

@@ -1,19 +1,20 @@
--- Take the right to execute an action once, unless acting is frozen or revoked, or the budget is used up. An agent that is not
--- registered has to wait, and so has everybody without the field + of the freezes: Redis has lost data, which the next
--- heartbeat brings back.
+-- Take the right to execute an action once, unless acting is frozen or revoked, or the budget is used up. It reads the agent's
+-- copy of the freeze marks, which has to be confirmed first. An agent that is not registered has to wait: Redis has lost data,
+-- which the next heartbeat brings back.
 -- token      proves the claim when finishing
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
 --            situation (its class), within (holds of executions with this prefix do not bind it),
---            grant (by which it runs alone, if it needs one), read_only (it changes nothing);
+--            grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
+--            compared just now, and the agent is not registered);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
 -- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
---         {'revoked', why}, {'unregistered'}, {'over', how many counted}, {'held'}, {'ungranted'}, {'done', result},
+--         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'}, {'ungranted'}, {'done', result},
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
-local execution, budget, freezes, origin, audit_open, registered, executions, due, held_actions = unpack(KEYS)
+local execution, budget, freezes, origin, audit_open, executions, due, held_actions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit executes expect format frozen hold holds lose_claim rest server time touch track
+-- @include audit confirmed executes expect format frozen hold holds lose_claim rest server time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
@@ -57,13 +58,15 @@ end
 if state == 'running' and now < tonumber(lease_until) then
   return {'running', holder, lease_until - now}
 end
+if not options.unregistered and not is_confirmed() then
+  return {'unconfirmed'}
+end
 expect(budget, 'zset', audit_open, 'stream')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
 local freeze, revocation = frozen(options.agent), revoked(options.agent)
 -- Also of an execution that runs again: what began under a grant does not go on without it.
 local grant = options.grant or redis.call('HGET', execution, 'grant')
 local ungranted = grant and not is_granted(given('action'), options.situation, grant)
-local known = redis.call('HEXISTS', registered, options.agent) == 1 and redis.call('HEXISTS', freezes, '+') == 1
 -- What was started before and may not run again now is not told as if it had never been started.
 if state and (not options.idempotent or cancelled or freeze or revocation or ungranted) then
   local why = 'worker ' .. holder .. ' stopped while executing it'
@@ -81,7 +84,7 @@ end
 if freeze then
   return {'frozen', freeze}
 end
-if not known then
+if options.unregistered then
   return {'unregistered'}
 end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.

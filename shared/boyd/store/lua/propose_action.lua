@@ -5,18 +5,21 @@
 --            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
 --            item that they join; title of what it does; undoes: the execution that it rolls back;
 --            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
---            track record it counts
+--            track record it counts; compared: the copy of the freeze marks was compared just now
 -- fields     field, value, ... to store
--- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why}
+-- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why} or {'unconfirmed'}
 -- Events  approval.pending, approval.seen
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit emit expect frozen names overdue place_job rest
+-- @include audit confirmed emit expect frozen names overdue place_job rest
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
 if have[1] or have[2] then
   return have[1] or id
+end
+if not options.compared and not is_confirmed() then
+  return {'unconfirmed'}
 end
 -- Nothing waits for people that may not be executed: what waited is withdrawn with the right to act.
 if revoked(options.agent) then

@@ -3,10 +3,10 @@
 -- info       what the process is, as JSON
 -- known      id of each of its agents, and when this process registered it, ...
 -- remembered  scope, mark, ... of the freezes that this process remembers
--- Returns {the ids of agents to register again}, {scope, mark, ... of all freezes}
+-- Returns {the ids of agents to register again}, {scope, mark, ... of all freezes}, the run of the server
 local workers, worker_info, agents, registered, freezes, audit_open = unpack(KEYS)
 local name, info, known = unpack(ARGV, 1, 3)
--- @include audit expect frozen rest time
+-- @include audit expect frozen rest server time
 local remembered = rest(4)
 known = cjson.decode(known)
 local now = now_ms()
@@ -54,4 +54,4 @@ for i = 1, #marks, 2 do
     kept[#kept + 1] = marks[i + 1]
   end
 end
-return {lost, kept}
+return {lost, kept, server_id()}

@@ -1,0 +1,48 @@
+"""Keys of one call share a slot, so that a Redis Cluster can run it: looked at in every test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import wraps
+from typing import Any
+
+import redis
+
+_KEY = re.compile(r"boyd:(\{[^}]*\}):\S*")
+
+
+def watch_slots() -> None:
+    """Let each command and each transaction fail whose keys lie in several slots."""
+    execute, transact = redis.Redis.execute_command, redis.client.Pipeline._execute_transaction
+
+    @wraps(execute)
+    def executed(self: Any, *args: Any, **options: Any) -> Any:
+        _check([args])
+        return execute(self, *args, **options)  # type: ignore[no-untyped-call]
+
+    @wraps(transact)
+    def transacted(self: Any, connection: Any, commands: Any, raise_on_error: bool) -> Any:
+        _check(command[0] for command in commands)
+        return transact(self, connection, commands, raise_on_error)
+
+    queue = redis.client.Pipeline.pipeline_execute_command
+
+    @wraps(queue)
+    def queued(self: Any, *args: Any, **options: Any) -> Any:
+        _check([args])
+        return queue(self, *args, **options)
+
+    redis.Redis.execute_command = executed  # type: ignore[method-assign]
+    redis.client.Pipeline._execute_transaction = transacted  # type: ignore[method-assign]
+    redis.client.Pipeline.pipeline_execute_command = queued  # type: ignore[method-assign]
+
+
+def _check(commands: Iterable[tuple[Any, ...]]) -> None:
+    tags = {
+        found[1]
+        for command in commands
+        for part in command
+        if isinstance(part, str) and (found := _KEY.fullmatch(part))
+    }
+    assert len(tags) < 2, f"one call has keys in several slots: {sorted(tags)}"
