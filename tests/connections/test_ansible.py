@@ -179,6 +179,16 @@ def test_a_host_that_dies_in_a_task_leaves_a_true_record(hosts: Fleet) -> None:
     assert verified(rig, params).verdict == "effective"
 
 
+def test_a_task_that_takes_too_long_leaves_an_unknown_outcome(hosts: Fleet) -> None:
+    # Files of its own, as the task on the host goes on.
+    hosts.write("late.yml", SLOW.replace("begun", "late").replace("go", "gone"))
+    rig = rig_of(hosts, {"file": "late.yml"}, task_timeout=2)
+    result = rig.act("release", {"hosts": "web1"})
+    (hosts.hosts["web1"].folder / "gone").touch()
+    assert result.unknown
+    assert result.output["hosts"] == {"failed": ["web1"]}
+
+
 def test_an_ansible_that_is_killed_leaves_a_true_record(hosts: Fleet) -> None:
     rig, params = rig_of(hosts, {"file": "slow.yml"}), {"hosts": "web1"}
     outcome: list[Any] = []

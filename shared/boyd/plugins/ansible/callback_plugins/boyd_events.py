@@ -24,6 +24,8 @@ DOCUMENTATION = """
 MAX_TEXT, MAX_DIFFS, MAX_FACTS, MAX_LINES = 2_000, 100_000, 20_000, 4_000_000
 _SETUP = ("setup", "ansible.builtin.setup", "ansible.legacy.setup")
 _FACTS = (*_SETUP, "gather_facts", "ansible.builtin.gather_facts")
+#: The error of a task that took too long, before releases had a field for it.
+_LATE = "failed to execute in the expected time frame"
 #: Errors of ssh before a task can have begun.
 _NEVER_CONNECTED = (
     *("ssh: connect to host", "Could not resolve hostname"),
@@ -74,8 +76,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no annot
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """A task has failed on a host."""
         if not ignore_errors:
-            late = any("timedout" in one for one in _items(result._result))
-            self._tell("failed", result, error=_message(result._result), late=late)
+            error = _message(result._result)
+            late = _LATE in error or any("timedout" in one for one in _items(result._result))
+            self._tell("failed", result, error=error, late=late)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """A host cannot be reached."""
