@@ -200,7 +200,9 @@ def test_a_plugin_that_makes_components_of_required_options_says_so() -> None:
     assert not describe_plugin(Varied).complete
 
 
-@pytest.mark.parametrize("name", ["Upper", "a_b", "boyd-x", "../x", "x" * 41, ""])
+@pytest.mark.parametrize(
+    "name", ["Upper", "a_b", "boyd-x", "../x", "x" * 41, "", "none", "plugin", "shell"]
+)
 def test_a_name_that_does_not_fit_writes_nothing(name: str, tmp_path: Path) -> None:
     result = run("new", name, "--folder", str(tmp_path))
 

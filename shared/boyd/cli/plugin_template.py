@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from string import Template
 
 from boyd.errors import ConfigError
+from boyd.plugin.discovery import chosen
 from boyd.version import VERSION
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -412,16 +414,20 @@ def package_files(name: str, *, connector: bool) -> dict[str, str]:
             f"{_LONGEST}, as in disk-watch; its package is called boyd-NAME; nothing was written"
         )
     module = f"boyd_{name.replace('-', '_')}"
+    cls = "".join(part.capitalize() for part in name.split("-"))
+    plugin, test = (_CONNECTOR, _CONNECTOR_TEST) if connector else (_PLUGIN, _TEST)
+    used = re.findall(r"^(?:from \S+ )?import (.+)", plugin.template + test.template, re.MULTILINE)
+    if keyword.iskeyword(cls) or cls in ", ".join(used).split(", ") or chosen(name):
+        raise ConfigError(f"the name {name!r} is taken; nothing was written")
     given = {
         "name": name,
         "module": module,
-        "cls": "".join(part.capitalize() for part in name.split("-")),
+        "cls": cls,
         "title": name.replace("-", " "),
         "version": VERSION,
         "options": 'url = "https://service.example"' if connector else 'folder = "/var/log"',
         "rights": _CONNECTOR_RIGHTS if connector else _RIGHTS,
     }
-    plugin, test = (_CONNECTOR, _CONNECTOR_TEST) if connector else (_PLUGIN, _TEST)
     texts = {
         "pyproject.toml": _PYPROJECT,
         "README.md": _README,
