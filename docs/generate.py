@@ -321,7 +321,7 @@ def families() -> dict[str, tuple[str, str]]:
     lab = Lab(Agent("example", plugins=[Example()]))
     lab.run()
     vitals = replace(
-        read_health(lab.client, None),
+        read_health(lab.client),
         server=ServerHealth.of(_REDIS, {"save": "900 1"}),
         archive=ArchiveStatus(name="example", at=utc_now(), copied_at=utc_now()),
         traces=TraceStatus(name="example", at=utc_now(), copied_at=utc_now()),

@@ -307,7 +307,7 @@ def agent_text(use: str, folder: Path, more: str = "") -> str:
     """
 
 
-def test_an_agent_touches_what_was_approved_verifies_it_and_undoes_it(
+def test_an_agent_touches_what_wasapproved_verifies_it_and_undoes_it(
     tmp_path: Path, deployment: Deployment
 ) -> None:
     logs = tmp_path / "logs"
@@ -338,7 +338,7 @@ def test_an_agent_touches_what_was_approved_verifies_it_and_undoes_it(
 
     called = agent.ask("POST", "/actions/files:delete_old?wait=60", {"params": named})
     old(logs / "later.log")
-    _, execution = agent._approve(called)
+    _, execution = agent.approve(called)
     assert agent.verified(execution)["verdict"] == "effective"
     assert {one.name for one in logs.iterdir() if one.is_file()} == {"app.log", "later.log"}
 

@@ -95,7 +95,7 @@ class DiskFiles(Connector):
 
         Attributes:
             mounts: where the file systems to watch are mounted.
-            sets: the files to watch, and to touch.
+            sets: the files to watch, and to act on.
             used: percent of space or inodes in use that are a warning, and an error.
             window: for how long growth is remembered.
             warning_within: a file system that is full within this time is a warning.
