@@ -126,6 +126,20 @@ class Acting(Plugin):
             file.write(f"{time.time()}\n")
 
 
+def _acting(name: str, kind: type[Observer], count: int) -> Agent:
+    """An agent that does the whole job: observes, orients, decides, acts."""
+    return Agent(name, plugins=[Many(kind, count), Acting()])
+
+
+acts1 = _acting("acts1", Trivial, 1)
+acts10 = _acting("acts10", Trivial, 10)
+acts100 = _acting("acts100", Trivial, 100)
+waits10 = _acting("waits10", Waiting, 10)
+waits100 = _acting("waits100", Waiting, 100)
+for n in (10, 100):
+    names = [f"crowd{n}acts{i}" for i in range(20)]
+    globals().update({name: _acting(name, Trivial, n) for name in names})
+
 woken = Agent("woken", mode="event-driven", plugins=[Woken()])
 acting = Agent("acting", plugins=[Acting()])
 waiting320 = Agent("waiting320", plugins=[Many(Waiting, 320)])

@@ -1,12 +1,15 @@
-"""What Boyd is compared with: a bare Celery chain with a chord of the same shape.
+"""What Boyd is compared with: a bare Celery chain with a chord of the same shape, and a counter.
 
 Five steps, the second of which is a chord of trivial observers. It has Celery's defaults, keeps no
-state, and knows nothing of deadlines, epochs, history or recovery.
+state, and knows nothing of deadlines, epochs, history or recovery. The counter does the same in the
+quickest way that is written by hand: observers count themselves in Redis, and the last goes on.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from typing import Any
 
 from celery import Celery, chain, chord
@@ -62,3 +65,47 @@ def iteration(count: int, key: str) -> Any:
     """The canvas of one iteration."""
     header = [observe.si(index) for index in range(count)]
     return chain(start.si(), chord(header, orient.s()), decide.s(), act.s(), complete.s(key))
+
+
+@app.task(ignore_result=True)
+def begin_counted(count: int, seconds: float, key: str) -> None:
+    """Send the observers."""
+    for index in range(count):
+        observe_counted.delay(index, count, seconds, key)
+
+
+@app.task(ignore_result=True)
+def observe_counted(index: int, count: int, seconds: float, key: str) -> None:
+    """See something; the last one lets the others go on."""
+    time.sleep(seconds)
+    client = app.backend.client
+    client.hset(f"{key}:seen", str(index), json.dumps(observe(index)))
+    if client.incr(f"{key}:count") == count:
+        orient_counted.delay(key)
+
+
+@app.task(ignore_result=True)
+def orient_counted(key: str) -> None:
+    """Understand what was seen."""
+    client = app.backend.client
+    seen = [json.loads(text) for text in client.hvals(f"{key}:seen")]
+    client.delete(f"{key}:seen", f"{key}:count")
+    decide_counted.delay(orient(seen), key)
+
+
+@app.task(ignore_result=True)
+def decide_counted(situation: dict[str, Any], key: str) -> None:
+    """Choose."""
+    act_counted.delay(decide(situation), key)
+
+
+@app.task(ignore_result=True)
+def act_counted(decision: dict[str, Any], key: str) -> None:
+    """Do it."""
+    complete_counted.delay(act(decision), key)
+
+
+@app.task(ignore_result=True)
+def complete_counted(results: Any, key: str) -> None:
+    """Tell the one who waits."""
+    complete(results, key)

@@ -348,6 +348,68 @@ def s8(report: Report, folder: Path) -> None:
             process.wait(60)
 
 
+#: Agents of S9, their observers, the seconds each of these waits, and the targets: p50 in ms on an
+#: idle machine, and to the counter.
+JOBS = (
+    ("acts1", 1, 0.0, 14, 1.75),
+    ("acts10", 10, 0.0, 14, 0.7),
+    ("acts100", 100, 0.0, 30, 0.22),
+    ("waits10", 10, 0.05, 65, 1.0),
+    ("waits100", 100, 0.05, 100, 0.46),
+)
+
+
+def s9(report: Report, url: str, folder: Path) -> None:
+    """The whole job, an action included, against the quickest that is written by hand."""
+    with plain_worker(url, "threads", 8) as plain, Deployment(url, folder) as deployment:
+        agents = [f"benchmarks.agents:{name}" for name, *_ in JOBS]
+        deployment.start("w", "worker", *repeated("--agent", agents))
+        for name, count, seconds, target, most in JOBS:
+            counted = functools.partial(counted_once, plain, count, seconds)
+            ours, theirs = map(
+                statistics.median, paired(Boyd(deployment, name).once, counted, RUNS // 3)
+            )
+            what = f"{count} observers" + (f" of {seconds * 1000:g} ms" if seconds else "")
+            report.add(f"{what} and an action, p50", ours, "ms", f"<= {target}", ours <= target)
+            report.tell(f"{what}, bare Celery counter, p50", theirs, "ms")
+            ratio = ours / theirs
+            report.add(f"{what}, ratio", ratio, "x", f"<= {most}", ratio <= most)
+
+
+def s9_crowd(report: Report, url: str, folder: Path) -> None:
+    """The same by twenty agents at once, with one worker and with two."""
+    for count, target, least in ((10, 100, 1.5), (100, 60, 7)):
+        with plain_worker(url, "threads", 8) as plain:
+            counted = functools.partial(counted_once, plain, count, 0.0)
+            theirs = throughput([counted] * 20, 6.0)
+        names = [f"crowd{count}acts{i}" for i in range(20)]
+        rates = []
+        with Deployment(url, folder) as deployment:
+            for worker in ("w1", "w2"):
+                agents = repeated("--agent", [f"benchmarks.agents:{name}" for name in names])
+                deployment.start(worker, "worker", *agents)
+                each = [Boyd(deployment, name).once for name in names]
+                throughput(each, 1.0)
+                rates.append(throughput(each, 6.0))
+        best = max(rates)
+        what = f"20 agents with {count} observers and an action"
+        report.tell(f"{what}, one worker", rates[0], "1/s")
+        report.add(f"{what}, at best", best, "1/s", f">= {target}", best >= target)
+        report.tell(f"{what}, bare Celery counter", theirs, "1/s")
+        ratio = best / theirs
+        report.add(f"{what}, ratio", ratio, "x", f">= {least}", ratio >= least)
+
+
+def counted_once(plain: Any, count: int, seconds: float) -> float:
+    """One iteration of the bare counter; milliseconds."""
+    key = uuid.uuid4().hex
+    began = time.perf_counter()
+    plain.begin_counted.delay(count, seconds, key)
+    if plain.app.backend.client.blpop([key], timeout=120) is None:
+        raise RuntimeError("the bare counter did not end")
+    return (time.perf_counter() - began) * 1000
+
+
 def s13(report: Report, url: str, folder: Path) -> None:
     """The archive keeps up, and any filter answers at once with a million iterations."""
     _archive(report, url, folder, "SQLite", sqlite(folder))
@@ -405,7 +467,9 @@ def main() -> None:
     """Measure what the arguments name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8 s13 s14 cost; default: all but cost"
+        "only",
+        nargs="*",
+        help="s1 crowd s2 s3 s4 s5 s6 s7 s8 s9 s9-crowd s13 s14 cost; default: all but cost",
     )
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
@@ -420,6 +484,8 @@ def main() -> None:
         "s6": lambda url, folder: s6(report, url, folder),
         "s7": lambda url, folder: s7(report, url, folder),
         "s8": lambda _, folder: s8(report, folder),
+        "s9": lambda url, folder: s9(report, url, folder),
+        "s9-crowd": lambda url, folder: s9_crowd(report, url, folder),
         "s13": lambda url, folder: s13(report, url, folder),
         "s14": lambda _, folder: s14(report, folder),
         "cost": lambda url, folder: cost.measure(url, folder, monitored, report.tell),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from boyd.messaging.celery_app import make_app
 from boyd.models import LoopResult
 from harness import Deployment, wait_until
 from kit import person
@@ -174,6 +175,15 @@ def test_the_log_of_a_worker_has_nothing_but_lines_of_one_form(deployment: Deplo
     lines = deployment.log("a").splitlines()
     assert [line for line in lines if not re.match(r"\d\d:\d\d:\d\d\.\d{3} [a-z]+ +\S", line)] == []
     assert re.search(r"worker \S+ is stopping$", lines[-1])
+
+
+def test_messages_are_sent_through_one_client(redis_url: str) -> None:
+    app = make_app(redis_url)
+    with app.producer_pool.acquire(block=True) as producer:
+        channel = producer.channel
+        with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
+            assert first is second
+    app.close()
 
 
 def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> None:

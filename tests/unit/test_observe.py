@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import threading
 import time
@@ -467,6 +468,38 @@ def test_a_crew_never_has_more_threads_than_its_width() -> None:
     time_limit.call_all([time_limit.TimedCall(work, 5)] * 100, width=5)
 
     assert len(names) <= 5
+
+
+def test_threads_of_bounded_calls_are_used_again_without_what_calls_have_set() -> None:
+    setting = contextvars.ContextVar("setting", default="none")
+    threads: set[threading.Thread] = set()
+
+    def work() -> str:
+        threads.add(threading.current_thread())
+        found = setting.get()
+        setting.set("set")
+        return found
+
+    call = time_limit.TimedCall(work, 5)
+    found = {time_limit.call_all([call])[0].value for _ in range(50)}
+
+    assert len(threads) < 50
+    assert found == {"none"}
+
+
+def test_a_thread_that_was_given_up_ends_with_its_call() -> None:
+    end = threading.Event()
+    hanging: list[threading.Thread] = []
+
+    def hang() -> None:
+        hanging.append(threading.current_thread())
+        end.wait(30)
+
+    time_limit.call_all([time_limit.TimedCall(hang, 0.02)])
+    end.set()
+    hanging[0].join(30)
+
+    assert not hanging[0].is_alive()
 
 
 def test_an_observation_made_without_validation_is_validated() -> None:
