@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import LATEST_MODERN_VERSION
 
+from boyd.models import JsonObject
+from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection
 from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.tool_server import output_of, talking
@@ -204,3 +208,32 @@ def test_nothing_was_sent_to_a_server_that_is_away_or_not_public() -> None:
         with pytest.raises(ServerFailure, match=why) as failure:
             call(url, **options)
         assert not failure.value.sent
+
+
+class Starting:
+    """A wire to a server that is still starting when it is asked first."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def exchange(self, message: JsonObject, *_: object) -> JsonObject:
+        """Answer all but the first request as one that speaks the newest revision."""
+        self.asked.append(str(message["method"]))
+        if len(self.asked) == 1:
+            raise ServerFailure("it did not answer in time", sent=True)
+        if message["method"] == "initialize":
+            return {"error": {"code": UNSUPPORTED_PROTOCOL_VERSION, "message": "no handshake"}}
+        return {"result": {"supportedVersions": [LATEST_MODERN_VERSION], "capabilities": {}}}
+
+    def send(self, *_: object) -> None:
+        """Send nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+def test_a_server_that_was_too_slow_for_the_first_attempt_speaks_its_newest_revision() -> None:
+    wire = Starting()
+
+    assert McpConnection(wire, Deadline(60)).revision == LATEST_MODERN_VERSION
+    assert wire.asked == ["server/discover", "initialize", "server/discover"]

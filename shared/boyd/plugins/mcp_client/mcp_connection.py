@@ -106,6 +106,10 @@ def reply_to(message: JsonObject) -> JsonObject | None:
     return {**answer, "error": {"code": METHOD_NOT_FOUND, "message": "not offered by this client"}}
 
 
+def _is_other_revision(failure: ServerFailure) -> bool:
+    return isinstance(failure, RequestRefused) and failure.code == UNSUPPORTED_PROTOCOL_VERSION
+
+
 class McpConnection:
     """A conversation with a server, until a deadline."""
 
@@ -132,8 +136,12 @@ class McpConnection:
                 self._initialize()
             except ServerFailure as failure:
                 # A server that knows only newer revisions says more in its first answer.
-                newer = isinstance(why, RequestRefused) and why.code == UNSUPPORTED_PROTOCOL_VERSION
-                raise (why if newer else failure) from None
+                if _is_other_revision(why):
+                    raise why from None
+                # One that was too slow for the first attempt goes on as that began.
+                if isinstance(why, RequestRefused) or not _is_other_revision(failure):
+                    raise failure from None
+                self._discover(self._until)
 
     def _first_initialize(self) -> None:
         try:
