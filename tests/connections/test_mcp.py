@@ -72,7 +72,7 @@ def _serving(command: list[str], url: str, **environment: str) -> Iterator[str]:
 def _answers(url: str) -> bool:
     try:
         requests.get(url, timeout=5, stream=True).close()
-    except requests.ConnectionError:
+    except requests.RequestException:
         return False
     return True
 

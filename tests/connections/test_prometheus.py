@@ -69,7 +69,7 @@ class Shop:
             alertmanager_url=self.manager.url,
             queries=[QUEUE],
             target_samples=1,
-            timeout=2,
+            timeout=10,
             actions={name: {} for name in actions},
         )
 

@@ -748,7 +748,7 @@ def test_the_effective_settings_are_shown_without_secrets(cli: Cli, tmp_path: Pa
 
 def test_the_check_names_each_component_with_what_matters(cli: Cli, tmp_path: Path) -> None:
     shown = cli("check", site(tmp_path))
-    assert re.search(r"observer +look: every 5 s, queue far, in shards, at most 1 s", shown)
+    assert re.search(r"observer +look: every 5 s, queue far, in shards, at most 3 s", shown)
 
 
 def test_the_check_goes_on_after_an_agent_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
