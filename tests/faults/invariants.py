@@ -13,9 +13,10 @@ from faults.world import AGENTS, World
 
 #: What may lie in Redis for good, per agent; everything else has a time to live.
 BOUNDED = (
-    *("loop", "due", "jobs", "events", "history", "intake", "iteration", "audit", "audit:head"),
+    *("loop", "due", "jobs", "events", "frozen", "history", "intake", "iteration"),
+    *("audit", "audit:head", "audit:open"),
     *("runs", "runs:pending", "runs:finished", "observers:ran", "observers:health"),
-    *("approvals:pending", "approvals:history", "approvals:fingerprints", "audit:open"),
+    *("approvals:pending", "approvals:history", "approvals:fingerprints"),
 )
 
 
