@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from celery import Celery, Signature, chain, group
 from kombu import Connection
+from kombu.connection import ConnectionPool, PooledConnection
 from kombu.exceptions import OperationalError
 
 from boyd import queues
@@ -50,12 +51,29 @@ _TRANSPORT = {
 _TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
 
 
-class _Connection(Connection):  # type: ignore[misc]
-    """A connection that reconnects quickly, and sends all messages through one Redis client."""
+class _OneClient:
+    """A connection that sends all messages through one Redis client."""
 
     def get_transport_cls(self) -> type[Any]:
         """The class of its transport."""
-        return _with_one_client(super().get_transport_cls())
+        return _with_one_client(super().get_transport_cls())  # type: ignore[misc]
+
+
+class _Pooled(_OneClient, PooledConnection):  # type: ignore[misc]
+    """A connection of the pool that messages are sent from."""
+
+
+class _Pool(ConnectionPool):  # type: ignore[misc]
+    def new(self) -> _Pooled:
+        return _Pooled(self, **self.connection.info())
+
+
+class _Connection(_OneClient, Connection):  # type: ignore[misc]
+    """A connection that reconnects quickly."""
+
+    def Pool(self, limit: int | None = None, **options: Any) -> _Pool:  # noqa: N802 - kombu's name
+        """A pool of such connections."""
+        return _Pool(self, limit, **options)
 
     def ensure_connection(self, *args: Any, **options: Any) -> Connection:
         """Connect, however long it takes."""
