@@ -198,7 +198,8 @@ def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
     rig, one, two = haproxy_rig(haproxy), {"server": "web/one"}, {"server": "web/two"}
     wait_until(lambda: haproxy.answers(8) == {"one", "two"})
 
-    assert "-state: ready\n+state: drain" in rig.act("drain", one, "dry_run")
+    shown = rig.act("drain", one, "dry_run")["difference"]
+    assert shown[-3:-1] == ["-state: ready", "+state: drain"]
     output = rig.act("drain", one)
     assert output["before"] == {"state": "ready", "weight": 1}
     assert rig.act("drain", one, "verify").verdict == "effective"
@@ -324,7 +325,7 @@ def test_nginx_reads_a_changed_file_and_the_old_one_again(nginx: Front) -> None:
     rig, file = nginx_rig(nginx), nginx.folder / "web.conf"
     first = file.read_text()
     params = {"server": f"web/{nginx.sites[0].url.removeprefix('http://')}"}
-    assert "+state: drain" in rig.act("drain", params, "dry_run")
+    assert "+state: drain" in rig.act("drain", params, "dry_run")["difference"]
     output = rig.act("drain", params)
     assert wait_until(lambda: rig.act("drain", params, "verify").verdict == "effective")
     assert nginx.answers(12) == {"two"}
@@ -398,7 +399,7 @@ def test_an_agent_drains_with_approval_and_undoes_it(
     agent = ConnectedAgent(deployment, text)
     assert agent.observed("loadbalancer/summary") == {"servers": 3, "active": 2}
     item, execution = agent.perform("loadbalancer:drain", server="web/one")
-    assert "+state: drain" in item["preview"]["output"]
+    assert "+state: drain" in item["preview"]["output"]["difference"]
     verified = agent.verified(execution)
     assert verified["verdict"] == "effective"
     assert verified["evidence"].startswith("web/one is drain")

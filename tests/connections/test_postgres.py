@@ -120,6 +120,9 @@ def test_who_blocks_others_is_found_and_can_be_ended(database: PostgreSQL) -> No
             postgres.act("cancel_query", params)  # it runs none
         shown = postgres.act("terminate_backend", params, "dry_run")
         assert shown["would end the session"]["waiting"] == 1
+        # Approvers are told of every difference, so there must be none without a reason.
+        assert postgres.act("terminate_backend", params, "dry_run") == shown
+        assert seen(postgres.observe(), "blocker") == [found]
 
         assert postgres.act("terminate_backend", params) == {"signalled": found["pid"]}
         gone = wait_until(lambda: not seen(postgres.observe(), "blocker"))

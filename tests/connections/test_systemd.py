@@ -72,7 +72,7 @@ def test_a_failed_unit_is_seen_restarted_and_verified(
     systemd.control("start", "boyd-web.service")
     assert wait_until(lambda: troubles(rig)) == {"boyd-web.service": "failed"}
     params = {"unit": "boyd-web.service", "host": "here"}
-    assert "+state: active" in rig.act("restart", params, "dry_run")["would change"]
+    assert "+state: active" in rig.act("restart", params, "dry_run")["difference"]
 
     result = rig.act("restart", params)  # it does not help while the cause is there
     assert verdict(rig, params, result) == "no effect"
@@ -104,7 +104,7 @@ def test_a_unit_that_restarts_again_and_again_is_seen_and_reset(
     wait_until(lambda: troubles(rig).get("boyd-loop.service") == "restarts")
     wait_until(lambda: systemd.state("boyd-loop.service") == "failed")
     params = {"unit": "boyd-loop.service"}
-    assert "-state: failed" in rig.act("reset_failed", params, "dry_run")
+    assert "-state: failed" in rig.act("reset_failed", params, "dry_run")["difference"]
     rig.act("reset_failed", params)
     assert rig.act("reset_failed", params, "verify") is True
     assert "boyd-loop.service" not in troubles(rig)
@@ -166,7 +166,7 @@ def test_an_agent_restarts_a_unit_that_a_person_has_approved(
         assert (found["unit"], found["trouble"]) == ("boyd-app.service", "failed")
         named = {"unit": found["unit"], "host": found["host"]}
         item, execution = agent.perform("systemd:restart", **named)
-        assert "+state: active" in item["preview"]["output"]["would change"]
+        assert "+state: active" in item["preview"]["output"]["difference"]
         assert execution["state"] == "succeeded"
         assert agent.verified(execution)["verdict"] == "effective"
     assert systemd.state("boyd-app.service") == "active"

@@ -18,6 +18,7 @@ from boyd.cli import (
     investigation_commands,
     key_commands,
     output,
+    plugin_commands,
     run_commands,
     status_command,
 )
@@ -115,6 +116,16 @@ def test_a_list_has_one_line_for_each_row_with_what_matters_whole(name: str, wid
     assert set(head.replace("TIME LEFT OR END", "").split()) <= {
         word.upper() for column in columns for word in column.name.split()
     }
+
+
+def test_what_a_plugin_may_do_and_what_its_options_mean_is_whole_on_a_narrow_terminal() -> None:
+    for columns, row in (
+        (plugin_commands.OPTIONS, ["nginx.upstreams", "table of path", "{}", WHY]),
+        (plugin_commands.ACTIONS, ["loadbalancer:set-weight", WHY]),
+    ):
+        _, *lines = printed(columns, row, 80)
+        assert row[0] in lines[0]
+        assert set(WHY.split()) <= {word for line in lines for word in line.split()}
 
 
 @pytest.mark.parametrize("name", LISTS)

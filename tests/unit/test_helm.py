@@ -45,8 +45,11 @@ SETS: dict[str, dict[str, Any]] = {
         "podAnnotations": {"example.com/owner": "shop"},
         "worker": {"secretKeys": ["model-key"]},
         "api": {
-            "secretKeys": ["oidc"],
-            "settings": {"BOYD_OIDC__CLIENT_SECRET_FILE": "/run/secrets/boyd/oidc"},
+            "secretKeys": ["oidc", "github"],
+            "settings": {
+                "BOYD_OIDC__CLIENT_SECRET_FILE": "/run/secrets/boyd/oidc",
+                "BOYD_INTAKE__SECRETS": "/run/secrets/boyd",
+            },
         },
     },
     "elsewhere": {

@@ -614,14 +614,17 @@ POSTED: dict[str, Any] = {
 }
 
 
-def test_an_observation_is_taken_as_it_is() -> None:
-    assert only(parse("json", request(POSTED))).to_wire() == POSTED
+def test_an_observation_is_taken_as_it_is_and_marked_as_sent() -> None:
+    metadata = {**POSTED["metadata"], "intake": "json"}
+    forged = {**POSTED, "metadata": {**POSTED["metadata"], "intake": None}}
+    for sent in (POSTED, forged):
+        assert only(parse("json", request(sent))).to_wire() == {**POSTED, "metadata": metadata}
 
 
 def test_only_source_and_data_have_to_be_there() -> None:
     seen = only(parse("json", request({"source": "a", "data": {}})))
 
-    assert (seen.type, seen.severity, seen.metadata) == ("event", None, None)
+    assert (seen.type, seen.severity, seen.metadata) == ("event", None, {"intake": "json"})
     assert utc_now() - seen.timestamp < timedelta(minutes=1)
 
 
@@ -678,4 +681,8 @@ def test_a_spoilt_observation_is_read_or_refused(body: dict[str, Any]) -> None:
 def test_what_was_written_is_read_again(observations: list[Observation]) -> None:
     sent = [one.to_wire() for one in observations]
 
-    assert parse("json", request(sent)) == observations
+    marked = [
+        one.patched({"metadata": {**(one.metadata or {}), "intake": "json"}})
+        for one in observations
+    ]
+    assert parse("json", request(sent)) == marked

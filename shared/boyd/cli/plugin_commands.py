@@ -23,20 +23,13 @@ _LIST = [
     label("state", least=20),
     sentence("description", drop=1),
 ]
-_OPTIONS = [
+OPTIONS = [
     label("option", least=16),
     label("type", drop=2),
     label("default", drop=1),
-    sentence("meaning"),
+    folded("meaning"),
 ]
-_ACTIONS = [
-    label("action"),
-    whole("risk"),
-    whole("reversibility"),
-    whole("autonomy"),
-    label("enabled by"),
-    sentence("description", drop=1),
-]
+ACTIONS = [label("action", least=24), folded("what it does, and may do")]
 
 
 @click.group()
@@ -106,7 +99,7 @@ def _show(plugin: PluginDescription) -> None:
             for one in plugin.options
         )
         output.say("\noptions, below [plugins.options]")
-        output.print_table(_OPTIONS, rows, indent=2)
+        output.print_table(OPTIONS, rows, indent=2)
     for title, parts in (
         ("observes", plugin.observers),
         ("orients", plugin.orienters),
@@ -115,7 +108,7 @@ def _show(plugin: PluginDescription) -> None:
         _show_parts(title, parts)
     if plugin.actions:
         output.say("\nactions")
-        output.print_table(_ACTIONS, map(_action_row, plugin.actions), indent=2)
+        output.print_table(ACTIONS, map(_action_row, plugin.actions), indent=2)
     _show_parts("tools for models", plugin.tools)
     if plugin.endpoints:
         output.say(f"\nendpoints, below /api/v0/plugins/{plugin.id}")
@@ -137,8 +130,13 @@ def _show_parts(title: str, parts: Iterable[PluginComponent]) -> None:
 def _action_row(action: OfferedAction) -> list[str]:
     least = action.autonomy.min_confidence
     mode = action.autonomy.mode + (f", confidence {least:g}" if least is not None else "")
-    switch = action.enabled_by or "always there"
-    return [action.id, action.risk, action.reversibility, mode, switch, action.description]
+    switch = f"enabled by {action.enabled_by}" if action.enabled_by else "always there"
+    known = action.reversibility != "unknown"
+    returns = action.reversibility if known else "reversibility unknown"
+    return [
+        action.id,
+        f"{action.description} Risk {action.risk}, {returns}, {mode}; {switch}.",
+    ]
 
 
 @plugins.command()

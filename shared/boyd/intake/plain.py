@@ -68,4 +68,6 @@ def _observation(value: Any, where: str = "") -> Observation:
         raise BadIntake(f"{at}source: the prefix {RESERVED!r} is reserved for runs")
     if plausible(posted.timestamp) is None:
         raise BadIntake(f"{at}timestamp: should be between 1970 and now")
-    return Observation.model_validate(dict(posted))
+    # Whoever sends it chooses the source; rules must not take it for a plugin's own.
+    metadata = {**(posted.metadata or {}), "intake": "json"}
+    return Observation.model_validate({**dict(posted), "metadata": metadata})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
@@ -156,8 +156,14 @@ class DecisionRules(Plugin):
                 yield from _misfits(rule, action)
 
     @orienter()
-    def matches(self, observations: list[Observation]) -> SituationAssessment:
-        """Find the observations that rules are about."""
+    def matches(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
+        """Find the observations that rules are about.
+
+        One that was sent to the agent does not count if its source is that of an observer of the
+        agent: whoever may send observations must not decide on actions in the name of a plugin.
+        """
+        plugins = {one.partition(":")[0] for one in ctx.catalog.observers}
+        observations = [one for one in observations if not _is_forged(one, plugins)]
         findings: list[str] = []
         found: list[RuleMatch] = []
         for rule in self.options.rules:
@@ -209,6 +215,11 @@ class DecisionRules(Plugin):
             risk=rule.risk or risks.get(rule.action, "low"),
             requires_approval=rule.requires_approval,
         )
+
+
+def _is_forged(observation: Observation, plugins: Collection[str]) -> bool:
+    sent = (observation.metadata or {}).get("intake") is not None
+    return sent and observation.source.partition("/")[0] in plugins
 
 
 def _condition(rule: DecisionRule) -> Condition | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from boyd import Action, Decision, Observation, Plugin
+from boyd import Action, Decision, Observation, Observer, Plugin
 from boyd.errors import ConfigError, PluginError
 from boyd.models import Situation
 from boyd.plugin import PluginHost
@@ -26,6 +26,7 @@ class RestartParams(BaseModel):
 class Cluster(Plugin):
     id = "kubernetes"
     components = (
+        Observer(name="workloads", observe=lambda ctx: []),
         Action(name="restart", risk="medium", params=RestartParams, execute=lambda params: None),
     )
 
@@ -62,6 +63,14 @@ class RuleRig(Rig):
 def decide(*observations: Observation, rules: tuple[dict[str, Any], ...] = (RESTART,)) -> Any:
     rig = RuleRig(*rules)
     return rig.decide(rig.orient(list(observations)))
+
+
+def test_what_others_send_does_not_count_as_what_a_plugin_observes() -> None:
+    rig = RuleRig({**RESTART, "source": "*"})
+    sent = workload("web").patched({"metadata": {"intake": "json"}})
+    assert rig.decide(rig.orient([sent])) is None
+    other = sent.patched({"source": "kubernetes-of-others/workload"})
+    assert rig.decide(rig.orient([other])) is not None
 
 
 def test_a_rule_decides_on_its_action_with_values_of_the_observation() -> None:

@@ -20,6 +20,7 @@ def session(pid: int, *blocked_by: int, waited: float = 10.0) -> ServerSession:
         application="",
         query="",
         blocked_by=blocked_by,
+        transaction_start=None,
         transaction_seconds=waited,
         state_seconds=waited,
         waited=waited if blocked_by else None,

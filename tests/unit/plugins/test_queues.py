@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from boyd.errors import PluginError
 from boyd.models import ActionResult
 from boyd.plugins.message_queues.message_queue import ChangeLost, MessageQueue, QueueError, shown
 from boyd.plugins.message_queues.plugin import Queues
-from plugin_kit import Rig
+from plugin_kit import Rig, site
 
 
 class Server:
@@ -26,6 +27,8 @@ class Server:
 
     def samples(self, queue: str, number: int, ctx: object) -> list[str]:
         return ["sample"] * number
+
+    def check_purge(self, queue: str) -> None: ...
 
     def purge(self, queue: str, ctx: object) -> int | None:
         self.purged.append(queue)
@@ -49,6 +52,16 @@ def test_only_queues_that_the_patterns_choose_are_reported(monkeypatch: pytest.M
     server = Server(*(MessageQueue(name, 9, consumers=0) for name in ("a.1", "a.2", "b.1")))
     watching = rig(server, monkeypatch, include=["a.*"], exclude=["*.2"])
     assert alarms(watching) == {"queues/no-consumer:a.1"}
+
+
+def test_a_queue_that_is_down_does_not_look_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    with site() as server:
+        item = {"name": "a", "vhost": "/", "state": "down"}
+        server.body = json.dumps({"items": [item], "page_count": 1}).encode()
+        assert alarms(Rig(Queues(rabbitmq={"url": server.url}, samples=1))) == {"queues/down:a"}
+        server.body = json.dumps({"items": [], "page_count": 21}).encode()
+        watching = Rig(Queues(rabbitmq={"url": server.url}))
+        assert "more than 10000 queues" in str(watching.observe()[0].data["error"])
 
 
 def test_a_queue_that_is_worked_on_keeps_no_age(monkeypatch: pytest.MonkeyPatch) -> None:

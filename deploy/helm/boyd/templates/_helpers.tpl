@@ -18,7 +18,7 @@ app.kubernetes.io/part-of: boyd
 {{- /* Fails if a setting holds a secret: whoever may read ConfigMaps or the release could read it. */ -}}
 {{- define "boyd.refuseSecrets" -}}
 {{- range $name, $_ := .settings }}
-{{- if and (regexMatch "^BOYD_(REDIS_URL|BROKER_URL|ARCHIVE_URL)$|_(KEY|SECRETS?)$" $name) (not (hasSuffix "_PUBLIC_KEY" $name)) }}
+{{- if and (regexMatch "^BOYD_(REDIS_URL|BROKER_URL|ARCHIVE_URL)$|_(KEY|SECRETS?)$" $name) (not (hasSuffix "_PUBLIC_KEY" $name)) (ne "BOYD_INTAKE__SECRETS" $name) }}
 {{- fail (printf "settings.%s is a secret: put it into the Secret %s, and name its file with %s_FILE" $name $.root.Values.secret $name) }}
 {{- end }}
 {{- end }}

@@ -124,7 +124,7 @@ class LoadBalancer(Connector):
         return self._change("drain", params.server, ctx, state="drain")
 
     @drain.dry_run
-    def _would_drain(self, params: BackendServerParams, ctx: Context) -> str:
+    def _would_drain(self, params: BackendServerParams, ctx: Context) -> JsonObject:
         return self._preview(params.server, ctx, state="drain")
 
     @drain.verify(within=30, every=2)
@@ -144,7 +144,7 @@ class LoadBalancer(Connector):
         return self._change("enable", params.server, ctx, state="ready")
 
     @enable.dry_run
-    def _would_enable(self, params: BackendServerParams, ctx: Context) -> str:
+    def _would_enable(self, params: BackendServerParams, ctx: Context) -> JsonObject:
         return self._preview(params.server, ctx, state="ready")
 
     @enable.verify(within=60, every=2)
@@ -164,7 +164,7 @@ class LoadBalancer(Connector):
         return self._change("set_weight", params.server, ctx, weight=params.weight)
 
     @set_weight.dry_run
-    def _would_weigh(self, params: WeightParams, ctx: Context) -> str:
+    def _would_weigh(self, params: WeightParams, ctx: Context) -> JsonObject:
         return self._preview(params.server, ctx, weight=params.weight)
 
     @set_weight.verify(within=30, every=2)
@@ -247,13 +247,14 @@ class LoadBalancer(Connector):
 
     def _preview(
         self, name: str, ctx: Context, state: ServerState | None = None, weight: int | None = None
-    ) -> str:
+    ) -> JsonObject:
         servers = self._balancer().servers(ctx)
         server = self._found(name, servers)
         wanted = (state or server.state, server.weight if weight is None else weight)
         self._check(server, servers, *wanted)
         after = {"state": wanted[0], "weight": wanted[1]}
-        return difference(server.setting(), after, name) or f"{name} is like that already"
+        shown = difference(server.setting(), after, name) or f"{name} is like that already"
+        return {"difference": [*shown.splitlines()]}
 
     def _check(
         self,

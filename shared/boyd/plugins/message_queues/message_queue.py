@@ -32,6 +32,7 @@ class MessageQueue:
         consumers: None if the server does not know.
         age: seconds that the oldest message waits; None if nobody knows.
         head: of a list, a digest of its oldest message, by which others tell its age.
+        down: the state of a queue that does not work, whose figures nobody knows; else empty.
     """
 
     name: str
@@ -40,12 +41,13 @@ class MessageQueue:
     consumers: int | None = None
     age: float | None = None
     head: str = ""
+    down: str = ""
 
     def data(self) -> JsonObject:
         """The queue as observations and tools show it; what is not known is left out."""
         known = {"depth": self.depth, "unacked": self.unacked, "consumers": self.consumers}
         age = None if self.age is None else round(self.age)
-        data = {"queue": self.name, **known, "ageSeconds": age}
+        data = {"queue": self.name, **known, "ageSeconds": age, "state": self.down or None}
         return {key: value for key, value in data.items() if value is not None}
 
 
@@ -57,6 +59,12 @@ class MessageServer(Protocol):
 
     def samples(self, queue: str, number: int, ctx: Context) -> list[str]:
         """The beginnings of some messages, oldest first; raises `QueueError`."""
+
+    def check_purge(self, queue: str) -> None:
+        """Refuse what `purge` would refuse; raises `QueueError`."""
+
+    def check_requeue(self, queue: str, to: str | None, ctx: Context) -> None:
+        """Refuse what `requeue` would refuse; raises `QueueError`."""
 
     def purge(self, queue: str, ctx: Context) -> int | None:
         """Delete all messages that wait; how many, if the server says. Raises `QueueError`."""

@@ -147,7 +147,7 @@ class Queues(Connector):
             age = ages.get(name)
             data |= {} if age is None else {"ageSeconds": round(age)}
             data |= {"growthPerMinute": round(growth[name], 1)} if name in growth else {}
-            report.add(what, "error" if what == "no-consumer" else "warning", data)
+            report.add(what, "error" if what in ("no-consumer", "down") else "warning", data)
         waiting = sum(one.depth for one in queues)
         return report.observations("summary", queues=len(queues), messages=waiting)
 
@@ -162,6 +162,7 @@ class Queues(Connector):
         """Delete all messages that wait in a queue; those that consumers have taken stay."""
         server = self._server("purge")
         before = self._countable(params, ctx)
+        server.check_purge(params.queue)
         try:
             deleted = server.purge(params.queue, ctx)
         except ChangeLost as error:
@@ -172,6 +173,7 @@ class Queues(Connector):
     def _would_purge(self, params: PurgeParams, ctx: Context) -> JsonObject:
         server = self._server()
         depth = self._countable(params, ctx)
+        server.check_purge(params.queue)
         number = self.options.sample_messages
         samples = server.samples(params.queue, number, ctx) if number else []
         return {"would delete messages": depth, "samples": list(samples)}
@@ -191,6 +193,7 @@ class Queues(Connector):
         """Move dead letters back to work, at least once each; consumers may see one twice."""
         server = self._server("requeue")
         before = self._depth(params.queue, ctx)
+        self._server().check_requeue(params.queue, params.to, ctx)
         try:
             moved = server.requeue(params.queue, params.to, params.at_most, ctx)
         except ChangeLost as error:
@@ -202,6 +205,7 @@ class Queues(Connector):
     def _would_requeue(self, params: RequeueParams, ctx: Context) -> JsonObject:
         server = self._server()
         depth = self._depth(params.queue, ctx)
+        server.check_requeue(params.queue, params.to, ctx)
         number = self.options.sample_messages
         samples = server.samples(params.queue, number, ctx) if number else []
         to = params.to or "where each has died"
@@ -317,6 +321,7 @@ class Queues(Connector):
         for one in queues:
             idle = one.consumers == 0 and one.depth > 0
             found[f"no-consumer {one.name}"] = Sample(float(idle), 1, 1)
+            found[f"down {one.name}"] = Sample(float(bool(one.down)), 1, 1)
             found[f"depth {one.name}"] = _sample(one.depth, options.max_depth)
             found[f"unacked {one.name}"] = _sample(one.unacked or 0, options.max_unacked)
             found[f"age {one.name}"] = _sample(ages.get(one.name, 0), options.max_age)

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 #: Queues on one page, and the most pages.
 PAGE, PAGES = 500, 20
 TIME = 10.0
-_COLUMNS = "name,vhost,messages_ready,messages_unacknowledged,consumers,head_message_timestamp"
+_COLUMNS = (
+    "name,vhost,state,messages_ready,messages_unacknowledged,consumers,head_message_timestamp"
+)
+#: States of a queue that takes and gives no messages, and has no figures.
+_DOWN = ("crashed", "down", "minority", "stopped", "terminated")
 
 
 class RabbitOptions(BaseModel):
@@ -69,8 +73,8 @@ class RabbitMQ:
             answer = self._ask(ctx, "GET", f"/api/queues/{self._vhost}", params=query)
             found += [_queue(item) for item in answer["items"]]
             if page >= answer["page_count"]:
-                break
-        return found
+                return found
+        raise QueueError(f"there are more than {PAGE * PAGES} queues in {self._options.vhost}")
 
     def samples(self, queue: str, number: int, ctx: Context) -> list[str]:
         """The beginnings of messages; they go back to where they were, marked as redelivered."""
@@ -82,6 +86,16 @@ class RabbitMQ:
         }
         answer = self._ask(ctx, "POST", f"{self._path(queue)}/get", body=body)
         return [shown(str(one["payload"])) for one in answer]
+
+    def check_purge(self, queue: str) -> None:
+        """Nothing: every queue can be purged."""
+
+    def check_requeue(self, queue: str, to: str | None, ctx: Context) -> None:
+        """Refuse a queue that is the same, or not there."""
+        if to == queue:
+            raise QueueError(f"{queue} is where the messages are already")
+        if to is not None and to not in {one.name for one in self.queues(ctx)}:
+            raise QueueError(f"there is no queue {to}")
 
     def purge(self, queue: str, ctx: Context) -> int | None:
         """Delete the messages that wait; the server does not say how many."""
@@ -167,6 +181,7 @@ def _queue(item: JsonObject) -> MessageQueue:
         depth=read.get("messages_ready", 0),
         unacked=read.get("messages_unacknowledged", 0),
         consumers=read.get("consumers", 0),
+        down=read["state"] if read.get("state") in _DOWN else "",
         age=max(0.0, time.time() - since) if isinstance(since, int | float) else None,
     )
 

@@ -91,9 +91,19 @@ class RedisBroker:
             rows: Any = client.lrange(queue, -number, -1)
         return [shown(row) for row in reversed(rows)]
 
+    def check_purge(self, queue: str) -> None:
+        """Refuse what is no list of the options."""
+        self._check(queue)
+
+    def check_requeue(self, queue: str, to: str | None, ctx: Context) -> None:
+        """Refuse what is no list of the options, or the same one."""
+        self._check(queue)
+        if to is None or to == queue:
+            raise QueueError("a list does not say where its messages came from: give `to`")
+        self._check(to)
+
     def purge(self, queue: str, ctx: Context) -> int | None:
         """Delete a list, with Celery's lists for other priorities."""
-        self._check(queue)
         names = _lists(queue)
         with self._connected(changes=True) as client, client.pipeline(transaction=True) as pipe:
             for name in names:
@@ -104,10 +114,7 @@ class RedisBroker:
 
     def requeue(self, queue: str, to: str | None, most: int, ctx: Context) -> int:
         """Move the oldest messages of a list to the new end of another one, each exactly once."""
-        self._check(queue)
-        if to is None or to == queue:
-            raise QueueError("a list does not say where its messages came from: give `to`")
-        self._check(to)
+        assert to is not None, "it was checked"
         moved = 0
         with self._connected(changes=True) as client:
             while moved < most:

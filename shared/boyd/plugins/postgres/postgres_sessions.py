@@ -25,6 +25,7 @@ SELECT pid, backend_start, query_start, backend_type, state,
   usename AS username, datname AS database, application_name AS application,
   left(query, 2000) AS query,
   CASE WHEN wait_event_type = 'Lock' THEN pg_blocking_pids(pid) ELSE '{{}}' END AS blocked_by,
+  xact_start AS transaction_start,
   extract(epoch FROM clock_timestamp() - xact_start)::float AS transaction_seconds,
   extract(epoch FROM clock_timestamp() - state_change)::float AS state_seconds,
   CASE WHEN wait_event_type = 'Lock' THEN (
@@ -51,7 +52,8 @@ class ServerSession:
 
     Attributes:
         blocked_by: the process ids of those it waits for; 0 is a prepared transaction.
-        transaction_seconds: since its transaction began.
+        transaction_start: when its transaction began.
+        transaction_seconds: since then.
         state_seconds: since it is in its state.
         waited: seconds that it has waited for a lock.
     """
@@ -66,6 +68,7 @@ class ServerSession:
     application: str | None
     query: str | None
     blocked_by: Sequence[int]
+    transaction_start: datetime | None
     transaction_seconds: float | None
     state_seconds: float | None
     waited: float | None
@@ -86,7 +89,8 @@ class ServerSession:
             "application": self.application,
             "state": self.state or self.backend_type,
             "query": without_literals(self.query or ""),
-            "transactionSeconds": round(self.transaction_seconds or 0),
+            # Not its age, which would make every preview differ from the one before.
+            "transactionStart": _text(self.transaction_start),
         }
 
 

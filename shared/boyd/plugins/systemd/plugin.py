@@ -318,14 +318,15 @@ class Systemd(Connector):
         also = {other for name in DETAILS[-3:] for other in unit.get(name, "").split()}
         then = {"state": "active", "pid": "another one"}
         return {
-            "would change": difference(now, then, unit["Id"]),
+            "difference": [*difference(now, then, unit["Id"]).splitlines()],
             "may restart with it": " ".join(sorted(also)[: self.options.max_items]) or "nothing",
         }
 
-    def _would_reset(self, params: UnitParams, ctx: Context) -> str:
+    def _would_reset(self, params: UnitParams, ctx: Context) -> JsonObject:
         unit = self._failed(params, ctx)
         now = {"state": "failed", "restarts": unit["NRestarts"]}
-        return difference(now, {"state": "inactive", "restarts": "0"}, unit["Id"])
+        shown = difference(now, {"state": "inactive", "restarts": "0"}, unit["Id"])
+        return {"difference": [*shown.splitlines()]}
 
     def _is_restarted(self, params: UnitParams, result: Any, ctx: Context) -> EffectVerdict:
         unit = self._show(params, ctx)
