@@ -49,9 +49,9 @@ class Away(fakeredis.FakeRedis):
         super().__init__(server=server, decode_responses=True)
 
 
-def samples(store: Store, broker: Any = None) -> dict[str, dict[tuple[str, ...], float]]:
+def samples(store: Store, *brokers: Any) -> dict[str, dict[tuple[str, ...], float]]:
     """Every sample by name and the values of its labels."""
-    body, content_type = Metrics(lambda: store, broker).exposed()
+    body, content_type = Metrics(lambda: store, brokers).exposed()
     assert content_type.startswith("text/plain")
     return parsed(body)
 
