@@ -247,9 +247,10 @@ def test_an_emptied_chain_is_found_by_a_noted_head(whole: Store, chain: Audit) -
 
 
 def test_a_chain_from_another_agent_does_not_fit(whole: Store, chain: Audit) -> None:
-    other = fill(whole.agent("b").audit, 10)
-    for mine, theirs in ((KEYS.audit, "audit"), (KEYS.audit_head, "audit:head")):
-        whole.client.copy(Keys("b").prefix + theirs, mine, replace=True)
+    other, theirs = fill(whole.agent("b").audit, 10), Keys("b")
+    entries = whole.client.xrange(theirs.audit)
+    whole.client.hset(KEYS.audit_head, mapping=whole.client.hgetall(theirs.audit_head))
+    rewrite(whole, lambda now: now.__setitem__(slice(None), entries))
 
     assert other.verify().ok
     assert named(chain) == (1, "changed")
