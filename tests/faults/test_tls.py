@@ -45,6 +45,7 @@ def test_an_iteration_runs_with_all_that_is_said_encrypted(
 
         assert deployment.ended("storm0", 1).success
         said = requests.get(f"{base}/api/v0/loop/status", headers=headers, timeout=60)
+        assert said.status_code == 200, said.text
         assert said.json()["agentId"] == "storm0"
         with redis.Redis.from_url(redis_url, decode_responses=True) as plain:
             wait_until(
