@@ -6,7 +6,8 @@ import asyncio
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -200,6 +201,12 @@ async def talk(desk: Served, mode: str, calls: list[tuple[str, Any]], *extension
             return client.protocol_version, results
 
 
+def talked(talk: Coroutine[Any, Any, Any]) -> Any:
+    """What it returns; the tests with a browser leave an event loop in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, talk).result()
+
+
 PROPOSAL = {"action": "desk:write", "params": {"text": "x"}, "rationale": "the test wants it"}
 
 
@@ -210,7 +217,7 @@ def text_of(result: CallToolResult) -> Any:
 @pytest.mark.parametrize(("mode", "version"), [("auto", MODERN), ("legacy", LEGACY)])
 def test_the_official_python_client_calls_tools(desk: Served, mode: str, version: str) -> None:
     calls: list[tuple[str, Any]] = [("boyd_status", {}), ("boyd_propose_action", PROPOSAL)]
-    spoken, (status, proposed) = asyncio.run(talk(desk, mode, calls))
+    spoken, (status, proposed) = talked(talk(desk, mode, calls))
 
     assert spoken == version
     assert [one["id"] for one in text_of(status)["agents"]] == ["desk"]
@@ -224,7 +231,7 @@ def test_a_proposal_is_a_task_that_the_python_client_follows_until_a_person_has_
         desk.site.post(f"/approvals/{item['id']}/deny")
     follows = Follows(desk.site)
     calls = [("boyd_propose_action", {**PROPOSAL, "params": {"text": "followed"}})]
-    _, [result] = asyncio.run(talk(desk, "auto", calls, follows))
+    _, [result] = talked(talk(desk, "auto", calls, follows))
 
     assert follows.seen == ["input_required", "completed"]
     assert text_of(result)["result"]["output"] == "wrote followed"

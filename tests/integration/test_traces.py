@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,11 @@ def links(span: Span) -> dict[str, str]:
     return {to.why: f"{to.span_id:016x}" for to in span.links}
 
 
+def outline(spans: list[Span], trace: int) -> list[str]:
+    """The spans of a trace; a slow machine may lose a lease more often than the test takes it."""
+    return [line for line, _ in groupby(tree(span for span in spans if span.trace_id == trace))]
+
+
 def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_every_phase(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -151,7 +157,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
         spans = sink.spans()
 
     check(spans)
-    assert tree(span for span in spans if span.trace_id == trace) == [
+    assert outline(spans, trace) == [
         "iteration",
         "  run",
         "  start (lease_lost)",
@@ -170,7 +176,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
         "  complete",
     ]
     (approval,) = named(spans, "approval traced:act")
-    assert tree(span for span in spans if span.trace_id == approval.trace_id) == [
+    assert outline(spans, approval.trace_id) == [
         "approval traced:act",
         "  attempt (lease_lost)",
         "  action traced:act",
@@ -181,8 +187,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
     assert of["run"] == {"run": RUN}
     assert of["act"] == {"approval": f"{approval.span_id:016x}"}
     assert of["approval traced:act"] == {"iteration": f"{root.span_id:016x}"}
-    lines = tree(span for span in spans if span.trace_id == acted)
-    assert [line for line in lines if "act" in line] == [
+    assert [line for line in outline(spans, acted) if "act" in line] == [
         "  act (lease_lost)",
         "    action traced:act (lease_lost)",
         "  act",
