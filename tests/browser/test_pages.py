@@ -142,7 +142,9 @@ _FOCUSABLE = """
   const all = document.querySelectorAll("a[href], button, input, textarea, select, summary");
   window.missed = new Set([...all]
     .filter(one => one.checkVisibility() && one.type !== "hidden")
-    .filter(one => !one.disabled && one.tabIndex >= 0));
+    .filter(one => !one.disabled && one.tabIndex >= 0)
+    // Arrow keys lead to the others of a group.
+    .filter(one => one.type !== "radio" || one.checked));
   return window.missed.size;
 })()
 """
