@@ -114,19 +114,23 @@ class Deployment:
 
     def start(self, name: str, *arguments: str, ready: bool = True) -> int:
         """Start `boyd` with *arguments*; with *ready*, wait until it has announced itself."""
-        environment = {
-            **os.environ,
-            "PYTHONPATH": PYTHONPATH,
-            "BOYD_REDIS_URL": self.redis_url,
-            "EFFECTS": str(self.effects_file),
-            **self.environment,
-        }
+        environment = self.surroundings()
         with (self.folder / f"{name}.log").open("ab") as log:
             process = self._run(arguments, environment, log)
         self.processes[name] = process
         if ready:
             wait_until(lambda: self._announced(process, name), 30)
         return process.pid
+
+    def surroundings(self) -> dict[str, str]:
+        """The environment of its processes."""
+        return {
+            **os.environ,
+            "PYTHONPATH": PYTHONPATH,
+            "BOYD_REDIS_URL": self.redis_url,
+            "EFFECTS": str(self.effects_file),
+            **self.environment,
+        }
 
     def worker(self, name: str, agent: str, *arguments: str) -> int:
         """Start a worker for *agent*."""

@@ -196,6 +196,8 @@ _HELP = {
     "boyd_redis_answer_seconds": "Response time of Redis.",
     "boyd_redis_memory_bytes": "Memory in use.",
     "boyd_redis_memory_limit_bytes": "Memory limit of Redis; 0: none.",
+    "boyd_redis_clients": "Connections to Redis.",
+    "boyd_redis_clients_limit": "The most connections that Redis takes.",
     "boyd_redis_persistence": "1 if Redis writes to disk in this way.",
     "boyd_redis_persistence_ok": "1 if the last write to disk succeeded.",
     "boyd_redis_evicts": "1 if a full Redis may evict keys.",
@@ -269,6 +271,8 @@ def _redis(health: HealthSnapshot) -> Iterator[Metric]:
 def _server(server: ServerHealth) -> Iterator[Metric]:
     yield _metric("boyd_redis_memory_bytes", [((), server.used)])
     yield _metric("boyd_redis_memory_limit_bytes", [((), server.limit)])
+    yield _metric("boyd_redis_clients", [((), server.clients)])
+    yield _metric("boyd_redis_clients_limit", [((), server.most_clients or None)])
     rdb = None if server.rdb is None else bool(server.rdb)
     kept = [(("aof",), server.aof), (("rdb",), rdb)]
     yield _metric("boyd_redis_persistence", kept, ("kind",))

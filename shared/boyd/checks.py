@@ -48,7 +48,7 @@ LOST_EVENTS = 3600.0
 TEXT_CALLS = 86400.0
 #: Seconds by which archive and traces may be behind.
 BEHIND = 60.0
-#: Used fractions of Redis' memory for a warning and for an error.
+#: Used fractions of Redis' memory and connections for a warning and for an error.
 _FULL, _ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "permission denied"
 
@@ -124,6 +124,7 @@ def _redis(health: HealthSnapshot) -> Iterator[Finding]:
         yield _snapshots(server, health.roster.now)
         yield _eviction(server)
         yield _memory(server)
+        yield _connections(server)
     yield _clock(health.skew)
     if health.broker_error is not None:
         yield error("broker", health.broker_error, "start it, or correct BOYD_BROKER_URL")
@@ -191,6 +192,18 @@ def _memory(server: ServerHealth) -> Finding:
     if server.used >= _FULL * server.limit:
         return warning("memory", text, "raise maxmemory, or keep less history")
     return ok("memory", text)
+
+
+def _connections(server: ServerHealth) -> Finding:
+    if not server.most_clients:
+        return ok("connections", f"{server.clients}, limit unknown")
+    text = f"{server.clients} of {server.most_clients} used"
+    advice = "raise maxclients of Redis: at the limit no process can connect"
+    if server.clients >= _ALMOST_FULL * server.most_clients:
+        return error("connections", text, advice)
+    if server.clients >= _FULL * server.most_clients:
+        return warning("connections", text, advice)
+    return ok("connections", text)
 
 
 def _megabytes(size: float) -> str:

@@ -330,16 +330,22 @@ def idle(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     for agents in (1, 20, 100):
         names = [f"{AGENTS}:one{number}" for number in range(agents)]
         with measured(url, folder, monitored, {}, *names) as (deployment, meter):
-            told(add, f"idle worker, {agents} agents, per s", meter.second())
+            told(add, f"idle worker of loop, {agents} agents, per s", meter.second())
             iterate = once(deployment, meter, "one0")
             _repeat(iterate, 3)
             told(add, f"iteration, worker with {agents} agents", meter.of(iterate, 40))
-            before = meter.connections()
-            deployment.stop("w")
-            add(f"connections of a worker, {agents} agents", before - meter.connections(), "")
+            _connections(deployment, meter, "w", add)
             named = [word for name in names for word in ("--agent", name)]
-            deployment.start("b", "beat", *named)
-            told(add, f"idle beat, {agents} agents, per s", meter.second())
+            for what in ("worker -Q host", "beat"):
+                deployment.start(what, *what.split(), *named)
+                told(add, f"idle {what}, {agents} agents, per s", meter.second())
+                _connections(deployment, meter, what, add)
+
+
+def _connections(deployment: Deployment, meter: Meter, name: str, add: Add) -> None:
+    before = meter.connections()
+    deployment.stop(name)
+    add(f"connections of {name}", before - meter.connections(), "")
 
 
 def crowd(url: str, folder: Path, monitored: Monitored, add: Add) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from benchmarks.agents import Many, Trivial
 from boyd import Agent, Observation, Plugin
+from boyd.plugin import Observer
 
 COUNTS = (1, 10, 100, 1000)
 #: As with 20 observers on 1 000 hosts, to see how far the model holds.
 LARGEST = 20_000
+#: Observers of an agent that run on each of many hosts.
+HOST_OBSERVERS = 20
 #: Bytes that a wide shard sees.
 WIDE = 8000
 
@@ -55,3 +58,19 @@ whole1000 = Agent("whole1000", plugins=[Many(Trivial, 1000)])
 #: Many agents for one worker.
 for _number in range(100):
     globals()[f"one{_number}"] = Agent(f"one{_number}", plugins=[Many(Trivial, 1)])
+
+
+class Local(Observer):
+    """Sees 200 bytes on every host."""
+
+    scope = "every_host"
+
+    def observe(self) -> list[Observation]:
+        """See something of this host."""
+        return [Observation(source=self.id, type="metric", data={"text": "x" * 200})]
+
+
+#: An agent on a thousand hosts. Its beat waits until midnight, so that it disturbs no measurement.
+thousand = Agent(
+    "thousand", mode="continuous", loop_interval=86400, plugins=[Many(Local, HOST_OBSERVERS)]
+)

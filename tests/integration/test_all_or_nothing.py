@@ -276,7 +276,10 @@ def deployment(store: Store) -> None:
     store.freezes.lift(actor=ANN)
     store.freezes.freeze("maintenance", "a", actor=ANN)
     store.freezes.lift("a", actor=ANN)
-    store.turns(["a"]).take("sweep", 1.0)
+    store.turns(["a"]).take(1.0)
+    turns = store.turns(["a"])
+    for _ in range(2):
+        turns.beat(info, 1.0)
     key, text = store.access.create("k", "ann", ["read"], by=ANN)
     assert store.access.admit(text, 10, 10).key
     secret = store.sessions.open(key, address=None, browser="b")

@@ -148,6 +148,8 @@ def test_whatever_is_wrong_comes_with_advice() -> None:
         ({"policy": None}, "warning: permission denied"),
         ({"limit": 1_200_000}, "warning: 1.0 MB of 1.2 MB used"),
         ({"limit": 1_000_001}, "error: 1.0 MB of 1.0 MB used"),
+        ({"clients": 80, "most_clients": 100}, "warning: 80 of 100 used"),
+        ({"clients": 95, "most_clients": 100}, "error: 95 of 100 used"),
     ],
 )
 def test_a_redis_that_may_lose_state_is_told_of(changes: Any, said: str) -> None:

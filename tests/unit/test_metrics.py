@@ -436,7 +436,12 @@ def test_without_redis_it_is_not_ready_and_no_address_is_told() -> None:
 
 ROOT = Path(__file__).parents[2]
 #: What a Redis says of itself; `fakeredis` says nothing.
-INFO = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction", "aof_enabled": 1}
+INFO = {
+    "redis_version": "7.2.4",
+    "maxmemory_policy": "noeviction",
+    "aof_enabled": 1,
+    "maxclients": 9,
+}
 RULES = yaml.safe_load((ROOT / "deploy/prometheus/boyd-alerts.yml").read_text())
 
 

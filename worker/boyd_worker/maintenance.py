@@ -1,4 +1,4 @@
-"""The background threads of a worker or beat: heartbeat, sweep, audit seal."""
+"""The background threads of a worker or beat: heartbeats, sweeping and sealing, who is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 
 from boyd import queues
 from boyd.errors import StoreError
@@ -19,33 +21,42 @@ log = logging.getLogger("boyd.worker")
 
 
 class Maintenance:
-    """Periodic work, one thread each, so that a slow sweep does not delay heartbeats."""
+    """Periodic work; sweeping has its own thread, so that it does not delay heartbeats."""
 
     def __init__(self, host: AgentHost) -> None:
         self._host = host
         self._store = host.store
         self._stopping = threading.Event()
+        #: Set from the time when it is this process's turn to sweep, until that is done.
+        self._sweeping = threading.Event()
         timing = host.settings.timing
-        self._sweep_interval = timing.sweep
-        self._throttle = host.store.turns(host.agents)
-        self._plans = queues.LOOP in host.queues
+        self._timing = timing
+        self._turns = host.store.turns(host.agents)
         self._problem: str | None = None
-        work = [
-            ("heartbeat", self._heartbeat, timing.heartbeat_interval),
-            ("sweep", self._sweep, timing.sweep),
-            ("seal", self._seal, timing.sweep),
+        self._beat_at = 0.0
+        plans = queues.LOOP in host.queues
+        # Where no iteration is planned, nothing waits for a sweep that others could do.
+        often = plans or host.role == "beat"
+        beats = timing.heartbeat_interval
+        self._visits = visits = min(timing.sweep, beats) if often else beats
+        self._tasks = [
+            _Task("heartbeat", self._visit, self._every(visits)),
+            _Task("sweep", self._look_after, self._its_turn),
         ]
-        self._tasks = [_PeriodicTask(*item, self._stopping) for item in work]
+        if plans:  # so that no iteration has to wait for it
+            read = partial(self._store.fleet.recent, fresh=True)
+            self._tasks.append(_Task("fleet", read, self._every(beats)))
 
     def start(self) -> None:
         """Announce this process and start the threads."""
-        self._store.fleet.beat(self._host.info())
+        self._turns.beat(self._host.info())
         for task in self._tasks:
             task.thread.start()
 
     def stop(self) -> None:
         """Stop the threads and announce that this process takes no more work."""
         self._stopping.set()
+        self._sweeping.set()
         for task in self._tasks:
             if task.thread.ident is not None:  # never started
                 task.thread.join(timeout=5)
@@ -54,23 +65,47 @@ class Maintenance:
         except StoreError as error:
             log.warning("could not deregister this process: %s", error)
 
-    def _heartbeat(self) -> None:
+    def _every(self, interval: float) -> Callable[[], bool]:
+        # Jitter: processes started together should not all ask together.
+        return lambda: not self._stopping.wait(interval * random.uniform(0.8, 1.2))
+
+    def _its_turn(self) -> bool:
+        self._sweeping.wait()
+        return not self._stopping.is_set()
+
+    def _visit(self) -> None:
+        """Beat when it is time, and ask for a turn."""
         self._recycle()
-        for name in self._store.fleet.beat(self._host.info(self._problem or self._host.problem())):
+        asks = None if self._sweeping.is_set() else self._timing.sweep
+        try:
+            if time.monotonic() >= self._beat_at:
+                turn = self._beat(asks)
+            else:
+                turn = asks is not None and self._turns.take(asks)
+        except StoreError:
+            self._sweeping.set()  # nobody may be able to take turns
+            raise
+        if turn:
+            self._sweeping.set()
+
+    def _beat(self, asks: float | None) -> bool:
+        beat = self._turns.beat(self._host.info(self._problem or self._host.problem()), asks)
+        # At the nearest visit, as these come early and late.
+        self._beat_at = time.monotonic() + self._timing.heartbeat_interval - self._visits / 2
+        for name in beat.again:
             log.warning("agent %s was retired or lost by Redis; registered it again", name)
-        if self._plans:  # so that no iteration has to wait for it
-            self._store.fleet.recent(fresh=True)
+        return beat.turn
 
-    def _sweep(self) -> None:
-        if not self._throttle.take("sweep", self._sweep_interval):
-            return
-        if sweep_all(self._store, self._host.sweepers):
-            self._throttle.give_back("sweep")
-
-    def _seal(self) -> None:
-        """Seal new entries of the audit trails."""
-        if self._throttle.take("seal", self._sweep_interval):
-            self._store.seal(self._host.agents)
+    def _look_after(self) -> None:
+        """Sweep, and seal new entries of the audit trails."""
+        try:
+            while sweep_all(self._store, self._host.sweepers) and not self._stopping.is_set():
+                pass  # there is more
+        finally:
+            try:
+                self._store.seal(self._host.agents)
+            finally:
+                self._sweeping.clear()
 
     def _recycle(self) -> None:
         """Restart the process when too many observers hang: their threads end only with it."""
@@ -82,22 +117,18 @@ class Maintenance:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-class _PeriodicTask:
-    """Repeats a function in a thread, whatever it raises."""
+class _Task:
+    """Repeats a function in a thread, whatever it raises, as long as it is let through."""
 
-    def __init__(
-        self, name: str, work: Callable[[], None], interval: float, stopping: threading.Event
-    ) -> None:
+    def __init__(self, name: str, work: Callable[[], object], goes_on: Callable[[], bool]) -> None:
         self._name = name
         self._work = work
-        self._interval = interval
-        self._stopping = stopping
+        self._goes_on = goes_on
         self._answers = True
         self.thread = threading.Thread(target=self._run, name=f"maintenance-{name}", daemon=True)
 
     def _run(self) -> None:
-        # Jitter: processes started together should not all sweep together.
-        while not self._stopping.wait(self._interval * random.uniform(0.8, 1.2)):
+        while self._goes_on():
             try:
                 self._work()
                 self._report(True)

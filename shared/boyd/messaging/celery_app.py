@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 from celery import Celery, Signature, chain, group
-from kombu import Connection
-from kombu.connection import ConnectionPool, PooledConnection
 from kombu.exceptions import OperationalError
 
 from boyd import queues
 from boyd.errors import ConfigError
+from boyd.messaging.broker_connection import BrokerConnection
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Phase
 from boyd.store.connection import Address, mask_url, sentinel_options
@@ -39,63 +37,16 @@ _TRANSPORT = {
     "socket_timeout": 15,
     "socket_connect_timeout": 3,
     "socket_keepalive": True,
-    "health_check_interval": 5,
-    # The longest a stopping worker waits in BRPOP.
-    "polling_interval": 1,
+    # A worker that waits for an answer longer than both together reconnects.
+    "health_check_interval": 3,
+    "polling_interval": 5,
     # Messages are hints that our sweeper sends again, so none is kept until it is acknowledged.
     "ack_emulation": False,
 }
 
 
-#: Seconds between attempts to connect; kombu waits up to 30.
-_TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
-
-
-class _OneClient:
-    """A connection that sends all messages through one Redis client."""
-
-    def get_transport_cls(self) -> type[Any]:
-        """The class of its transport."""
-        return _with_one_client(super().get_transport_cls())  # type: ignore[misc]
-
-
-class _Pooled(_OneClient, PooledConnection):  # type: ignore[misc]
-    """A connection of the pool that messages are sent from."""
-
-
-class _Pool(ConnectionPool):  # type: ignore[misc]
-    def new(self) -> _Pooled:
-        return _Pooled(self, **self.connection.info())
-
-
-class _Connection(_OneClient, Connection):  # type: ignore[misc]
-    """A connection that reconnects quickly."""
-
-    def Pool(self, limit: int | None = None, **options: Any) -> _Pool:  # noqa: N802 - kombu's name
-        """A pool of such connections."""
-        return _Pool(self, limit, **options)
-
-    def ensure_connection(self, *args: Any, **options: Any) -> Connection:
-        """Connect, however long it takes."""
-        return super().ensure_connection(*args, **{**_TRIES, **options})
-
-
-@cache
-def _with_one_client(transport: type[Any]) -> type[Any]:
-    """A transport that keeps its client; kombu makes one per message, a sixth of its cost."""
-
-    class Channel(transport.Channel):  # type: ignore[misc, name-defined]
-        _sender: Any = None
-
-        def _create_client(self, asynchronous: bool = False) -> Any:
-            if asynchronous:
-                return super()._create_client(asynchronous)
-            # A channel that reconnects has a new pool.
-            if self._sender is None or self._sender.connection_pool is not self.pool:
-                self._sender = super()._create_client()
-            return self._sender
-
-    return type("Transport", (transport,), {"Channel": Channel})
+#: Connections that send messages, of a process; threads take turns.
+_SENDERS = 4
 
 
 def make_app(broker_url: str) -> Celery:
@@ -109,7 +60,7 @@ def make_app(broker_url: str) -> Celery:
     except ValueError as error:
         raise ConfigError(f"broker_url {mask_url(broker_url)!r} cannot be used: {error}") from None
     app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
-    app.amqp.Connection = _Connection
+    app.amqp.Connection = BrokerConnection
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",
@@ -124,6 +75,7 @@ def make_app(broker_url: str) -> Celery:
         worker_prefetch_multiplier=1,
         broker_transport_options=_TRANSPORT | _sentinel_transport(address),
         broker_use_ssl=address.tls and {"ssl_cert_reqs": "required", **address.ssl_options},
+        broker_pool_limit=_SENDERS,
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,

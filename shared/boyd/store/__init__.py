@@ -63,10 +63,10 @@ from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.published_replay import LatestReplay
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
-from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, ServerClock, Timing
 from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
+from boyd.store.turns import Turns
 
 
 class AgentStore:
@@ -190,9 +190,9 @@ class Store:
         """Take the overdue work of each agent; an error stands for work that cannot be taken."""
         return take_each(self._scripts, [self.agent(name).due for name in agent_ids])
 
-    def turns(self, agent_ids: Iterable[str]) -> Throttle:
-        """The throttle shared by all processes that run exactly these agents."""
-        return Throttle(self.client, self._scripts, agent_ids)
+    def turns(self, agent_ids: Iterable[str]) -> Turns:
+        """The heartbeats of this process, and its turns among those with the same agents."""
+        return Turns(self._scripts.of(Keys(DEPLOYMENT)), self.fleet, agent_ids)
 
     def events(self, agent_ids: list[str]) -> Events:
         """The events of these agents from now on."""
@@ -256,10 +256,10 @@ __all__ = [
     "StuckBatch",
     "StuckJob",
     "Submitted",
-    "Throttle",
     "Timing",
     "Topic",
     "TrackRecords",
+    "Turns",
     "Verdict",
     "WorkerInfo",
     "Written",

@@ -21,6 +21,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from boyd.errors import ConfigError, StoreError, StoreReadOnly, StoreUnavailable
+from boyd.store.idle_connections import ClosingIdle
 
 _SENTINEL = "sentinel"
 _PASSWORD = re.compile(r"(://[^:/]*):.*", re.DOTALL)
@@ -137,7 +138,7 @@ class Sentinels(Sentinel):
         return found
 
 
-class Pool(SentinelConnectionPool):
+class Pool(ClosingIdle, SentinelConnectionPool):
     """A pool of connections to the current master.
 
     An isolated master stays connected after a failover, and accepts writes that will be lost. So
@@ -203,8 +204,10 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         address = Address.of(url)
         if "path" not in address.options:
             limits["socket_keepalive"] = True
-        by_url = redis.Redis.from_url
-        client = _through_sentinels(address, limits) if address.sentinels else by_url(url, **limits)
+        if address.sentinels:
+            client = _through_sentinels(address, limits)
+        else:
+            client = redis.Redis.from_pool(ClosingIdle.from_url(url, **limits))
         pool = client.connection_pool
         pool.connection_class = _leaving(pool.connection_class)
         pool.connection_class(**pool.connection_kwargs)  # refuses bad options now, not on first use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
@@ -107,6 +108,8 @@ class Fleet:
         #: The freeze marks as of the last heartbeat, by scope, and the run of their server.
         self._freezes: dict[str, str] = {}
         self._server = ""
+        #: Names what the last heartbeat compared; empty: something has to be compared again.
+        self.compared = ""
         #: The marks with which this process has compared the copy of each agent, by scope.
         self._compared: dict[str, dict[str, str]] = {}
 
@@ -119,7 +122,7 @@ class Fleet:
         to the copies of its agents, in case whoever changed them did not reach those.
         """
         registered = [part for name in info.agents for part in self._registered(name)]
-        lost, kept, server = self._scripts.run(
+        lost, kept, server, compared = self._scripts.run(
             "record_heartbeat",
             name=info.name,
             info=info.to_json(),
@@ -132,11 +135,15 @@ class Fleet:
             self._server = server
         for name in lost:
             self.register(self._entries[name][0])
-        self._compare(info.agents)
+        self.compared = compared if self._compare(info.agents) else ""
         return list(lost)
 
-    def _compare(self, agents: Sequence[str]) -> None:
-        """Compare the copies of these agents whose marks have changed, and remember later ones."""
+    def _compare(self, agents: Sequence[str]) -> bool:
+        """Compare the copies of these agents whose marks have changed, and remember later ones.
+
+        Returns:
+            True: nothing is left to do.
+        """
         due: list[tuple[str, dict[str, str]]] = []
         for name in agents:
             scopes = scopes_concerning(name)
@@ -144,19 +151,23 @@ class Fleet:
             if self._compared.get(name) != marks:
                 due.append((name, marks))
         if not due:
-            return
+            return True
         calls = [
             self._all_scripts.of(Keys(name)).call(
                 "confirm_freezes", known=name in self._entries, marks=flat(marks)
             )
             for name, marks in due
         ]
+        done = True
         for (name, marks), reply in zip(due, self._all_scripts.run_each(calls), strict=True):
             if isinstance(reply, StoreError):
-                continue  # with the next heartbeat
+                done = False  # with the next heartbeat
+                continue
             _, later = reply
+            done &= not later
             self._compared[name] = marks
             self._freezes |= pairs(later)
+        return done
 
     def _registered(self, name: str) -> tuple[str, int] | tuple[()]:
         """An agent and the time when this process registered it; empty if it did not."""
@@ -269,6 +280,8 @@ class AgentFleet:
     def __init__(self, fleet: Fleet, agent_id: str) -> None:
         self._fleet = fleet
         self._agent_id = agent_id
+        #: Who was there, and how many of them consume each queue.
+        self._counted: tuple[list[WorkerInfo], Counter[str]] = ([], Counter())
 
     def serving(self, queue: str, fresh: bool = False) -> int:
         """The number of live workers that consume *queue* for this agent.
@@ -280,7 +293,7 @@ class AgentFleet:
 
     def hosts(self) -> list[str]:
         """The hosts, sorted, on which live workers consume the host's queue."""
-        workers = self._workers()
+        workers = self._of(self._fleet.recent())
         return sorted({w.host for w in workers if self.host_queue(w.host) in w.queues})
 
     def host_queue(self, host: str) -> str:
@@ -288,10 +301,16 @@ class AgentFleet:
         return queues.of_host(host)
 
     def _count(self, queue: str, fresh: bool) -> int:
-        return sum(queue in worker.queues for worker in self._workers(fresh))
+        """Count them all once: planning for a thousand hosts asks for each of them."""
+        there = self._fleet.recent(fresh)
+        known, counts = self._counted
+        if known is not there:
+            counts = Counter(name for worker in self._of(there) for name in set(worker.queues))
+            self._counted = there, counts
+        return counts[queue]
 
-    def _workers(self, fresh: bool = False) -> list[WorkerInfo]:
-        return [w for w in self._fleet.recent(fresh) if self._agent_id in w.agents]
+    def _of(self, workers: list[WorkerInfo]) -> list[WorkerInfo]:
+        return [worker for worker in workers if self._agent_id in worker.agents]
 
 
 class Observers:

@@ -54,6 +54,7 @@ class ServerHealth:
         unsaved: changes since the last snapshot, which was at `saved_at`.
         used: bytes in use, of at most `limit`; 0: no limit.
         policy: its eviction policy; None when unknown.
+        clients: connected clients, of at most `most_clients`; 0: unknown.
     """
 
     release: Release
@@ -67,6 +68,8 @@ class ServerHealth:
     used: int
     limit: int
     policy: str | None
+    clients: int = 0
+    most_clients: int = 0
 
     @classmethod
     def of(cls, info: Mapping[str, Any], rules: Mapping[str, str] | None) -> ServerHealth:
@@ -83,6 +86,8 @@ class ServerHealth:
             used=int(info.get("used_memory", 0)),
             limit=int(info.get("maxmemory", 0)),
             policy=info.get("maxmemory_policy"),
+            clients=int(info.get("connected_clients", 0)),
+            most_clients=int(info.get("maxclients", 0)),
         )
 
 

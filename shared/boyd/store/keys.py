@@ -45,9 +45,9 @@ def answer(digest: str) -> str:
     return f"boyd:{{*}}:answer:{digest}"
 
 
-def turn(kind: str, digest: str) -> str:
-    """The last turn of any process at a shared task."""
-    return f"{WORKERS}:turn:{kind}:{digest}"
+def turn(digest: str) -> str:
+    """The last turn of any process at what one does for all."""
+    return f"{WORKERS}:turn:sweep:{digest}"
 
 
 class Keys:

@@ -1,14 +1,7 @@
--- Let one of several processes do what any one of them has to do now and then: has none done it for so long?
--- apart      ms
+-- Take the turn at what one of several processes does for all of them, if it is due.
+-- apart      ms between two turns
 -- Returns 1 or 0
 local throttle = unpack(KEYS)
 local apart = unpack(ARGV)
--- @include time
-local now = now_ms()
-local last = tonumber(redis.call('GET', throttle) or 0)
--- One that lies ahead was taken before the clock stepped back.
-if last <= now and now - last < tonumber(apart) then
-  return 0
-end
-redis.call('SET', throttle, now, 'PX', 3600000)
-return 1
+-- @include turn
+return take_turn(throttle, apart)

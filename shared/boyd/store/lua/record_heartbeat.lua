@@ -1,26 +1,19 @@
 -- Record a heartbeat, find out which of the process's agents have to be registered again, and keep freezes: what this
--- process remembers of them is written back where Redis has lost it. Processes silent for an hour are forgotten.
+-- process remembers of them is written back where Redis has lost it.
 -- info       what the process is, as JSON
 -- known      id of each of its agents, and when this process registered it, ...
 -- remembered  scope, mark, ... of the freezes that this process remembers
--- Returns {the ids of agents to register again}, {scope, mark, ... of all freezes}, the run of the server
+-- Returns {the ids of agents to register again}, {scope, mark, ... of all freezes}, the run of the server, and what names
+-- all that was compared
 local workers, worker_info, agents, registered, freezes, audit_open = unpack(KEYS)
 local name, info, known = unpack(ARGV, 1, 3)
--- @include audit expect frozen rest server time
+-- @include audit expect fleet_state frozen note_beat rest server time
 local remembered = rest(4)
 known = cjson.decode(known)
 local now = now_ms()
 expect(workers, 'zset', worker_info, 'hash', agents, 'hash', registered, 'hash', freezes, 'hash', audit_open, 'stream')
-redis.call('ZADD', workers, now, name)
--- Heartbeats from before the clock stepped back count as given now: they must not outlive those who gave them.
-for _, other in ipairs(redis.call('ZRANGEBYSCORE', workers, '(' .. now, '+inf')) do
-  redis.call('ZADD', workers, now, other)
-end
+note_beat(name)
 redis.call('HSET', worker_info, name, info)
-for _, silent in ipairs(redis.call('ZRANGEBYSCORE', workers, '-inf', now - 3600000)) do
-  redis.call('ZREM', workers, silent)
-  redis.call('HDEL', worker_info, silent)
-end
 local lost = {}
 for i = 1, #known, 2 do
   local at = tonumber(redis.call('HGET', registered, known[i]) or '') or 0
@@ -54,4 +47,4 @@ for i = 1, #marks, 2 do
     kept[#kept + 1] = marks[i + 1]
   end
 end
-return {lost, kept, server_id()}
+return {lost, kept, server_id(), fleet_state()}

@@ -1,0 +1,105 @@
+"""What processes with nothing to do cost Redis: few commands, few connections."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from kombu import Exchange, Queue
+
+from benchmarks.run import monitored
+from boyd.messaging.celery_app import make_app
+from boyd.store import connect
+from boyd.store.idle_connections import IDLE
+from harness import Deployment, wait_until
+
+pytestmark = pytest.mark.real
+
+AGENT = "agents.traced:traced"
+
+
+def waiting(client: Any) -> list[dict[str, str]]:
+    """The connections that wait for messages."""
+    return [one for one in client.client_list() if one["cmd"] == "brpop"]
+
+
+def test_an_idle_worker_on_a_host_sends_a_command_a_second_over_two_connections(
+    deployment: Deployment,
+) -> None:
+    client = deployment.store.client
+    client.ping()
+    before = len(client.client_list())
+    deployment.worker("w", AGENT, "-Q", "host")
+    wait_until(lambda: waiting(client))
+    time.sleep(3)  # its first heartbeats compare everything
+    assert len(client.client_list()) - before <= 2
+    with monitored(deployment.redis_url) as seen:
+        time.sleep(10)
+
+    # Six or seven heartbeats, two or three BRPOP, and the turn to seal with each heartbeat.
+    wire = [command for command in seen if "boyd:{traced}:" not in command]
+    assert len(wire) <= 7 + 3 + 7
+    assert any(command.startswith("BRPOP boyd.host.") for command in wire)
+
+
+def test_a_worker_that_waits_for_messages_stops_at_once(deployment: Deployment) -> None:
+    client = deployment.store.client
+    deployment.worker("w", AGENT, "-Q", "host")
+    wait_until(lambda: waiting(client))
+
+    assert deployment.stop("w") == 0
+    assert client.info("commandstats")["cmdstat_client|unblock"]["calls"] == 1
+
+
+def test_a_consumer_does_not_wait_for_the_end_of_its_brpop(redis_url: str) -> None:
+    app = make_app(redis_url)
+    app.conf.broker_transport_options |= {"polling_interval": 600}
+    client = connect(redis_url)
+    queue = Queue("boyd.x", Exchange(""), routing_key="boyd.x")
+    with app.connection_for_read() as connection, connection.Consumer([queue]):
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.1)
+        assert len(waiting(client)) == 1
+    app.close()
+
+    assert waiting(client) == []
+    client.close()
+
+
+def test_a_user_who_may_not_unblock_waits_for_the_end(redis_url: str) -> None:
+    client = connect(redis_url)
+    client.acl_setuser(
+        "bound", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client"]
+    )
+    app = make_app(redis_url.replace("//", "//bound:x@"))
+    app.conf.broker_transport_options |= {"polling_interval": 1}
+    queue = Queue("boyd.x", Exchange(""), routing_key="boyd.x")
+    with app.connection_for_read() as connection, connection.Consumer([queue]):
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.1)
+        assert len(waiting(client)) == 1
+    app.close()
+
+    assert waiting(client) == []
+    client.acl_deluser("bound")
+    client.close()
+
+
+def test_connections_that_were_not_used_for_a_while_are_closed(redis_url: str) -> None:
+    observer, client = connect(redis_url), connect(redis_url)
+    observer.ping()
+    before = len(observer.client_list())
+    pool = client.connection_pool
+    used = [pool.get_connection() for _ in range(3)]
+    for connection in used:
+        pool.release(connection)
+    assert len(observer.client_list()) == before + 3
+    for connection in used[:2]:
+        connection.released_at -= IDLE + 1
+    client.ping()
+
+    wait_until(lambda: len(observer.client_list()) == before + 1)
+    assert client.ping()
+    client.close()
+    observer.close()
