@@ -107,7 +107,12 @@ _DEFAULTS = {"state_dir": "the user's state folder", "worker.host": "the host na
 #: Options that many commands share; they are described once.
 _COMMON = {"--config", "--redis-url", "--log-level", "--url", "--key", "--profile", "--redis"}
 #: An answer to INFO with everything that a metric shows.
-_REDIS = {"redis_version": "8.0.0", "maxmemory_policy": "noeviction", "aof_enabled": 1, "maxclients": 1}
+_REDIS = {
+    "redis_version": "8.0.0",
+    "maxmemory_policy": "noeviction",
+    "aof_enabled": 1,
+    "maxclients": 1,
+}
 _GENERATED = "*This page is generated from the code.*"
 
 

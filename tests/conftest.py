@@ -17,6 +17,7 @@ from hypothesis import settings
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
 from browser_kit import ARGUMENTS, browser_program
+from clusters import CLUSTERS, RedisCluster
 from harness import Deployment, free_port, nursery, server_program, wait_until
 from measuring import Measure
 from parallel import Parallel, longest_first
@@ -63,13 +64,21 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real Redis server; missing: skipped here, failed in CI."""
+    """The URL of a real Redis server; missing: skipped here, failed in CI.
+
+    `TEST_REDIS_MASTERS=3` makes it a cluster of three masters with a replica each.
+    """
     try:
         program = server_program()
     except ConfigError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
+    if masters := int(os.environ.get("TEST_REDIS_MASTERS", "0")):
+        with RedisCluster(tmp_path_factory.mktemp("redis"), masters) as cluster:
+            CLUSTERS[cluster.url] = cluster
+            yield cluster.url
+        return
     port = free_port()
     folder = tmp_path_factory.mktemp("redis")
     arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
@@ -87,6 +96,9 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def redis_url(redis_server: str) -> str:
     """The URL of an empty real Redis."""
+    if cluster := CLUSTERS.get(redis_server):
+        cluster.flush()
+        return redis_server
     client = redis.Redis.from_url(redis_server)
     client.flushall()
     client.close()

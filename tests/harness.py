@@ -36,6 +36,10 @@ SECRET = "for the tests only, and long enough"
 BUSY = float(os.environ.get("TEST_PATIENCE", "6"))
 
 
+#: The Redis for messages of each cluster, by the cluster's URL.
+BROKERS: dict[str, str] = {}
+
+
 def server_program() -> Path:
     """The Redis server that tests start: the embedded one, or what `TEST_REDIS_SERVER` names."""
     return find_program(os.environ.get("TEST_REDIS_SERVER"))
@@ -94,11 +98,13 @@ class Deployment:
         self.effects_file.touch()
         self.processes: dict[str, Process] = {}
         self.environment: dict[str, str] = {"BOYD_APPROVAL_SECRET": SECRET}
+        if redis_url in BROKERS:
+            self.environment["BOYD_BROKER_URL"] = BROKERS[redis_url]
         #: What is put in front of each command.
         self.prefix: list[str] = []
         self._client = connect(redis_url)
         self.store = Store(self._client, "deployment")
-        self._app = make_app(redis_url)
+        self._app = make_app(BROKERS.get(redis_url, redis_url))
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,13 @@ from boyd.settings.model import PARSE_CALLS
 from boyd.settings.process_settings import Settings
 from boyd.store.connection import Client, connect
 from boyd.store.fleet import WorkerInfo
-from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth
+from boyd.store.health_snapshot import (
+    AgentHealth,
+    HealthSnapshot,
+    MasterHealth,
+    Roster,
+    ServerHealth,
+)
 from boyd.store.scripts import FORMAT
 from boyd.store.server_release import OLDEST
 from boyd.version import VERSION
@@ -48,6 +54,9 @@ LOST_EVENTS = 3600.0
 TEXT_CALLS = 86400.0
 #: Seconds by which archive and traces may be behind.
 BEHIND = 60.0
+#: Seconds after which a server of a cluster may count as down: not before Boyd waits no longer for
+#: it, and soon enough that its agents go on within ten seconds.
+LEAST, MOST = 2.0, 4.0
 #: Used fractions of Redis' memory and connections for a warning and for an error.
 _FULL, _ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "permission denied"
@@ -114,20 +123,62 @@ def _redis(health: HealthSnapshot) -> Iterator[Finding]:
     server = health.server
     if server is None:
         yield warning("redis settings", _NOT_ALLOWED, "allow INFO for this user (ACL +info)")
+    elif health.cluster:
+        yield from _cluster(health)
     else:
-        yield _version(server)
-        if server.role == "master":
-            yield ok("role", "master")
-        else:
-            yield error("role", server.role, "use the master: a replica does not accept writes")
-        yield _persistence(server)
-        yield _snapshots(server, health.roster.now)
-        yield _eviction(server)
-        yield _memory(server)
-        yield _connections(server)
+        yield from _server(server, health.roster.now)
     yield _clock(health.skew)
     if health.broker_error is not None:
         yield error("broker", health.broker_error, "start it, or correct BOYD_BROKER_URL")
+
+
+def _server(server: ServerHealth, now: float) -> Iterator[Finding]:
+    yield _version(server)
+    if server.role == "master":
+        yield ok("role", "master")
+    else:
+        yield error("role", server.role, "use the master: a replica does not accept writes")
+    yield _persistence(server)
+    yield _snapshots(server, now)
+    yield _eviction(server)
+    yield _memory(server)
+    yield _connections(server)
+
+
+def _cluster(health: HealthSnapshot) -> Iterator[Finding]:
+    """The masters, first together, then what is wrong with one of them."""
+    masters = health.cluster
+    unserved = max(master.unserved for master in masters)
+    if unserved:
+        advice = "start the missing master, or let a replica take its place"
+        yield error("cluster", f"{counted(unserved, 'slot')} of 16384 without a server", advice)
+    else:
+        yield ok("cluster", f"{counted(len(masters), 'master')} serve all slots")
+    for master in masters:
+        for finding in _master(master, health.roster.now):
+            if finding.level != "ok":
+                yield finding.patched({"what": f"{master.name}: {finding.what}"})
+            elif master is masters[0]:
+                yield finding
+    for agent in health.unreached:
+        what = "the server with its state does not answer"
+        yield error(f"agent {agent}", what, "start it, or let a replica take its place")
+
+
+def _master(master: MasterHealth, now: float) -> Iterator[Finding]:
+    if master.server is None:
+        yield error("cluster", "does not answer", "start it, or let a replica take its place")
+        return
+    if not master.replicas:
+        yield warning("replicas", "no replica: its agents stop when it fails", "add one")
+    if master.full_coverage:
+        advice = "set cluster-require-full-coverage no"
+        yield warning("coverage", "stops when another master is away", advice)
+    if master.node_timeout is not None and not LEAST <= master.node_timeout <= MOST:
+        what = f"others count as down after {span(master.node_timeout)}"
+        advice = f"set cluster-node-timeout between {LEAST * 1000:.0f} and {MOST * 1000:.0f}"
+        yield warning("failover", what, advice)
+    yield from _server(master.server, now)
 
 
 def _version(server: ServerHealth) -> Finding:

@@ -115,3 +115,5 @@ def _agent(name: str) -> Agent:
 
 storm0 = _agent("storm0")
 storm1 = _agent("storm1")
+storm2 = _agent("storm2")
+storm3 = _agent("storm3")

@@ -25,6 +25,8 @@ from boyd_worker.maintenance import Maintenance
 
 #: Bytes of the stack of a thread; there are three or four for each worker.
 STACK = 512 * 1024
+#: Hosts have processors of their own; here batches that run at once only wait for each other.
+_PROCESSOR = threading.Lock()
 
 
 class LightWorker:
@@ -56,7 +58,8 @@ class LightWorker:
     def _observe(self, body: Any, message: Any) -> None:
         assert message.headers["task"] == TASKS["observe"]
         [_, *ids], *_ = body
-        self._steps.observe(*ids)
+        with _PROCESSOR:
+            self._steps.observe(*ids)
 
 
 def main(agent: str, first: int, count: int) -> None:

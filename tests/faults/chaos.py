@@ -1,6 +1,7 @@
 """`make chaos`: storms one after the other, with a report at the end.
 
 make chaos ARGS="--minutes 30 --seed 7 --report chaos.md"
+make chaos ARGS="--minutes 30 --cluster"
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long in all")
     parser.add_argument("--each", type=float, default=120.0, help="seconds of one storm")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first storm")
+    parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster")
     parser.add_argument("--report", type=Path, help="also write the table to this file")
     given = parser.parse_args()
     for name in [name for name in os.environ if name.startswith("BOYD_")]:
@@ -30,7 +32,8 @@ def main() -> None:
     outcomes: list[Outcome] = []
     while time.monotonic() < until:
         seed = given.seed + len(outcomes)
-        outcome = storm(seed, min(given.each, max(10.0, until - time.monotonic())))
+        seconds = min(given.each, max(10.0, until - time.monotonic()))
+        outcome = storm(seed, seconds, on_cluster=given.cluster)
         outcomes.append(outcome)
         said = f"{len(outcome.faults)} faults, {len(outcome.violations)} violations"
         print(f"seed {seed}: {outcome.seconds:.0f} s, {said}, {outcome.counts}", flush=True)

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import redis
 
@@ -63,7 +64,10 @@ class Fault:
 class Injector:
     """Injects faults in a thread until it is stopped."""
 
-    def __init__(self, world: RoughWorld, seed: int, pause: float = 2.0) -> None:
+    #: Each fault and how often it comes.
+    faults_of: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, world: World, seed: int, pause: float = 2.0) -> None:
         self._world = world
         self._dice = random.Random(f"{seed}/faults")
         self._pause = pause
@@ -87,18 +91,54 @@ class Injector:
     def _run(self) -> None:
         try:
             while not self._stopping.wait(self._dice.uniform(0.3, 1.7) * self._pause):
-                [kind] = self._dice.choices(list(FAULTS), list(FAULTS.values()))
+                [kind] = self._dice.choices(*zip(*self.faults_of.items(), strict=True))
                 self._inject(kind, self._dice.uniform(0.3, 4.0))
         except BaseException as error:  # noqa: BLE001 - told by `stop`
             self.error = error
 
     def _inject(self, kind: str, seconds: float) -> None:
         verb, _, what = kind.partition(" ")
-        names = {"worker": World.workers, "beat": World.beats, "api": World.apis}.get(what)
-        target = self._dice.choice(names) if names else "redis"
+        world = self._world
+        names = {"worker": world.workers, "beat": world.beats, "api": world.apis}.get(what)
         began = time.time()
-        if verb in ("kill", "stop"):
+        if names:
+            target = self._dice.choice(names)
             self._hurt(verb, target, seconds)
+        else:
+            target = self._inject_other(kind, seconds)
+        self.faults.append(Fault(kind, target, began, time.time() - began))
+
+    def _inject_other(self, kind: str, seconds: float) -> str:
+        """Hurt what is no process of Boyd; what was hurt."""
+        raise NotImplementedError
+
+    def _hurt(self, verb: str, target: str, seconds: float) -> None:
+        """Kill or stop a process for a while."""
+        if verb == "stop":
+            self._world.signal(target, signal.SIGSTOP)
+            time.sleep(seconds)
+            self._world.signal(target, signal.SIGCONT)
+        else:
+            self._world.signal(target, signal.SIGKILL)
+            time.sleep(seconds / 4)
+            self._world.launch(target)
+
+
+class RoughInjector(Injector):
+    """Hurts everything that there is on one Redis."""
+
+    faults_of = FAULTS
+
+    def __init__(self, world: RoughWorld, seed: int, pause: float = 2.0) -> None:
+        super().__init__(world, seed, pause)
+        self._world: RoughWorld = world
+
+    def _inject_other(self, kind: str, seconds: float) -> str:
+        target = "redis"
+        if kind == "kill redis":
+            self._world.redis.signal(signal.SIGKILL)
+            time.sleep(seconds / 4)
+            self._world.redis.start()
         elif kind == "pause redis":
             self._world.redis.signal(signal.SIGSTOP)
             time.sleep(seconds)
@@ -117,22 +157,7 @@ class Injector:
             target = self._forbid(seconds)
         else:
             self._hurt_broker(kind)
-        self.faults.append(Fault(kind, target, began, time.time() - began))
-
-    def _hurt(self, verb: str, target: str, seconds: float) -> None:
-        """Kill or stop a process for a while."""
-        if verb == "stop":
-            self._world.signal(target, signal.SIGSTOP)
-            time.sleep(seconds)
-            self._world.signal(target, signal.SIGCONT)
-        elif target == "redis":
-            self._world.redis.signal(signal.SIGKILL)
-            time.sleep(seconds / 4)
-            self._world.redis.start()
-        else:
-            self._world.signal(target, signal.SIGKILL)
-            time.sleep(seconds / 4)
-            self._world.launch(target)
+        return target
 
     def _fill_disk(self, seconds: float) -> None:
         """Leave Redis no room for a while; it ends itself, and is started once there is some."""

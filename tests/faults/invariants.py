@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from boyd.models import ActionResult, ApprovalItem, LoopResult
 from boyd.store import AgentStore
 from boyd.store.keys import Keys
+from clusters import every_key
 from faults.load import Acknowledged
-from faults.world import AGENTS, World
+from faults.world import World
 
 #: What may lie in Redis for good, per agent; everything else has a time to live.
 BOUNDED = (
@@ -32,7 +33,7 @@ class Invariants:
     def check(self) -> list[str]:
         """Everything that is not as promised."""
         found = list(self._doubled())
-        for agent in AGENTS:
+        for agent in self._world.agents:
             store = self._store.agent(agent)
             found += self._iterations(agent, store)
             found += self._unbounded(agent)
@@ -119,7 +120,7 @@ class Invariants:
         client = self._store.client
         prefix = Keys(agent).prefix
         waiting = {f"approval:{item.id}" for item in self._pending(agent)}
-        for key in client.scan_iter(f"{prefix}*", count=1000):
+        for key in every_key(client, f"{prefix}*"):
             name = key.removeprefix(prefix)
             if name not in BOUNDED and name not in waiting and client.ttl(key) < 0:
                 yield f"P12: {key} has no time to live"

@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-from faults.world import AGENTS, World
+from faults.world import World
 
 #: Seconds between two jobs of one client, on average.
 PAUSE = 0.15
@@ -63,7 +63,7 @@ class Load:
     def _client(self, work: Any, number: int) -> None:
         dice = random.Random(f"{self._seed}/{number}")
         while not self._stopping.is_set():
-            work(dice, dice.choice(AGENTS))
+            work(dice, dice.choice(self._world.agents))
             time.sleep(dice.uniform(0, 2 * PAUSE))
 
     def _run(self, dice: random.Random, agent: str) -> None:

@@ -6,16 +6,18 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from boyd.models import Actor
 from faults.blindness import longest
-from faults.injector import Fault, Injector
+from faults.cluster_world import ClusterInjector, cluster_world
+from faults.injector import Fault, Injector, RoughInjector
 from faults.invariants import Invariants
 from faults.load import Load
-from faults.rough import RoughWorld, rough_world
-from faults.world import AGENTS, World
+from faults.rough import rough_world
+from faults.world import World
 from harness import wait_until
 
 #: Seconds that everything may take to come to rest once nothing hurts any more.
@@ -35,18 +37,21 @@ class Outcome:
     blind: float = 0.0
 
 
-def storm(seed: int, seconds: float, pause: float = 2.0) -> Outcome:
+def storm(seed: int, seconds: float, pause: float = 2.0, *, on_cluster: bool = False) -> Outcome:
     """Run one; the same seed gives the same faults in the same order."""
-    with (
-        tempfile.TemporaryDirectory(prefix="boyd-storm-") as folder,
-        rough_world(Path(folder)) as world,
-    ):
-        return _storm(world, seed, seconds, pause)
+    with tempfile.TemporaryDirectory(prefix="boyd-storm-") as folder, ExitStack() as things:
+        injector: Injector
+        if on_cluster:
+            cluster = things.enter_context(cluster_world(Path(folder)))
+            injector = ClusterInjector(cluster, seed, pause)
+            return _storm(cluster, injector, seed, seconds)
+        rough = things.enter_context(rough_world(Path(folder)))
+        return _storm(rough, RoughInjector(rough, seed, pause), seed, seconds)
 
 
-def _storm(world: RoughWorld, seed: int, seconds: float, pause: float) -> Outcome:
+def _storm(world: World, injector: Injector, seed: int, seconds: float) -> Outcome:
     world.start()
-    load, injector = Load(world, seed), Injector(world, seed, pause)
+    load = Load(world, seed)
     load.start()
     injector.start()
     time.sleep(seconds)
@@ -54,7 +59,7 @@ def _storm(world: RoughWorld, seed: int, seconds: float, pause: float) -> Outcom
     load.stop()
     settle(world)
     said = load.acknowledged
-    iterations = sum(_counter(world, agent) for agent in AGENTS)
+    iterations = sum(_counter(world, agent) for agent in world.agents)
     return Outcome(
         seed=seed,
         seconds=seconds,
@@ -70,17 +75,17 @@ def _storm(world: RoughWorld, seed: int, seconds: float, pause: float) -> Outcom
             "effects": len(world.deployment.effects()),
         },
         recoveries=_recoveries(world, injector.faults),
-        blind=longest(world.deployment, AGENTS),
+        blind=longest(world.deployment, world.agents),
     )
 
 
 def settle(world: World) -> None:
     """Let what was begun end: no more ticks, nothing in flight, nothing due."""
     store = world.deployment.store
-    wait_until(lambda: all(_drained(world, agent) for agent in AGENTS), SETTLE)
-    for agent in AGENTS:
+    wait_until(lambda: all(_drained(world, agent) for agent in world.agents), SETTLE)
+    for agent in world.agents:
         store.agent(agent).loop.pause("the storm is over", Actor(principal="storm"))
-    wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), SETTLE)
+    wait_until(lambda: all(_rests(world, agent) for agent in world.agents), SETTLE)
 
 
 def _drained(world: World, agent: str) -> bool:
@@ -102,10 +107,10 @@ def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:
 
     Only an iteration that began after the fault counts.
     """
-    completed = {agent: _completions(world, agent) for agent in AGENTS}
+    completed = {agent: _completions(world, agent) for agent in world.agents}
     found: dict[str, list[float]] = defaultdict(list)
     for fault in faults:
-        ends = [_first_after(completed[agent], fault.at) for agent in AGENTS]
+        ends = [_first_after(completed[agent], fault.at) for agent in world.agents]
         if all(ends):  # the last ones of a storm are followed by the end of all ticks
             found[fault.kind].append(max(filter(None, ends)) - fault.at)
     return dict(found)

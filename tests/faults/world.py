@@ -81,6 +81,7 @@ class World:
     workers: tuple[str, ...] = ("w0", "w1", "w2")
     beats: tuple[str, ...] = ("b0", "b1")
     apis: tuple[str, ...] = ("a0", "a1")
+    agents: tuple[str, ...] = AGENTS
     #: Seconds that agents observed nothing, at most, in each world that has ended.
     blind_times: ClassVar[list[float]] = []
 
@@ -149,7 +150,7 @@ class World:
         # Where the clock of Redis was set, times do not tell how long something took.
         if not getattr(self.redis, "clock", None):
             with suppress(StoreError):
-                self.blind_times.append(longest(self.deployment, AGENTS))
+                self.blind_times.append(longest(self.deployment, self.agents))
         self.deployment.__exit__()
         self.redis.signal(signal.SIGKILL)
         tidy()
@@ -165,7 +166,7 @@ class World:
             return False
 
     def _arguments(self, name: str) -> Sequence[str]:
-        agents = [part for agent in AGENTS for part in ("--agent", f"agents.storm:{agent}")]
+        agents = [part for agent in self.agents for part in ("--agent", f"agents.storm:{agent}")]
         if name in self.workers:
             return ("worker", *agents, "--concurrency", "4")
         if name in self.beats:

@@ -14,6 +14,7 @@ from boyd.errors import RollbackRefused, StoreError
 from boyd.models import ActionResult, Autonomy, Budget, CallRequest, Delivery, RunRequest, utc_now
 from boyd.store import ActionLedger, AgentEntry, Slot, Store, connect
 from boyd.testing import Lab
+from clusters import every_key
 from kit import LAX, Recorder, agent, choice, chooses, overdue, person, plugin, seen, sees
 
 pytestmark = pytest.mark.real
@@ -192,7 +193,7 @@ def test_nothing_stays_without_a_bound(redis_url: str) -> None:
         *("approvals:pending", "approvals:history", "approvals:fingerprints", "audit:open"),
     }
     pending = {item.id for item in lab.store.approvals.page(50).pending}
-    for key in client.scan_iter("boyd:{test}:*"):
+    for key in every_key(client, "boyd:{test}:*"):
         name = key.removeprefix("boyd:{test}:")
         waits = name.removeprefix("approval:") in pending or _waits(client, key)
         assert name in bounded or client.ttl(key) > 0 or waits, name
@@ -226,7 +227,7 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
         for _ in range(12):
             overdue(lab, name)
     bounded = {"loop", "events", "frozen", "history", "runs", "runs:finished", "approvals:history"}
-    kept = {key.removeprefix("boyd:{test}:") for key in client.scan_iter("boyd:{test}:*")}
+    kept = {key.removeprefix("boyd:{test}:") for key in every_key(client, "boyd:{test}:*")}
     endless = {name for name in kept if client.ttl("boyd:{test}:" + name) == -1}
 
     assert lab.store.approvals.page(5).pending == []

@@ -265,6 +265,29 @@ def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) ->
 
 
 @pytest.mark.long
+def test_state_may_be_on_a_cluster_from_one_start_to_the_next(tmp_path: Path, agent: str) -> None:
+    with Up(tmp_path, agent, "--redis-nodes", "3") as first:
+        first.says("small #2")
+        found = first.command("doctor")["findings"]
+        below = first.tree()
+        first.process.send_signal(signal.SIGINT)
+        assert first.process.wait(180) == 0
+        assert gone(below)
+    assert [one["what"] for one in found if one["subject"] == "cluster"] == [
+        "3 masters serve all slots"
+    ]
+    with Up(tmp_path, agent, "--redis-nodes", "3") as second:
+        second.says("small #3")
+        numbers = [
+            one["iteration"] for one in second.command("history", "--limit", "500")["iterations"]
+        ]
+    assert {1, 2} <= set(numbers)
+    with Up(tmp_path, agent) as other:
+        assert other.process.wait(180) == 1
+    assert "has data of a cluster of 3 masters: use --redis-nodes 3" in other.output.read_text()
+
+
+@pytest.mark.long
 def test_a_key_that_redis_has_lost_is_made_anew(tmp_path: Path, agent: str) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)

@@ -238,8 +238,8 @@ def test_the_public_address_is_an_origin(given: str, read: str | None) -> None:
 
 
 def test_boyd_up_makes_the_secret_once_and_keeps_it_private(tmp_path: Path) -> None:
-    settings = Settings(state_dir=tmp_path, agents=("agent.toml",))
-    made = [_children(settings, "redis://x")[0][0].env or {} for _ in range(2)]
+    settings = Settings(state_dir=tmp_path, agents=("agent.toml",), redis_url="redis://x")
+    made = [_children(settings)[0][0].env or {} for _ in range(2)]
     file = Path(made[0]["BOYD_APPROVAL_SECRET_FILE"])
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(file.read_text().strip()) >= 32

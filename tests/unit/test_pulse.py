@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from boyd.errors import StoreUnavailable
-from boyd_worker.maintenance import _PeriodicTask
+from boyd_worker.maintenance import _Task
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
@@ -20,7 +20,7 @@ def test_what_a_worker_does_again_and_again_outlives_an_error(error: Exception) 
             raise one
         came_again.set()
 
-    task = _PeriodicTask("test", work, 0.001, stopping)
+    task = _Task("test", work, lambda: not stopping.wait(0.001))
     task.thread.start()
     try:
         assert came_again.wait(120)

@@ -109,7 +109,7 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
 def run_beat(runtime: AgentHost) -> int:
     """Tick until SIGTERM and return the exit status."""
     runtime.prepare()
-    runtime.app.boyd_schedule = _schedule(runtime, runtime.store.clock)
+    runtime.app.boyd_schedule = _schedule(runtime)
     service = Service(runtime.app, max_interval=60.0, scheduler_cls=SlotScheduler)
     maintenance = Maintenance(runtime)
     maintenance.start()
@@ -131,11 +131,12 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _schedule(runtime: AgentHost, clock: ServerClock) -> dict[str, ScheduleEntry]:
+def _schedule(runtime: AgentHost) -> dict[str, ScheduleEntry]:
     schedule = {}
     for agent in runtime.agents.values():
         settings = agent.settings
-        launcher = Launcher(runtime.store.agent(agent.id), runtime.dispatcher, settings.mode)
+        store = runtime.store.agent(agent.id)
+        clock, launcher = store.clock, Launcher(store, runtime.dispatcher, settings.mode)
         by: dict[str, BaseSchedule] = {}
         if settings.mode == "continuous":
             interval = settings.loop_interval

@@ -21,6 +21,7 @@ from boyd.cli import output
 from boyd.cli.options import actor, settings_options, user, with_agents
 from boyd.cli.traces_command import check_installed
 from boyd.embedded.child import ChildSpec, log_path
+from boyd.embedded.redis_cluster import masters_in, redis_cluster
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
     RunningDeployment,
@@ -42,12 +43,14 @@ from boyd.store.login_sessions import login_path
 from boyd.version import VERSION
 
 
-def greet(settings: Settings, agents: list[str]) -> None:
+def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> None:
     """Print what is starting."""
     noun = "agent" if len(agents) == 1 else "agents"
     output.say(f"boyd {VERSION}: starting {noun} {', '.join(agents)}")
     if settings.redis_url:
         output.say(f"  redis  {mask_url(settings.redis_url)}")
+    if nodes:
+        output.say(f"  redis  a cluster of {nodes} masters, each with a replica")
     output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
 
 
@@ -85,8 +88,16 @@ KEY_CHECK = 5.0
 @click.command()
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
 @click.option("--show-key", is_flag=True, help="Print the API key, not only its location.")
+@click.option(
+    "--redis-nodes",
+    type=click.IntRange(3, 20),
+    metavar="N",
+    help="Keep the state on a Redis Cluster of N masters with a replica each.",
+)
 @settings_options
-def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
+def up(
+    settings: Settings, agents: tuple[str, ...], show_key: bool, redis_nodes: int | None
+) -> None:
     """Run agents on this machine until Ctrl-C.
 
     Starts Redis, workers, beat, the API and the archive, and with a collector the
@@ -104,10 +115,13 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
         settings = settings.model_copy(update={"agent": names[0]})
     with state_lock(settings.state_dir):
         settings = settings.model_copy(update={"api": _free(settings.api)})
-        with Supervisor(output.say) as supervisor, _redis(settings, supervisor) as url:
-            if url is not None:
-                greet(settings, names)
-                _run(settings, supervisor, url, names, show_key)
+        with (
+            Supervisor(output.say) as supervisor,
+            _redis(settings, supervisor, redis_nodes) as found,
+        ):
+            if found is not None:
+                greet(settings, names, redis_nodes)
+                _run(found, supervisor, names, show_key)
 
 
 def _free(api: ApiSettings) -> ApiSettings:
@@ -128,25 +142,49 @@ def _free(api: ApiSettings) -> ApiSettings:
 
 
 @contextmanager
-def _redis(settings: Settings, supervisor: Supervisor) -> Iterator[str | None]:
-    """Yield the URL of a Redis that answers; None if a stop was requested meanwhile."""
+def _redis(
+    settings: Settings, supervisor: Supervisor, nodes: int | None
+) -> Iterator[Settings | None]:
+    """Yield settings with a Redis that answers; None if a stop was requested meanwhile.
+
+    Raises:
+        ConfigError: the state folder has data of another kind of Redis.
+    """
+    state, named = settings.state_dir, settings.embedded.server
     if settings.redis_url:
+        if nodes:
+            raise ConfigError("--redis-nodes starts a Redis: unset BOYD_REDIS_URL")
         with translated():
             connect(settings.redis_url).ping()
-        yield settings.redis_url
+        yield settings
         return
-    with redis_server(settings.state_dir, named=settings.embedded.server) as server:
-        yield server.url if server.start(supervisor) else None
+    if (before := _nodes_of(state)) not in (None, nodes or 0):
+        what = f"a cluster of {before} masters" if before else "one Redis"
+        advice = f"use --redis-nodes {before}" if before else "leave out --redis-nodes"
+        raise ConfigError(f"{state} has data of {what}: {advice}, or another BOYD_STATE_DIR")
+    if nodes:
+        with redis_cluster(state, nodes, named=named) as cluster:
+            urls = {"redis_url": cluster.url, "broker_url": cluster.broker.url}
+            yield settings.model_copy(update=urls) if cluster.start(supervisor) else None
+        return
+    with redis_server(state, named=named) as server:
+        found = settings.model_copy(update={"redis_url": server.url})
+        yield found if server.start(supervisor) else None
 
 
-def _run(
-    settings: Settings, supervisor: Supervisor, url: str, agents: list[str], show_key: bool
-) -> None:
+def _nodes_of(state: Path) -> int | None:
+    """The masters of the cluster with the data in a state folder, 0 for one Redis, or None."""
+    return masters_in(state) or (0 if (state / "redis").exists() else None)
+
+
+def _run(settings: Settings, supervisor: Supervisor, agents: list[str], show_key: bool) -> None:
+    url = settings.redis_url
+    assert url is not None
     store = Store(connect(url))
     watch = _Watch(store, agents, settings.state_dir)
     api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
-    workers, others = _children(settings, url)
+    workers, others = _children(settings)
     for child in workers:
         supervisor.start(child)
     if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
@@ -156,18 +194,20 @@ def _run(
         supervisor.start(child)
     if not supervisor.wait_until("api", lambda: _answers(api_url), START):
         return
-    runtime = RunningDeployment(redis_url=url, api_url=api_url, agent=settings.agent)
+    runtime = RunningDeployment(
+        redis_url=url, broker_url=settings.broker_url, api_url=api_url, agent=settings.agent
+    )
     with publish_runtime(settings.state_dir, runtime):
         announce(settings, api_url, _login_link(store, api_url, key), key if show_key else None)
         supervisor.run(watch.look, every=LOOK)
     output.say("stopping")
 
 
-def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[ChildSpec]]:
+def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
     """The workers, and the children that start after them."""
     env = {
         **os.environ,
-        "BOYD_REDIS_URL": url,
+        "BOYD_REDIS_URL": settings.redis_url or "",
         "BOYD_AGENTS": ",".join(settings.agents),
         "BOYD_LOG_LEVEL": settings.log_level,
         "BOYD_API__HOST": settings.api.host,
@@ -178,6 +218,8 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
         env["BOYD_APPROVAL_SECRET_FILE"] = str(approval_secret_file(settings.state_dir))
     if not settings.archive_url:
         env["BOYD_ARCHIVE_URL"] = archive_of(settings.state_dir)
+    if settings.broker_url:
+        env["BOYD_BROKER_URL"] = settings.broker_url
     if settings.agent:
         env["BOYD_AGENT"] = settings.agent
     if settings.traces.endpoint:

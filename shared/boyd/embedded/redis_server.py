@@ -13,7 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,22 +103,49 @@ def redis_server(
     Raises:
         ConfigError: there is no server, the folder cannot be used, or another server uses it.
     """
-    program = find_program(named)
+    with prepared_server(state, "redis", fsync, find_program(named)) as server:
+        yield server
+
+
+@contextmanager
+def prepared_server(
+    state: Path,
+    name: str,
+    fsync: Fsync,
+    program: Path,
+    password: str | None = None,
+    more: Sequence[str] = (),
+    ports: range = PORTS,
+) -> Iterator[RedisServer]:
+    """Prepare a server with its data in `<state>/<name>`, locked while the block runs.
+
+    Args:
+        state: the state folder.
+        name: its name, and that of its folder and log.
+        fsync: as for `redis_server`.
+        program: the server program.
+        password: that of its users; None for one of its own.
+        more: further lines of its configuration.
+        ports: where to look for a free port.
+
+    Raises:
+        ConfigError: the folder cannot be used, or another server uses it.
+    """
     private_folder(state)
-    folder = private_folder(state / "redis")
+    folder = private_folder(state / name)
     try:
         folder.chmod(0o700)
     except OSError as error:
         raise ConfigError(f"cannot make {folder} private: {error.strerror}") from None
     lock = _hold(folder)
     try:
-        access = _access(folder / "access.json")
+        access = _access(folder / "access.json", password, ports)
         config = folder / "redis.conf"
-        write_private(config, _config(folder, access, fsync))
+        write_private(config, _config(folder, access, fsync, more))
         child = ChildSpec(
-            name="redis",
+            name=name,
             argv=(str(program), str(config)),
-            log=log_path(state, "redis"),
+            log=log_path(state, name),
             # It writes all data on SIGTERM.
             stop_signal=signal.SIGTERM,
             death_signal=signal.SIGTERM,
@@ -194,22 +221,24 @@ def _hold(folder: Path) -> int:
     return lock
 
 
-def _access(path: Path) -> RedisAccess:
+def _access(path: Path, password: str | None, ports: range) -> RedisAccess:
     try:
         access = RedisAccess.from_json(path.read_bytes())
     except (OSError, ValidationError):  # missing or damaged; the data do not depend on it
-        access = RedisAccess(password=secrets.token_hex(24), port=_free_port())
+        access = RedisAccess(password=secrets.token_hex(24), port=_free_port(ports))
     if not _is_free(access.port):
-        access = access.patched({"port": _free_port()})
+        access = access.patched({"port": _free_port(ports)})
+    if password is not None:
+        access = access.patched({"password": password})
     write_private(path, access.to_json())
     return access
 
 
-def _free_port() -> int:
-    for port in SystemRandom().sample(PORTS, 200):
+def _free_port(ports: range) -> int:
+    for port in SystemRandom().sample(ports, 200):
         if _is_free(port):
             return port
-    raise ConfigError(f"no free port for Redis on {HOST} between {PORTS[0]} and {PORTS[-1]}")
+    raise ConfigError(f"no free port for Redis on {HOST} between {ports[0]} and {ports[-1]}")
 
 
 def _is_free(port: int) -> bool:
@@ -222,7 +251,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
+def _config(folder: Path, access: RedisAccess, fsync: Fsync, more: Sequence[str]) -> str:
     escaped = str(folder).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     lines = [
         "# Rewritten at each start of `boyd up`.",
@@ -242,5 +271,6 @@ def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
         f"appendfsync {fsync}",
         # Redis holds the only copy of the state: never evict it.
         "maxmemory-policy noeviction",
+        *more,
     ]
     return "\n".join(lines) + "\n"

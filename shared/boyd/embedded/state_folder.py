@@ -151,10 +151,14 @@ APPROVAL_SECRET_FILE = "approval-secret"  # noqa: S105 - the name of a file
 
 
 class RunningDeployment(Model):
-    """A running `boyd up`; `agent` is the default agent of commands."""
+    """A running `boyd up`; `agent` is the default agent of commands.
+
+    `broker_url` is that of the messages, if they are not on the Redis with the state.
+    """
 
     pid: int = Field(default_factory=os.getpid, gt=0)
     redis_url: str = Field(repr=False)
+    broker_url: str | None = Field(default=None, repr=False)
     api_url: str | None = None
     agent: str | None = None
     started_at: Timestamp = Field(default_factory=utc_now)
@@ -237,7 +241,8 @@ def with_redis(settings: Settings) -> Settings:
             "no Redis: set BOYD_REDIS_URL, or start everything with `boyd up`"
             f" (nothing runs in {settings.state_dir})"
         )
-    return settings.model_copy(update={"redis_url": running.redis_url})
+    urls = {"redis_url": running.redis_url, "broker_url": settings.broker_url or running.broker_url}
+    return settings.model_copy(update=urls)
 
 
 #: The database of the archive of `boyd up`, in its state folder.

@@ -59,6 +59,11 @@ def make_app(broker_url: str) -> Celery:
         address = Address.of(broker_url)
     except ValueError as error:
         raise ConfigError(f"broker_url {mask_url(broker_url)!r} cannot be used: {error}") from None
+    if address.nodes:
+        raise ConfigError(
+            "a Redis Cluster keeps state and cannot carry messages: "
+            "set BOYD_BROKER_URL to another Redis"
+        )
     app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
     app.amqp.Connection = BrokerConnection
     app.conf.update(

@@ -190,7 +190,7 @@ def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
     """Recover everything overdue of all agents; True: more may be overdue.
 
     Raises:
-        StoreError: the overdue items of an agent could not be read; the others are recovered.
+        StoreError: the overdue items of an agent could not be recovered; those of others are.
     """
     more = False
     failed: StoreError | None = None
@@ -201,7 +201,10 @@ def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
             if isinstance(taken, StoreError):
                 failed = taken
                 continue
-            sweeper.recover(taken)
+            try:
+                sweeper.recover(taken)
+            except StoreError as error:
+                failed = error
             more |= len(taken) >= MOST_DUE
     if failed:
         raise failed

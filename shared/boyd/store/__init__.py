@@ -13,7 +13,7 @@ from boyd.store.audit_trail import Audit, actor_fields, seal_all
 from boyd.store.batches import Batches, StuckBatch
 from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls, read_call
-from boyd.store.connection import Client, connect, mask_url, translated
+from boyd.store.connection import Client, connect, mask_url, near, translated
 from boyd.store.delegations import Delegations
 from boyd.store.due import Due, take_each
 from boyd.store.ended_work import EndedWork
@@ -159,6 +159,7 @@ class Store:
         self.timing = timing or Timing()
         self.sealing = sealing or Sealing()
         self.clock = ServerClock(client)
+        self._clocks: dict[str, ServerClock] = {}
         self._scripts = Scripts(client)
         deployment = self._scripts.of(Keys(DEPLOYMENT))
         self.fleet = Fleet(client, self._scripts)
@@ -179,8 +180,15 @@ class Store:
             self.worker,
             self.timing,
             self.sealing,
-            self.clock,
+            self._clock_of(agent_id),
         )
+
+    def _clock_of(self, agent_id: str) -> ServerClock:
+        """The clock of the server with the agent's state."""
+        beside = near(self.client, Keys(agent_id).loop)
+        if beside is self.client:
+            return self.clock
+        return self._clocks.setdefault(agent_id, ServerClock(beside))
 
     def seal(self, agent_ids: Iterable[str] = ()) -> int:
         """Seal the audit of the deployment and of *agent_ids*; return the number of entries."""

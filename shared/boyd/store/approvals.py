@@ -29,7 +29,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, near, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
@@ -135,7 +135,7 @@ class Approvals:
             if found is None:
                 return False
             deadline = self._client.zscore(keys.approvals_pending, found)
-            seconds, micros = self._client.time()
+            seconds, micros = near(self._client, keys.loop).time()
         return deadline is not None and seconds + micros / 1e6 + SOON < deadline / 1000
 
     def refresh(self, approval_id: str, preview: ActionResult) -> bool:
@@ -296,7 +296,7 @@ class Approvals:
         """The items of a page, and the number of places read before the byte budget ran out."""
         found = list(portion.read("approval", [name for name, _ in places]))
         with translated():
-            now = _ms(self._client.time())
+            now = _ms(near(self._client, self._keys.loop).time())
         items = zip(found, (at for _, at in places), strict=False)
         read = [_read_now(fields, at, now) for fields, at in items if "status" in fields]
         return read, len(found)

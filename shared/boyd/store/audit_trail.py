@@ -24,10 +24,12 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
+import redis
+
 from boyd.errors import BadCursor
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, noted, sealed
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_of_some, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
@@ -293,8 +295,12 @@ def seal_all(client: Client, chains: Sequence[Audit]) -> int:
         pipe = client.pipeline(transaction=False)
         for chain in chains:
             pipe.xlen(chain.open_stream)
-        waiting = pipe.execute()
-    return sum(chain.seal() for chain, n in zip(chains, waiting, strict=True) if n)
+        waiting = replies_of_some(pipe)
+    done = 0
+    for chain, n in zip(chains, waiting, strict=True):
+        if n and not isinstance(n, redis.RedisError):
+            done += chain.seal()
+    return done
 
 
 def _number(cursor: str) -> int:

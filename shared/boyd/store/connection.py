@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,20 +21,24 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from boyd.errors import ConfigError, StoreError, StoreReadOnly, StoreUnavailable
+from boyd.store.cluster_client import ClusterClient
 from boyd.store.idle_connections import ClosingIdle
+from boyd.store.refusals import WritesRefused, is_full, is_moving, leaving
+from boyd.store.slot_map import Place, SlotMap
 
-_SENTINEL = "sentinel"
+_SENTINEL, _CLUSTER = "sentinel", "cluster"
 _PASSWORD = re.compile(r"(://[^:/]*):.*", re.DOTALL)
-_SENTINEL_PORT = 26379
+_SENTINEL_PORT, _PORT = 26379, 6379
 
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a Redis server, or of the sentinels that know the current master.
+    """The address of a Redis server, of sentinels that know the master, or of a Redis Cluster.
 
     Attributes:
         options: `db`, `username`, `ssl_ca_certs` ... as redis-py takes them.
         tls: whether connections are encrypted, to sentinels too.
+        nodes: host and port of servers of the cluster; empty without a cluster.
         sentinels: host and port of each; empty without sentinels.
         service: the name by which sentinels know the master.
         sentinel_options: `username` and `password` for the sentinels themselves.
@@ -42,28 +46,33 @@ class Address:
 
     options: Mapping[str, Any] = field(repr=False)
     tls: bool
+    nodes: tuple[tuple[str, int], ...] = ()
     sentinels: tuple[tuple[str, int], ...] = ()
     service: str = ""
     sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Read a URL: `redis://`, `rediss://`, `unix://` or `sentinel://`.
+        """Read a URL: `redis://`, `rediss://`, `unix://`, `sentinel://` or `cluster://`.
 
         `sentinel://[user:password@]host[:port][,host[:port]...]/service[/db][?options]`; the
         options are those of the other URLs, `ssl` and `sentinel_username`, `sentinel_password`.
+        `cluster://[user:password@]host[:port][,host[:port]...][?options]` likewise, with `ssl`.
 
         Raises:
             ValueError: the URL is none of these.
         """
-        if not url.startswith(f"{_SENTINEL}://"):
+        scheme = url.partition("://")[0]
+        if scheme not in (_SENTINEL, _CLUSTER):
             options = parse_url(url)  # type: ignore[no-untyped-call]
             options.pop("connection_class", None)
             return cls(options, tls=url.startswith("rediss:"))
         parts = urlsplit(url)
         user, at, hosts = parts.netloc.rpartition("@")
         service, _, db = parts.path.strip("/").partition("/")
-        if not service:
+        if scheme == _CLUSTER and service not in ("", "0"):
+            raise ValueError(f"a cluster has no database or service {service!r}")
+        if scheme == _SENTINEL and not service:
             raise ValueError("the name of the service is missing: sentinel://host:port/SERVICE")
         if db and not db.isdecimal():
             raise ValueError(f"the database after the service should be a number, not {db!r}")
@@ -71,10 +80,12 @@ class Address:
         options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))  # type: ignore[no-untyped-call]
         options.pop("host")
         tls = bool(to_bool(options.pop("ssl", "")))  # type: ignore[no-untyped-call]
+        if scheme == _CLUSTER:
+            return cls(options, tls, nodes=tuple(_place(host, _PORT) for host in hosts.split(",")))
         own = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
         sentinel_options = {name: value for name, value in own.items() if value is not None}
-        sentinels = tuple(_sentinel(host) for host in hosts.split(","))
-        return cls(options, tls, sentinels, service, sentinel_options)
+        sentinels = tuple(_place(host, _SENTINEL_PORT) for host in hosts.split(","))
+        return cls(options, tls, (), sentinels, service, sentinel_options)
 
     @property
     def ssl_options(self) -> dict[str, Any]:
@@ -89,11 +100,11 @@ def mask_url(url: str) -> str:
     return "@".join([*(_PASSWORD.sub(r"\1:***", part) for part in before), last])
 
 
-def _sentinel(text: str) -> tuple[str, int]:
+def _place(text: str, port: int) -> tuple[str, int]:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
-        raise ValueError("a sentinel has no host name: sentinel://host:port,host:port/SERVICE")
-    return parts.hostname, parts.port or _SENTINEL_PORT
+        raise ValueError("a server has no host name: sentinel://host:port,host:port/SERVICE")
+    return parts.hostname, parts.port or port
 
 
 log = logging.getLogger("boyd.store")
@@ -179,10 +190,11 @@ Client: TypeAlias = Any
 #: Seconds to wait for an answer, and for a connection.
 TIMEOUT = 5.0
 CONNECT_TIMEOUT = 2.0
-#: Errors of a server that takes no writes; Redis 6.2 puts them last when it refuses a script.
-_REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
-#: Errors of a server whose memory or disk is full, or whose cluster is incomplete.
-_FULL = re.compile(r"(?:^|-)(?:OOM|MISCONF|CLUSTERDOWN)\b")
+#: Seconds to wait for a server of a cluster: less than until another one takes its place, so that a
+#: server that hung confirms nothing that the other one does not know.
+_CLUSTER_TIMEOUT = 2.5
+#: Seconds to wait for an answer about the cluster itself.
+_QUICK = 1.0
 
 
 def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
@@ -204,16 +216,37 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         address = Address.of(url)
         if "path" not in address.options:
             limits["socket_keepalive"] = True
+        if address.nodes:
+            return _of_cluster(address, limits)
         if address.sentinels:
-            client = _through_sentinels(address, limits)
-        else:
-            client = redis.Redis.from_pool(ClosingIdle.from_url(url, **limits))
-        pool = client.connection_pool
-        pool.connection_class = _leaving(pool.connection_class)
-        pool.connection_class(**pool.connection_kwargs)  # refuses bad options now, not on first use
+            return _checked(_through_sentinels(address, limits))
+        return _checked(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits)))
     except (ValueError, TypeError, redis.RedisError) as error:
         raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
+
+
+def _checked(client: Client) -> Client:
+    """The client, which refuses bad options now, not on first use."""
+    pool = client.connection_pool
+    pool.connection_class = leaving(pool.connection_class)
+    pool.connection_class(**pool.connection_kwargs)
     return client
+
+
+def _of_cluster(address: Address, limits: dict[str, Any]) -> ClusterClient:
+    """Return a client that finds the server of each key."""
+    most = {"socket_timeout": min(limits["socket_timeout"], _CLUSTER_TIMEOUT)}
+    quick = {"socket_timeout": _QUICK, "socket_connect_timeout": _QUICK}
+
+    def to(place: Place, more: Mapping[str, Any] = {}) -> Client:
+        host, port = place
+        kind = redis.SSLConnection if address.tls else redis.Connection
+        options = {**limits, **most, **address.options, **more}
+        pool = ClosingIdle(kind, host=host, port=port, **options)
+        return _checked(redis.Redis.from_pool(pool))
+
+    to(address.nodes[0])
+    return ClusterClient(SlotMap(address.nodes, to, partial(to, more=quick)))
 
 
 def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
@@ -234,14 +267,36 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
-    except _Refused as error:
+    except WritesRefused as error:
         raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise StoreUnavailable(f"Redis does not answer: {error}") from error
     except redis.RedisError as error:
-        if _is_full(error):
+        if is_full(error):
             raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
+        if is_moving(error):
+            raise StoreUnavailable(f"Redis moves the keys to another server: {error}") from error
         raise StoreError(f"Redis refused a command: {error}") from error
+
+
+def near(client: Client, key: str) -> Client:
+    """The client for commands without a key that concern what lies beside *key*, such as TIME."""
+    return client.near(key) if isinstance(client, ClusterClient) else client
+
+
+def replies_of_some(pipe: Any) -> list[Any]:
+    """Run a pipeline whose keys may lie on several servers, some of which may be away.
+
+    Returns:
+        The replies, with an error in place of each that there is not.
+
+    Raises:
+        redis.RedisError: there is none.
+    """
+    replies: list[Any] = pipe.execute(raise_on_error=False)
+    if replies and all(isinstance(reply, redis.RedisError) for reply in replies):
+        raise replies[0]
+    return replies
 
 
 def pairs(flat: list[Any]) -> dict[str, str]:
@@ -257,39 +312,13 @@ def stored_int(text: str | None) -> int | None:
         return None
 
 
-class _Refused(redis.ConnectionError):
-    """The server takes no writes, and its connection was closed."""
-
-
-def _refuses(error: Exception) -> bool:
-    kinds = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
-    return isinstance(error, kinds) or bool(_REFUSALS.search(str(error)))
-
-
-def _is_full(error: redis.RedisError) -> bool:
-    kinds = (redis.exceptions.OutOfMemoryError, redis.exceptions.ClusterDownError)
-    return isinstance(error, kinds) or bool(_FULL.search(str(error)))
-
-
-@cache
-def _leaving(kind: type[Any]) -> type[Any]:
-    """A connection class that disconnects from a server which takes no writes.
-
-    Such a server was probably the master once, and the next call may reach the new one. redis-py
-    does this only for plain commands behind sentinels.
-    """
-
-    class Leaving(kind):  # type: ignore[misc]
-        def read_response(self, *args: Any, **options: Any) -> Any:
-            try:
-                return super().read_response(*args, **options)
-            except redis.ResponseError as error:
-                if not _refuses(error):
-                    raise
-                self.disconnect()
-                raise _Refused(str(error)) from error
-
-    return Leaving
-
-
-__all__ = ["Client", "connect", "mask_url", "pairs", "stored_int", "translated"]
+__all__ = [
+    "Client",
+    "connect",
+    "mask_url",
+    "near",
+    "pairs",
+    "replies_of_some",
+    "stored_int",
+    "translated",
+]

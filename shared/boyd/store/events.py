@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import redis
 
 from boyd.models import Event, JsonObject, from_ms
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_of_some, translated
 from boyd.store.keys import Keys
-from boyd.store.timing import milliseconds
+from boyd.store.stream_tail import open_tail
 
 #: Events to read at once.
 PAGE = 200
@@ -22,6 +24,7 @@ class Events:
     def __init__(self, client: Client, agent_ids: Iterable[str]) -> None:
         """Begin with events from now on."""
         self._client = client
+        self._tail = open_tail(client)
         self._streams: dict[str, tuple[str, str]] = {}
         self.follow(agent_ids)
 
@@ -37,23 +40,24 @@ class Events:
         if not self._streams:
             time.sleep(seconds)
             return []
-        after = {stream: last for stream, (_, last) in self._streams.items()}
         with translated():
-            # `$` means a different position in each call, so it is resolved first.
-            for stream, last in after.items():
-                if last == "$":
-                    newest = self._client.xrevrange(stream, count=1)
-                    after[stream] = newest[0][0] if newest else "0-0"
-                    self._streams[stream] = (self._streams[stream][0], after[stream])
-            found = self._client.xread(after, count=PAGE, block=max(1, milliseconds(seconds)))
+            self._resolve()
+            after = {stream: last for stream, (_, last) in self._streams.items() if last != "$"}
+            found = self._tail.read(after, PAGE, seconds)
         events = []
-        for stream, entries in found or []:
+        for stream, entries in found:
             agent_id = self._streams[stream][0]
             for entry_id, fields in entries:
                 self._streams[stream] = (agent_id, entry_id)
                 if (event := _event(entry_id, fields)) is not None:
                     events.append((agent_id, event))
         return events
+
+    def _resolve(self) -> None:
+        """Replace each `$` by a position, because it would mean another one in each call."""
+        new = [stream for stream, (_, last) in self._streams.items() if last == "$"]
+        for stream, end in _ends(self._client, new).items():
+            self._streams[stream] = (self._streams[stream][0], end)
 
 
 class AgentEvents:
@@ -126,6 +130,7 @@ class StreamWatcher:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._tail = open_tail(client)
         self._last: dict[Topic, str] = {}
 
     def follow(self, topics: Iterable[Topic]) -> set[Topic]:
@@ -144,24 +149,30 @@ class StreamWatcher:
         streams = {_stream(topic): topic for topic in self._last}
         after = {name: self._last[topic] for name, topic in streams.items()}
         with translated():
-            found = self._client.xread(after, count=1, block=max(1, milliseconds(seconds)))
-        grown = {streams[name] for name, _ in found or []}
+            found = self._tail.read(after, 1, seconds)
+        grown = {streams[name] for name, _ in found}
         self._look(grown)
         return grown
 
     def _look(self, topics: set[Topic]) -> None:
         """Record the current ends of these streams."""
-        named = list(topics)
-        if not named:
-            return
+        streams = {_stream(topic): topic for topic in topics}
         with translated():
-            pipe = self._client.pipeline(transaction=False)
-            for topic in named:
-                pipe.xrevrange(_stream(topic), count=1)
-            ends = pipe.execute()
-        self._last |= {
-            topic: end[0][0] if end else "0-0" for topic, end in zip(named, ends, strict=True)
-        }
+            ends = _ends(self._client, list(streams))
+        self._last |= {streams[stream]: end for stream, end in ends.items()}
+
+
+def _ends(client: Client, streams: Sequence[str]) -> dict[str, str]:
+    """The current end of each stream, without those whose server is away."""
+    pipe = client.pipeline(transaction=False)
+    for stream in streams:
+        pipe.xrevrange(stream, count=1)
+    found = zip(streams, replies_of_some(pipe), strict=True)
+    return {
+        stream: rows[0][0] if rows else "0-0"
+        for stream, rows in found
+        if not isinstance(rows, redis.RedisError)
+    }
 
 
 def _stream(topic: Topic) -> str:

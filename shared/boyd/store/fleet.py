@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from boyd import queues
-from boyd.errors import StoreError
+from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import (
     Catalog,
     Delegation,
@@ -231,13 +231,19 @@ class Fleet:
 
         A heartbeat's age is measured against the latest one, not the clock, because all of them
         are late after Redis was away. Each process is read only once: its queues and agents never
-        change, but its last beat and problems are outdated here.
+        change, but its last beat and problems are outdated here. While Redis does not answer, those
+        that were alive before count.
         """
         with self._lock:
             read_at, workers = self._seen
         if not fresh and time.monotonic() - read_at <= _CACHE:
             return workers
-        known = self._known(self._lively(), {worker.name: worker for worker in workers})
+        try:
+            known = self._known(self._lively(), {worker.name: worker for worker in workers})
+        except StoreUnavailable:
+            if not workers:
+                raise
+            return workers
         with self._lock:
             self._seen = (time.monotonic(), known)
         return known

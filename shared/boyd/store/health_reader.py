@@ -17,7 +17,7 @@ from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.store.archive_status import parse_status
 from boyd.store.audit_trail import COUNTED
-from boyd.store.connection import Client, stored_int, translated
+from boyd.store.connection import Client, replies_of_some, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.health_snapshot import (
@@ -40,6 +40,7 @@ from boyd.store.keys import (
     WORKERS,
     Keys,
 )
+from boyd.store.master_health import read_cluster
 
 #: Due members to read per agent, earliest first.
 _STEPS = 50
@@ -66,11 +67,10 @@ def read_roster(client: Client) -> Roster:
         questions[agent, "swept"] = _get(keys.loop, "sweptAt")
         questions[agent, "flight"] = _get_many(keys.iteration, "phase", "phaseAt")
         questions[agent, "due"] = _due(keys)
-    answers = _ask(client, questions)
-    swept = {agent: _seconds(answers[agent, "swept"]) for agent in roster.agents}
-    flights = {
-        agent: _flight(answers[agent, "flight"], answers[agent, "due"]) for agent in roster.agents
-    }
+    answers, away = _ask_agents(client, questions)
+    reached = [agent for agent in roster.agents if agent not in away]
+    swept = {agent: _seconds(answers[agent, "swept"]) for agent in reached}
+    flights = {agent: _flight(answers[agent, "flight"], answers[agent, "due"]) for agent in reached}
     return replace(
         _with_swept(roster, swept),
         flights={agent: flight for agent, flight in flights.items() if flight is not None},
@@ -98,14 +98,18 @@ def read_health(
     latency = time.monotonic() - began
     roster = _roster(first)
     looks = [_Look(entry) for entry in roster.agents.values()]
-    answers = _ask(client, _merged(look.questions(roster.now) for look in looks))
-    details = _ask(client, _merged(look.details(answers) for look in looks))
+    answers, away = _ask_agents(client, _merged(look.questions(roster.now) for look in looks))
+    looks = [look for look in looks if look.agent_id not in away]
+    details, lost = _ask_agents(client, _merged(look.details(answers) for look in looks))
+    looks = [look for look in looks if look.agent_id not in lost]
     agents = [look.health(answers, details, first["freezes"]) for look in looks]
     messages, broker_error = _messages(brokers or [client], roster, agents, queues_of or {})
-    info = first["info"]
+    info, masters = first["info"], read_cluster(client)
+    server = ServerHealth.of(info, first["rules"]) if info is not None else None
+    servers = [master.server for master in masters if master.server is not None]
     return HealthSnapshot(
         roster=_with_swept(roster, {agent.entry.id: agent.swept_at for agent in agents}),
-        server=ServerHealth.of(info, first["rules"]) if info is not None else None,
+        server=max(servers, key=lambda one: one.fullness, default=server),
         skew=roster.now - (clock + latency / 2),
         latency=latency,
         frozen=reason_in(first["freezes"].get(DEPLOYMENT)),
@@ -114,6 +118,8 @@ def read_health(
         broker_error=broker_error,
         archive=parse_status(ArchiveStatus, first["archive"]),
         traces=parse_status(TraceStatus, first["traces"]),
+        cluster=masters,
+        unreached=sorted(away | lost),
     )
 
 
@@ -159,6 +165,26 @@ def _ask(
             if isinstance(answer, redis.RedisError) and name not in optional:
                 raise answer
     return {q: None if isinstance(a, redis.RedisError) else a for q, a in answers.items()}
+
+
+def _ask_agents(
+    client: Client, questions: Mapping[tuple[str, str], _Question]
+) -> tuple[dict[tuple[str, str], Any], set[str]]:
+    """The answers to questions about agents, and the agents whose server does not answer."""
+    if not questions:
+        return {}, set()
+    with translated():
+        pipe = client.pipeline(transaction=False)
+        for question in questions.values():
+            question(pipe)
+        answers = dict(zip(questions, replies_of_some(pipe), strict=True))
+        away: set[str] = set()
+        for (agent, _), answer in answers.items():
+            if isinstance(answer, redis.ConnectionError | redis.TimeoutError):
+                away.add(agent)
+            elif isinstance(answer, redis.RedisError):
+                raise answer
+    return answers, away
 
 
 def _merged(parts: Iterable[Mapping[_Q, _Question]]) -> dict[_Q, _Question]:
@@ -220,6 +246,7 @@ class _Look:
     """The questions about one agent, in two rounds."""
 
     def __init__(self, entry: AgentEntry) -> None:
+        self.agent_id = entry.id
         self._entry = entry
         self._keys = Keys(entry.id)
 

@@ -5,7 +5,7 @@ Times are seconds since the epoch on the Redis server's clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,32 @@ class ServerHealth:
             clients=int(info.get("connected_clients", 0)),
             most_clients=int(info.get("maxclients", 0)),
         )
+
+    @property
+    def fullness(self) -> float:
+        """The part of its memory that is in use; without a limit, in terabytes."""
+        return self.used / (self.limit or 1e12)
+
+
+@dataclass(frozen=True)
+class MasterHealth:
+    """A master of a cluster.
+
+    Attributes:
+        name: its host and port.
+        server: its state; None when it does not answer.
+        replicas: the number of its connected replicas.
+        unserved: the number of slots that nobody serves, as it knows.
+        node_timeout: seconds of silence after which it calls another server down; None: unknown.
+        full_coverage: whether it stops when a slot is not served.
+    """
+
+    name: str
+    server: ServerHealth | None = None
+    replicas: int = 0
+    unserved: int = 0
+    node_timeout: float | None = None
+    full_coverage: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,10 +308,12 @@ class HealthSnapshot:
     Attributes:
         roster: the agents and processes.
         server: the state of the Redis server; None without permission to ask.
+        cluster: the masters of a cluster, whose fullest one `server` is; empty without one.
         skew: seconds by which the server's clock is ahead of this process's.
         latency: seconds until the server's first answer.
         frozen: the reason of the deployment's freeze, if any.
         agents: the health of each agent.
+        unreached: the agents whose server does not answer.
         messages: the length of each queue whose broker answers, by agent and short name; None if
             none does. `broker_error` says which brokers do not answer, and why.
         archive: the state of the archive; None when none has run for a week.
@@ -302,6 +330,8 @@ class HealthSnapshot:
     broker_error: str | None = None
     archive: ArchiveStatus | None = None
     traces: TraceStatus | None = None
+    cluster: Sequence[MasterHealth] = ()
+    unreached: Sequence[str] = ()
 
     def behind(self, status: FollowerStatus | None) -> float | None:
         """Seconds by which archive or traces are behind; None if nothing was copied."""

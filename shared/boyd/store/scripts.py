@@ -25,24 +25,25 @@ memory stops a script only before its first write.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import AskError, NoScriptError, TryAgainError
 
 from boyd.errors import NewerFormat, StoreError
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 
-if TYPE_CHECKING:
-    from redis.commands.core import Script
-
+#: Errors after which a script of a pipeline has not run: the server has not seen it yet, or moves
+#: its keys to another one.
+_NOT_RUN = (NoScriptError, AskError, TryAgainError)
 #: The format version of the hashes that this release writes, also in `lua/lib/format.lua`.
 FORMAT = 1
 
@@ -72,6 +73,11 @@ class Source:
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
     rest: str | None
+
+    @cached_property
+    def digest(self) -> str:
+        """The name by which servers know the script."""
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
 @cache
@@ -115,16 +121,13 @@ class Scripts:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._scripts: dict[str, Script] = {
-            name: client.register_script(source.text) for name, source in sources().items()
-        }
 
     def of(self, keys: Keys) -> KeyedScripts:
         """The scripts on these keys."""
         return KeyedScripts(self, keys)
 
-    def run(self, call: ScriptCall, pipe: Any = None) -> Any:
-        """Run a script, or add it to a pipeline.
+    def run(self, call: ScriptCall) -> Any:
+        """Run a script.
 
         Raises:
             StoreUnavailable: Redis did not answer.
@@ -132,8 +135,11 @@ class Scripts:
             StoreError: the script failed.
         """
         with translated():
-            reply = self._scripts[call.name](keys=call.keys, args=call.arguments, client=pipe)
-        return reply if pipe is not None else call.checked(reply)
+            try:
+                reply = self._client.evalsha(*call.parts())
+            except NoScriptError:  # this server has not seen it yet
+                reply = self._client.eval(sources()[call.name].text, *call.parts()[1:])
+        return call.checked(reply)
 
     def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
         """Run a script and read a whole hash after it, in one round trip.
@@ -147,11 +153,11 @@ class Scripts:
             StoreError: the script failed.
         """
         pipe = self._client.pipeline(transaction=False)
-        self._add(pipe, call)
+        pipe.evalsha(*call.parts())
         pipe.hgetall(hash_key)
         with translated():
             reply, fields = pipe.execute(raise_on_error=False)
-            if isinstance(reply, NoScriptError):
+            if isinstance(reply, _NOT_RUN):
                 return self.run(call), self._client.hgetall(hash_key)
             return call.checked(_good(reply)), _good(fields)
 
@@ -166,7 +172,7 @@ class Scripts:
         """
         pipe = self._client.pipeline(transaction=False)
         for call in calls:
-            self._add(pipe, call)
+            pipe.evalsha(*call.parts())
         with translated():
             replies = pipe.execute(raise_on_error=False)
         return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
@@ -174,14 +180,10 @@ class Scripts:
     def _outcome(self, call: ScriptCall, reply: Any) -> Any:
         try:
             with translated():
-                missing = isinstance(reply, NoScriptError)
-                return self.run(call) if missing else call.checked(_good(reply))
+                not_run = isinstance(reply, _NOT_RUN)
+                return self.run(call) if not_run else call.checked(_good(reply))
         except StoreError as error:
             return error
-
-    def _add(self, pipe: Any, call: ScriptCall) -> None:
-        """Add a script to a pipeline; redis-py would first ask whether the server has it."""
-        pipe.evalsha(self._scripts[call.name].sha, len(call.keys), *call.keys, *call.arguments)
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,10 @@ class ScriptCall:
             arguments += given.pop(source.rest)
         assert not given, f"{name} does not take {', '.join(given)}"
         return cls(name, own, arguments)
+
+    def parts(self) -> tuple[Any, ...]:
+        """The call as EVALSHA takes it; redis-py would first ask whether the server has it."""
+        return sources()[self.name].digest, len(self.keys), *self.keys, *self.arguments
 
     def checked(self, reply: Any) -> Any:
         """Return *reply*, or raise `NewerFormat` when a newer release wrote the data."""

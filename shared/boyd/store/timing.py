@@ -10,8 +10,9 @@ from boyd.errors import StoreError
 from boyd.models import Model, from_ms
 from boyd.store.connection import Client, translated
 
-#: Seconds between two reads of the server's clock.
+#: Seconds between two reads of the server's clock, and to the next attempt after a failure.
 RESYNC = 10.0
+_AGAIN = 1.0
 
 
 class ServerClock:
@@ -44,6 +45,8 @@ class ServerClock:
         except StoreError:
             if first:
                 self._offset = time.time() - time.monotonic()
+            else:
+                self._read_at = time.monotonic() - RESYNC + _AGAIN
 
 
 @dataclass(frozen=True)
