@@ -498,7 +498,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "a server that takes no writes any more is left",
-        "shared/boyd/store/connection.py",
+        "shared/boyd/store/refusals.py",
         "                if not _refuses(error):\n",
         "                if True:\n",
         "faults/test_failover.py",
@@ -1060,7 +1060,7 @@ PROTECTIONS = (
         "P16",
         "a heartbeat brings the copies what did not reach them",
         "shared/boyd/store/fleet.py",
-        "        self._compare(info.agents)\n",
+        '        self.compared = compared if self._compare(info.agents) else ""\n',
         "",
         "unit/test_freeze_copy.py",
         (
