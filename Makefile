@@ -57,7 +57,7 @@ docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken li
 pictures: $(VENV)/.tests ## Take the pictures of the console for the documentation, with Chromium.
 	@exec $(VENV)/bin/python docs/pictures.py
 
-bench: $(VENV)/.tests ## Run the benchmarks.
+bench: $(VENV)/.peers ## Run the benchmarks, beside other libraries; ARGS="s9 s9-crowd".
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
 
 soak: $(VENV)/.tests ## Check that Redis does not grow over 10 000 iterations; ARGS="--iterations 2000".
@@ -101,4 +101,8 @@ $(VENV)/.runs: $(VENV)/.pip pyproject.toml
 $(VENV)/.tests: $(VENV)/.runs
 	@$(timed) "installing what tests and checks need" \
 	  $(PIP) install $(PINNED) --editable ".[embedded,testing,goals]" --group dev
+	@touch $@
+
+$(VENV)/.peers: $(VENV)/.tests
+	@$(timed) "installing what Boyd is compared with" $(PIP) install $(PINNED) --group peers
 	@touch $@

@@ -69,12 +69,17 @@ class Alertmanager:
 
 @contextmanager
 def alertmanager(
-    folder: Path, webhook: str, key: str, group_by: Sequence[str] = ()
+    folder: Path, webhook: str, key: str, group_by: Sequence[str] = (), group_wait: int = 0
 ) -> Iterator[Alertmanager]:
-    """An Alertmanager with a folder of its own, which shows *key* to *webhook*."""
+    """An Alertmanager with a folder of its own, which shows *key* to *webhook*.
+
+    It sends a group *group_wait* seconds after the first alert.
+    """
     program, port = alertmanager_program(), free_port()
     (folder / "boyd.key").write_text(key)
-    (folder / "alertmanager.yml").write_text(_configuration(webhook, folder / "boyd.key", group_by))
+    (folder / "alertmanager.yml").write_text(
+        _configuration(webhook, folder / "boyd.key", group_by, group_wait)
+    )
     command = [
         *(program, "--config.file", str(folder / "alertmanager.yml")),
         *("--storage.path", str(folder / "data"), "--cluster.listen-address="),
@@ -88,7 +93,7 @@ def alertmanager(
         made.send(signal.SIGKILL)
 
 
-def _configuration(webhook: str, key_file: Path, group_by: Sequence[str]) -> str:
+def _configuration(webhook: str, key_file: Path, group_by: Sequence[str], group_wait: int) -> str:
     """The configuration, in the part of YAML that is JSON."""
     receiver = {
         "url": webhook,
@@ -96,7 +101,8 @@ def _configuration(webhook: str, key_file: Path, group_by: Sequence[str]) -> str
         "send_resolved": True,
         "http_config": {"authorization": {"credentials_file": str(key_file)}},
     }
-    route = {"receiver": "boyd", "group_wait": "0s", "group_by": list(group_by)}
+    wait = f"{group_wait}s"
+    route = {"receiver": "boyd", "group_wait": wait, "group_by": list(group_by)}
     receivers = [{"name": "boyd", "webhook_configs": [receiver]}]
     return json.dumps({"route": route, "receivers": receivers})
 

@@ -1,12 +1,14 @@
 """The API under a steady load, and 1 000 approvals resolved by 50 callers.
 
-Also the same load beside 500 open event streams, and what a stream takes of memory.
+Also the same load beside 500 open event streams, what a stream takes of memory, and answers beside
+connections on which half a request has come.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
+import socket
 import statistics
 import threading
 import time
@@ -27,6 +29,7 @@ SECONDS = 10
 CONNECTIONS = 20
 CALLERS, ITEMS = 50, 1000
 STREAMS = 500
+HALF_OPEN = 1100
 
 #: A request: method and path.
 Asked = tuple[str, str]
@@ -132,6 +135,24 @@ def beside_streams(deployment: Deployment, agent_id: str) -> tuple[float, float]
         size = (process.memory_info().rss - before) / STREAMS
         reading = steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
     return p99(reading), size
+
+
+def beside_half_open(deployment: Deployment) -> float:
+    """Seconds until health and a freeze are answered, beside 1 100 half-open connections."""
+    url = deployment.api("crowded")
+    headers = deployment.key("ann", "admin")
+    where = urlsplit(url)
+    with ExitStack() as kept:
+        for _ in range(HALF_OPEN):
+            address = (str(where.hostname), where.port or 0)
+            made = kept.enter_context(socket.create_connection(address, 20))
+            made.sendall(b"GET /api/v0/health HTTP/1.1\r\nHost: x\r\n")
+        began = time.perf_counter()
+        requests.get(f"{url}/api/v0/health", timeout=60).raise_for_status()
+        frozen = requests.post(f"{url}/api/v0/freeze", json={}, headers=headers, timeout=60)
+        took = time.perf_counter() - began
+    frozen.raise_for_status()
+    return took
 
 
 def crowd(url: str, headers: dict[str, str], items: list[str]) -> tuple[int, float]:

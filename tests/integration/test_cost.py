@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.run import Boyd, monitored
+from benchmarks.iterations import Boyd
+from benchmarks.servers import monitored
 from harness import Deployment
 
 pytestmark = pytest.mark.real

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kombu import Exchange, Queue
 
-from benchmarks.run import monitored
+from benchmarks.servers import monitored
 from boyd.messaging.celery_app import make_app
 from boyd.store import connect
 from boyd.store.idle_connections import IDLE

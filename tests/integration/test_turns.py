@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks.run import monitored
+from benchmarks.servers import monitored
 from boyd.settings.process_settings import TimingSettings
 from harness import Deployment, wait_until
 

@@ -1,0 +1,106 @@
+"""A graph of LangGraph in this process, without workers and without a checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+from typing import Annotated, Any, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
+from redis.asyncio import Redis
+
+from benchmarks.peers import job
+from benchmarks.peers.event_loop import run
+from benchmarks.peers.peer import Peer
+
+client: Any = Redis.from_url(job.URL)
+
+
+class Iteration(TypedDict, total=False):
+    """The state of one iteration."""
+
+    key: str
+    count: int
+    seconds: float
+    seen: Annotated[list[job.Seen], operator.add]
+    situation: dict[str, Any]
+    decision: dict[str, Any]
+    results: list[Any]
+
+
+class Look(TypedDict):
+    """What an observer is given."""
+
+    index: int
+    seconds: float
+
+
+def observers(state: Iteration) -> list[Send]:
+    """The observers that run side by side."""
+    return [
+        Send("observe", Look(index=index, seconds=state["seconds"]))
+        for index in range(state["count"])
+    ]
+
+
+async def observe(look: Look) -> Iteration:
+    """See something."""
+    await asyncio.sleep(look["seconds"])
+    return {"seen": [job.observe(look["index"])]}
+
+
+async def orient(state: Iteration) -> Iteration:
+    """Understand what was seen."""
+    return {"situation": job.orient(state["seen"])}
+
+
+async def decide(state: Iteration) -> Iteration:
+    """Choose."""
+    return {"decision": job.decide(state["situation"])}
+
+
+async def act(state: Iteration) -> Iteration:
+    """Do it."""
+    return {"results": job.act(state["decision"])}
+
+
+async def complete(state: Iteration) -> Iteration:
+    """Tell the one who waits."""
+    await client.lpush(state["key"], json.dumps(state["results"]))
+    return {}
+
+
+def graph() -> Any:
+    """The graph, which all iterations share."""
+    made = StateGraph(Iteration)
+    for node in (observe, orient, decide, act, complete):
+        made.add_node(node.__name__, node)
+    made.add_conditional_edges(START, observers, ["observe"])
+    for one, other in (("observe", "orient"), ("orient", "decide"), ("decide", "act")):
+        made.add_edge(one, other)
+    made.add_edge("act", "complete")
+    made.add_edge("complete", END)
+    return made.compile()
+
+
+class LangGraph(Peer):
+    """The graph on one event loop."""
+
+    name = "LangGraph in process"
+
+    def start(self) -> None:
+        """Make the graph."""
+        self._graph = graph()
+
+    def begin(self, count: int, seconds: float, key: str) -> None:
+        """Run the graph to its end."""
+        given = Iteration(key=key, count=count, seconds=seconds)
+        run(self._graph.ainvoke(given))
+
+    def stop(self) -> None:
+        """Leave the graph: nothing runs."""
+
+
+PEER = LangGraph
