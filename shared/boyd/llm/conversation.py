@@ -170,14 +170,18 @@ class Conversation:
     @classmethod
     def of(cls, log: Iterable[Logged]) -> Conversation:
         """Read a log; raises `Unreadable` if a later release wrote an entry."""
-        conversation = cls()
+        return cls().followed_by(log)
+
+    def followed_by(self, log: Iterable[Logged]) -> Conversation:
+        """A copy with more of the log; raises `Unreadable` if a later release wrote an entry."""
+        after = self._copy()
         for logged in log:
             if logged.entry is None:
                 raise Unreadable
             if isinstance(logged.entry, Delta):
-                conversation.pieces.append(logged.id)
-            conversation.add(logged.entry, int(logged.id.partition("-")[0]))
-        return conversation
+                after.pieces.append(logged.id)
+            after.add(logged.entry, int(logged.id.partition("-")[0]))
+        return after
 
     @property
     def open(self) -> list[ToolCallRecord]:

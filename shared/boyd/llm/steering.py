@@ -6,18 +6,23 @@ A message between turns follows all results of the turn.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
+from operator import attrgetter, is_
 
 from boyd.llm import loop_detection, synthesis
 from boyd.llm.conclusion import Spent
-from boyd.llm.conversation import Conversation
+from boyd.llm.conversation import Conversation, Round
 from boyd.llm.reflection import OODAReflection, ReflectionAction
 from boyd.llm.toolbox import Toolbox
 from boyd.models import JsonObject
-from boyd.models.investigation import Profile, Steered
+from boyd.models.investigation import Profile, Steered, ToolObservation
 from boyd.settings.model import PARSE_CALLS
 
+#: Reflections that are remembered: a step considers what would be, so a few states compete.
+_REFLECTED = 8
 #: Characters of evidence repeated to a model that must conclude in a compacted conversation.
 _EVIDENCE = 8000
 
@@ -69,18 +74,47 @@ def explain_tool_calls(known: Sequence[str]) -> str:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Reflected:
+    """The reflection after some complete turns, its reaction to the last one, and its grounds.
+
+    Attributes:
+        turns: the number of these turns.
+        last: the last of them; turns and results never change, so the same object is proof.
+        results: the results of its calls.
+    """
+
+    reflection: OODAReflection
+    action: ReflectionAction | None = None
+    turns: int = 0
+    last: Round | None = None
+    results: tuple[ToolObservation, ...] = ()
+
+    def began(self, conversation: Conversation) -> bool:
+        """Tell whether the conversation began with these turns."""
+        if self.last is None:
+            return True
+        rounds = conversation.rounds
+        if len(rounds) < self.turns or rounds[self.turns - 1] is not self.last:
+            return False
+        now = [called.observation for called in conversation.of_step(self.last.step)]
+        return len(now) == len(self.results) and all(map(is_, now, self.results))
+
+
 @dataclass(frozen=True)
 class Steering:
     """The messages to the model in one investigation.
 
     The profile tells how soon it is asked to conclude, *schema* is the required form of the answer
-    (None for prose), and *limit* the number of calls it may make.
+    (None for prose), and *limit* the number of calls it may make. *reflected* has the last
+    reflections, so that a long investigation is not gone through again with each step.
     """
 
     toolbox: Toolbox
     profile: Profile
     schema: JsonObject | None
     limit: int
+    reflected: deque[_Reflected] = field(default_factory=lambda: deque(maxlen=_REFLECTED))
 
     def stats(self, conversation: Conversation) -> JsonObject:
         """The statistics of the reflection over all complete turns."""
@@ -153,10 +187,23 @@ class Steering:
         self, conversation: Conversation
     ) -> tuple[OODAReflection, ReflectionAction | None]:
         """The reflection after all complete turns, and its reaction to the last one."""
-        reflection, action = OODAReflection(self.profile, limit=self.limit), None
-        for each in conversation.rounds:
+        known = self._known(conversation)
+        reflection, action = copy(known.reflection), known.action
+        for number, each in enumerate(conversation.rounds[known.turns :], known.turns + 1):
             calls = conversation.of_step(each.step)
-            if (calls or each.stripped) and all(called.observation for called in calls):
+            if not all(called.observation for called in calls):
+                break
+            if calls or each.stripped:
                 uses = [self.toolbox.use(called) for called in calls]
                 action = reflection.observe(uses, [called.outcome for called in calls])
+            results = tuple(called.result for called in calls)
+            known = _Reflected(copy(reflection), action, number, each, results)
+        if known.turns and known not in self.reflected:
+            self.reflected.append(known)
         return reflection, action
+
+    def _known(self, conversation: Conversation) -> _Reflected:
+        """The latest of the last reflections that the conversation goes on from."""
+        new = _Reflected(OODAReflection(self.profile, limit=self.limit))
+        found = [each for each in tuple(self.reflected) if each.began(conversation)]
+        return max([new, *found], key=attrgetter("turns"))

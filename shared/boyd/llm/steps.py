@@ -79,7 +79,7 @@ class InvestigationSteps:
         self._agent = agent
         self._settings = settings
         self._request = request
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._limits = restrict(request.limits, settings.limits)
         acts = bool(toolbox) and all(tool.category == "execution" for tool in toolbox.values())
         profile = request.profile or settings.profile or ("execution" if acts else "general")
@@ -212,7 +212,7 @@ class InvestigationSteps:
         return self.steering.conclusion(conversation, last) if last else None
 
     def _tools(self, conversation: Conversation) -> list[ToolSpec]:
-        tools = self._toolbox.specs()
+        tools = self.toolbox.specs()
         if conversation.has_more:
             tools.append(toolbox.read_output_spec())
         if self._request.answer is not None:
@@ -245,8 +245,8 @@ class InvestigationSteps:
             return Write(self.add_result(conversation, skipped))
         if over is not None:
             return Write(self.conclusion.stop(conversation, over.ending, str(over), now))
-        executed = self._toolbox.executed(conversation)
-        if violation := loop_detection.check_call(executed, self._toolbox.plan(called)):
+        executed = self.toolbox.executed(conversation)
+        if violation := loop_detection.check_call(executed, self.toolbox.plan(called)):
             ending, why = violation.ending, violation.sentence
             return Write(self.conclusion.stop(conversation, ending, why, now))
         return self._make_call(conversation, called, now)
@@ -254,7 +254,7 @@ class InvestigationSteps:
     def _make_call(self, conversation: Conversation, called: ToolCallRecord, now: datetime) -> Next:
         """Answer a call of a built-in tool here; let a worker execute any other."""
         is_answer = called.call.name == ANSWER and self._request.answer is not None
-        check = self._replies.check_answer_call if is_answer else self._toolbox.refusal
+        check = self._replies.check_answer_call if is_answer else self.toolbox.refusal
         if refusal := check(called):
             return Write(self.add_failure(conversation, called, refusal, now))
         if is_answer:

@@ -15,7 +15,7 @@ from boyd.llm.loop_detection import ExecutedCall, PlannedCall, result_digest
 from boyd.llm.messages import ToolSpec
 from boyd.llm.tool_calls import ToolUse, digest, is_error, parse_json
 from boyd.models import JsonObject, explain
-from boyd.models.investigation import call_number
+from boyd.models.investigation import ToolObservation, call_number
 from boyd.plugin import Action, PluginHost, Tool
 from boyd.redaction import MARK
 
@@ -40,7 +40,9 @@ _UNSENDABLE = (
 class Toolbox(Mapping[str, Action | Tool]):
     """The tools of one agent by the names that the model uses.
 
-    A tool is called by its own name, `tail`, or `logs__tail` if another tool has that name.
+    A tool is called by its own name, `tail`, or `logs__tail` if another tool has that name. It
+    remembers the finished calls of one conversation, which would otherwise be compared anew with
+    each step.
     """
 
     def __init__(self, host: PluginHost, patterns: Sequence[str] = ("*",)) -> None:
@@ -55,6 +57,8 @@ class Toolbox(Mapping[str, Action | Tool]):
             else _legal(tool.id.replace(":", "__")): tool
             for name, tool in zip(names, tools, strict=True)
         }
+        #: Results and how loop detection compares them, by call id.
+        self._finished: dict[str, tuple[ToolObservation, ExecutedCall]] = {}
 
     def __getitem__(self, name: str) -> Action | Tool:
         return self._tools[name]
@@ -109,7 +113,15 @@ class Toolbox(Mapping[str, Action | Tool]):
         return [self._executed(called) for called in conversation.done]
 
     def _executed(self, called: ToolCallRecord) -> ExecutedCall:
-        use, result = self.use(called), called.result
+        result = called.result
+        seen, compared = self._finished.get(called.call.id, (None, None))
+        if compared is None or seen is not result:
+            compared = self._compared(self.use(called), called)
+            self._finished[called.call.id] = result, compared
+        return compared
+
+    def _compared(self, use: ToolUse, called: ToolCallRecord) -> ExecutedCall:
+        result = called.result
         return ExecutedCall(
             name=use.name,
             signature=use.signature,

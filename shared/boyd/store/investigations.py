@@ -227,10 +227,20 @@ class Investigations:
             found += page
         return found
 
+    def log_from(self, id: str, first: str) -> list[Logged]:
+        """The log entry *first* and all after it; empty if the log does not have it."""
+        page = self._entries(id, first, PAGE)
+        if not page or page[0].id != first:
+            return []
+        return page + self.log(id, page[-1].id)
+
     def entries(self, id: str, after: str = "0-0", count: int = PAGE) -> list[Logged]:
         """Up to *count* log entries after *after*, oldest first."""
+        return self._entries(id, f"({after}", count)
+
+    def _entries(self, id: str, first: str, count: int) -> list[Logged]:
         with translated():
-            rows = self._client.xrange(self._keys.log(id), min=f"({after}", count=count)
+            rows = self._client.xrange(self._keys.log(id), min=first, count=count)
         # An entry of a later release keeps its id, but cannot be read.
         return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
 

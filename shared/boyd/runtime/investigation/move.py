@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Literal
 
@@ -40,6 +41,7 @@ from boyd.models.investigation import (
 from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.investigation.model_access import LiveOutput, StoredMeter
+from boyd.runtime.investigation.recent_investigations import RecentInvestigations
 from boyd.runtime.investigation.tool_runner import ToolRunner, queue_of
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import persistently
@@ -71,6 +73,7 @@ class Move:
         engine: Engine,
         settings: ModelSettings,
         thinking: BoundedSemaphore,
+        recent: RecentInvestigations,
         id: str,
         fence: Fence,
         job: Fields,
@@ -93,9 +96,11 @@ class Move:
             raise Stale(f"investigation {id} is gone")
         self._found = found
         self._version = found.version
-        self._log = Conversation.of(self._store.log(id))
+        self._recent = recent
         self._toolbox = Toolbox(engine.agent.host, found.tools)
-        self._steps = InvestigationSteps(engine.agent.info.name, settings, found, self._toolbox)
+        self._log, self._steps = recent.read(
+            id, self._toolbox, partial(InvestigationSteps, engine.agent.info.name, settings, found)
+        )
         with suppress(ConfigError):
             settings.api_key()  # registers it as a secret
         self._tools = ToolRunner(engine, id, fence, self._log.askers)
@@ -200,6 +205,7 @@ class Move:
             lost = Discarded(step=self._log.step + 1, why="its worker was lost")
             self._write([lost])
         self._store.forget(self._id, self._log.pieces)
+        self._recent.forgot_pieces(self._id)
 
     def _now(self) -> datetime:
         return self._engine.store.clock.now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from boyd import naming, queues
@@ -18,6 +19,7 @@ from boyd.store import Fence, Stale, StuckJob
 
 if TYPE_CHECKING:
     from boyd.runtime.investigation.move import Move
+    from boyd.runtime.investigation.recent_investigations import RecentInvestigations
 
 log = logging.getLogger("boyd.runtime")
 
@@ -102,7 +104,14 @@ class InvestigationHandler:
         from boyd.runtime.investigation.move import Move
 
         assert self._settings is not None, "only an agent with a model makes moves"
-        return Move(self._engine, self._settings, self._thinking, id, fence, fields)
+        recent = self._recent
+        return Move(self._engine, self._settings, self._thinking, recent, id, fence, fields)
+
+    @cached_property
+    def _recent(self) -> RecentInvestigations:
+        from boyd.runtime.investigation.recent_investigations import RecentInvestigations
+
+        return RecentInvestigations(self._engine.store.investigations)
 
     def _source(self, id: str) -> str:
         found = self._engine.store.investigations.get(id)
