@@ -104,6 +104,8 @@ def measure(deployment: Deployment, agent_id: str) -> dict[str, float]:
     base = "/api/v0"
     reads = (f"{base}/loop/status", f"{base}/approvals?limit=20", f"{base}/runs?limit=20")
     with one_core(deployment.processes["api"].pid):
+        # The first requests make threads and connections.
+        steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
         reading = steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
         waiting = [propose(store) for _ in range(RATE * SECONDS)]
         approve = f"{base}/approvals/{{}}/approve?wait=0"
