@@ -24,7 +24,7 @@ from boyd.store.archive_status import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
 from boyd.store.scripts import Scripts, sources
-from boyd.testing.model_server import ScriptedModel, say
+from boyd.testing.model_server import Received, Reply, ScriptedModel, hang, say
 from boyd_api.routes import ALL
 from boyd_api.routing import BASE
 from harness import Deployment, free_port, server_program, wait_until
@@ -211,7 +211,7 @@ PATHS = {
     "investigations.log": "/investigations/{known.investigation}/log",
     "investigations.follow": "/investigations/{known.investigation}/events",
     "investigations.say": "/investigations/{known.investigation}/messages",
-    "investigations.cancel": "/investigations/{known.new_investigation}/cancel",
+    "investigations.cancel": "/investigations/{known.open_investigation}/cancel",
     "intake.take": "/intake/json",
     "plugins.read": "/plugins/counter/",
     "plugins.post": "/plugins/counter/",
@@ -248,6 +248,15 @@ BODIES: dict[str, Any] = {
 
 #: What is asked once no worker runs the agent any more, in this job.
 LAST = ("loop.abandon", "control.retire")
+
+
+#: A question over which the model thinks for long.
+SLOW = "Why, after all?"
+
+
+def replied(request: Received) -> Reply:
+    """The model's answer."""
+    return hang(60, say("Because.")) if SLOW in str(request.body["messages"]) else say("Because.")
 
 
 class Known:
@@ -313,13 +322,13 @@ class Known:
         return made
 
     @property
-    def new_investigation(self) -> str:
-        return str(self._post("/investigations", {"question": "Why?"}, 201)["id"])
+    def open_investigation(self) -> str:
+        return self._asked(SLOW)
 
     @property
     def investigation(self) -> str:
         """One that has ended."""
-        made = self.new_investigation
+        made = self._asked("Why?")
         store = self._running.agent("routed").investigations
         wait_until(lambda: (found := store.get(made)) is not None and found.status == "ended")
         return made
@@ -327,6 +336,9 @@ class Known:
     @property
     def key(self) -> str:
         return str(self._ask("POST", f"{BASE}/keys", BODIES["keys.create"], 201)["id"])
+
+    def _asked(self, question: str) -> str:
+        return str(self._post("/investigations", {"question": question}, 201)["id"])
 
     def _post(self, path: str, body: Any = None, expect: int = 200) -> Any:
         return self._ask("POST", f"{BASE}/agents/routed{path}", body or {}, expect)
@@ -363,7 +375,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
     guarded: Guarded, tmp_path: Path
 ) -> None:
     with (
-        ScriptedModel([say("Because.")], forever=True) as model,
+        ScriptedModel([replied], forever=True) as model,
         Deployment(guarded.urls["admin"], tmp_path) as running,
     ):
         running.environment["MODEL_URL"] = f"{model.url}/v1"

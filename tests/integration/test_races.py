@@ -79,6 +79,8 @@ def race(
                 url = f"{dice.choice(urls)}/api/v0/approvals/{item.id}/{answer}?wait=0"
                 try:
                     said = session.post(url, timeout=60)
+                    while said.status_code == 503:  # a busy machine: ask again, as clients do
+                        said = session.post(url, timeout=60)
                 except requests.RequestException:
                     continue
                 told.append(Told(item.id, f"caller{number}", answer, said.status_code, said.json()))

@@ -440,9 +440,9 @@ def test_a_policy_whose_condition_cannot_be_evaluated_needs_a_person(clock: Cloc
 
 
 def test_the_policy_of_an_approval_is_that_of_its_situation(clock: Clock) -> None:
-    """It counts as tightened only when the settings are, not when night has fallen."""
+    """It counts as tightened only when the settings are, not when it has become late."""
     recorder = Recorder()
-    late = {"when": "now.getHours() >= 18", "required": {"min_approvals": 2}}
+    late = {"when": "now.getFullYear() >= 2999", "required": {"min_approvals": 2}}
     calm = {"when": 'situation.summary != "disk is full"', "required": {"min_approvals": 3}}
     lab = lab_for(
         recorder,
@@ -451,7 +451,7 @@ def test_the_policy_of_an_approval_is_that_of_its_situation(clock: Clock) -> Non
     )
     lab.run()
     item = lab.store.approvals.page(50).pending[0]
-    clock.time = EVENING
+    clock.time = "2999-10-23T18:30"
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
 
