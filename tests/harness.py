@@ -47,8 +47,10 @@ def server_program() -> Path:
 
 def free_port() -> int:
     """A TCP port that nobody uses now; none that the system gives to others by itself."""
+    # Tests may have seeded the other generator, which then gives several processes the same port.
+    dice = random.SystemRandom()
     while True:
-        port = random.randrange(15_000, 32_000)
+        port = dice.randrange(15_000, 32_000)
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:
