@@ -42,7 +42,7 @@ packages = ["src/$module"]
 _README = Template("""\
 # boyd-$name
 
-A plugin for [Boyd](https://pypi.org/project/boyd/): $title.
+A plugin for Boyd: $title.
 
     pip install boyd-$name
 
