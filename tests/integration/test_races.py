@@ -79,7 +79,7 @@ def race(
                 url = f"{dice.choice(urls)}/api/v0/approvals/{item.id}/{answer}?wait=0"
                 try:
                     said = session.post(url, timeout=60)
-                    while said.status_code == 503:  # a busy machine: ask again, as clients do
+                    if said.status_code == 503:  # a busy machine: ask once more, as clients do
                         said = session.post(url, timeout=60)
                 except requests.RequestException:
                     continue
