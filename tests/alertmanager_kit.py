@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from harness import free_port, wait_until
+from signals import signal_process
 
 
 def alertmanager_program() -> str:
@@ -45,7 +46,8 @@ class Alertmanager:
 
     def send(self, number: int) -> None:
         """Send its process a signal; after SIGKILL, wait for its end."""
-        self._process.send_signal(number)
+        if self._process.poll() is None:
+            signal_process(self._process.pid, number)
         if number == signal.SIGKILL:
             self._process.wait()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from connection_kit import program
 from harness import free_port, wait_until
+from signals import signal_process
 
 _SSHD = """
 ListenAddress 127.0.0.1
@@ -73,7 +74,7 @@ class SshHost:
         """Stop it, so that it hangs, or continue it."""
         assert self._process is not None
         for pid in (self._process.pid, *_descendants(self._process.pid)):
-            os.kill(pid, signal_number)
+            signal_process(pid, signal_number)
 
     def _listens(self) -> bool:
         with socket.socket() as line:

@@ -25,6 +25,7 @@ from boyd.errors import ArchiveUnavailable
 from boyd.models.archived import HistoryFilter
 from boyd.store import Store
 from harness import free_port, wait_until
+from signals import signal_process
 
 #: Seconds that records are kept.
 KEEP = 86_400.0
@@ -136,7 +137,7 @@ class PostgreSQL:
     def pause(self, number: int = signal.SIGSTOP) -> None:
         """Send a signal to the server process."""
         pid = int((self._data / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(pid, number)
+        signal_process(pid, number)
 
     def empty(self) -> None:
         """Remove all tables."""

@@ -17,6 +17,7 @@ from boyd.embedded.redis_cluster import have_met, is_whole, meet, replicate
 from boyd.store.cluster_client import ClusterClient
 from boyd.store.keys import Keys
 from harness import BROKERS, free_port, server_program, wait_until
+from signals import signal_process
 
 HOST = "127.0.0.1"
 #: The clusters of fixtures, by URL.
@@ -80,11 +81,11 @@ class RedisCluster:
 
     def pause(self, port: int) -> None:
         """Let a server do nothing."""
-        self._processes[port].send_signal(signal.SIGSTOP)
+        signal_process(self._processes[port].pid, signal.SIGSTOP)
 
     def resume(self, port: int) -> None:
         """Let a server go on."""
-        self._processes[port].send_signal(signal.SIGCONT)
+        signal_process(self._processes[port].pid, signal.SIGCONT)
 
     def start(self, port: int) -> None:
         """Start a server, again with its data."""
@@ -114,7 +115,7 @@ class RedisCluster:
         """Send a signal to all; they are gone afterwards if that kills."""
         for process in self._processes.values():
             if process.poll() is None:
-                process.send_signal(number)
+                signal_process(process.pid, number)
             if number == signal.SIGKILL:
                 process.wait()
 

@@ -22,6 +22,7 @@ from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.runtime import Launcher, Resolver
 from boyd.store import AgentStore, Retention, Store, connect
+from signals import signal_group
 from warm import Forked, Nursery
 
 TESTS = Path(__file__).parent
@@ -165,7 +166,7 @@ class Deployment:
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a process and all it started."""
-        os.killpg(self.processes[name].pid, number)
+        signal_group(self.processes[name].pid, number)
         if number == signal.SIGKILL:
             self.processes[name].wait()
 

@@ -23,6 +23,7 @@ from boyd.plugins.loadbalancer.plugin import LoadBalancer
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, wait_until
 from plugin_kit import Rig, Site, site
+from signals import signal_process
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -304,7 +305,7 @@ def test_a_haproxy_killed_before_it_answers_leaves_an_unknown_outcome(haproxy: F
 
     # Besides the socket that listens, those of the look before have to be closed.
     wait_until(lambda: connections() == 1)
-    os.kill(haproxy.process.pid, signal.SIGSTOP)
+    signal_process(haproxy.process.pid, signal.SIGSTOP)
     thread = threading.Thread(target=change)
     thread.start()
     wait_until(lambda: connections() > 1)

@@ -20,6 +20,7 @@ from boyd.plugins.postgres.postgres_server import PostgresError
 from connection_kit import ConnectedAgent
 from harness import Deployment, wait_until
 from plugin_kit import Rig
+from signals import signal_process
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -322,11 +323,11 @@ def test_a_server_that_hangs_is_given_up(
     def hang() -> None:
         with postgres_server.session(settings, settings.access, seconds=0.2) as connection:
             stopped = connection.info.backend_pid
-            os.kill(stopped, signal.SIGSTOP)
+            signal_process(stopped, signal.SIGSTOP)
             try:
                 connection.execute("SELECT 1")
             finally:
-                os.kill(stopped, signal.SIGCONT)
+                signal_process(stopped, signal.SIGCONT)
 
     with pytest.raises(PostgresError, match="the connection broke"):
         hang()

@@ -13,6 +13,7 @@ import redis
 
 from boyd.embedded.redis_server import HOST, PORTS
 from harness import server_program, wait_until
+from signals import signal_process
 
 SERVICE = "boyd"
 #: Milliseconds of silence after which a sentinel calls a server down.
@@ -87,7 +88,7 @@ class Watched:
         """Send a signal to all; they are gone afterwards if that kills."""
         for process in self._processes.values():
             if process.poll() is None:
-                process.send_signal(number)
+                signal_process(process.pid, number)
             if number == signal.SIGKILL:
                 process.wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from boyd.errors import StoreError
 from faults.blindness import longest
 from faults.clocks import Clock, tidy
 from harness import Deployment, free_port, server_program, wait_until
+from signals import signal_group, signal_process
 
 AGENTS = ("storm0", "storm1")
 
@@ -63,7 +63,8 @@ class RedisProcess:
     def signal(self, number: int) -> None:
         """Send it a signal; it is gone afterwards if that kills."""
         assert self._process is not None
-        self._process.send_signal(number)
+        if self.running:
+            signal_process(self._process.pid, number)
         if number == signal.SIGKILL:
             self._process.wait()
 
@@ -132,7 +133,7 @@ class World:
     def signal(self, name: str, number: int) -> None:
         """Send a signal to a process and all that it started."""
         if self.alive(name):
-            os.killpg(self.deployment.processes[name].pid, number)
+            signal_group(self.deployment.processes[name].pid, number)
         if number == signal.SIGKILL:
             self.deployment.processes[name].wait()
 

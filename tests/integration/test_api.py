@@ -24,6 +24,7 @@ from boyd.store import Store, connect
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import Received, Reply, say
 from harness import Deployment, free_port, server_program, wait_until
+from signals import signal_process
 
 pytestmark = pytest.mark.real
 
@@ -315,7 +316,7 @@ class Database:
 
     def signal(self, number: int) -> None:
         """Send it a signal; wait for its end if it has one."""
-        os.kill(self.pid, number)
+        signal_process(self.pid, number)
         if number in (signal.SIGTERM, signal.SIGKILL):
             os.waitpid(self.pid, 0)
             self.pid = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -23,6 +22,7 @@ from boyd.store.fleet import ALIVE
 from boyd_api.metrics import Metrics
 from boyd_api.monitoring_routes import Readiness, readiness
 from harness import Deployment, free_port, server_program, wait_until
+from signals import signal_process
 
 T = TypeVar("T")
 
@@ -122,14 +122,14 @@ def in_time(ask: Callable[[], T]) -> T:
 def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
     fresh, used = api_store(server.url), api_store(server.url)
     wait_until(lambda: ready(used).missing == ["no worker is alive"])
-    os.kill(server.process.pid, signal.SIGSTOP)
+    signal_process(server.process.pid, signal.SIGSTOP)
     for store in (fresh, used):
         assert in_time(partial(ready, store)).missing == ["Redis does not answer"]
     assert b"boyd_up 0.0" in in_time(partial(scraped, used))
     status, found = doctor(server.url)
     assert (status, len(found)) == (1, 1)
     assert "Redis does not answer" in found[0]
-    os.kill(server.process.pid, signal.SIGCONT)
+    signal_process(server.process.pid, signal.SIGCONT)
     wait_until(lambda: ready(used).missing == ["no worker is alive"], 5)
     assert b"boyd_up 1.0" in scraped(used)
 

@@ -25,6 +25,7 @@ from boyd.plugins.files.file_set import FilesError, path_of, shown
 from boyd.plugins.files.plugin import DiskFiles
 from harness import wait_until
 from plugin_kit import Rig
+from signals import signal_process
 
 DAY = 86_400
 GIB = 2**30
@@ -493,14 +494,14 @@ def test_a_process_that_does_not_open_its_file_anew_is_no_effect(
     from boyd.plugins.files import log_rotation
 
     monkeypatch.setattr(log_rotation, "REOPEN", 0.1)
-    os.kill(writer.pid, signal.SIGSTOP)
+    signal_process(writer.pid, signal.SIGSTOP)
     on, params = rig(logs, **signalled(logs)), {"path": f"{logs}/app.log"}
     output = on.act("rotate", params)
     assert "compressed with the next rotation" in output["notes"][0]
     told = verdict(on, "rotate", params, output)
     assert told.verdict == "no effect"
     assert f"({writer.pid}) still has it open" in told.evidence
-    os.kill(writer.pid, signal.SIGCONT)
+    signal_process(writer.pid, signal.SIGCONT)
     wait_until(lambda: verdict(on, "rotate", params, output).verdict == "effective")
 
 
