@@ -18,6 +18,7 @@ import requests
 
 from boyd.approval_signatures import ApprovalSigner
 from boyd.embedded.redis_server import find_program
+from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.runtime import Launcher, Resolver
@@ -62,15 +63,19 @@ def free_port() -> int:
 def wait_until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
     """Wait until *condition* is true and return what it gave.
 
-    It fails after *timeout* seconds, or several times as many: the machine may be busy.
+    It fails after *timeout* seconds, or several times as many: the machine may be busy. A Redis
+    that does not answer is one that will.
     """
     deadline = time.monotonic() + BUSY * timeout
     while True:
-        found = condition()
-        if found:
-            return found
+        away: StoreUnavailable | None = None
+        try:
+            if found := condition():
+                return found
+        except StoreUnavailable as error:
+            away = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {BUSY * timeout:g} s: {condition}")
+            raise AssertionError(f"not within {BUSY * timeout:g} s: {condition}") from away
         time.sleep(0.01)
 
 

@@ -46,7 +46,11 @@ def _await_effect(pids: list[int], number: int) -> None:
 
 
 def _halted(pid: int, states: str) -> bool:
-    return all(_state(thread) in states for thread in Path(f"/proc/{pid}/task").glob("*"))
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return True
+    return all(_state(thread) in states for thread in threads)
 
 
 def _state(thread: Path) -> str:

@@ -88,7 +88,7 @@ def tls_server(file: Path, port: int = 0, most: ssl.TLSVersion | None = None) ->
                 plain, _ = listener.accept()
             except OSError:
                 return
-            plain.settimeout(10)
+            plain.settimeout(60)
             try:
                 context.wrap_socket(plain, server_side=True).close()
             except OSError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 
 from flask import Response
@@ -29,6 +29,12 @@ class AgentsQuery(Model):
     """Filters agents: `retired` ones are left out by default."""
 
     retired: bool = False
+
+
+class EventsQuery(Model):
+    """Tells whether a stream goes on after the events that there are."""
+
+    follow: bool = True
 
 
 class ControlRequest(Model):
@@ -100,30 +106,38 @@ def show_workers(ctx: RequestContext) -> responses.WorkerList:
 @event_routes.get(
     "/events",
     scope="read",
-    answers={200: Media(MEDIA_TYPE, "Lines of `id`, `event` and `data`, without end.")},
+    answers={200: Media(MEDIA_TYPE, "Lines of `id`, `event` and `data`.")},
     headers=HEADERS,
 )
-def follow(ctx: RequestContext) -> Response:
+def follow(ctx: RequestContext, query: EventsQuery) -> Response:
     """Send the agent's events as they happen, as server-sent events.
+
+    With `follow=false` the stream starts with the oldest event that is kept, unless there is a
+    `Last-Event-ID`, and ends after the newest.
 
     `data` is an event as JSON. A line with a colon is sent every 15 s. The event `missed` says that
     some events after `Last-Event-ID` are not kept any more, or that Redis has lost that event.
     """
-    return ctx.stream(_AgentEvents(ctx.agent.store))
+    return ctx.stream(_AgentEvents(ctx.agent.store, query.follow))
 
 
 class _AgentEvents(EventFeed):
     """The events of one agent."""
 
-    def __init__(self, store: AgentStore) -> None:
+    def __init__(self, store: AgentStore, follow: bool) -> None:
         self.topic: Topic = (store.agent_id, None)
         self._events = store.events
+        self._follow = follow
+
+    @property
+    def group(self) -> Hashable:
+        return self.topic, self._follow
 
     def newest(self) -> str:
         return self._events.newest()
 
     def first(self) -> str:
-        return self.newest()
+        return self.newest() if self._follow else "0-0"
 
     def reaches(self, id: str) -> bool:
         return self._events.reaches(id)
@@ -132,7 +146,7 @@ class _AgentEvents(EventFeed):
         return [ServerSentEvent(e.id, e.kind, e.to_json()) for e in self._events.after(id)]
 
     def over(self) -> bool:
-        return False
+        return not self._follow
 
 
 @control_routes.post("/pause", scope="admin")

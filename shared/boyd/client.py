@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 import requests
 from pydantic import ValidationError
 from requests.auth import AuthBase
-from urllib3.exceptions import NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import NewConnectionError
 
 from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Event, Model, explain, utc_now
@@ -153,15 +153,15 @@ class Client:
         answer = self._send("GET", path, query=query, stream=True)
         return (line.decode() for line in self._lines(answer))
 
-    def events(self, last_id: str | None = None, until_quiet: float | None = None) -> Stream[Event]:
+    def events(self, last_id: str | None = None, *, follow: bool = True) -> Stream[Event]:
         """Stream the agent's events after *last_id*, or from now on.
 
         The stream is open when this returns. An event `missed` comes first if events after
-        *last_id* have expired. *until_quiet* ends the stream after that many seconds of silence.
-        `ApiUnavailable` may also be raised while reading.
+        *last_id* have expired. Without *follow* it ends after the events that there are, and begins
+        with the oldest if there is no *last_id*. `ApiUnavailable` may also be raised while reading.
         """
-        answer = self._open_stream("/events", last_id, until_quiet or SILENCE)
-        return Stream(self._lines(answer), answer.close, _read_event, until_quiet is not None)
+        answer = self._open_stream("/events", last_id, follow=None if follow else False)
+        return Stream(self._lines(answer), answer.close, _read_event)
 
     def entries(self, investigation: str, last_id: str | None = None) -> Stream[Logged]:
         """Stream the log of an investigation after *last_id*, until it ends.
@@ -170,15 +170,15 @@ class Client:
         be raised while reading.
         """
         path = f"/investigations/{quote(investigation, safe='')}/events"
-        answer = self._open_stream(path, last_id, SILENCE)
+        answer = self._open_stream(path, last_id)
         return Stream(self._lines(answer), answer.close, _read_logged)
 
-    def _open_stream(self, path: str, last_id: str | None, silence: float) -> requests.Response:
+    def _open_stream(self, path: str, last_id: str | None, **query: object) -> requests.Response:
         """Open a stream of server-sent events after *last_id*."""
         headers = {"Accept": "text/event-stream"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
-        return self._send("GET", path, headers=headers, stream=True, silence=silence)
+        return self._send("GET", path, query=query, headers=headers, stream=True, silence=SILENCE)
 
     def _send(
         self,
@@ -285,20 +285,13 @@ class Stream(Iterator[_T], Generic[_T]):
         lines: Iterator[bytes],
         close: Callable[[], None],
         read: Callable[[Mapping[str, str]], _T],
-        ends_when_quiet: bool = False,
     ) -> None:
         self._found = map(read, _read_events(lines))
         #: Closes the stream.
         self.close = close
-        self._ends_when_quiet = ends_when_quiet
 
     def __next__(self) -> _T:
-        try:
-            return next(self._found)
-        except ApiUnavailable as error:
-            if self._ends_when_quiet and _is_silence(error.__cause__):
-                raise StopIteration from None
-            raise
+        return next(self._found)
 
 
 def _read_events(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
@@ -376,11 +369,6 @@ def _was_dropped(error: requests.RequestException) -> bool:
     if not isinstance(error, requests.ConnectionError) or isinstance(error, others):
         return False
     return not isinstance(_cause(error), NewConnectionError)
-
-
-def _is_silence(error: BaseException | None) -> bool:
-    cause = error.args[0] if error is not None and error.args else None
-    return isinstance(error, requests.Timeout) or isinstance(cause, ReadTimeoutError)
 
 
 def _cause(error: requests.RequestException) -> object:

@@ -525,14 +525,14 @@ def test_stopping_ends_the_wait_for_a_silent_server(world: Any) -> None:
 
 def test_stopping_closes_the_connection_so_that_the_model_stops_too(wire: WireName) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(10)
+        listening.settimeout(60)
         port = listening.getsockname()[1]
         settings = ModelSettings(wire=wire, base_url=f"http://127.0.0.1:{port}", model="m")
         ended = threading.Event()
 
         def serve() -> None:
             connection, _ = listening.accept()
-            connection.settimeout(10)
+            connection.settimeout(60)
             with connection:
                 while connection.recv(65536):
                     asked.set()
@@ -644,13 +644,13 @@ def test_events_are_utf_8_whatever_the_server_says_and_may_have_comments() -> No
 def raw_server(answers: Sequence[bytes]) -> Iterator[str]:
     """A server that answers each connection with some bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(10)
+        listening.settimeout(60)
 
         def serve() -> None:
             for answer in answers:
                 connection, _ = listening.accept()
                 with connection:
-                    connection.settimeout(10)
+                    connection.settimeout(60)
                     read = b""
                     while not read.endswith(b"}"):
                         read += connection.recv(65536)

@@ -74,7 +74,7 @@ class Receiver:
 
 
 def _request(connection: socket.socket) -> bytes:
-    connection.settimeout(10)
+    connection.settimeout(60)
     read = b""
     while b"\r\n\r\n" not in read or not read.endswith(b"}"):
         part = connection.recv(65536)
@@ -414,7 +414,7 @@ class SecureReceiver(Receiver):
             while True:
                 connection, _ = self._server.accept()
                 with connection, suppress(OSError):
-                    connection.settimeout(10)
+                    connection.settimeout(60)
                     self._answer(connection)
 
 

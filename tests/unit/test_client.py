@@ -236,9 +236,10 @@ def test_an_api_that_is_not_there_is_named_with_what_to_do() -> None:
 def test_silence_ends(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(module, "CONNECT", 0.1)
+        monkeypatch.setattr(module, "SILENCE", 0.1)
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ApiUnavailable, match="it timed out"):
-            Client(url).events(until_quiet=0.1)
+            Client(url).events()
 
 
 def test_the_time_of_the_api_is_known(server: Server, client: Client) -> None:
@@ -291,11 +292,16 @@ def test_entries_of_an_investigation_are_read_with_their_places(
     assert headers["last-event-id"] == "4-0"
 
 
-def test_events_end_with_silence_where_only_the_past_is_wanted(
-    server: Server, client: Client
+def test_a_stream_that_breaks_off_is_not_taken_for_whole(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "SILENCE", 0.2)
     server.will(body=EVENTS, Content_Length="9999")
-    assert len(list(client.events("0-1", until_quiet=0.2))) == 2
+    events = client.events("0-1", follow=False)
+    assert [next(events).kind, next(events).kind] == ["missed", "phase"]
+    with pytest.raises(ApiUnavailable):
+        next(events)
+    assert server.requests[0][1] == "/api/v0/events?follow=false"
 
 
 @pytest.mark.parametrize(

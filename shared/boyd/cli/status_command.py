@@ -251,8 +251,6 @@ def _watch_live(follower: EventFollower) -> None:
 
 #: Where a value is cut on a terminal.
 _CUT = 60
-#: Seconds of silence after which all past events have been sent.
-_QUIET = 1.0
 _HOUR = 3600.0
 
 
@@ -315,7 +313,7 @@ def events(api: Api, since: float | None, follow: bool, form: str) -> None:
     seen = ""
     if since is not None or not follow:
         begin = int((api.agent.now().timestamp() - (_HOUR if since is None else since)) * 1000)
-        with closing(api.agent.events(f"{max(0, begin)}-0", until_quiet=_QUIET)) as past:
+        with closing(api.agent.events(f"{max(0, begin)}-0", follow=False)) as past:
             for event in [event for event in past if event.kind != "missed"]:
                 seen = event.id
                 _print(agent_id, event, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import datetime
 from typing import Any
@@ -349,6 +350,29 @@ def test_events_go_on_after_the_last_one_that_was_received(site: Site) -> None:
     assert found[0] == "retry: 2000"
     assert [block.splitlines()[0] for block in found[1:]] == [f"id: {one.id}" for one in rest]
     assert found[1].splitlines()[1] == f"event: {rest[0].kind}"
+
+
+def past(site: Site, **headers: str) -> list[str]:
+    """The ids that are sent where only past events are wanted."""
+    text = site.get("/events?follow=false", headers=headers).text
+    return re.findall(r"^id: (.*)$", text, re.MULTILINE)
+
+
+def test_a_stream_of_past_events_ends_after_the_newest_and_no_other_does(site: Site) -> None:
+    following = site.get("/events", buffered=False)
+    stream = iter(following.response)
+    next(stream)
+    for _ in range(PAGE // 5):
+        site.lab.run()
+    ids = [event.id for event in site.lab.store.events.after("0-0", 10 * PAGE)]
+
+    assert len(ids) > PAGE
+    assert past(site) == past(site, **{"Last-Event-ID": "0-0"}) == ids
+    assert past(site, **{"Last-Event-ID": ids[2]}) == ids[3:]
+    assert past(site, **{"Last-Event-ID": ids[-1]}) == []
+    assert f"id: {ids[0]}\n".encode() in next(stream)
+    following.close()
+    assert site.get("/events?follow=perhaps").status_code == 422
 
 
 def test_an_entry_that_is_no_event_is_passed_over(site: Site) -> None:

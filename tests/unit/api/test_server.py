@@ -35,7 +35,7 @@ def port(server: object) -> Iterator[int]:
 
 def answer(port: int, sent: bytes) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of the answer to *sent*."""
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", port), 120) as connection:
         connection.sendall(sent)
         with connection.makefile("rb") as file:
             status = int(file.readline().split()[1])
