@@ -170,7 +170,7 @@ def _answers(url: str) -> bool:
     client = redis.Redis.from_url(url)
     try:
         return bool(client.ping())
-    except redis.ConnectionError:
+    except (redis.ConnectionError, redis.TimeoutError):
         return False
     finally:
         client.close()

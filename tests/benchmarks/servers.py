@@ -34,14 +34,14 @@ def answers(client: redis.Redis) -> bool:
     """Whether Redis answers."""
     try:
         return bool(client.ping())
-    except redis.ConnectionError:
+    except (redis.ConnectionError, redis.TimeoutError):
         return False
 
 
 @contextlib.contextmanager
 def monitored(url: str) -> Iterator[list[str]]:
     """What came over the wire meanwhile, but for what scripts do inside and what we read."""
-    client: Any = redis.Redis.from_url(url, decode_responses=True)
+    client: Any = redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)
     seen: list[str] = []
 
     def listen(monitor: Any) -> None:
@@ -56,5 +56,5 @@ def monitored(url: str) -> Iterator[list[str]]:
         thread.start()
         yield seen
         client.execute_command("PING", "the end")
-        thread.join(10)
+        thread.join(120)
     client.close()

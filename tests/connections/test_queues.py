@@ -265,7 +265,7 @@ def broker() -> Iterator[int]:
 def _pings(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())
-    except redis.ConnectionError:
+    except (redis.ConnectionError, redis.TimeoutError):
         return False
 
 

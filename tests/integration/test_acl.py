@@ -80,7 +80,7 @@ class Guarded:
     def _answers(self) -> bool:
         try:
             return bool(self.admin.ping())
-        except redis.ConnectionError:
+        except (redis.ConnectionError, redis.TimeoutError):
             return False
 
 

@@ -325,7 +325,7 @@ class Database:
         client = redis.Redis.from_url(self.url)
         try:
             return bool(client.ping())
-        except redis.ConnectionError:
+        except (redis.ConnectionError, redis.TimeoutError):
             return False
         finally:
             client.close()

@@ -63,7 +63,7 @@ class Server:
     def _answers(self) -> bool:
         try:
             return bool(self.client.ping())
-        except redis.ConnectionError:
+        except (redis.ConnectionError, redis.TimeoutError):
             return False
 
 
