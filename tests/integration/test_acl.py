@@ -23,11 +23,12 @@ from boyd.store import connect
 from boyd.store.archive_status import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
-from boyd.store.scripts import Scripts, sources
+from boyd.store.scripts import Scripts, source_of
 from boyd.testing.model_server import Received, Reply, ScriptedModel, hang, say
 from boyd_api.routes import ALL
 from boyd_api.routing import BASE
 from harness import Deployment, free_port, server_program, wait_until
+from lua_scripts import NAMES
 from tracing_kit import Sink
 
 pytestmark = pytest.mark.real
@@ -440,14 +441,12 @@ SOME = {"traces": ["hold_traces"]}
 
 def test_whoever_runs_scripts_may_run_every_command_in_them() -> None:
     # Every quoted word, as some scripts choose a command before they call it.
-    words_of = {
-        name: set(re.findall(r"'([A-Z]{2,})'", one.text)) for name, one in sources().items()
-    }
+    words_of = {name: set(re.findall(r"'([A-Z]{2,})'", source_of(name).text)) for name in NAMES}
     assert set().union(*words_of.values()) >= OPTIONS
     for line in (REDIS / "users.acl").read_text().splitlines():
         words = line.split()
         if "+evalsha" in words:
-            scripts = SOME.get(words[1], sources())
+            scripts = SOME.get(words[1], NAMES)
             used = set().union(*(words_of[name] for name in scripts)) - OPTIONS
             assert {f"+{command.lower()}" for command in used} <= set(words), words[1]
 

@@ -60,8 +60,9 @@ from boyd.store.connection import Client
 from boyd.store.executions import ClaimTerms
 from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
-from boyd.store.scripts import ScriptCall, Scripts, sources
+from boyd.store.scripts import ScriptCall, Scripts, source_of
 from kit import LAX, person, seen
+from lua_scripts import NAMES
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -144,7 +145,7 @@ class Trial:
             else:
                 self._admin.set(key, "foreign")
             self._check(call, run, f"a foreign {key}", whole, key)
-        for command in sorted(set(COMMAND.findall(sources()[call.name].text))):
+        for command in sorted(set(COMMAND.findall(source_of(call.name).text))):
             self._restore(before)
             self._admin.execute_command("ACL", "SETUSER", USER, f"-{command.lower()}")
             self._check(call, run, f"{command} forbidden", whole)
@@ -598,5 +599,5 @@ def test_each_script_does_all_or_nothing(trial: tuple[Trial, Store], tries: int)
     live(store)
 
     assert not made.problems, "\n".join(made.problems)
-    assert set(sources()) - made.tried.keys() == set()
+    assert set(NAMES) - made.tried.keys() == set()
     assert made.faults > 400 * tries

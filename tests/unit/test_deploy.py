@@ -18,8 +18,9 @@ import yaml
 from boyd.agent import agent_from_file
 from boyd.queues import DEFAULT
 from boyd.settings.process_settings import IntakeSettings
-from boyd.store.scripts import sources
+from boyd.store.scripts import source_of
 from deploy_kit import DEPLOY, LEAST_GRACE, ROOT, VARIABLES, kind_of, parses, queues_of
+from lua_scripts import NAMES
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -140,7 +141,7 @@ def users() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", ["worker", "beat", "api"])
 def test_who_runs_scripts_may_do_all_that_scripts_do(name: str) -> None:
-    text = "".join(script.text for script in sources().values())
+    text = "".join(source_of(name).text for name in NAMES)
     called = {f"+{command.lower()}" for command in re.findall(r"redis\.p?call\('(\w+)'", text)}
 
     assert len(called) > 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import get_args
 
@@ -12,11 +11,9 @@ import pytest
 
 from boyd.models import Phase
 from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
-from boyd.store.scripts import FORMAT, Scripts, sources
+from boyd.store.scripts import FORMAT, Scripts, source_of
+from lua_scripts import FOLDER, LIBRARY, SCRIPTS
 
-FOLDER = Path(str(files("boyd.store") / "lua"))
-SCRIPTS = sorted(FOLDER.glob("*.lua"))
-LIBRARY = sorted((FOLDER / "lib").glob("*.lua"))
 EVERY = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 EVERYTHING = pytest.mark.parametrize("path", [*SCRIPTS, *LIBRARY], ids=lambda path: path.stem)
 
@@ -69,7 +66,7 @@ def test_a_script_begins_with_what_it_does_and_returns(path: Path) -> None:
 
 @EVERY
 def test_a_script_names_its_keys_and_arguments_and_uses_them_all(path: Path) -> None:
-    source = sources()[path.stem]
+    source = source_of(path.stem)
     names = [*source.keys, *source.arguments, *([source.rest] if source.rest else [])]
     included = source.text.partition("unpack(KEYS)")[2].replace(
         f"{', '.join(source.arguments)} =", ""
@@ -86,7 +83,7 @@ def test_a_script_names_its_keys_and_arguments_and_uses_them_all(path: Path) -> 
 
 @EVERY
 def test_what_a_header_explains_is_an_argument_or_an_option(path: Path) -> None:
-    source = sources()[path.stem]
+    source = source_of(path.stem)
     explained = re.findall(r"^-- (\w+) {2,}\S", header(path), re.MULTILINE)
 
     assert set(explained) - {"Returns", "Events"} <= {*source.arguments, source.rest}
@@ -94,7 +91,7 @@ def test_what_a_header_explains_is_an_argument_or_an_option(path: Path) -> None:
 
 @EVERY
 def test_a_key_of_a_script_is_one_of_keys_or_given_by_its_caller(path: Path) -> None:
-    assert set(sources()[path.stem].keys) <= KEYS | GIVEN
+    assert set(source_of(path.stem).keys) <= KEYS | GIVEN
 
 
 @EVERYTHING
@@ -120,7 +117,7 @@ def test_a_function_says_which_names_of_the_script_it_uses(path: Path) -> None:
 
 @EVERY
 def test_a_script_has_every_name_that_its_functions_use(path: Path) -> None:
-    source = sources()[path.stem]
+    source = source_of(path.stem)
     used = words(r"^-- Uses (.+)$", source.text)
 
     assert set(used) <= {*source.keys, *source.arguments}
@@ -128,8 +125,8 @@ def test_a_script_has_every_name_that_its_functions_use(path: Path) -> None:
 
 @EVERY
 def test_a_script_names_the_events_that_it_emits(path: Path) -> None:
-    emitted = set(re.findall(r"emit\('([\w.]+)'", sources()[path.stem].text))
-    emitted |= set(re.findall(r"emit\(\w+(?:\.\w+)? and '([\w.]+)' or ", sources()[path.stem].text))
+    emitted = set(re.findall(r"emit\('([\w.]+)'", source_of(path.stem).text))
+    emitted |= set(re.findall(r"emit\(\w+(?:\.\w+)? and '([\w.]+)' or ", source_of(path.stem).text))
     named = re.search(r"^-- Events  (.+)$", header(path), re.MULTILINE)
     listed = set(named[1].split(", ")) if named else set()
     families = {name for name in emitted if name.endswith(".")}

@@ -81,17 +81,9 @@ class Source:
 
 
 @cache
-def sources() -> dict[str, Source]:
-    """Every script by name."""
-    folder = files("boyd.store") / "lua"
-    scripts = [path for path in folder.iterdir() if path.name.endswith(".lua")]
-    return {
-        path.name.removesuffix(".lua"): _source(path.read_text(encoding="utf-8"))
-        for path in scripts
-    }
-
-
-def _source(text: str) -> Source:
+def source_of(name: str) -> Source:
+    """The source of a script, read when it is first used: no process runs all of them."""
+    text = _read(name)
     names = {what: tuple(re.findall(r"\w+", listed)) for listed, what in _NAMES.findall(text)}
     rest = _REST.search(text)
     whole = _included(text, set())
@@ -109,11 +101,15 @@ def _included(text: str, done: set[str]) -> str:
         for name in match[1].split():
             if name not in done:
                 done.add(name)
-                path = files("boyd.store") / "lua" / "lib" / f"{name}.lua"
-                found += _included(path.read_text(encoding="utf-8"), done)
+                found += _included(_read(f"lib/{name}"), done)
         return found
 
     return _INCLUDE.sub(include, text)
+
+
+@cache
+def _read(name: str) -> str:
+    return (files("boyd.store") / "lua" / f"{name}.lua").read_text(encoding="utf-8")
 
 
 class Scripts:
@@ -138,7 +134,7 @@ class Scripts:
             try:
                 reply = self._client.evalsha(*call.parts())
             except NoScriptError:  # this server has not seen it yet
-                reply = self._client.eval(sources()[call.name].text, *call.parts()[1:])
+                reply = self._client.eval(source_of(call.name).text, *call.parts()[1:])
         return call.checked(reply)
 
     def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
@@ -197,7 +193,7 @@ class ScriptCall:
     @classmethod
     def of(cls, name: str, keys: Keys, given: dict[str, Any]) -> ScriptCall:
         """Order the keys and arguments *given* by name."""
-        source = sources()[name]
+        source = source_of(name)
         own = [given.pop(key) if key in given else getattr(keys, key) for key in source.keys]
         arguments = [_argument(given.pop(argument)) for argument in source.arguments]
         if source.rest is not None:
@@ -207,7 +203,7 @@ class ScriptCall:
 
     def parts(self) -> tuple[Any, ...]:
         """The call as EVALSHA takes it; redis-py would first ask whether the server has it."""
-        return sources()[self.name].digest, len(self.keys), *self.keys, *self.arguments
+        return source_of(self.name).digest, len(self.keys), *self.keys, *self.arguments
 
     def checked(self, reply: Any) -> Any:
         """Return *reply*, or raise `NewerFormat` when a newer release wrote the data."""
