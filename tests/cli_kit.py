@@ -26,12 +26,12 @@ from boyd.errors import ApiProblem
 from boyd.models import Actor, Delivery, Scope, utc_now
 from boyd.runtime import Dispatcher
 from boyd.settings.process_settings import load_settings
-from boyd.store import AgentEntry, Store, connect
+from boyd.store import AgentEntry, Store
 from boyd.testing import Lab
 from boyd_api import services as of_api
 from boyd_api.server import ApiServer
 from boyd_api.services import Services
-from harness import nursery, wait_until
+from harness import nursery, patient_client, wait_until
 from kit import agent
 from warm import Forked
 
@@ -209,7 +209,7 @@ def serving(
 
 def new_key(redis_url: str, principal: str, *scopes: Scope, **more: Any) -> str:
     """The text of a new key."""
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     name = more.pop("name", "test")
     _, text = Store(client).access.create(name, principal, scopes, by=MAKER, **more)
     client.close()

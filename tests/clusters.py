@@ -148,7 +148,8 @@ class RedisCluster:
         stays = giver.cluster("COUNTKEYSINSLOT", slot) // 2 if half else 0
         while giver.cluster("COUNTKEYSINSLOT", slot) > stays:
             keys = giver.cluster("GETKEYSINSLOT", slot, 10)
-            giver.execute_command("MIGRATE", HOST, target, "", 0, 5000, "KEYS", *keys)
+            # An attempt that took too long may have left copies of keys that are still here.
+            giver.execute_command("MIGRATE", HOST, target, "", 0, 60_000, "REPLACE", "KEYS", *keys)
 
     def _slots(self) -> list[tuple[int, int, int]]:
         """First and last slot, and the port of their master."""

@@ -23,6 +23,7 @@ from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.runtime import Launcher, Resolver
 from boyd.store import AgentStore, Retention, Store, connect
+from boyd.store.connection import Client
 from signals import signal_group
 from warm import Forked, Nursery
 
@@ -77,6 +78,11 @@ def wait_until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {BUSY * timeout:g} s: {condition}") from away
         time.sleep(0.01)
+
+
+def patient_client(url: str) -> Client:
+    """A client of Redis for a test itself: the machine may stand still for seconds."""
+    return connect(url, timeout=60)
 
 
 #: A process that runs `boyd`, however it was started.

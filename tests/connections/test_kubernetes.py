@@ -141,6 +141,7 @@ def rig(cluster: EmulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Rig:
             access={"token": {"env": "READER"}},
             namespaces=["shop"],
             samples=1,
+            timeout=30,
             actions={name: {"token": {"env": "WRITER"}} for name in ACTIONS},
         )
     )
@@ -432,6 +433,7 @@ use = "kubernetes"
 [plugins.options]
 url = "{url}"
 interval = 1
+timeout = 30
 access = {{ token = {{ env = "READER" }} }}
 [plugins.options.actions]
 scale = {{ token = {{ env = "WRITER" }} }}

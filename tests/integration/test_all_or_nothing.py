@@ -61,6 +61,7 @@ from boyd.store.executions import ClaimTerms
 from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
 from boyd.store.scripts import ScriptCall, Scripts, source_of
+from harness import patient_client
 from kit import LAX, person, seen
 from lua_scripts import NAMES
 
@@ -214,7 +215,7 @@ def trial(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, tries: int
 ) -> Iterator[tuple[Trial, Store]]:
     """A store all of whose scripts are tried out."""
-    admin, raw = connect(redis_url), redis.Redis.from_url(redis_url)
+    admin, raw = patient_client(redis_url), redis.Redis.from_url(redis_url)
     admin.execute_command("ACL", "SETUSER", USER, "on", "nopass", "~boyd:*", "+@all")
     made = Trial(admin, raw, tries)
     run, run_and_read = Scripts.run, Scripts.run_and_read

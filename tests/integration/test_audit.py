@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 
 from boyd.cli import boyd
 from boyd.models import Actor, AuditHead, Misfit
-from boyd.store import Audit, Sealing, Store, connect
+from boyd.store import Audit, Sealing, Store
 from boyd.store.audit_chain import Link, sealed
 from boyd.store.keys import AGENTS, Keys
-from harness import Deployment, wait_until
+from harness import Deployment, patient_client, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -35,7 +35,7 @@ def sealing(request: pytest.FixtureRequest) -> Sealing:
 
 @pytest.fixture
 def whole(redis_url: str, sealing: Sealing) -> Iterator[Store]:
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     yield Store(client, "test", sealing=sealing)
     client.close()
 
@@ -43,7 +43,7 @@ def whole(redis_url: str, sealing: Sealing) -> Iterator[Store]:
 @pytest.fixture
 def stores(redis_url: str) -> Iterator[list[Store]]:
     """As many processes would have them."""
-    clients = [connect(redis_url) for _ in range(8)]
+    clients = [patient_client(redis_url) for _ in range(8)]
     yield [Store(client, sealing=Sealing(KEY)) for client in clients]
     for client in clients:
         client.close()

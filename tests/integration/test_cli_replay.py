@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from boyd.agent import agent_from_file
-from boyd.store import Store, connect
+from boyd.store import Store
 from boyd.testing import Lab
 from cli_kit import Cli, new_key, serving
+from harness import patient_client
 from replay_kit import PLUGIN, write_agent
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.real, pytest.mark.long]
 def place(redis_url: str, tmp_path: Path) -> Path:
     """The folder of an agent with ten iterations."""
     path = write_agent(tmp_path / "shop")
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     lab = Lab(agent_from_file(path), client=client)
     for _ in range(10):
         lab.run()
@@ -57,7 +58,7 @@ def test_a_case_is_what_was_decided_or_what_somebody_expects(cli: Cli, place: Pa
 def test_a_published_replay_is_the_latest_one(cli: Cli, place: Path, redis_url: str) -> None:
     wider = write_agent(place / "wider", plugin=PLUGIN.replace('autonomy="approval-required"', ""))
     done = cli.process("replay", "--agent", str(wider), "--publish", "--iterations", "1-5,7-10")
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     latest = Store(client).agent("shop").replay.read()
     client.close()
 

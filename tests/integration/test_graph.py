@@ -9,6 +9,7 @@ import pytest
 
 from boyd.models import Triple
 from boyd.store import Store, connect
+from harness import patient_client
 
 pytestmark = pytest.mark.real
 
@@ -36,7 +37,7 @@ def test_eight_processes_that_add_the_same_facts_make_each_once_with_its_best_co
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    graph = Store(connect(redis_url)).agent("atlas").graph("facts")
+    graph = Store(patient_client(redis_url)).agent("atlas").graph("facts")
     best = {f"o{n}": 0.0 for n in range(200)}
     for seed in range(8):
         chance = random.Random(seed)

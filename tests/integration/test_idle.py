@@ -10,9 +10,8 @@ from kombu import Exchange, Queue
 
 from benchmarks.servers import monitored
 from boyd.messaging.celery_app import make_app
-from boyd.store import connect
 from boyd.store.idle_connections import IDLE
-from harness import Deployment, wait_until
+from harness import Deployment, patient_client, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -55,7 +54,7 @@ def test_a_worker_that_waits_for_messages_stops_at_once(deployment: Deployment) 
 def test_a_consumer_does_not_wait_for_the_end_of_its_brpop(redis_url: str) -> None:
     app = make_app(redis_url)
     app.conf.broker_transport_options |= {"polling_interval": 600}
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     queue = Queue("boyd.x", Exchange(""), routing_key="boyd.x")
     with app.connection_for_read() as connection, connection.Consumer([queue]):
         with pytest.raises(TimeoutError):
@@ -68,7 +67,7 @@ def test_a_consumer_does_not_wait_for_the_end_of_its_brpop(redis_url: str) -> No
 
 
 def test_a_user_who_may_not_unblock_waits_for_the_end(redis_url: str) -> None:
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     client.acl_setuser(
         "bound", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-client"]
     )
@@ -87,7 +86,7 @@ def test_a_user_who_may_not_unblock_waits_for_the_end(redis_url: str) -> None:
 
 
 def test_connections_that_were_not_used_for_a_while_are_closed(redis_url: str) -> None:
-    observer, client = connect(redis_url), connect(redis_url)
+    observer, client = patient_client(redis_url), patient_client(redis_url)
     observer.ping()
     before = len(observer.client_list())
     pool = client.connection_pool

@@ -12,8 +12,9 @@ from boyd.approvals import enqueue_approval
 from boyd.links import LinkSigner
 from boyd.models import Actor, ApprovalPolicy, Decision, Proposal, utc_now
 from boyd.runtime import Resolution, Resolver
-from boyd.store import Store, connect
+from boyd.store import Store
 from boyd.testing.lab import ManualDispatcher
+from harness import patient_client
 
 pytestmark = [pytest.mark.real]
 
@@ -24,7 +25,7 @@ JANE = Actor(principal="mail:jane@example.com")
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fifty_uses_of_a_link_and_other_answers_have_one_outcome(redis_url: str, seed: int) -> None:
-    store = Store(connect(redis_url)).agent("race")
+    store = Store(patient_client(redis_url)).agent("race")
     decision = Decision(action="p:do", params={"n": seed}, rationale="a race", confidence=1.0)
     proposal = Proposal(
         decision=decision,
@@ -42,7 +43,7 @@ def test_fifty_uses_of_a_link_and_other_answers_have_one_outcome(redis_url: str,
     def answer(number: int) -> tuple[str, str, Resolution]:
         dice = random.Random(seed * 1000 + number)
         resolver = Resolver(
-            Store(connect(redis_url)).agent("race"), ManualDispatcher(), store.retention()
+            Store(patient_client(redis_url)).agent("race"), ManualDispatcher(), store.retention()
         )
         verdict = dice.choice(["approved", "denied"])
         ready.wait()

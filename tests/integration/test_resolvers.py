@@ -12,8 +12,9 @@ import pytest
 
 from boyd.models import ApprovalItem, ApprovalPolicy, Autonomy, Decision, Proposal, RunRequest
 from boyd.runtime import Resolution, Resolver
-from boyd.store import AgentStore, Retention, Store, connect
+from boyd.store import AgentStore, Retention, Store
 from boyd.testing import TESTER, Lab, ManualDispatcher
+from harness import patient_client
 from kit import LAX, Recorder, agent, choice, chooses, person
 
 pytestmark = pytest.mark.real
@@ -43,7 +44,7 @@ class Counting(ManualDispatcher):
 @pytest.fixture
 def lab(redis_url: str) -> Iterator[Lab]:
     """A lab whose action waits for three people."""
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     action = Recorder().action(autonomy=GATED)
     yield Lab(agent(action), client=client)
     client.close()
@@ -52,7 +53,7 @@ def lab(redis_url: str) -> Iterator[Lab]:
 @pytest.fixture
 def doors(redis_url: str) -> Iterator[list[AgentStore]]:
     """The store as several processes see it."""
-    clients = [connect(redis_url) for _ in range(DOORS)]
+    clients = [patient_client(redis_url) for _ in range(DOORS)]
     yield [Store(client, "test").agent("test") for client in clients]
     for client in clients:
         client.close()
@@ -181,7 +182,7 @@ def test_two_hundred_proposals_of_the_same_make_one_item(lab: Lab, doors: list[A
 
 @pytest.mark.long
 def test_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_url: str) -> None:
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)), client=client)
     for _ in range(1000):
         lab.run()
@@ -195,7 +196,7 @@ def test_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_url: 
 def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
     redis_url: str, doors: list[AgentStore]
 ) -> None:
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     recorder = Recorder()
     lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)), client=client)
     retention = lab.engine.retention

@@ -12,9 +12,10 @@ import pytest
 from boyd import Agent
 from boyd.errors import RollbackRefused, StoreError
 from boyd.models import ActionResult, Autonomy, Budget, CallRequest, Delivery, RunRequest, utc_now
-from boyd.store import ActionLedger, AgentEntry, Slot, Store, connect
+from boyd.store import ActionLedger, AgentEntry, Slot, Store
 from boyd.testing import Lab
 from clusters import every_key
+from harness import patient_client
 from kit import LAX, Recorder, agent, choice, chooses, overdue, person, plugin, seen, sees
 
 pytestmark = pytest.mark.real
@@ -70,7 +71,7 @@ def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -
 
 
 def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> None:
-    stores = [Store(connect(redis_url), f"w{n}") for n in range(10)]
+    stores = [Store(patient_client(redis_url), f"w{n}") for n in range(10)]
     turns = [store.turns(["a"]) for store in stores]
     found = at_once(100, lambda n: turns[n % 10].take(60))
 
@@ -149,7 +150,7 @@ def test_state_that_is_no_json_is_refused(store: Store) -> None:
 
 
 def test_a_hundred_resolvers_have_one_winner(redis_url: str) -> None:
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action), client=client)
     lab.run()
@@ -167,7 +168,7 @@ def test_a_hundred_resolvers_have_one_winner(redis_url: str) -> None:
 
 
 def test_runs_submitted_by_many_are_all_looked_into_once(redis_url: str) -> None:
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     lab = Lab(agent(sees("o", seen())), client=client)
     request = RunRequest(title="look", description="x")
     submitted = at_once(50, lambda _: lab.launcher.submit_run(request, person("ann")))
@@ -181,7 +182,7 @@ def test_runs_submitted_by_many_are_all_looked_into_once(redis_url: str) -> None
 
 def test_nothing_stays_without_a_bound(redis_url: str) -> None:
     """Every key has a time to live, or is one of those whose size is bounded."""
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     action = Recorder().action(budget=Budget(limit=1, window=60))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), action), client=client)
     for _ in range(3):
@@ -202,7 +203,7 @@ def test_nothing_stays_without_a_bound(redis_url: str) -> None:
 
 def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url: str) -> None:
     """Notices, callbacks, joined proposals, watched items and calls."""
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     full = {"now": True}
     strategy = chooses(choice(), applicable_when=lambda: full["now"], withdraw_when_clear=True)
     gated = Recorder().action(autonomy=Autonomy(mode="approval-required"), dry_run=lambda: "x")
@@ -240,7 +241,7 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
 
 def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
     """What is kept is capped, in keys too."""
-    client = connect(redis_url)
+    client = patient_client(redis_url)
     lab = Lab(agent(sees("o", seen()), history={"max_count": 5}), client=client)
     for _ in range(10):
         lab.run()
@@ -268,7 +269,7 @@ def test_the_stream_of_events_is_trimmed(store: Store) -> None:
 def test_of_many_who_request_a_rollback_at_once_one_gets_it(redis_url: str) -> None:
     undone: list[str] = []
     action = Recorder().action(rollback=lambda: undone.append("x"))
-    lab = Lab(Agent("test", plugins=[plugin(action)]), client=connect(redis_url))
+    lab = Lab(Agent("test", plugins=[plugin(action)]), client=patient_client(redis_url))
     id = lab.launcher.call(CallRequest(kind="execute", action="p:do", actor=person("ann")), None)
     lab.deliver()
 

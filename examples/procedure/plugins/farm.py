@@ -57,7 +57,7 @@ frontend in
 backend web
     balance roundrobin
     option httpchk GET /status
-    default-server check inter 300ms fall 2 rise 1
+    default-server check inter 300ms fall 4 rise 1
     server web1 127.0.0.1:{SERVERS["web1"]}
     server web2 127.0.0.1:{SERVERS["web2"]}
 """
