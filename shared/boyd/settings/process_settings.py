@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -298,8 +299,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the environment; `load_settings` adds flags and the file."""
-        return (env_settings, init_settings)
+        """Use only what is given: `load_settings` brings flags, environment and file together."""
+        return (init_settings,)
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = None) -> Settings:
@@ -315,9 +316,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
     _read_secret_files()
     _check_environment()
     try:
-        # Environment over file, by pydantic-settings; then flags over both.
-        base = Settings(**_read(file))
-        settings = Settings.model_validate(_merge(base.model_dump(), flags or {}))
+        over_file = _merge(_read(file), EnvSettingsSource(Settings)())
+        settings = Settings(**_merge(over_file, flags or {}))
     except ValidationError as error:
         raise ConfigError(f"settings: {mistakes(error, Settings)}") from None
     register(*_secrets(settings))
