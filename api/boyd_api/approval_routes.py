@@ -92,14 +92,11 @@ def approve(
     `execution` of the approval then shows its progress.
     """
     found = _answered(ctx, id, "approved", body)
-    item = None
-    if found.outcome == ApprovalOutcome.APPROVED:
-        item = ctx.until(lambda: _executed(ctx, id), query.wait)
-    if item is None or item.result is None:
-        current = _item(found)
-        with suppress(StoreUnavailable):  # the answer counts; the client can read later
-            current = ctx.agent.store.approvals.get(id) or current
-        return _tagged(Resolved(success=True, approval=current), current, 202)
+    item = _item(found)
+    if found.outcome == ApprovalOutcome.APPROVED and query.wait != 0:
+        item = ctx.until(lambda: _executed(ctx, id), query.wait) or _latest(ctx, item)
+    if item.result is None:
+        return _tagged(Resolved(success=True, approval=item), item, 202)
     resolved = Resolved(success=item.result.success, approval=item, result=item.result)
     return _tagged(resolved, item)
 
@@ -250,6 +247,13 @@ def _item(found: Resolution) -> ApprovalItem:
 def _executed(ctx: RequestContext, id: str) -> ApprovalItem | None:
     item = ctx.agent.store.approvals.get(id)
     return item if item is not None and item.result is not None else None
+
+
+def _latest(ctx: RequestContext, known: ApprovalItem) -> ApprovalItem:
+    """The item as it is now; while Redis is away as it is *known*, for the answer counts."""
+    with suppress(StoreUnavailable):
+        return ctx.agent.store.approvals.get(known.id) or known
+    return known
 
 
 def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult:
