@@ -19,7 +19,7 @@ from boyd import queues
 from boyd.logs import setup_logging
 from boyd.messaging.celery_app import TASKS
 from boyd.runtime import IterationSteps
-from boyd.settings.process_settings import Settings
+from boyd.settings.process_settings import Settings, load_settings
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import Maintenance
 
@@ -67,7 +67,7 @@ def main(agent: str, first: int, count: int) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     threading.stack_size(STACK)
-    settings = Settings(agents=[agent])
+    settings = load_settings({"agents": [agent]})
     setup_logging("warning", settings.log_format)
     for number in range(first, first + count):
         LightWorker(settings, number).start()
