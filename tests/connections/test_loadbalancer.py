@@ -36,6 +36,7 @@ defaults
     timeout connect 1s
     timeout client 5s
     timeout server 5s
+    timeout check 10s
 frontend in
     bind 127.0.0.1:{port}
     default_backend web
