@@ -17,6 +17,9 @@ import psutil
 #: The states of a thread on which a signal has taken effect.
 _HALTED: dict[int, str] = {signal.SIGSTOP: "TZX", signal.SIGKILL: "ZX"}
 
+#: What files of a process say when it ends meanwhile.
+_GONE = (FileNotFoundError, ProcessLookupError)
+
 
 def signal_process(pid: int, number: int) -> None:
     """Send a signal to a process."""
@@ -48,7 +51,7 @@ def _await_effect(pids: list[int], number: int) -> None:
 def _halted(pid: int, states: str) -> bool:
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except FileNotFoundError:
+    except _GONE:
         return True
     return all(_state(thread) in states for thread in threads)
 
@@ -56,5 +59,5 @@ def _halted(pid: int, states: str) -> bool:
 def _state(thread: Path) -> str:
     try:
         return (thread / "stat").read_text().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):
+    except _GONE:
         return "X"
