@@ -71,6 +71,7 @@ class Runner:
             while not (course.over or self._stopping.is_set() or self._is_late(course)):
                 course.lines = read_lines(self._path)[earlier:]
                 self._kill(course)
+                # Redis may not answer for a while; no entries at all are an answer too.
                 course.entries = wait_until(lambda: [list(self._entries(course))])[0]
                 self._help(course)
                 course.over = self._is_over(course)
