@@ -12,7 +12,11 @@ COMPUTING = "tests/unit/"
 
 
 #: Files whose tests share something that takes long to start.
-SHARING = ("tests/integration/test_up.py", "tests/faults/test_shifted_hosts.py")
+SHARING = (
+    "tests/integration/test_up.py",
+    "tests/faults/test_shifted_hosts.py",
+    "tests/connections/test_queues.py",
+)
 
 
 #: Tests below this folder share one process: several browsers would leave no time to others.

@@ -98,10 +98,12 @@ class Rabbit:
 
     def _answers(self) -> bool:
         assert self._process.poll() is None
+        # It answers HTTP a while before it takes connections of AMQP, and longer on a busy machine.
         try:
-            url = f"http://127.0.0.1:{self.port}/api/queues"
-            return requests.get(url, auth=("guest", "guest"), timeout=5).ok
-        except requests.RequestException:
+            with self.channel():
+                url = f"http://127.0.0.1:{self.port}/api/queues"
+                return requests.get(url, auth=("guest", "guest"), timeout=5).ok
+        except (requests.RequestException, OSError, amqp.AMQPError):
             return False
 
 
