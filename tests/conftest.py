@@ -22,6 +22,7 @@ from harness import Deployment, free_port, nursery, server_program, wait_until
 from measuring import Measure
 from parallel import Parallel, longest_first
 from progress import add_progress
+from quick_lua import quicken_lua
 from slots import watch_slots
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
@@ -40,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.option.markexpr == "not long" else "suite")
     add_progress(config)
     watch_slots()
+    quicken_lua()
     Deployment.forks = True
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(Parallel(), "parallel")

@@ -6,6 +6,7 @@ hand. Install `boyd[testing]`.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from boyd.phases.verify import look_confined
 from boyd.queues import DEFAULT, of_host
 from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
+from boyd.store.fleet import ALIVE
 
 _WORKER = "lab"
 
@@ -152,12 +154,18 @@ class Lab:
 
     def deliver(self, until: Callable[[], bool] = lambda: False) -> None:
         """Deliver messages, including new ones, until none is left or *until* returns True."""
+        self._beat()
         while self.dispatcher.hints and not until():
-            self.step()
+            self._deliver_one()
 
     def step(self) -> None:
         """Deliver the oldest message."""
         self._beat()
+        self._deliver_one()
+
+    def _deliver_one(self) -> None:
+        if time.monotonic() >= self._next_beat:
+            self._beat()
         phase, *ids = self.dispatcher.hints.popleft()
         if phase == "job":
             self.jobs.execute(*ids)
@@ -181,5 +189,6 @@ class Lab:
         return engine
 
     def _beat(self) -> None:
+        self._next_beat = time.monotonic() + ALIVE / 3
         for worker in self._workers:
             self.whole.fleet.beat(worker)
