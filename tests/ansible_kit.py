@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ class SshHost:
         if self._process is None:
             return
         for pid in (self._process.pid, *_descendants(self._process.pid)):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a session ends with its server
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
 
@@ -156,6 +157,9 @@ def make_key(path: Path) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    children = [int(word) for word in path.read_text().split()] if path.exists() else []
+    children = []
+    with suppress(OSError):  # it ends meanwhile
+        children = [
+            int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     return [*children, *(one for child in children for one in _descendants(child))]

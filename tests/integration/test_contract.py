@@ -214,6 +214,7 @@ def folder(site: Site, tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_who_may_everything_gets_what_is_documented(
     site: Site, folder: Path, measure: Measure
 ) -> None:

@@ -232,15 +232,15 @@ def test_hints_of_a_server_change_nothing(rogue: Rogue) -> None:
 def test_a_server_that_fails_after_the_call_leaves_the_outcome_unknown(
     rogue: Rogue, conduct: str, why: str
 ) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned(), timeout=2 if "time" in why else 20))
+    pinned = rogue.pinned()
     rogue.behave([tool()], on_call=conduct)
-    result = ask(lab)
+    result = ask(Lab(rogue.agent(**pinned, timeout=2 if "time" in why else 20)))
 
     assert (result.success, result.unknown) == (False, True)
     assert why in str(result.error)
     assert rogue.calls == [{"text": "hi"}]
     rogue.behave()
-    assert ask(lab).success
+    assert ask(Lab(rogue.agent(**pinned, timeout=20))).success
 
 
 @pytest.mark.long
