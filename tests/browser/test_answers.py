@@ -71,15 +71,26 @@ def test_who_is_late_is_told_and_keeps_the_note(console: Console) -> None:
         [page] = context.pages
         page.goto(f"{console.page_of(id)}?answer=approve")
         page.get_by_label(re.compile("Note")).fill("I have looked at it")
+        inbox = context.new_page()
+        inbox.goto(f"{console.url}/console/")
         answered = requests.post(
             f"{console.url}/api/v0/approvals/{id}/deny",
             headers=console.deployment.key("bob", "approvals"),
             timeout=60,
         )
         assert answered.ok
+        inbox.get_by_text("late").wait_for(state="detached")
+        page.get_by_text("on hold: something has changed").wait_for()
         page.get_by_role("button", name="Approve").click()
         page.get_by_text("Your answer does not count: the approval is denied by bob").wait_for()
-        assert "I have looked at it" in page.content()
+        # What happens next does not take that away: a page that refuses an answer is not live.
+        page.get_by_text("this page is not live").wait_for()
+        other = console.waiting("what happens next")
+        inbox.get_by_text("what happens next").wait_for()
+        page.wait_for_timeout(2000)
+        assert page.get_by_text("Your answer does not count").is_visible()
+        assert page.get_by_text("I have looked at it").is_visible()
+    console.deployment.resolver("desk").answer(other, "withdrawn", _actor())
     assert "late" not in console.deployment.effects()
 
 
@@ -92,7 +103,8 @@ def test_what_is_being_typed_survives_what_happens_meanwhile(console: Console) -
         note.press_sequentially("half a sen")
         before = page.locator("#stream").get_attribute("data-at")
         console.waiting("a third")
-        page.wait_for_timeout(3000)
+        page.get_by_text("on hold: something has changed").wait_for()
+        page.wait_for_timeout(2000)
         assert note.input_value() == "half a sen"
         assert page.evaluate("document.activeElement.name") == "note"
         note.fill("")

@@ -41,6 +41,8 @@ def page(shown: PageRequest, template: str, code: int, **values: Any) -> Respons
         "frame": frame.read_frame(shown),
         "now": shown.ctx.now or utc_now(),
         "layout": "layout.html",
+        # Read again, the page would lose why a form was refused, and what was written in it.
+        "is_refusal": code >= 400,
     }
     return _respond(template, code, shown.nonce, {**known, **values})
 

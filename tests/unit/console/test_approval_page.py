@@ -87,6 +87,7 @@ def test_who_answers_too_late_is_told_who_was_first_and_keeps_the_note(
     assert late.status == 409
     assert "Your answer does not count: the approval is denied by bob" in late.text
     assert "I am sure that this is right" in late.text
+    assert 'data-live=""' in late.source
     assert done == []
 
 

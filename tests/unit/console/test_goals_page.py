@@ -83,6 +83,7 @@ def test_a_refused_goal_keeps_what_was_written(site: Site, ann: Browser) -> None
     assert page.status == 422
     assert "Nothing was changed: priority: " in page.text
     assert "Find mammals" in page.text
+    assert 'data-live=""' in page.source
     assert listed(site) == []
 
 

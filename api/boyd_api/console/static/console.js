@@ -78,7 +78,7 @@
     return !shown.dataset.agent || shown.dataset.agent === agent || kind === "approval" || kind === "agent";
   }
 
-  // A page that names no kinds of events, such as one with a secret that is shown once, stays as it is.
+  // A page that names no kinds of events stays as it is: it shows a secret once, or why a form was refused.
   const isFixed = () => page()?.dataset.live.trim() === "";
 
   function refreshSoon() {
@@ -151,6 +151,7 @@
     else if (state === "connecting" && silence < STALE) [name, text] = ["connecting", "connecting"];
     else if (state === "redis") [name, text] = ["stale", "stale: Redis does not answer"];
     else if (state === "lost" || silence > STALE) [name, text] = ["stale", `stale ${span(silence / 1000)}`];
+    else if (isDue && isAnswering()) [name, text] = ["fixed", "on hold: something has changed"];
     if (place.dataset.state !== name || place.textContent !== text) {
       place.dataset.state = name;
       place.textContent = text;
