@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 SOMEBODY = Actor(principal="somebody", person=True)
 
 
+@pytest.mark.long
 def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     deployment: Deployment, measure: Measure
 ) -> None:

@@ -32,6 +32,7 @@ def outcome(hosts: Hosts, agent: str, iteration: int, timeout: float = 30.0) -> 
     return result
 
 
+@pytest.mark.long
 def test_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
     for name in ("vienna", "graz", "linz"):
         hosts.worker_on(hosts.host(name), "agents.spread:spread")
@@ -80,6 +81,7 @@ def test_a_host_on_a_slow_line_takes_part(hosts: Hosts) -> None:
     assert result.observer_errors == []
 
 
+@pytest.mark.long
 def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
     hosts: Hosts, measure: Measure
 ) -> None:

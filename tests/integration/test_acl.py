@@ -145,6 +145,7 @@ def waiting(running: Deployment) -> list[ApprovalItem]:
     return running.agent("careful").approvals.page(50).pending
 
 
+@pytest.mark.long
 def test_every_process_works_as_its_user_and_is_refused_nothing(
     guarded: Guarded, running: Deployment
 ) -> None:

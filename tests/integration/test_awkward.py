@@ -13,6 +13,7 @@ from measuring import Measure
 pytestmark = pytest.mark.real
 
 
+@pytest.mark.long
 def test_isolated_observers_run_in_processes_that_are_killed_in_time(
     deployment: Deployment, measure: Measure
 ) -> None:

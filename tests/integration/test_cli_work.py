@@ -532,6 +532,7 @@ def completed(cli: Cli, line: str, **more: str) -> list[str]:
     return told.stdout.split()
 
 
+@pytest.mark.long
 def test_bash_completes_names_with_colons(cli: Cli) -> None:
     assert completed(cli, "boyd actions run p:ca") == ["careful"]
     assert completed(cli, "boyd actions dry-run p:") == ["do", "gated", "careful"]
@@ -552,6 +553,7 @@ def test_a_shell_completes_agents_iterations_and_ids(cli: Cli, lab: Lab) -> None
     assert completed(cli, "boyd keys create x --scope read,appr") == ["read,approvals"]
 
 
+@pytest.mark.long
 def test_a_shell_is_offered_nothing_where_nobody_answers(cli: Cli) -> None:
     assert completed(cli, "boyd actions run ", BOYD_URL="http://127.0.0.1:1") == []
     assert completed(cli, "boyd actions run ", BOYD_API_KEY="wrong") == []

@@ -88,6 +88,7 @@ def test_half_a_head_is_not_waited_for_long(crowd: Crowd) -> None:
     wait_until(lambda: b"HTTP/1.1 200" in used.recv(4096))
 
 
+@pytest.mark.long
 def test_500_streams_get_every_event_and_cost_little(
     deployment: Deployment, url: str, crowd: Crowd
 ) -> None:

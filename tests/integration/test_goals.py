@@ -110,6 +110,7 @@ def check_cycles(decisions: list[Any]) -> None:
         assert total == pytest.approx(max(0.0, terms), abs=0.0151)
 
 
+@pytest.mark.long
 def test_a_goal_on_a_vocabulary_is_reached_by_itself(scholar: Mind) -> None:
     id = scholar.post("goals", REACHABLE)["id"]
 
@@ -233,7 +234,7 @@ def ending(mind: Mind) -> Any:
         pytest.param("after", "observe", marks=pytest.mark.long),
         pytest.param("after", "decide", marks=pytest.mark.long),
         pytest.param("before", "act", marks=pytest.mark.long),
-        ("before", "complete"),
+        pytest.param("before", "complete", marks=pytest.mark.long),
         pytest.param("after", "complete", marks=pytest.mark.long),
     ],
 )

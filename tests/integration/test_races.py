@@ -124,7 +124,7 @@ def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
                 assert one.body["approval"].get("actedBy") == item.acted_by
 
 
-@pytest.mark.parametrize("callers", [40, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("callers", [10, pytest.param(200, marks=pytest.mark.long)])
 def test_an_item_has_one_outcome_and_every_caller_hears_it(
     deployment: Deployment, measure: Measure, callers: int
 ) -> None:

@@ -220,6 +220,7 @@ def test_an_api_that_lets_everybody_in_says_so_at_every_start(tmp_path: Path, ag
     assert "warning api.allow_unauthenticated is set: every user of this machine" in logged
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_everything(fresh: Up) -> None:
     below = fresh.tree()
     fresh.process.send_signal(signal.SIGINT)

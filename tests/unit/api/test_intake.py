@@ -276,6 +276,7 @@ def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -
     assert seen == [f"{n:04}" for n in range(1500)]
 
 
+@pytest.mark.long
 def test_a_body_of_ten_megabytes_is_taken_whatever_other_requests_may_bring(eager: Site) -> None:
     note = {"summary": "x" * 10_000}
     group = [
