@@ -131,6 +131,14 @@ def test_a_server_that_drips_headers_is_left_in_time(server: Server) -> None:
         fetch(server.url("/", dripping), 0.3, allow_private=True)
 
 
+def test_a_server_that_says_nothing_is_left_in_time(server: Server) -> None:
+    def silent(_: BaseHTTPRequestHandler) -> None:
+        server.gone.wait(60)
+
+    with pytest.raises(OSError, match=r"no answer within 0\.3 s"):
+        fetch(server.url("/", silent), 0.3, allow_private=True)
+
+
 def test_a_page_that_breaks_off_is_an_error(server: Server) -> None:
     def short(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)

@@ -166,6 +166,8 @@ def _replace(folder: int, name: str, data: bytes, mode: int) -> None:
 
 # Codecs that are very slow, or produce characters that cannot be stored.
 _BAD_CHARSETS = {"idna", "punycode", "utf-7", "unicode_escape", "raw-unicode-escape", "undefined"}
+# A server that says nothing for the whole time; one that says little at a time is cut off.
+_TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError)
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,8 @@ def fetch(url: str, timeout: float, allow_private: bool) -> SourcePage:
     try:
         page = _get(session, url)
     except (requests.RequestException, urllib3.exceptions.HTTPError, zlib.error) as error:
-        why = f"no answer within {timeout:g} s" if timed_out.is_set() else str(error)
+        is_late = timed_out.is_set() or isinstance(error, _TIMEOUTS)
+        why = f"no answer within {timeout:g} s" if is_late else str(error)
         raise OSError(f"{url} could not be fetched: {why}") from None
     finally:
         limit.cancel()
