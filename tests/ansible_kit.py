@@ -113,7 +113,7 @@ class Fleet:
             "project": str(self.project),
             "known_hosts": str(self.known_hosts),
             "access": {"private_key": str(self.key)},
-            "connect_timeout": 2,
+            "connect_timeout": 10,
             **more,
         }
 

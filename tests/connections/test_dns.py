@@ -161,7 +161,7 @@ endpoints = [{{ host = "127.0.0.1", port = {port}, ca_file = "{ca_file}" }}]
 use = "dns"
 [plugins.options]
 interval = 1
-timeout = 1
+timeout = 10
 resolvers = ["{resolver}"]
 names = [{{ name = "www.shop.example" }}]
 """

@@ -204,7 +204,7 @@ def test_a_server_that_drips_its_answer_for_ever_does_not_hold_us(first: bytes) 
 
 def test_a_server_that_drips_only_the_body_has_answered() -> None:
     with Receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n", b"1")).serving() as receiver:
-        delivery = post(receiver.url, timeout=0.5)
+        delivery = post(receiver.url, timeout=4)
 
         assert receiver.ended.wait(60), "the connection was left open"
     assert delivery.ok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any
 
 import pytest
@@ -367,12 +368,10 @@ def test_an_approval_that_expires_goes_back_to_the_model_as_expired() -> None:
     plugin = Tools()
     with ScriptedModel([call("restart", {"word": "web"}), say("Then not.")]) as model:
         llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
-        lab = Lab(Agent("d", plugins=[plugin], llm=llm, approvals={"ttl": 0.05}))
+        lab = Lab(Agent("d", plugins=[plugin], llm=llm, approvals={"ttl": 0.5}))
         here = Scene(lab, model, plugin)
         waiting = here.ask()
         assert waiting.approval_id
-        import time
-
         while here.found.status != "ended":
             time.sleep(0.02)
             here.settle()
