@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -78,6 +79,7 @@ class SupervisedRedis(RedisProcess):
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(120)
+        self.signal(signal.SIGKILL)  # it may have been started again when it was killed
 
     def _supervise(self) -> None:
         while not self._over.wait(AGAIN):

@@ -62,11 +62,12 @@ class RedisProcess:
 
     def signal(self, number: int) -> None:
         """Send it a signal; it is gone afterwards if that kills."""
-        assert self._process is not None
-        if self.running:
-            signal_process(self._process.pid, number)
+        process = self._process  # another one may be started when it is gone
+        assert process is not None
+        if process.poll() is None:
+            signal_process(process.pid, number)
         if number == signal.SIGKILL:
-            self._process.wait()
+            process.wait()
 
     def _answers(self) -> bool:
         with redis.Redis(port=self.port, socket_timeout=1) as client:

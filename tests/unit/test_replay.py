@@ -325,7 +325,7 @@ def test_a_record_of_an_earlier_release_cannot_be_told() -> None:
 
 def test_a_component_that_overran_then_cannot_be_told() -> None:
     def slow() -> Decision:
-        time.sleep(0.2)
+        time.sleep(1)
         return choice()
 
     then = agent(sees("o", seen()), Strategy(name="s", decide=slow, timeout=0.05), chooses(None))
