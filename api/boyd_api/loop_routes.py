@@ -248,6 +248,5 @@ def show_situation(ctx: RequestContext) -> CurrentSituation:
 
 def last_result(store: AgentStore) -> LoopResult | None:
     """The newest iteration that has ended."""
-    # The newest may be in flight, and is not in the history then.
-    found = store.history.results(1) or store.history.results(2)
+    found = store.history.results(1)
     return found[0] if found else None

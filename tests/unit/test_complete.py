@@ -158,6 +158,15 @@ def test_history_is_read_page_by_page() -> None:
     assert [[r.iteration for r in page] for page in pages] == [[5, 4], [3, 2], [1]]
 
 
+def test_the_iteration_in_flight_takes_no_place_on_a_page_of_the_history() -> None:
+    lab = Lab(agent())
+    for _ in range(3):
+        lab.run()
+    lab.launcher.trigger("test")
+
+    assert [r.iteration for r in lab.store.history.results(limit=2)] == [3, 2]
+
+
 @pytest.mark.parametrize(
     ("module", "name", "phase"),
     [

@@ -85,9 +85,11 @@ class History:
         last = self._newest() if before is None else before - 1
         with translated():
             pipe = self._client.pipeline(transaction=False)
-            for number in range(last, max(0, last - limit), -1):
+            # One more, since the newest may be in flight and is not archived yet.
+            for number in range(last, max(0, last - limit - 1), -1):
                 pipe.hgetall(self._keys.archived(number))
-            return [self._result(fields) for fields in pipe.execute() if fields]
+            archived = [fields for fields in pipe.execute() if fields]
+        return [self._result(fields) for fields in archived[:limit]]
 
     def outlines(self, limit: int = 50, before: int | None = None) -> Summaries:
         """Outlines of past iterations, newest first, those *before* a number.
