@@ -102,6 +102,15 @@ def goes_on(world: Spread, agent: str, name: str, measure: Measure) -> None:
     measure.most(15, f"{name}: the longest pause of the others", max(others.values()), agent)
 
 
+def test_a_cluster_is_whole_when_every_slot_is_served(cluster: RedisCluster) -> None:
+    slot = key_slot(Keys(FURTHER).loop.encode())
+    with cluster.ask(cluster.master_of(FURTHER)) as master:
+        master.cluster("DELSLOTS", slot)
+        assert not cluster.whole()
+        master.cluster("ADDSLOTS", slot)
+    wait_until(cluster.whole, 20)
+
+
 @pytest.mark.parametrize("agent", [FURTHER, HOME])
 def test_a_killed_master_costs_its_agents_seconds_and_the_others_nothing(
     cluster: RedisCluster, world: Spread, load: Load, agent: str, measure: Measure

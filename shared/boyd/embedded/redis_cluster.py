@@ -148,7 +148,10 @@ def is_whole(clients: Sequence[Any]) -> bool:
         for client in clients:
             link = client.info("replication")
             linked = link.get("master_link_status") == "up" or link.get("connected_slaves")
-            if client.cluster("INFO")["cluster_state"] != "ok" or not linked:
+            state = client.cluster("INFO")
+            # A cluster that goes on without some slots is "ok" also before it has them all.
+            every_slot = int(state["cluster_slots_ok"]) == REDIS_CLUSTER_HASH_SLOTS
+            if state["cluster_state"] != "ok" or not every_slot or not linked:
                 return False
     except redis.RedisError:
         return False
