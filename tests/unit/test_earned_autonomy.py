@@ -29,6 +29,7 @@ from boyd.models import (
 from boyd.plugin import Strategy
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
+from boyd.runtime.jobs import earned_autonomy
 from boyd.sequential_bounds import DropTest
 from boyd.settings.permissions import AutonomyRule
 from boyd.store import Fence
@@ -200,6 +201,29 @@ def test_an_offer_has_the_record_and_a_replay_as_its_evidence() -> None:
     assert evidence["wouldHaveRunAlone"] == evidence["decidedInSuchSituations"] == 2
     assert evidence["iterations"] == ["2: effective", "1: effective"]
     assert "6 of 6 effective" in str(evidence["trackRecord"])
+
+
+@pytest.mark.parametrize("page", [1, 2])
+def test_the_evidence_is_whole_while_an_iteration_is_in_flight(
+    page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(earned_autonomy, "_PAGE", page)
+    office = Office()
+    office.decide()
+    office.change({"effective": STRAIGHT - 1})
+    office.lab.run()
+    item = office.waiting(ACTION)
+    assert item is not None
+    office.answer(item)
+    office.lab.launcher.trigger("test")
+    office.lab.dispatcher.hints.clear()  # no worker takes it up
+    office.verify()
+
+    offer = office.waiting(naming.GRANT)
+    assert offer is not None
+    assert offer.preview is not None
+    assert isinstance(offer.preview.output, dict)
+    assert offer.preview.output["decidedInSuchSituations"] == 2
 
 
 def test_the_replay_of_an_offer_respects_the_other_rules() -> None:

@@ -15,6 +15,8 @@ from boyd.store.scripts import KeyedScripts
 
 #: The fields of a record that an outline needs.
 FIELDS = ("outline", "endedAt")
+#: The fields of the loop that tell which iteration has ended last.
+_NEWEST = ("iteration", "active")
 #: The most characters of an action's error in an outline.
 REASON = 200
 
@@ -85,11 +87,9 @@ class History:
         last = self._newest() if before is None else before - 1
         with translated():
             pipe = self._client.pipeline(transaction=False)
-            # One more, since the newest may be in flight and is not archived yet.
-            for number in range(last, max(0, last - limit - 1), -1):
+            for number in range(last, max(0, last - limit), -1):
                 pipe.hgetall(self._keys.archived(number))
-            archived = [fields for fields in pipe.execute() if fields]
-        return [self._result(fields) for fields in archived[:limit]]
+            return [self._result(fields) for fields in pipe.execute() if fields]
 
     def outlines(self, limit: int = 50, before: int | None = None) -> Summaries:
         """Outlines of past iterations, newest first, those *before* a number.
@@ -97,8 +97,8 @@ class History:
         A `ByteBudget` bounds the list, so fewer than *limit* does not mean the end.
         """
         last = self._newest() if before is None else before - 1
-        # One more shows whether the list goes on; the newest may be in flight and is skipped.
-        numbers = range(last, max(0, last - limit - 2), -1)
+        # One more shows whether the list goes on.
+        numbers = range(last, max(0, last - limit - 1), -1)
         portion = ByteBudget(self._scripts)
         read = portion.read("iteration", list(map(str, numbers)), FIELDS)
         found: list[IterationSummary] = []
@@ -128,12 +128,10 @@ class History:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             pipe.hget(keys.iteration, "situation")
-            pipe.hget(keys.loop, "iteration")
-            pipe.hget(keys.loop, "active")
-            current, counter, active = pipe.execute()
-            if current is None and counter is not None:
-                last = int(counter) - (1 if active else 0)
-                current = self._client.hget(keys.archived(last), "situation")
+            pipe.hmget(keys.loop, _NEWEST)
+            current, newest = pipe.execute()
+            if current is None:
+                current = self._client.hget(keys.archived(_ended(*newest)), "situation")
         return Situation.from_json(current) if current else None
 
     def _outline(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
@@ -148,6 +146,11 @@ class History:
         return record.result(self._agent_id, record.started_at)
 
     def _newest(self) -> int:
-        """The number of the newest iteration, which may be in flight; 0 before the first."""
+        """The number of the newest iteration that has ended; 0 before the first has."""
         with translated():
-            return int(self._client.hget(self._keys.loop, "iteration") or 0)
+            return _ended(*self._client.hmget(self._keys.loop, _NEWEST))
+
+
+def _ended(iteration: str | None, active: str | None) -> int:
+    """The number of the newest iteration that has ended, of the loop's fields `_NEWEST`."""
+    return int(iteration or 0) - (1 if active else 0)
