@@ -63,8 +63,7 @@ class RedisCluster:
 
     def master_of(self, agent_id: str) -> int:
         """The port of the master with that agent's state."""
-        slot = key_slot(Keys(agent_id).loop.encode())
-        return next(port for first, last, port in self._slots() if first <= slot <= last)
+        return _owner(self._slots(), key_slot(Keys(agent_id).loop.encode()))
 
     def kill(self, port: int) -> None:
         """Kill a server."""
@@ -132,8 +131,11 @@ class RedisCluster:
 
     @contextmanager
     def moving(self, slot: int, target: int) -> Iterator[None]:
-        """Move a slot to the master on port *target*, with its keys half way inside the block."""
-        source = next(port for first, last, port in self._slots() if first <= slot <= last)
+        """Move a slot to the master on port *target*, with its keys half way inside the block.
+
+        Afterwards every server knows: those that take no part hear of it from the others.
+        """
+        source = _owner(self._slots(), slot)
         with self.ask(source) as giver, self.ask(target) as taker:
             ids = giver.cluster("MYID"), taker.cluster("MYID")
             taker.cluster("SETSLOT", slot, "IMPORTING", ids[0])
@@ -143,6 +145,7 @@ class RedisCluster:
             self._migrate(giver, slot, target)
             taker.cluster("SETSLOT", slot, "NODE", ids[1])
             giver.cluster("SETSLOT", slot, "NODE", ids[1])
+        wait_until(lambda: self._owners(slot) == {target}, 20)
 
     def _migrate(self, giver: Any, slot: int, target: int, half: bool = False) -> None:
         stays = giver.cluster("COUNTKEYSINSLOT", slot) // 2 if half else 0
@@ -153,14 +156,23 @@ class RedisCluster:
 
     def _slots(self) -> list[tuple[int, int, int]]:
         """First and last slot, and the port of their master."""
+        for slots in self._views():
+            return slots
+        raise AssertionError("no server of the cluster answers")
+
+    def _owners(self, slot: int) -> set[int]:
+        """The masters of a slot, as all servers that answer say: several while it moves."""
+        return {_owner(slots, slot) for slots in self._views()}
+
+    def _views(self) -> Iterator[list[tuple[int, int, int]]]:
+        """What each server that answers says about the slots."""
         for port in self._living():
             with self.ask(port) as client:
                 try:
                     rows = client.execute_command("CLUSTER SLOTS")
                 except redis.RedisError:
                     continue
-                return [(first, last, int(master[1])) for first, last, master, *_ in rows]
-        raise AssertionError("no server of the cluster answers")
+                yield [(first, last, int(master[1])) for first, last, master, *_ in rows]
 
     def _living(self) -> list[int]:
         return [port for port in self.servers if self._processes[port].poll() is None]
@@ -193,6 +205,11 @@ def every_key(client: Any, pattern: str) -> Iterator[str]:
     masters = client.slots.masters() if isinstance(client, ClusterClient) else None
     for one in [master.client for master in masters] if masters else [client]:
         yield from one.scan_iter(pattern, count=1000)
+
+
+def _owner(slots: list[tuple[int, int, int]], slot: int) -> int:
+    """The port of the master of one slot."""
+    return next(port for first, last, port in slots if first <= slot <= last)
 
 
 def _port() -> int:
