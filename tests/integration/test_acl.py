@@ -433,7 +433,7 @@ def test_a_route_is_only_complete_with_an_example_for_its_test() -> None:
 
 
 #: Upper-case words of the scripts that are arguments of commands.
-OPTIONS = {"LIMIT", "MAXLEN", "MINID", "PX", "WITHSCORES", "XX"}
+OPTIONS = {"BYSCORE", "LIMIT", "MAXLEN", "MINID", "PX", "REV", "WITHSCORES", "XX"}
 
 
 #: The scripts of users that do not run all.

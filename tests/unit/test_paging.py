@@ -155,7 +155,7 @@ def proposal(number: int) -> Proposal:
 
 @pytest.mark.parametrize("ttl", [None, 3600.0])
 def test_who_approves_page_by_page_meets_every_item_that_waits(ttl: float | None) -> None:
-    """Items that never expire have the same score, and the last one of the page is gone."""
+    """The last one of a page is gone when the next one is read."""
     store = Store(fakeredis.FakeRedis(decode_responses=True)).agent("a")
     retention = Retention(ttl=ttl)
     wanted = {store.approvals.enqueue(proposal(n), retention) for n in range(25)}

@@ -6,6 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Literal
@@ -35,7 +36,16 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
 from boyd.store.notification_records import read_notifications
-from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
+from boyd.store.paging import (
+    FIRST,
+    ByteBudget,
+    Listing,
+    Place,
+    Position,
+    dump_cursor,
+    load_cursor,
+    read_page,
+)
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
@@ -46,8 +56,29 @@ Verdict = Literal["approved", "denied", "withdrawn"]
 EXPIRED_AT_ONCE = 100
 #: Seconds before its deadline in which an item may expire before a proposal can join it.
 SOON = 5.0
+#: The score from which on the index of pending items has those without a deadline.
+NO_DEADLINE = 4e12
 #: Seconds to remember the situation that asked for an item.
 WATCHED = 30 * 86400
+
+
+@dataclass(frozen=True)
+class QueueListing:
+    """A page of the queue.
+
+    Attributes:
+        pending: what waits, by deadline.
+        waiting: the place after which more of it may follow.
+        waits_for_more: whether the page ended before all of it was read.
+        overdue: what has expired without having been moved to history yet.
+        history: what was resolved, newest first.
+    """
+
+    pending: list[ApprovalItem]
+    waiting: Position
+    waits_for_more: bool
+    overdue: list[ApprovalItem]
+    history: Listing[ApprovalItem]
 
 
 class Approvals:
@@ -227,24 +258,33 @@ class Approvals:
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
         """
-        keys = self._keys
         waiting, resolved = load_cursor(cursor, 2)
+        listing = self.listing(limit, waiting, resolved, history)
+        more = listing.waits_for_more or listing.history.next is not None
+        after = listing.history.next or listing.history.last or resolved
+        return ApprovalQueue(
+            pending=listing.pending,
+            history=[*listing.overdue, *listing.history.records],
+            next_cursor=dump_cursor(listing.waiting, after) if more else None,
+        )
+
+    def listing(
+        self, limit: int, waiting: Position, resolved: Position, history: bool = True
+    ) -> QueueListing:
+        """The same page, from these positions on, with the places of resolved items."""
+        keys = self._keys
         pending = read_page(self._scripts, keys.approvals_pending, waiting, limit, False)
         past = read_page(self._scripts, keys.approvals_history, resolved, limit) if history else []
         portion = ByteBudget(self._scripts)
-        waits, read = self._read_page(portion, pending)
-        overdue = [item for item in reversed(waits) if item.status == "expired"] if history else []
-        done, read_past = self._read_page(portion, past)
-        more = portion.full or len(pending) == limit or len(past) == limit
-        positions = (
-            pending[read - 1] if read else waiting,
-            past[read_past - 1] if read_past else resolved,
-        )
-        return ApprovalQueue(
+        waits = self._read_page(portion, pending, limit, waiting)
+        items = waits.records
+        return QueueListing(
             # An item resolved between the two reads is no longer pending.
-            pending=[item for item in waits if item.status == "pending"],
-            history=[*overdue, *done],
-            next_cursor=dump_cursor(*positions) if more else None,
+            pending=[item for item in items if item.status == "pending"],
+            waiting=waits.next or (pending[-1] if pending else waiting),
+            waits_for_more=waits.next is not None,
+            overdue=[i for i in reversed(items) if i.status == "expired"] if history else [],
+            history=self._read_page(portion, past, limit, resolved),
         )
 
     def watch(self, approval_id: str, strategy: str, observers: Sequence[str]) -> None:
@@ -291,15 +331,20 @@ class Approvals:
         return [_read_now(fields, at, _ms(now)) for fields, at in items if "status" in fields]
 
     def _read_page(
-        self, portion: ByteBudget, places: Sequence[tuple[str, float]]
-    ) -> tuple[list[ApprovalItem], int]:
-        """The items of a page, and the number of places read before the byte budget ran out."""
-        found = list(portion.read("approval", [name for name, _ in places]))
+        self, portion: ByteBudget, places: Sequence[Place], limit: int, position: Position
+    ) -> Listing[ApprovalItem]:
+        """The items of a page that began at *position*, up to the byte budget."""
+        hashes = list(portion.read("approval", [name for name, _ in places]))
         with translated():
             now = _ms(near(self._client, self._keys.loop).time())
-        items = zip(found, (at for _, at in places), strict=False)
-        read = [_read_now(fields, at, now) for fields, at in items if "status" in fields]
-        return read, len(found)
+        rows = [
+            (place, _read_now(fields, place[1], now))
+            for place, fields in zip(places, hashes, strict=False)
+            if "status" in fields
+        ]
+        more = len(places) == limit or len(hashes) < len(places)
+        last = places[len(hashes) - 1] if hashes else position or FIRST
+        return Listing(rows, last if more else None)
 
 
 def _read_now(fields: Mapping[str, str], deadline: float | None, now: float) -> ApprovalItem:

@@ -14,6 +14,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.hashes import restore
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
+from boyd.store.paging import Place
 
 WorkKind = Literal["iteration", "run", "approval", "execution", "investigation"]
 #: The kinds that have an index.
@@ -34,9 +35,6 @@ _STAMP: Mapping[IndexedKind, Sequence[str]] = {
     "investigation": ("id", "status", "version"),
     "procedure": (),
 }
-
-#: A member of an index with its score.
-Place = tuple[str, float]
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,16 @@ class EndedWork:
                 found = dict(mark.fields) or next(read)
                 if found:
                     yield mark, found
+
+    def times(self, kind: IndexedKind, marks: Sequence[WorkMark]) -> dict[str, float]:
+        """The times by which lists order these records, by member: runs by when they came."""
+        times = {mark.member: mark.at for mark in marks}
+        if kind == "run" and marks:
+            with translated():
+                scores = self._client.zmscore(self._keys.runs, list(times))
+            # One that is gone meanwhile is not read either.
+            times |= {m: at for m, at in zip(times, scores, strict=True) if at is not None}
+        return times
 
     def hashes(self, kind: IndexedKind, names: Sequence[str]) -> list[dict[str, str]]:
         """The record of each, with all of its fields; empty if it is gone."""

@@ -26,7 +26,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import restore
 from boyd.store.keys import Keys
-from boyd.store.paging import Search, load_cursor
+from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
@@ -38,8 +38,8 @@ _LISTED = (
     *("host", "worker", "startedAt", "endedAt"),
     *("progress", "verdict", "verifyUntil", "verifiedAt", "evidence", "checks", "compensation"),
 )
-#: Sorts after the name of every execution.
-_BEHIND = "\uffff"
+#: Sorts before the name of every execution, so that a page from a time on has nothing of that time.
+_BEFORE = "\0"
 
 
 #: Seconds after which a heartbeat has registered a lost agent again.
@@ -172,20 +172,26 @@ class ActionLedger:
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
         """
-        wanted = {"host": host, "worker": worker, "action": action, "state": state}
-        filters = {name: value for name, value in wanted.items() if value is not None}
         (position,) = load_cursor(cursor, 1)
+        filters = {"host": host, "worker": worker, "action": action, "state": state}
+        listing = self.listing(limit, position, since, until, **filters)
+        return ExecutionPage(executions=listing.records, next_cursor=listing.next_cursor)
+
+    def listing(
+        self,
+        limit: int,
+        position: Position,
+        since: datetime | None,
+        until: datetime | None,
+        **filters: str | None,
+    ) -> Listing[ExecutionEntry]:
+        """The same page, from *position* on, with the place of each execution."""
         if position is None and until is not None:
-            position = (_BEHIND, to_ms(until))
-        hits = self._search.page(
-            limit,
-            position,
-            filters,
-            fields=_LISTED,
-            oldest=to_ms(since) if since is not None else -math.inf,
-        )
-        found = [_listed(fields) for fields in hits.hashes]
-        return ExecutionPage(executions=found, next_cursor=hits.next_cursor)
+            position = (_BEFORE, to_ms(until))
+        wanted = {name: value for name, value in filters.items() if value is not None}
+        oldest = to_ms(since) if since is not None else -math.inf
+        page = self._search.page(limit, position, wanted, fields=_LISTED, oldest=oldest)
+        return page.map(_listed)
 
     def whole(self, execution_id: str) -> str:
         """The full name of an execution; `loop:12` is short for that of iteration 12."""

@@ -15,6 +15,7 @@ from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.models.archived import ArchiveStatus, TraceStatus
+from boyd.store.approvals import NO_DEADLINE
 from boyd.store.archive_status import parse_status
 from boyd.store.audit_trail import COUNTED
 from boyd.store.connection import Client, replies_of_some, stored_int, translated
@@ -302,7 +303,7 @@ class _Look:
         loop = dict(zip(_LOOP, self._of(answers, "loop"), strict=True))
         flight = dict(zip(_FLIGHT, self._of(answers, "flight"), strict=True))
         due = self._of(answers, "due")
-        approvals = [score for _, score in self._of(answers, "next") if score != float("inf")]
+        approvals = [score for _, score in self._of(answers, "next") if score < NO_DEADLINE]
         entered = flight["entered"]
         return AgentHealth(
             entry=self._entry,

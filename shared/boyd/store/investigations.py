@@ -34,7 +34,7 @@ from boyd.store.executions import Fence
 from boyd.store.hashes import flatten, restore
 from boyd.store.health_snapshot import ModelTotals
 from boyd.store.keys import Keys
-from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
+from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
@@ -81,6 +81,7 @@ class Investigations:
         self._scripts = scripts
         self._keys = keys
         self._resend_after = milliseconds(resend_after)
+        self._search = Search(client, scripts, keys.investigations, "investigation", "status")
 
     def ask(
         self,
@@ -271,16 +272,15 @@ class Investigations:
             BadCursor: *cursor* was not given out by an earlier page.
         """
         (position,) = load_cursor(cursor, 1)
-        places = read_page(self._scripts, self._keys.investigations, position, limit)
-        portion = ByteBudget(self._scripts)
-        read = list(portion.read("investigation", [name for name, _ in places]))
-        more = portion.full or len(places) == limit
-        found = [one for fields in read if (one := _read_or_none(fields)) is not None]
+        listing = self.listing(limit, position)
+        every = listing.records
         return InvestigationPage(
-            investigations=found,
-            total=len(found),
-            next_cursor=dump_cursor(places[len(read) - 1]) if more and read else None,
+            investigations=every, total=len(every), next_cursor=listing.next_cursor
         )
+
+    def listing(self, limit: int, position: Position) -> Listing[Investigation]:
+        """The same page, from *position* on, with the place of each investigation."""
+        return self._search.page(limit, position, {}).map(_read_or_none)
 
     def _names(self, id: str) -> dict[str, str]:
         investigation = self._keys.job(naming.investigation(id))
@@ -306,9 +306,9 @@ def _named(**values: str | None) -> list[str]:
 
 
 def _read_or_none(fields: Mapping[str, str]) -> Investigation | None:
-    """An investigation; None when it is gone or a later release wrote it."""
+    """An investigation; None when a later release wrote it."""
     try:
-        return read_investigation(fields) if "status" in fields else None
+        return read_investigation(fields)
     except StoreError:
         return None
 

@@ -6,21 +6,28 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from boyd.errors import BadCursor
 from boyd.store.connection import Client, pairs, translated
 from boyd.store.scripts import KeyedScripts
 
-#: The member and score that a page continues after; None for the first page.
-Position = tuple[str, float] | None
+#: A member of an index with its score.
+Place = tuple[str, float]
+#: The place that a page continues after; None for the first page.
+Position = Place | None
+#: The position before all others, newest first, of a page that has read nothing of its index.
+FIRST: Place = ("\uffff", math.inf)
+
+_T = TypeVar("_T")
+_S = TypeVar("_S")
 
 
 def read_page(
     scripts: KeyedScripts, key: str, position: Position, limit: int, newest_first: bool = True
-) -> list[tuple[str, float]]:
+) -> list[Place]:
     """Up to *limit* members with their scores, after *position* even if that member is gone."""
     member, score = position or ("", 0.0)
     flat = scripts.run(
@@ -117,15 +124,35 @@ class ByteBudget:
 #: The most hashes to scan for one page with filters.
 SCANNED = 500
 
-_Places = Sequence[tuple[str, float]]
+_Places = Sequence[Place]
 
 
 @dataclass(frozen=True)
-class Hits:
-    """The hashes of a page; `next_cursor` is None when there are no more."""
+class Listing(Generic[_T]):
+    """A page of an index: records with their places; *next* continues it, None at its end."""
 
-    hashes: list[dict[str, str]]
-    next_cursor: str | None = None
+    rows: list[tuple[Place, _T]]
+    next: Position = None
+
+    @property
+    def records(self) -> list[_T]:
+        """The records alone."""
+        return [record for _, record in self.rows]
+
+    @property
+    def last(self) -> Position:
+        """The place of the last record."""
+        return self.rows[-1][0] if self.rows else None
+
+    @property
+    def next_cursor(self) -> str | None:
+        """The cursor of the next page, for clients."""
+        return dump_cursor(self.next) if self.next else None
+
+    def map(self, read: Callable[[_T], _S | None]) -> Listing[_S]:
+        """Read each record; those that *read* makes None of are left out."""
+        rows = [(place, made) for place, record in self.rows if (made := read(record)) is not None]
+        return Listing(rows, self.next)
 
 
 class Search:
@@ -147,7 +174,7 @@ class Search:
         *,
         fields: Sequence[str] = (),
         oldest: float = -math.inf,
-    ) -> Hits:
+    ) -> Listing[dict[str, str]]:
         """Hashes after *position* that match all *filters*, with scores of at least *oldest*.
 
         At most `SCANNED` hashes are scanned within a `ByteBudget`, so a page may hold fewer than
@@ -155,7 +182,7 @@ class Search:
         all if none are named.
         """
         portion = ByteBudget(self._scripts)
-        found: list[dict[str, str]] = []
+        rows: list[tuple[Place, dict[str, str]]] = []
         looked_at = 0
         while True:
             # Each step doubles the number scanned; usually the first one suffices.
@@ -167,15 +194,15 @@ class Search:
             for place, hash in zip(fitting, read, strict=False):
                 # It may have been deleted or changed since its filter fields were read.
                 if self._sign in hash and _fits(hash, filters):
-                    found.append(hash)
-                if len(found) == limit or portion.full:
-                    return Hits(found, dump_cursor(place))
+                    rows.append((place, hash))
+                if len(rows) == limit or portion.full:
+                    return Listing(rows, place)
             looked_at += len(places)
             if len(recent) < step:
-                return Hits(found)
+                return Listing(rows)
             position = places[-1]
             if looked_at >= SCANNED or not filters:
-                return Hits(found, dump_cursor(position))
+                return Listing(rows, position)
 
     def every(self, filters: Mapping[str, str]) -> list[str]:
         """The members of all hashes that match; use it rarely, because it scans all of them."""

@@ -26,7 +26,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
-from boyd.store.paging import Search, load_cursor
+from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
@@ -151,12 +151,15 @@ class Runs:
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
         """
-        wanted = {"status": status, "priority": priority, "source": source}
-        filters = {name: value for name, value in wanted.items() if value is not None}
         (position,) = load_cursor(cursor, 1)
-        hits = self._search.page(limit, position, filters)
-        found = list(map(read_run, hits.hashes))
-        return RunPage(runs=found, total=len(found), next_cursor=hits.next_cursor)
+        listing = self.listing(limit, position, status=status, priority=priority, source=source)
+        runs = listing.records
+        return RunPage(runs=runs, total=len(runs), next_cursor=listing.next_cursor)
+
+    def listing(self, limit: int, position: Position, **filters: str | None) -> Listing[Run]:
+        """The same page, from *position* on, with the place of each run."""
+        wanted = {name: value for name, value in filters.items() if value is not None}
+        return self._search.page(limit, position, wanted).map(read_run)
 
     def claimed_by(self, iteration: int) -> list[str]:
         """The runs that an iteration investigates; use it rarely, because it scans all runs."""

@@ -21,12 +21,12 @@ from boyd.models.investigation import Ended, Logged
 from boyd.store import AgentEntry, AgentStore, read_investigation, read_item, read_procedure
 from boyd.store.ended_work import (
     IndexedKind,
-    Place,
     WorkMark,
     read_ended_run,
     read_iteration,
 )
 from boyd.store.executions import read_ledger_entry
+from boyd.store.paging import Place
 from boyd.trace_context import TraceContext, parse_traceparent
 from boyd.tracing.investigation_spans import (
     InvestigationModel,

@@ -10,7 +10,7 @@
 -- Events  procedure.started
 local execution, job, procedures, due, held_actions, events, audit_open = unpack(KEYS)
 local id, token, result, within, keep = unpack(ARGV, 1, 5)
--- @include audit emit expect hold place_job rest time
+-- @include audit emit expect hold place_job put_in_order rest time
 local fields = rest(6)
 local have = redis.call('HMGET', execution, 'state', 'token', 'result', 'action', 'target', 'by')
 if have[1] ~= 'running' or have[2] ~= token then
@@ -32,7 +32,7 @@ for _, old in ipairs(redis.call('ZRANGEBYSCORE', procedures, '-inf', now - keep,
     redis.call('ZREM', procedures, old)
   end
 end
-redis.call('ZADD', procedures, now, id)
+put_in_order(procedures, now, id)
 -- It is kept as long as it runs. With a result, no lapsed claim ends it any more.
 redis.call('PERSIST', execution)
 redis.call('HSET', execution, 'result', result, 'progress', 'running, step 1')

@@ -14,13 +14,13 @@
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit confirmed executes expect format frozen hold holds lose_claim rest server time touch track
+-- @include audit confirmed executes expect format frozen hold holds lose_claim put_in_order rest server time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
 -- No action waits for it.
 local function list(now)
-  redis.pcall('ZADD', executions, now, redis.call('HGET', execution, 'id'))
+  pcall(put_in_order, executions, now, redis.call('HGET', execution, 'id'))
   redis.pcall('ZREMRANGEBYSCORE', executions, '-inf', now - options.keep)
   redis.pcall('PEXPIRE', executions, options.keep)
 end

@@ -12,7 +12,7 @@
 local iteration, loop, due, events, history, archived, runs_pending, intake, runs, runs_finished, audit_open =
   unpack(KEYS)
 local n, epoch, worker, options, retention, problems, outline, results, unheard = unpack(ARGV, 1, 9)
--- @include begin_iteration expect rest settle_run with_step work_waits
+-- @include begin_iteration expect put_in_order rest settle_run with_step work_waits
 local ends = rest(10)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local have = redis.call('HMGET', iteration, 'iteration', 'epoch', 'phase', 'entered', 'startedAt', 'trigger', 'runs',
@@ -57,7 +57,7 @@ end
 if results ~= '' then
   redis.call('HSET', iteration, 'results', results)
 end
-redis.call('ZADD', history, now, n)
+put_in_order(history, now, n)
 redis.call('PEXPIRE', iteration, keep_ms)
 -- From here on it has ended; if anything fails now, `repair_agent` frees the agent.
 redis.call('RENAME', iteration, archived)

@@ -11,7 +11,7 @@
 -- Events  approval.pending, approval.seen
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit confirmed emit expect frozen names overdue place_job rest
+-- @include audit confirmed emit expect frozen names overdue place_job put_in_order rest
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
@@ -122,12 +122,13 @@ if options.runs == '' then
   -- It does not go away with the runs that may join it.
   redis.call('HSET', approval, 'own', 1)
 end
-local deadline = '+inf'
+-- Without a deadline it comes after all that have one, in order of creation (`NO_DEADLINE` in store/approvals.py).
+local deadline = 4e12 + now
 if options.ttl then
   deadline = now + options.ttl
   redis.call('HSET', approval, 'expiresAt', deadline)
 end
-redis.call('ZADD', approvals_pending, deadline, id)
+put_in_order(approvals_pending, deadline, id)
 redis.call('HSET', approvals_fingerprints, fingerprint, id)
 wait_for(id)
 audit('approval.pending', 'approval', id, 'action', redis.call('HGET', approval, 'actionId'), 'undoes', options.undoes,

@@ -10,7 +10,7 @@
 -- Events  phase
 local loop, iteration, due, history, jobs, events = unpack(KEYS)
 local resend_after, lost, why, run_ids, results = unpack(ARGV)
--- @include emit expect format keys time
+-- @include emit expect format keys put_in_order time
 -- whole(text): the number that it is, or nil.
 local function whole(text)
   local number = tonumber(text or '')
@@ -71,7 +71,7 @@ end
 local n = string.format('%.0f', active)
 if redis.call('EXISTS', key('iteration', n)) == 1 then
   if not redis.call('ZSCORE', history, n) then
-    redis.call('ZADD', history, now, n)
+    put_in_order(history, now, n)
   end
   redis.call('HDEL', loop, 'active')
   redis.call('ZREM', due, 'phase')

@@ -7,7 +7,7 @@
 -- Events  investigation.started, run.investigating
 local investigation, log, investigations, due, events, audit_open, run_hash, runs = unpack(KEYS)
 local id, queue, resend_after, retention, most, first, run, actor = unpack(ARGV, 1, 8)
--- @include audit emit expect place_job rest
+-- @include audit emit expect place_job put_in_order rest
 local fields = rest(9)
 if redis.call('HEXISTS', investigation, 'executionState') == 1 then
   return 0
@@ -37,11 +37,11 @@ redis.call('HSET', investigation, 'id', id, 'status', 'running', 'createdAt', no
   unpack(fields))
 redis.call('DEL', log)
 redis.call('XADD', log, '*', 'entry', first)
-redis.call('ZADD', investigations, now, id)
+put_in_order(investigations, now, id)
 audit('investigation.started', 'investigation', id, unpack(actor))
 if #run > 0 then
   audit('run.pending', 'run', id, 'after', 'investigating', unpack(actor))
-  redis.call('ZADD', runs, now, id)
+  put_in_order(runs, now, id)
   redis.call('HSET', run_hash, 'id', id, 'status', 'investigating', 'createdAt', now, 'updatedAt', now,
     'formatVersion', FORMAT, unpack(run))
 end

@@ -8,7 +8,7 @@
 -- Events  run.pending, iteration.started
 local run, runs, runs_pending, loop, iteration, due, events, audit_open = unpack(KEYS)
 local id, urgency, resend_after, start, most, actor = unpack(ARGV, 1, 6)
--- @include audit begin_iteration expect rest
+-- @include audit begin_iteration expect put_in_order rest
 local fields = rest(7)
 local status = redis.call('HGET', run, 'status')
 if status and status ~= 'pending' then
@@ -23,7 +23,7 @@ if not status then
   expect(runs, 'zset', audit_open, 'stream')
   local now = now_ms()
   audit('run.pending', 'run', id, 'after', 'pending', unpack(cjson.decode(actor)))
-  redis.call('ZADD', runs, now, id)
+  put_in_order(runs, now, id)
   -- The most urgent first, then in order of arrival.
   redis.call('ZADD', runs_pending, urgency * 1e13 + redis.call('HINCRBY', loop, 'submitted', 1), id)
   -- The run itself last: what fails halfway was not taken, and is taken when it comes again.

@@ -1,4 +1,4 @@
--- @include audit emit expect keys settle_run time wake
+-- @include audit emit expect keys put_in_order settle_run time wake
 -- Uses approvals_pending, approvals_history, approvals_fingerprints, audit_open, retention
 -- expect_approval(id): raise an error, before anything is written, if this item could not be moved to history.
 local function expect_approval(id)
@@ -65,7 +65,7 @@ local function settle_approval(id, status, fields, ...)
   if redis.call('HGET', approvals_fingerprints, have[1]) == id then
     redis.call('HDEL', approvals_fingerprints, have[1])
   end
-  redis.call('ZADD', approvals_history, now, id)
+  put_in_order(approvals_history, now, id)
   -- What was approved is kept until it has been executed.
   if status ~= 'approved' then
     redis.call('PEXPIRE', approval, retention.items[1])

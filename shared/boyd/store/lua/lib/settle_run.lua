@@ -1,4 +1,4 @@
--- @include audit emit expect keys place_job time
+-- @include audit emit expect keys place_job put_in_order time
 -- Uses runs, runs_finished, due, audit_open, retention
 -- expect_runs(ids): raise an error, before anything is written, if one of these runs could not be ended.
 local function expect_runs(ids)
@@ -26,7 +26,7 @@ local function end_run(id, before, status, field, value, ...)
     redis.call('PEXPIRE', callback, 172800000)
     place_job('callback:' .. id, 'callback', 0)
   end
-  redis.call('ZADD', runs_finished, now, id)
+  put_in_order(runs_finished, now, id)
   audit('run.' .. status, 'run', id, 'before', before, 'after', status, ...)
   redis.call('PEXPIRE', run, keep_ms)
   -- The status last: what fails halfway is done again.
