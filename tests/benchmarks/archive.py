@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from archive_kit import Archive
-from boyd.archive.entries import LOW_BITS
+from boyd.archive.entries import SLOT, STEPS
 from boyd.models import from_ms
 from boyd.models.archived import HistoryFilter
 from boyd.store import AgentStore
@@ -105,7 +105,7 @@ def fill(archive: Archive) -> None:
         else f"WITH s AS (SELECT n FROM generate_series(1, {MANY}) n)"
     )
     at = f"({FIRST} + CAST(n AS BIGINT) * {EVERY})"
-    key = f"({at} << {LOW_BITS})"
+    key = f"({at} * {STEPS * SLOT})"
     outline = """'{"id":"test:' || n || '.a","iteration":' || n || ','
         || '"trigger":"beat","success":true,'
         || '"situation":"All 3 endpoints are healthy","decision":"no-op","observations":10,'

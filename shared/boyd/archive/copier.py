@@ -22,13 +22,13 @@ from boyd.models import AuditEntry
 from boyd.models.archived import InvestigationRecord
 from boyd.store import DEPLOYMENT, AgentStore, Audit, Store, read_investigation, read_item
 from boyd.store.ended_work import (
-    Place,
     WorkKind,
     WorkMark,
     read_ended_run,
     read_iteration,
 )
 from boyd.store.executions import read_ledger_entry
+from boyd.store.paging import Place
 
 log = logging.getLogger("boyd.archive")
 
@@ -132,9 +132,10 @@ class Copier:
         self, agent: AgentStore, kind: WorkKind, marks: Sequence[WorkMark]
     ) -> Iterator[ArchiveEntry]:
         oldest = self._oldest()
+        times = agent.ended.times(kind, marks)
         for mark, fields in agent.ended.fields(kind, marks):
             try:
-                entry = _entry(agent, kind, mark, fields)
+                entry = _entry(agent, kind, mark, times[mark.member], fields)
             except (ValidationError, ValueError, KeyError, StoreError) as error:
                 self._report(agent.agent_id, kind, mark.name, error)
                 continue
@@ -178,20 +179,20 @@ def _goes_on(audit: Audit, seq: int, digest: str) -> bool:
 
 
 def _entry(
-    agent: AgentStore, kind: WorkKind, mark: WorkMark, fields: Mapping[str, str]
+    agent: AgentStore, kind: WorkKind, mark: WorkMark, at: float, fields: Mapping[str, str]
 ) -> ArchiveEntry:
-    name, stamp, at = agent.agent_id, mark.stamp, int(mark.at)
+    name, stamp = agent.agent_id, mark.stamp
     if kind == "iteration":
-        return entries.of_iteration(read_iteration(name, fields), stamp)
+        return entries.of_iteration(read_iteration(name, fields), at, stamp)
     if kind == "run":
-        return entries.of_run(name, read_ended_run(fields), stamp)
+        return entries.of_run(name, read_ended_run(fields), at, stamp)
     if kind == "approval":
         return entries.of_approval(name, read_item(fields), at, stamp)
     if kind == "execution":
         return entries.of_execution(name, read_ledger_entry(mark.name, fields), at, stamp)
     log = [one for one in agent.investigations.log(mark.name) if one.entry is not None]
     record = InvestigationRecord(investigation=read_investigation(fields), log=log)
-    return entries.of_investigation(name, record, stamp)
+    return entries.of_investigation(name, record, at, stamp)
 
 
 def _batches(items: Iterable[AuditEntry]) -> Iterator[list[AuditEntry]]:

@@ -25,8 +25,9 @@ from boyd.store.history import summary_of
 
 Kind = Literal["iteration", "run", "approval", "execution", "investigation", "audit"]
 
-#: Bits of a key below its time in milliseconds.
-LOW_BITS = 20
+#: Steps of a millisecond by which Redis keeps its records apart, and keys of the archive in each.
+STEPS = 1024
+SLOT = 1024
 #: Above the key of any record, and the highest that a database takes.
 HIGHEST = 2**63 - 1
 #: The most words of one record that can be found, and the most characters of a term.
@@ -53,7 +54,8 @@ class ArchiveEntry:
         kind: what it is.
         agent: whose it is, or `DEPLOYMENT`.
         name: its id, unique for kind and agent.
-        at: the time that orders it, in milliseconds since the epoch.
+        at: the time that orders it, in milliseconds since the epoch; records of the same
+            millisecond have different fractions, by which lists in Redis are ordered, too.
         stamp: differs when the record has changed.
         body: all of it as JSON.
         outline: its row in lists as JSON; empty where lists show all of it.
@@ -64,7 +66,7 @@ class ArchiveEntry:
     kind: Kind
     agent: str
     name: str
-    at: int
+    at: float
     stamp: str
     body: str
     outline: str = ""
@@ -72,13 +74,13 @@ class ArchiveEntry:
     open: bool = False
 
 
-def of_iteration(result: LoopResult, stamp: str) -> ArchiveEntry:
+def of_iteration(result: LoopResult, at: float, stamp: str) -> ArchiveEntry:
     """An ended iteration."""
     return ArchiveEntry(
         kind="iteration",
         agent=result.agent_id,
         name=result.id.partition(":")[2],
-        at=exact_ms(result.ended_at),
+        at=at,
         stamp=stamp,
         body=result.to_json(),
         outline=summary_of(result).to_json(),
@@ -86,20 +88,19 @@ def of_iteration(result: LoopResult, stamp: str) -> ArchiveEntry:
     )
 
 
-def of_run(agent: str, run: Run, stamp: str) -> ArchiveEntry:
+def of_run(agent: str, run: Run, at: float, stamp: str) -> ArchiveEntry:
     """An ended run."""
     terms = _given(status=run.status, priority=run.priority, source=run.source)
-    at = exact_ms(run.created_at)
     return ArchiveEntry("run", agent, run.id, at, stamp, run.to_json(), terms=terms)
 
 
-def of_approval(agent: str, item: ApprovalItem, at: int, stamp: str) -> ArchiveEntry:
+def of_approval(agent: str, item: ApprovalItem, at: float, stamp: str) -> ArchiveEntry:
     """A resolved approval; it is open while its action is to be executed."""
     going = item.execution is not None and item.execution.state in ("queued", "running")
     return ArchiveEntry("approval", agent, item.id, at, stamp, item.to_json(), open=going)
 
 
-def of_execution(agent: str, entry: ExecutionEntry, at: int, stamp: str) -> ArchiveEntry:
+def of_execution(agent: str, entry: ExecutionEntry, at: float, stamp: str) -> ArchiveEntry:
     """An execution in the ledger; it is open while it runs."""
     terms = _given(host=entry.host, worker=entry.worker, action=entry.action, state=entry.state)
     return ArchiveEntry(
@@ -115,14 +116,16 @@ def of_execution(agent: str, entry: ExecutionEntry, at: int, stamp: str) -> Arch
     )
 
 
-def of_investigation(agent: str, record: InvestigationRecord, stamp: str) -> ArchiveEntry:
+def of_investigation(
+    agent: str, record: InvestigationRecord, at: float, stamp: str
+) -> ArchiveEntry:
     """An ended investigation with its log."""
     one = record.investigation
     return ArchiveEntry(
         kind="investigation",
         agent=agent,
         name=one.id,
-        at=exact_ms(one.created_at),
+        at=at,
         stamp=stamp,
         body=record.to_json(),
         outline=one.to_json(),
@@ -130,14 +133,19 @@ def of_investigation(agent: str, record: InvestigationRecord, stamp: str) -> Arc
 
 
 def of_audit(agent: str, entry: AuditEntry) -> ArchiveEntry:
-    """A sealed audit entry; numbers may begin again, so its hash is part of its name."""
+    """A sealed audit entry."""
     parts = entry.kind.split(".")
     kinds = (".".join(parts[:size]) for size in range(1, len(parts) + 1))
     named = {name: entry.what.get(name) for name in ("action", "host", "worker")}
     people = {Term("by", cut(who)) for who in (entry.who, entry.claims) if who}
     terms = _given(**named) | people | {Term("kind", cut(kind)) for kind in kinds}
-    name = f"{entry.seq}:{entry.hash}"
+    name = audit_name(entry)
     return ArchiveEntry("audit", agent, name, exact_ms(entry.at), "", entry.to_json(), terms=terms)
+
+
+def audit_name(entry: AuditEntry) -> str:
+    """The name of an audit entry; numbers may begin again, so its hash is part of it."""
+    return f"{entry.seq}:{entry.hash}"
 
 
 def wanted(query: HistoryFilter) -> list[Term]:
@@ -173,19 +181,19 @@ def exact_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-def lowest_key(at: int) -> int:
+def lowest_key(at: float) -> int:
     """The lowest key of a record at a time in milliseconds."""
-    return min(max(0, at) << LOW_BITS, HIGHEST)
+    return min(int(max(0, at) * STEPS) * SLOT, HIGHEST)
 
 
-def audit_key(entry: AuditEntry) -> int:
+def lowest_beside(key: int) -> int:
+    """The lowest key of a record at the same time as the one with that *key*."""
+    return key - key % SLOT
+
+
+def audit_key(at: float, seq: int) -> int:
     """The key of an audit entry: those of one millisecond are in order of their numbers."""
-    return lowest_key(exact_ms(entry.at)) + entry.seq % (1 << LOW_BITS)
-
-
-def key_time(key: int) -> int:
-    """The time of a key, in milliseconds."""
-    return key >> LOW_BITS
+    return lowest_key(at) + seq % (STEPS * SLOT)
 
 
 def cut(text: str) -> str:

@@ -1,27 +1,28 @@
 """The iterations of one agent as one history: Redis first, then the archive.
 
-A cursor is the number of the last iteration that was shown, or its number and the time when it
-ended: numbers may begin again when Redis has lost its data, times do not.
+A cursor is the number of the last iteration that was shown, or its number and the key that it has
+in the archive: numbers may begin again when Redis has lost its data, keys do not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from boyd.archive import entries
 from boyd.archive.access import ArchiveAccess
-from boyd.archive.entries import exact_ms, key_time, lowest_key
+from boyd.archive.entries import HIGHEST, exact_ms, lowest_beside, lowest_key
 from boyd.errors import ArchiveUnavailable
 from boyd.models import LoopResult
 from boyd.models.archived import HistoryFilter
 from boyd.models.responses import IterationList, IterationSummary
 from boyd.store import AgentStore
-from boyd.store.ended_work import Place, read_iteration
+from boyd.store.ended_work import read_iteration
 from boyd.store.history import summary_of
+from boyd.store.paging import Place
 
-CURSOR = r"^(?:[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{1,15})$"
+CURSOR = r"^(?:[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{16,19})$"
 #: The name of an iteration: its number, and its timeline if it is not the newest of that number.
 NAME = re.compile(r"[1-9][0-9]{0,15}(?:\.[0-9a-f]{1,16})?", re.ASCII)
 #: Iterations that one page reads in Redis for a filter.
@@ -34,12 +35,11 @@ _ALL = HistoryFilter()
 
 @dataclass(frozen=True)
 class _Found:
-    """Iterations with the time of each in milliseconds, newest first.
+    """Iterations with the lowest key that each may have in the archive, newest first.
 
-    `floor` is the time down to which the search has come; None: to the end.
+    `floor` is the key down to which the search has come; None: to the end.
     """
 
-    # An agent never ends two iterations at the same time.
     iterations: list[tuple[int, IterationSummary]]
     floor: int | None = None
 
@@ -48,8 +48,8 @@ class _Found:
         """The cursor that goes on from there."""
         if self.floor is None:
             return None
-        at, last = self.iterations[-1] if self.iterations else (None, None)
-        return f"{last.iteration if last and at == self.floor else 0}-{self.floor}"
+        key, last = self.iterations[-1] if self.iterations else (None, None)
+        return f"{last.iteration if last and key == self.floor else 0}-{self.floor}"
 
 
 class Past:
@@ -91,12 +91,12 @@ class Past:
             return IterationList(iterations=[], missing=str(error))
 
     def _page(self, limit: int, cursor: str, query: HistoryFilter) -> IterationList:
-        number, _, at = cursor.partition("-")
-        before = int(at) if at else None
+        number, _, key = cursor.partition("-")
+        before = min(int(key), HIGHEST) if key else None
         if query.is_open and before is None:
             return self._newest(limit, int(number) if number else None)
         if before is None and number:
-            before = self._ended(int(number))
+            before = self._key(int(number))
             if before is None:
                 return IterationList(iterations=[])
         return self._search(limit, before, query)
@@ -108,13 +108,12 @@ class Past:
         if page.before is not None or not self._archive.exists:
             cursor = str(page.before) if page.before else None
             return IterationList(iterations=found, next_cursor=cursor)
-        before = exact_ms(found[-1].ended_at) if found else None
-        if number and not found:
-            before = self._ended(number)
-            if before is None:
-                return IterationList(iterations=[])
+        last = found[-1].iteration if found else number
         room = limit - len(found)
         try:
+            before = None if last is None else self._key(last)
+            if last is not None and before is None:
+                return IterationList(iterations=found)
             older = self._archived(max(1, room), before, _ALL)
         except ArchiveUnavailable as error:
             return IterationList(iterations=found, missing=str(error))
@@ -136,12 +135,15 @@ class Past:
                 newest, missing = None, str(error)
         recent = self._uncopied(newest, before, query)
         floor = max((one.floor for one in (older, recent) if one.floor is not None), default=None)
-        rows = dict((*older.iterations, *recent.iterations))
-        times = sorted((at for at in rows if floor is None or at >= floor), reverse=True)
-        if len(times) > limit:
-            times = times[:limit]
-            floor = times[-1]
-        shown = _Found([(at, rows[at]) for at in times], floor)
+        both = {one.id: (key, one) for key, one in (*older.iterations, *recent.iterations)}
+        rows = sorted(
+            (row for row in both.values() if floor is None or row[0] >= floor),
+            key=lambda row: -row[0],
+        )
+        if len(rows) > limit:
+            rows = rows[:limit]
+            floor = rows[-1][0]
+        shown = _Found(rows, floor)
         return IterationList(
             iterations=[one for _, one in shown.iterations],
             next_cursor=shown.cursor,
@@ -153,54 +155,54 @@ class Past:
         ended = self._store.ended
         since = float("-inf") if newest is None else newest - SLACK
         places = [place for page in ended.pages("iteration", since) for place in page]
-        places = [p for p in reversed(places) if before is None or p[1] < before]
-        found = self._fitting(places[:SCANNED], query)
-        floor = int(places[SCANNED - 1][1]) if len(places) > SCANNED else None
-        return _Found([(exact_ms(one.ended_at), summary_of(one)) for one in found], floor)
+        places = [p for p in reversed(places) if before is None or lowest_key(p[1]) < before]
+        rows = list(self._fitting(places[:SCANNED], query))
+        floor = lowest_key(places[SCANNED - 1][1]) if len(places) > SCANNED else None
+        return _Found(rows, floor)
 
-    def _fitting(self, places: Sequence[Place], query: HistoryFilter) -> list[LoopResult]:
+    def _fitting(
+        self, places: Sequence[Place], query: HistoryFilter
+    ) -> Iterator[tuple[int, IterationSummary]]:
         ended = self._store.ended
-        read = ended.fields("iteration", ended.marks("iteration", places))
-        results = (read_iteration(self._agent, fields) for _, fields in read)
-        return [result for result in results if entries.fits(query, result)]
+        for mark, fields in ended.fields("iteration", ended.marks("iteration", places)):
+            result = read_iteration(self._agent, fields)
+            if entries.fits(query, result):
+                yield lowest_key(mark.at), summary_of(result)
 
     def _archived(self, limit: int, before: int | None, query: HistoryFilter) -> _Found:
-        """Up to *limit* matching iterations in the archive that ended before a time."""
-        until = None if query.until is None else exact_ms(query.until)
-        ends = [time for time in (before, until) if time is not None]
+        """Up to *limit* matching iterations in the archive below a key."""
+        until = None if query.until is None else lowest_key(exact_ms(query.until))
+        ends = [key for key in (before, until) if key is not None]
         page = self._archive.ask(
             lambda reader: reader.page(
                 self._agent,
                 "iteration",
                 limit,
                 required=entries.wanted(query),
-                before=lowest_key(min(ends)) if ends else None,
+                before=min(ends) if ends else None,
                 since=None if query.since is None else exact_ms(query.since),
             )
         )
-        found = [(hit.at, IterationSummary.from_json(hit.outline)) for hit in page.hits]
-        floor = None if page.before is None else key_time(page.before)
+        found = [
+            (lowest_beside(hit.key), IterationSummary.from_json(hit.outline)) for hit in page.hits
+        ]
+        floor = None if page.before is None else lowest_beside(page.before)
         return _Found(found, floor)
 
-    def _ended(self, number: int) -> int | None:
-        """The time below which the iterations before a number ended; None: there are none.
+    def _key(self, number: int) -> int | None:
+        """The key below which the iterations before a number are; None: there are none.
 
         A number that has never been is above all others.
         """
-        there = self._store.history.get(number)
-        if there is not None:
-            return exact_ms(there.ended_at)
-        if not self._archive.exists:
-            return _LATEST if self._is_ahead(number) else None
-        hit = self._archive.ask(lambda reader: reader.numbered(self._agent, number))
-        if hit is not None:
-            return hit.at
-        return _LATEST if self._is_ahead(number) else None
+        places = self._store.ended.places("iteration", [str(number)])
+        if places:
+            return lowest_key(places[0][1])
+        if self._archive.exists:
+            hit = self._archive.ask(lambda reader: reader.numbered(self._agent, number))
+            if hit is not None:
+                return lowest_beside(hit.key)
+        return HIGHEST if self._is_ahead(number) else None
 
     def _is_ahead(self, number: int) -> bool:
         outlines = self._store.history.outlines(1).iterations
         return not outlines or number > outlines[0].iteration
-
-
-#: Later than any iteration, in milliseconds.
-_LATEST = 2**42

@@ -78,6 +78,13 @@ class ArchiveReader:
             found: str | None = connection.scalar(query)
         return found
 
+    def key(self, agent: str, kind: Kind, name: str) -> int | None:
+        """The key of a record."""
+        query = select(records.c.key).where(_named(agent, kind), records.c.name == name)
+        with self._database.begin() as connection:
+            found: int | None = connection.scalar(query)
+        return found
+
     def bodies(self, keys: Sequence[int]) -> dict[int, str]:
         """Records as JSON, by key."""
         query = select(bodies.c.key, bodies.c.body).where(bodies.c.key.in_(keys))
@@ -113,7 +120,7 @@ class ArchiveReader:
         *,
         required: Sequence[Term] = (),
         before: int | None = None,
-        since: int | None = None,
+        since: float | None = None,
     ) -> ArchivePage:
         """Up to *limit* records with all *required* terms.
 

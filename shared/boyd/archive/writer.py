@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from boyd.archive.database import Database
-from boyd.archive.entries import LOW_BITS, ArchiveEntry, Kind, lowest_key
+from boyd.archive.entries import SLOT, ArchiveEntry, Kind, audit_key, lowest_beside, lowest_key
 from boyd.archive.schema import (
     bodies,
     positions,
@@ -226,7 +226,7 @@ def _new_keys(connection: Connection, entries: Sequence[ArchiveEntry]) -> dict[s
     keys: dict[str, int] = {}
     for name, key in first.items():
         while key in taken:
-            key += 1
+            key = _next_key(key)
             taken |= set(connection.scalars(select(records.c.key).where(records.c.key == key)))
         taken.add(key)
         keys[name] = key
@@ -234,13 +234,16 @@ def _new_keys(connection: Connection, entries: Sequence[ArchiveEntry]) -> dict[s
 
 
 def _preferred_key(entry: ArchiveEntry) -> int:
-    """The key of an entry, unless another one has it.
+    """The key of an entry, unless another one has it."""
+    if entry.kind == "audit":
+        return audit_key(entry.at, int(entry.name.partition(":")[0]))
+    return lowest_key(entry.at) + int.from_bytes(_digest(entry), "big") % SLOT
 
-    Audit entries of one millisecond are in order of their numbers.
-    """
-    number, _, _ = entry.name.partition(":")  # as in `audit_key`
-    low = int(number) if entry.kind == "audit" else int.from_bytes(_digest(entry), "big")
-    return lowest_key(entry.at) + low % (1 << LOW_BITS)
+
+def _next_key(key: int) -> int:
+    """The key to try after *key*, at the same time."""
+    first = lowest_beside(key)
+    return first + (key - first + 1) % SLOT
 
 
 def _digest(entry: ArchiveEntry) -> bytes:
@@ -250,7 +253,7 @@ def _digest(entry: ArchiveEntry) -> bytes:
 
 def _row(entry: ArchiveEntry, key: int) -> dict[str, Any]:
     names = ("agent", "kind", "name", "at", "stamp", "open", "outline")
-    row = {name: getattr(entry, name) for name in names}
+    row = {name: getattr(entry, name) for name in names} | {"at": int(entry.at)}
     # PostgreSQL stores no NUL.
     return {"key": key, **row, "outline": entry.outline.replace("\0", "\ufffd")}
 

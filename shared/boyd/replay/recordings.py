@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from boyd.archive.access import ArchiveAccess
-from boyd.archive.entries import exact_ms, key_time, lowest_key
+from boyd.archive.entries import exact_ms, lowest_beside, lowest_key
 from boyd.archive.search import SCANNED
 from boyd.errors import ConfigError
 from boyd.models.archived import HistoryFilter
@@ -38,9 +38,9 @@ class Recordings(Protocol):
 
 @dataclass(frozen=True)
 class _Kept:
-    """An iteration that archive or Redis has: its time, and where it is."""
+    """An iteration that archive or Redis has: its place in the order of all, and where it is."""
 
-    at: int
+    order: int
     name: str
     where: int | WorkMark
 
@@ -66,7 +66,7 @@ class KeptIterations:
         archived = {one.name: one for one in self._archived(query)} if archive.exists else {}
         recent = (one for one in self._recent(query) if one.name not in archived)
         found = (one for one in (*archived.values(), *recent) if wanted(one.number))
-        self._kept = sorted(found, key=lambda one: (one.at, one.name))
+        self._kept = sorted(found, key=lambda one: (one.order, one.number))
 
     @property
     def count(self) -> int:
@@ -89,7 +89,7 @@ class KeptIterations:
                     agent, "iteration", SCANNED, before=before, since=since
                 )
             )
-            yield from (_Kept(key_time(hit.key), hit.name, hit.key) for hit in page.hits)
+            yield from (_Kept(lowest_beside(hit.key), hit.name, hit.key) for hit in page.hits)
             before = page.before
             if before is None:
                 return
@@ -101,7 +101,7 @@ class KeptIterations:
         for page in ended.pages("iteration", since):
             places = [place for place in page if place[1] < until]
             for mark in ended.marks("iteration", places):
-                yield _Kept(int(mark.at), mark.name, mark)
+                yield _Kept(lowest_key(mark.at), mark.name, mark)
 
     def _texts(self, some: Sequence[_Kept]) -> list[str]:
         keys = [one.where for one in some if isinstance(one.where, int)]

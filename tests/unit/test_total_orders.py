@@ -1,0 +1,363 @@
+"""Each list in order of time has one order, also of what happened within a millisecond."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakeredis import _helpers
+from fakeredis.commands_mixins import server_mixin
+from fakeredis.model import _stream
+
+from api_kit import Site
+from archive_kit import Archive, listed, sqlite
+from boyd.archive.access import ArchiveAccess
+from boyd.archive.past import Past
+from boyd.archive.past_work import PastWork, audit_page
+from boyd.archive.search import ArchiveReader
+from boyd.models import Actor, AuditFilter, Decision, Proposal, RunRequest
+from boyd.models.archived import HistoryFilter
+from boyd.models.investigation import InvestigationRequest
+from boyd.replay.recordings import KeptIterations
+from boyd.store import Retention, connect
+from boyd.store.approvals import NO_DEADLINE
+from boyd.testing import TESTER, Lab
+from kit import LAX, agent, reads, seen, sees
+from lua_scripts import FOLDER
+
+#: The one millisecond in which all of it happens, in seconds.
+MOMENT = 1_764_000_000.123
+KEEPS_ALL = Retention(
+    ttl=None, max_count=10_000, runs_max_count=10_000, iterations_max_count=10_000
+)
+ALL = AuditFilter()
+
+
+@pytest.fixture(params=[60, pytest.param(1000, marks=pytest.mark.long)])
+def size(request: pytest.FixtureRequest) -> int:
+    """How many records of each kind there are."""
+    return int(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (server_mixin, _helpers, _stream):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: MOMENT))
+
+
+@pytest.fixture
+def lab() -> Lab:
+    """An agent whose clock stands still."""
+    return Lab(agent(sees("eyes", seen("disk")), reads("brain", "The disk is full")))
+
+
+@pytest.fixture
+def archive(lab: Lab, tmp_path: Path) -> Iterator[Archive]:
+    """An empty archive for it."""
+    made = Archive(sqlite(tmp_path), lab.whole, keep=1e10)
+    yield made
+    made.close()
+
+
+#: A page of a list after a cursor: the names of its records, and the next cursor.
+PageReader = Callable[[PastWork, int, str | None], tuple[list[str], str | None]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of records: how *many* of them come about, in order, and how a list is paged."""
+
+    name: str
+    index: str
+    fill: Callable[[Lab, int], list[str]]
+    page: PageReader
+
+
+def _runs(lab: Lab, count: int) -> list[str]:
+    store = lab.store.runs
+    ids = [
+        store.submit(RunRequest(title="t", description="d"), False, TESTER).run.id
+        for _ in range(count)
+    ]
+    # They end in another order than they came.
+    for id in random.Random(1).sample(ids, count):
+        store.cancel(id, TESTER, KEEPS_ALL, "over")
+    return ids
+
+
+def _approvals(lab: Lab, count: int) -> list[str]:
+    store = lab.store.approvals
+    ids = _pending(lab, count)
+    for id in ids:
+        store.resolve(id, "denied", TESTER, KEEPS_ALL, policy=LAX)
+    return ids
+
+
+def _pending(lab: Lab, count: int, retention: Retention = KEEPS_ALL) -> list[str]:
+    return [lab.store.approvals.enqueue(_proposal(number), retention) for number in range(count)]
+
+
+def _proposal(number: int) -> Proposal:
+    decision = Decision(action="p:do", rationale="x", confidence=1.0)
+    return Proposal(
+        decision=decision, action_id="p:do", params={"n": number}, loop_iteration=number
+    )
+
+
+def _executions(lab: Lab, count: int) -> list[str]:
+    # Names that sort otherwise than they come.
+    ids = [f"call:{number * 7919 % count}" for number in range(count)]
+    for id in ids:
+        lab.store.ledger.claim(id, id, "p:do", {}, "", False, None)
+    return ids
+
+
+def _investigations(lab: Lab, count: int) -> list[str]:
+    ids = []
+    for _ in range(count):
+        request = InvestigationRequest(question="why")
+        id, _ = lab.store.investigations.ask(request, "loop", KEEPS_ALL)
+        lab.client.hset(f"boyd:{{{lab.store.agent_id}}}:investigation:{id}", "status", "ended")
+        ids.append(id)
+    return ids
+
+
+def _run_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+    page = work.runs(limit, cursor)
+    return [run.id for run in page.runs], page.next_cursor
+
+
+def _filtered_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+    page = work.runs(limit, cursor, status="cancelled")
+    return [run.id for run in page.runs], page.next_cursor
+
+
+def _approval_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+    page = work.approvals(limit, cursor)
+    return [item.id for item in page.history], page.next_cursor
+
+
+def _execution_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+    page = work.executions(limit, cursor)
+    return [entry.id for entry in page.executions], page.next_cursor
+
+
+def _investigation_page(
+    work: PastWork, limit: int, cursor: str | None
+) -> tuple[list[str], str | None]:
+    page = work.investigations(limit, cursor)
+    return [one.id for one in page.investigations], page.next_cursor
+
+
+KINDS = [
+    Kind("run", "runs", _runs, _run_page),
+    Kind("run", "runs", _runs, _filtered_page),
+    Kind("approval", "approvals:history", _approvals, _approval_page),
+    Kind("execution", "executions", _executions, _execution_page),
+    Kind("investigation", "investigations", _investigations, _investigation_page),
+]
+
+
+def walked(work: PastWork, page: PageReader, limit: int) -> list[str]:
+    """The names of all records of a list, page by page."""
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        some, cursor = page(work, limit, cursor)
+        assert len(some) <= limit
+        names += some
+        if cursor is None:
+            return names
+
+
+def forget(lab: Lab, kind: str, index: str, names: Sequence[str]) -> None:
+    """Have Redis forget records, as retention does."""
+    for name in names:
+        lab.client.zrem(f"boyd:{{test}}:{index}", name)
+        lab.client.delete(f"boyd:{{test}}:{kind}:{name}")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
+def test_a_list_is_in_the_same_order_in_redis_the_archive_and_both(
+    kind: Kind, size: int, lab: Lab, archive: Archive
+) -> None:
+    newest_first = kind.fill(lab, size)[::-1]
+    alone = PastWork(lab.store, ArchiveAccess(None))
+    archive.copy()
+
+    for limit in (1, 7, size):
+        assert walked(alone, kind.page, limit) == newest_first
+        assert walked(archive.work, kind.page, limit) == newest_first
+    some = random.Random(2).sample(newest_first, size // 2)
+    forget(lab, kind.name, kind.index, some)
+    for limit in (1, 7, size):
+        assert walked(archive.work, kind.page, limit) == newest_first
+    lab.client.flushall()
+    for limit in (1, 7, size):
+        assert walked(archive.work, kind.page, limit) == newest_first
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
+def test_what_redis_forgets_between_two_pages_is_neither_skipped_nor_repeated(
+    kind: Kind, size: int, lab: Lab, archive: Archive
+) -> None:
+    newest_first = kind.fill(lab, size)[::-1]
+    archive.copy()
+    going = random.Random(3).sample(newest_first, size)
+
+    def forgetful(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        forget(lab, kind.name, kind.index, [going.pop() for _ in range(min(4, len(going)))])
+        return kind.page(work, limit, cursor)
+
+    assert walked(archive.work, forgetful, 5) == newest_first
+
+
+@pytest.mark.parametrize("ttl", [None, 3600.0])
+def test_what_waits_is_in_the_order_in_which_it_came(
+    ttl: float | None, size: int, lab: Lab
+) -> None:
+    ids = _pending(lab, size, Retention(ttl=ttl))
+    approvals = lab.store.approvals
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = approvals.page(7, cursor, history=False)
+        names += [item.id for item in page.pending]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    assert names == ids
+
+
+def test_what_never_expires_comes_after_what_does(lab: Lab) -> None:
+    approvals = lab.store.approvals
+    forever = approvals.enqueue(_proposal(1), Retention(ttl=None))
+    century = approvals.enqueue(_proposal(2), Retention(ttl=3600.0))
+
+    assert [item.id for item in approvals.page(5).pending] == [century, forever]
+
+
+def test_iterations_are_in_order_both_ways(size: int, lab: Lab, archive: Archive) -> None:
+    count = min(size, 100)
+    for _ in range(count):
+        lab.run()
+    newest_first = list(range(count, 0, -1))
+    archive.copy()
+
+    def check(past: Past, access: ArchiveAccess) -> None:
+        for limit in (1, 7, count):
+            assert listed(past, limit) == newest_first
+            assert listed(past, limit, q="disk") == newest_first
+        kept = KeptIterations(lab.store, access, HistoryFilter(), lambda _: True)
+        assert [one.number for one in kept._kept] == newest_first[::-1]
+
+    check(Past(lab.store, ArchiveAccess(None)), ArchiveAccess(None))
+    check(archive.past, ArchiveAccess(archive.url))
+    forget(lab, "iteration", "history", [str(number) for number in range(1, count // 2)])
+    check(archive.past, ArchiveAccess(archive.url))
+    lab.client.flushall()
+    check(archive.past, ArchiveAccess(archive.url))
+
+
+def test_audit_entries_are_in_order_both_ways(size: int, lab: Lab, archive: Archive) -> None:
+    trail = lab.store.audit
+    for number in range(size):
+        trail.append("key.created", Actor(principal="ann"), note=str(number))
+    archive.copy()
+    oldest_first = [entry.seq for entry in trail.entries()]
+    access = ArchiveAccess(archive.url)
+
+    def walk(archived: ArchiveAccess, limit: int) -> list[int]:
+        numbers: list[int] = []
+        cursor: str | None = None
+        while True:
+            page = audit_page(trail, "test", archived, limit, cursor, None, None, ALL)
+            numbers += [entry.seq for entry in page.entries]
+            cursor = page.next_cursor
+            if cursor is None:
+                return numbers
+
+    assert len(oldest_first) == size
+    for limit in (7, size):
+        assert walk(ArchiveAccess(None), limit) == oldest_first[::-1]
+    lab.client.xtrim("boyd:{test}:audit", minid=f"{size // 2}-0", approximate=False)
+    for limit in (7, size // 2 + 1, size):
+        assert walk(access, limit) == oldest_first[::-1]
+    lab.client.flushall()
+    assert walk(access, 7) == oldest_first[::-1]
+    access.close()
+
+
+def test_events_of_one_millisecond_are_followed_in_order_from_any_of_them(lab: Lab) -> None:
+    ids = _pending(lab, 30)
+    everything = lab.store.events.after("0-0", 1000)
+    asked = [event.data["approval"] for event in everything if event.kind == "approval.pending"]
+
+    assert asked == ids
+    assert [event.id for event in lab.store.events.after(everything[9].id, 1000)] == [
+        event.id for event in everything[10:]
+    ]
+
+
+def test_the_archive_keeps_records_of_one_step_apart_without_changing_the_order(
+    lab: Lab, archive: Archive
+) -> None:
+    """All kinds of all agents share the keys of a moment; the next moment's are left alone."""
+    for kind in KINDS:
+        kind.fill(lab, 30)
+    archive.copy()
+    reader = ArchiveReader(archive.database)
+    keys: list[Any] = []
+    for name in ("run", "approval", "execution", "investigation"):
+        page = reader.page("test", name, 100)
+        keys += [hit.key for hit in page.hits]
+
+    assert len(keys) == len(set(keys))
+
+
+#: The lists of the API, by the field with their records.
+SERVED = {
+    "runs": ("/runs", _runs),
+    "history": ("/approvals", _approvals),
+    "executions": ("/executions", _executions),
+    "investigations": ("/investigations", _investigations),
+}
+
+
+@pytest.mark.parametrize("field", SERVED)
+def test_the_api_pages_in_the_order_in_which_it_came(field: str, desk: Site) -> None:
+    path, fill = SERVED[field]
+    newest_first = fill(desk.lab, 30)[::-1]
+    names: list[str] = []
+    query = "limit=7"
+    while True:
+        page = desk.get(f"{path}?{query}").json
+        names += [record["id"] for record in page[field]]
+        if "nextCursor" not in page:
+            break
+        query = f"limit=7&cursor={page['nextCursor']}"
+
+    assert names == newest_first
+
+
+@pytest.mark.real
+def test_a_real_server_keeps_apart_what_a_script_puts_at_one_time(redis_url: str) -> None:
+    client = connect(redis_url)
+    script = (FOLDER / "lib" / "put_in_order.lua").read_text()
+    fill = f"{script} for n = 1, 3000 do put_in_order(KEYS[1], tonumber(ARGV[1]), tostring(n)) end"
+    for base in (0.0, NO_DEADLINE):
+        client.delete("index")
+        client.eval(fill, 1, "index", int(MOMENT * 1000 + base))
+        names = [int(name) for name in client.zrange("index", 0, -1)]
+        scores = [score for _, score in client.zrange("index", 0, -1, withscores=True)]
+
+        assert names == list(range(1, 3001))
+        assert len(set(scores)) == 3000
+        assert scores[-1] - scores[0] < 3
+    client.close()
