@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import merge
 
 from flask import request
 
@@ -50,13 +51,14 @@ def answered(page: PageRequest) -> PageResult:
     agent_id, cursor = request.args.get("agent"), request.args.get("cursor")
     names = [agent_id] if agent_id else list(page.ctx.agents)
     agents = [page.of(name).ctx.agent for name in names]
-    queues = [one.store.approvals.page(_PAST, cursor if agent_id else None) for one in agents]
-    past = [item for queue in queues for item in queue.history]
-    past.sort(key=lambda item: item.updated_at, reverse=True)
+    queues = [one.past_work.approvals(_PAST, cursor if agent_id else None) for one in agents]
+    # Each agent's items stay in their order, although an execution has changed some of them since.
+    past = merge(*(queue.history for queue in queues), key=lambda i: i.updated_at, reverse=True)
     # Older ones of one agent follow its own page; several agents have no common position.
     after = queues[0].next_cursor if len(queues) == 1 else None
     older = f"/console/answered?agent={names[0]}&cursor={after}" if after else ""
-    return page.render("answered.html", items=past, older=older, names=names)
+    missing = next((queue.missing for queue in queues if queue.missing), None)
+    return page.render("answered.html", items=list(past), older=older, names=names, missing=missing)
 
 
 @pages.post("/answer-several", scope="approvals")
