@@ -28,6 +28,19 @@ DOWN_AFTER = 2000
 _BUS = 10_000
 
 
+def stop_writes(master: Any) -> None:
+    """Let a master take no writes, and wait until its replicas have those that it has confirmed."""
+    master.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+    wait_until(lambda: _is_copied(master.info("replication")))
+
+
+def _is_copied(state: dict[str, Any]) -> bool:
+    replicas = [state[f"slave{number}"] for number in range(state["connected_slaves"])]
+    return bool(replicas) and all(
+        replica["offset"] == state["master_repl_offset"] for replica in replicas
+    )
+
+
 class RedisCluster:
     """Masters with one replica each, and a plain Redis for messages."""
 
@@ -69,6 +82,12 @@ class RedisCluster:
         """Kill a server."""
         self._processes[port].kill()
         self._processes[port].wait()
+
+    def kill_copied(self, port: int) -> None:
+        """Kill a master whose replicas have all that it has confirmed."""
+        with self.ask(port) as server:
+            stop_writes(server)
+        self.kill(port)
 
     def hand_over(self, port: int) -> None:
         """Let the replica of a master take its place, as an operator does; nothing is lost."""

@@ -71,7 +71,7 @@ class ClusterInjector(Injector):
         agent = self._dice.choice(self._world.agents)
         master = self._cluster.master_of(agent)
         if kind == "kill master":
-            self._cluster.kill(master)
+            self._cluster.kill_copied(master)
             time.sleep(seconds)
             self._cluster.start(master)
         elif kind == "stop master":

@@ -12,6 +12,7 @@ from typing import Any
 import redis
 
 from boyd.embedded.redis_server import HOST, PORTS
+from clusters import stop_writes
 from harness import server_program, wait_until
 from signals import signal_process
 
@@ -50,12 +51,18 @@ class Watched:
         self._processes[port].kill()
         self._processes[port].wait()
 
+    def kill_copied(self, port: int) -> None:
+        """Kill a master whose replicas have all that it has confirmed."""
+        with self.ask(port) as server:
+            stop_writes(server)
+        self.kill(port)
+
     def hand_over(self) -> int:
         """Let another become the master, as an operator does; the port of the one that was."""
         before = self.master()
         with self.ask(before) as server, self.ask(self.sentinels[0]) as sentinel:
             # What the old master would still take while its replicas leave it would be lost.
-            server.execute_command("CLIENT", "PAUSE", 4000, "WRITE")
+            stop_writes(server)
             sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
         return before
 

@@ -116,7 +116,7 @@ def test_a_killed_master_costs_its_agents_seconds_and_the_others_nothing(
     cluster: RedisCluster, world: Spread, load: Load, agent: str, measure: Measure
 ) -> None:
     killed = cluster.master_of(agent)
-    cluster.kill(killed)
+    cluster.kill_copied(killed)
     goes_on(world, agent, "a master killed", measure)
     cluster.start(killed)
     wait_until(cluster.whole, 60)
@@ -143,7 +143,7 @@ def test_a_freeze_holds_while_masters_fail(cluster: RedisCluster, world: Spread)
     frozen = acts(world)
     for agent in (HOME, FURTHER):
         killed = cluster.master_of(agent)
-        cluster.kill(killed)
+        cluster.kill_copied(killed)
         recovery(world, agent)
         cluster.start(killed)
         wait_until(cluster.whole, 60)

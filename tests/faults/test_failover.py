@@ -66,7 +66,7 @@ def test_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world
     wait_until(lambda: watched.settled(3), 30)
 
     killed = watched.master()
-    watched.kill(killed)
+    watched.kill_copied(killed)
     print(f"recovered {_recovery(world, load):.1f} s after the master was killed")
     assert watched.master() != killed
 
