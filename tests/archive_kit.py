@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
+import pytest
 from sqlalchemy import text
 
 from boyd.archive.access import ArchiveAccess
@@ -52,14 +53,15 @@ class Archive:
     @property
     def past(self) -> Past:
         """The history, read by somebody who has read nothing yet."""
-        return Past(self.store.agent("test"), self._access())
+        return Past(self.store.agent("test"), self.access())
 
     @property
     def work(self) -> PastWork:
         """The other lists, likewise."""
-        return PastWork(self.store.agent("test"), self._access())
+        return PastWork(self.store.agent("test"), self.access())
 
-    def _access(self) -> ArchiveAccess:
+    def access(self) -> ArchiveAccess:
+        """An access that nobody has used yet; it is closed with the archive."""
         self._opened.append(ArchiveAccess(self.url))
         return self._opened[-1]
 
@@ -139,6 +141,17 @@ class PostgreSQL:
         pid = int((self._data / "postmaster.pid").read_text().splitlines()[0])
         signal_process(pid, number)
 
+    def create(self, encoding: str) -> str:
+        """The URL of a new database with that encoding."""
+        name = encoding.lower()
+        for statement in (
+            f"DROP DATABASE IF EXISTS {name}",
+            f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'",
+        ):
+            command = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "boyd", "-d", "postgres"]
+            self._run("psql", *command, "-qc", statement)
+        return f"{self.url.rpartition('/')[0]}/{name}"
+
     def empty(self) -> None:
         """Remove all tables."""
         database = Database(self.url, writes=True)
@@ -146,17 +159,6 @@ class PostgreSQL:
             connection.execute(text("DROP SCHEMA public CASCADE"))
             connection.execute(text("CREATE SCHEMA public"))
         database.close()
-
-    def answers(self) -> bool:
-        """Tell whether it does."""
-        database = Database(self.url)
-        try:
-            with database.begin() as connection:
-                return bool(connection.scalar(text("SELECT true")))
-        except ArchiveUnavailable:
-            return False
-        finally:
-            database.close()
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
@@ -178,10 +180,71 @@ def postgresql(programs: Path, primary: PostgreSQL | None = None) -> Iterator[Po
             shutil.chown(made, "postgres")
         server = PostgreSQL(programs, Path(made), primary)
         try:
-            wait_until(server.answers)
+            wait_until(lambda: answers(server.url))
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def bouncer(server: PostgreSQL) -> Iterator[str]:
+    """The URL of a PgBouncer in front of *server*, with its strict defaults and a pool of two."""
+    program = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+    if not Path(program).exists():
+        _skip("PgBouncer is not installed: there is no pgbouncer")
+    port = free_port()
+    with TemporaryDirectory(prefix="boyd-pgbouncer-") as made:
+        folder = Path(made)
+        (folder / "users.txt").write_text('"boyd" ""\n')
+        (folder / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n"
+            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {folder}/users.txt\n"
+            "pool_mode = transaction\ndefault_pool_size = 2\n"
+        )
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        process = subprocess.Popen(
+            [program, str(folder / "pgbouncer.ini")],
+            user="postgres" if os.geteuid() == 0 else None,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            url = f"postgresql://boyd@127.0.0.1:{port}/postgres"
+            wait_until(lambda: answers(url))
+            yield url
+        finally:
+            process.kill()
+            process.wait()
+
+
+def answers(url: str) -> bool:
+    """Whether a database answers."""
+    database = Database(url)
+    try:
+        with database.begin() as connection:
+            return bool(connection.scalar(text("SELECT true")))
+    except ArchiveUnavailable:
+        return False
+    finally:
+        database.close()
+
+
+def needed_postgresql() -> Path:
+    """The folder of the PostgreSQL programs; missing: the test is skipped here, failed in CI."""
+    programs = postgresql_programs()
+    if programs is None:
+        _skip("PostgreSQL is not installed: there is no initdb")
+    return programs
+
+
+def _skip(reason: str) -> NoReturn:
+    """Skip the test here, and fail it in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def postgresql_programs() -> Path | None:

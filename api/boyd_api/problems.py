@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from boyd.errors import (
     AgentPaused,
     AgentRuns,
+    ArchiveRefused,
     ArchiveUnavailable,
     BadCursor,
     NotDelegated,
@@ -313,9 +314,9 @@ def problem_of(error: Exception) -> HttpProblem:
         return HttpProblem("unavailable", why, headers=retry_after(_RETRY))
     if isinstance(error, ArchiveUnavailable):
         log.warning("%s: %s", g.get("request_id", "-"), error)
-        return HttpProblem(
-            "unavailable", "the archive does not answer", headers=retry_after(_RETRY)
-        )
+        refused = isinstance(error, ArchiveRefused)
+        detail = "the archive refused a statement" if refused else "the archive does not answer"
+        return HttpProblem("unavailable", detail, headers=retry_after(_RETRY))
     log.error("%s failed", g.get("request_id", "-"), exc_info=error)
     return HttpProblem("internal", "an unexpected error; the log has details")
 

@@ -9,6 +9,7 @@
     │   │   └── StoreReadOnly     Redis accepts no writes now
     │   └── PayloadTooLarge    a value is too large for Redis
     ├── ArchiveUnavailable  the database of the archive did not answer
+    │   └── ArchiveRefused     it refused a statement
     ├── CollectorUnavailable  the collector of traces did not answer
     ├── TooManyMatches      a search is too wide
     ├── BadCursor           an invalid cursor of a page
@@ -83,6 +84,10 @@ class PayloadTooLarge(StoreError):
 
 class ArchiveUnavailable(BoydError):
     """The database of the archive did not answer; check that BOYD_ARCHIVE_URL names it."""
+
+
+class ArchiveRefused(ArchiveUnavailable):
+    """The database of the archive refused a statement, but answers others."""
 
 
 class CollectorUnavailable(BoydError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from archive_kit import PostgreSQL, postgresql, postgresql_programs, sqlite
+from archive_kit import PostgreSQL, needed_postgresql, postgresql, sqlite
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
 from boyd.models.archived import ArchiveStatus, HistoryFilter
@@ -27,13 +26,8 @@ AGENT = "agents.queue:agent"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgreSQL]:
-    """A PostgreSQL for the tests of this module; missing: skipped here, failed in CI."""
-    programs = postgresql_programs()
-    if programs is None:
-        if os.environ.get("CI"):
-            pytest.fail("PostgreSQL is not installed: there is no initdb")
-        pytest.skip("PostgreSQL is not installed: there is no initdb")
-    with postgresql(programs) as made:
+    """A PostgreSQL for the tests of this module."""
+    with postgresql(needed_postgresql()) as made:
         yield made
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fakeredis
 import pytest
 
 from api_kit import Desk, Site, make_desk
+from archive_kit import PostgreSQL, bouncer, needed_postgresql, postgresql, sqlite
 
 
 @pytest.fixture
@@ -36,3 +38,36 @@ def desk(office: tuple[Site, Desk]) -> Site:
 def done(office: tuple[Site, Desk]) -> list[str]:
     """What the plugin of the office has done."""
     return office[1].done
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgreSQL]:
+    """A PostgreSQL."""
+    with postgresql(needed_postgresql()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bounced_url(postgresql_server: PostgreSQL) -> Iterator[str]:
+    """The URL of the same database behind PgBouncer."""
+    with bouncer(postgresql_server) as url:
+        yield url
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.long),
+        pytest.param("pgbouncer", marks=pytest.mark.long),
+    ]
+)
+def archive_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        return sqlite(tmp_path)
+    server: PostgreSQL = request.getfixturevalue("postgresql_server")
+    server.empty()
+    if request.param == "postgresql":
+        return server.url
+    url: str = request.getfixturevalue("bounced_url")
+    return url

@@ -13,13 +13,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from archive_kit import Archive, listed, sqlite
+from archive_kit import Archive, PostgreSQL, listed, sqlite
 from boyd.archive.access import ArchiveAccess
+from boyd.archive.database import Database
 from boyd.archive.past import Past
 from boyd.archive.schema import metadata
 from boyd.archive.search import ArchiveReader
 from boyd.checks import examine
-from boyd.errors import ArchiveUnavailable, ConfigError, TooManyMatches
+from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.models import Actor, Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
@@ -73,9 +74,9 @@ def lab() -> Lab:
 
 
 @pytest.fixture
-def archive(lab: Lab, tmp_path: Path) -> Iterator[Archive]:
+def archive(lab: Lab, archive_url: str) -> Iterator[Archive]:
     """An empty archive for it."""
-    made = Archive(sqlite(tmp_path), lab.whole)
+    made = Archive(archive_url, lab.whole)
     yield made
     made.close()
 
@@ -326,6 +327,52 @@ def test_migrations_make_the_tables_that_the_archive_uses_however_often_they_run
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
+def test_a_statement_that_is_refused_is_no_outage(lab: Lab, archive: Archive) -> None:
+    archive.copy()
+    access = archive.access()
+
+    def refused(reader: ArchiveReader) -> None:
+        with reader._database.begin() as connection:
+            connection.execute(text("INSERT INTO bodies (key, body) VALUES (1, NULL)"))
+
+    with pytest.raises(ArchiveRefused, match="refused a statement"):
+        access.ask(refused)
+    assert access.ask(lambda reader: reader.numbered("test", 3)) is not None
+
+
+@pytest.mark.long
+def test_a_database_that_knows_no_encoding_keeps_every_text(
+    lab: Lab, postgresql_server: PostgreSQL
+) -> None:
+    archive = Archive(postgresql_server.create("SQL_ASCII"), lab.whole)
+    id = lab.submit("Prüfe 日本 💥").run.id
+    lab.deliver()
+    archive.copy()
+    lab.client.flushall()
+
+    kept = archive.work.run(id)
+    assert kept is not None
+    assert kept.title == "Prüfe 日本 💥"
+    archive.close()
+
+
+@pytest.mark.long
+def test_a_database_that_cannot_hold_every_text_is_refused_before_it_is_used(
+    postgresql_server: PostgreSQL,
+) -> None:
+    database = Database(postgresql_server.create("LATIN1"), writes=True)
+
+    with pytest.raises(ArchiveUnavailable, match="encoding LATIN1, which cannot hold every text"):
+        database.upgrade()
+    database.close()
+
+
+def test_an_iteration_that_has_never_been_is_in_no_archive(archive: Archive) -> None:
+    archive.copy()
+
+    assert archive.past.get("99999") is None
+
+
 def test_a_database_of_a_newer_release_is_left_alone(archive: Archive) -> None:
     with archive.database.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'later'"))
@@ -364,10 +411,11 @@ def test_a_record_that_cannot_be_read_is_reported_once_and_hides_no_other(
 
 
 def test_every_statement_of_a_search_uses_an_index(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sqlalchemy import event
 
+    archive = Archive(sqlite(tmp_path), lab.whole)
     archive.copy()
     said: list[tuple[str, Any]] = []
     engine = archive.database._engine

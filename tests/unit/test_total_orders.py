@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,7 @@ from fakeredis.commands_mixins import server_mixin
 from fakeredis.model import _stream
 
 from api_kit import Site
-from archive_kit import Archive, listed, sqlite
+from archive_kit import Archive, listed
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
 from boyd.archive.past_work import PastWork, audit_page
@@ -57,9 +56,9 @@ def lab() -> Lab:
 
 
 @pytest.fixture
-def archive(lab: Lab, tmp_path: Path) -> Iterator[Archive]:
+def archive(lab: Lab, archive_url: str) -> Iterator[Archive]:
     """An empty archive for it."""
-    made = Archive(sqlite(tmp_path), lab.whole, keep=1e10)
+    made = Archive(archive_url, lab.whole, keep=1e10)
     yield made
     made.close()
 
@@ -250,19 +249,20 @@ def test_iterations_are_in_order_both_ways(size: int, lab: Lab, archive: Archive
     newest_first = list(range(count, 0, -1))
     archive.copy()
 
-    def check(past: Past, access: ArchiveAccess) -> None:
+    def check(access: ArchiveAccess) -> None:
+        past = Past(lab.store, access)
         for limit in (1, 7, count):
             assert listed(past, limit) == newest_first
             assert listed(past, limit, q="disk") == newest_first
         kept = KeptIterations(lab.store, access, HistoryFilter(), lambda _: True)
         assert [one.number for one in kept._kept] == newest_first[::-1]
 
-    check(Past(lab.store, ArchiveAccess(None)), ArchiveAccess(None))
-    check(archive.past, ArchiveAccess(archive.url))
+    check(ArchiveAccess(None))
+    check(archive.access())
     forget(lab, "iteration", "history", [str(number) for number in range(1, count // 2)])
-    check(archive.past, ArchiveAccess(archive.url))
+    check(archive.access())
     lab.client.flushall()
-    check(archive.past, ArchiveAccess(archive.url))
+    check(archive.access())
 
 
 def test_audit_entries_are_in_order_both_ways(size: int, lab: Lab, archive: Archive) -> None:
@@ -271,7 +271,7 @@ def test_audit_entries_are_in_order_both_ways(size: int, lab: Lab, archive: Arch
         trail.append("key.created", Actor(principal="ann"), note=str(number))
     archive.copy()
     oldest_first = [entry.seq for entry in trail.entries()]
-    access = ArchiveAccess(archive.url)
+    access = archive.access()
 
     def walk(archived: ArchiveAccess, limit: int) -> list[int]:
         numbers: list[int] = []
@@ -291,7 +291,6 @@ def test_audit_entries_are_in_order_both_ways(size: int, lab: Lab, archive: Arch
         assert walk(access, limit) == oldest_first[::-1]
     lab.client.flushall()
     assert walk(access, 7) == oldest_first[::-1]
-    access.close()
 
 
 def test_events_of_one_millisecond_are_followed_in_order_from_any_of_them(lab: Lab) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from boyd.errors import ArchiveUnavailable
+from boyd.errors import ArchiveRefused, ArchiveUnavailable
 
 if TYPE_CHECKING:
     from boyd.archive.search import ArchiveReader
@@ -38,6 +38,7 @@ class ArchiveAccess:
         """The answer of the archive.
 
         Raises:
+            ArchiveRefused: it answers, but not this question.
             ArchiveUnavailable: it does not answer, or has not answered a moment ago.
             ConfigError: its URL cannot be used.
         """
@@ -45,6 +46,8 @@ class ArchiveAccess:
             raise self._error
         try:
             return question(self._open())
+        except ArchiveRefused:
+            raise
         except ArchiveUnavailable as error:
             self._error, self._away_until = error, time.monotonic() + AWAY
             raise

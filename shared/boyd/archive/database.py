@@ -9,9 +9,16 @@ from importlib.resources import files
 from typing import Any
 
 from sqlalchemy import URL, Connection, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
-from boyd.errors import ArchiveUnavailable, ConfigError
+from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError
 
 log = logging.getLogger("boyd.archive")
 
@@ -19,8 +26,13 @@ log = logging.getLogger("boyd.archive")
 CONNECT_TIMEOUT = 3
 _LOCK_TIMEOUT = 10.0
 READ_TIMEOUT = 5.0
+#: Errors of a single statement; the database answers others.
+_REFUSALS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 #: The lock that makes writers take turns in PostgreSQL; any fixed number.
 _WRITERS = 0x626F7964
+#: For one transaction, not for a connection: PgBouncer gives each transaction another one.
+_BEGIN_WRITING = f"SELECT pg_advisory_xact_lock({_WRITERS})"
+_BEGIN_READING = f"SET LOCAL statement_timeout = {READ_TIMEOUT * 1000:.0f}"
 
 
 class Database:
@@ -59,20 +71,22 @@ class Database:
             ArchiveUnavailable: the database did not do what was asked; nothing was changed.
         """
         with translated(), self._engine.begin() as connection:
-            if self._writes and not self.is_sqlite:
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
+            if not self.is_sqlite:
+                connection.exec_driver_sql(_BEGIN_WRITING if self._writes else _BEGIN_READING)
             yield connection
 
     def upgrade(self) -> None:
         """Create or change the tables as this release needs them.
 
         Raises:
-            ArchiveUnavailable: the database does not answer, or a newer release has changed it.
+            ArchiveUnavailable: the database does not answer, cannot hold every text, or was changed
+                by a newer release.
         """
         from alembic import command
         from alembic.config import Config
         from alembic.util import CommandError
 
+        self._check_encoding()
         config = Config()
         config.set_main_option("script_location", str(files("boyd.archive") / "migrations"))
         try:
@@ -84,6 +98,17 @@ class Database:
                 f"a newer release of Boyd has changed the archive; use that one ({error})"
             ) from None
 
+    def _check_encoding(self) -> None:
+        if self.is_sqlite:
+            return
+        with self.begin() as connection:
+            encoding = connection.scalar(text("SHOW server_encoding"))
+        if encoding not in ("UTF8", "SQL_ASCII"):
+            raise ArchiveUnavailable(
+                f"the database of the archive has the encoding {encoding}, which cannot hold every"
+                " text: create one with ENCODING 'UTF8' and TEMPLATE template0"
+            )
+
     def close(self) -> None:
         """Close all connections."""
         with suppress(SQLAlchemyError):
@@ -92,13 +117,15 @@ class Database:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn errors of the database into `ArchiveUnavailable`."""
+    """Turn errors of the database into `ArchiveUnavailable` or `ArchiveRefused`."""
     try:
         yield
     except SQLAlchemyError as error:
         # Without the statement and its values, which SQLAlchemy adds.
-        why = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise ArchiveUnavailable(f"the archive does not answer: {why}") from error
+        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        if isinstance(error, _REFUSALS):
+            raise ArchiveRefused(f"the archive refused a statement: {reason}") from error
+        raise ArchiveUnavailable(f"the archive does not answer: {reason}") from error
 
 
 def _checked(url: str) -> URL:
@@ -121,12 +148,14 @@ def _sqlite_options() -> dict[str, Any]:
 
 
 def _postgresql_options(writes: bool) -> dict[str, Any]:
-    limit = "" if writes else f"-c statement_timeout={READ_TIMEOUT * 1000:.0f}"
     return {
         "connect_args": {
             "connect_timeout": CONNECT_TIMEOUT,
             "application_name": "boyd archive",
-            "options": f"{limit} -c timezone=UTC".strip(),
+            # Whatever the database says of itself: SQL_ASCII says nothing.
+            "client_encoding": "utf8",
+            # PgBouncer before 1.21 knows no prepared statements.
+            "prepare_threshold": None,
             # Dead connections are noticed within seconds.
             "keepalives_idle": 10,
             "keepalives_interval": 5,

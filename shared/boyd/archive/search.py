@@ -98,8 +98,10 @@ class ArchiveReader:
 
     def numbered(self, agent: str, number: int) -> Hit | None:
         """The newest iteration of that number."""
-        # `12`, or `12.` and a timeline; a slash sorts just after a dot.
-        names = records.c.name.between(f"{number}.", f"{number}/") | (records.c.name == f"{number}")
+        # `12`, or `12.` and a timeline; a slash sorts just after a dot. PostgreSQL takes no
+        # collation within BETWEEN.
+        name = records.c.name
+        names = (name == f"{number}") | ((name >= f"{number}.") & (name < f"{number}/"))
         query = _hits().where(_named(agent, "iteration"), names).order_by(records.c.key.desc())
         with self._database.begin() as connection:
             row = connection.execute(query.limit(1)).first()
