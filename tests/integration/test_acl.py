@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -18,8 +19,8 @@ from click.testing import CliRunner
 from redis.exceptions import NoPermissionError
 
 from boyd.cli import boyd
-from boyd.models import ApprovalItem, from_ms
-from boyd.store import connect
+from boyd.models import Actor, ApprovalItem, from_ms
+from boyd.store import Store, connect
 from boyd.store.archive_status import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
@@ -34,6 +35,7 @@ from tracing_kit import Sink
 pytestmark = pytest.mark.real
 
 REDIS = Path(__file__).parents[2] / "deploy" / "redis"
+STORE = Path(__file__).parents[2] / "shared" / "boyd" / "store"
 ROLES = ("admin", "api", "worker", "beat", "archive", "traces", "metrics")
 
 
@@ -450,6 +452,46 @@ def test_whoever_runs_scripts_may_run_every_command_in_them() -> None:
             scripts = SOME.get(words[1], NAMES)
             used = set().union(*(words_of[name] for name in scripts)) - OPTIONS
             assert {f"+{command.lower()}" for command in used} <= set(words), words[1]
+
+
+#: Methods of the client that send no command, or one with a part, and those with another name.
+NO_COMMANDS = {"close", "cluster", "execute", "pipeline"}
+NAMED = {"config_get": "config|get", "delete": "del", "sscan_iter": "sscan"}
+NAMED |= {"xinfo_stream": "xinfo|stream"}
+#: Sent by a class of the client that is no part of the store's interface, or only on a cluster.
+OTHERWISE = {"cluster_client.py", "connection.py", "slot_map.py", "stream_tail.py"}
+
+
+def test_the_api_may_send_every_command_of_the_store() -> None:
+    lines = (REDIS / "users.acl").read_text().splitlines()
+    [permitted] = [set(line.split()) for line in lines if line.startswith("user api ")]
+    methods = {name for name in dir(redis.Redis) if name.islower()} - NO_COMMANDS
+    sent = {
+        NAMED.get(call.func.attr, call.func.attr)
+        for path in sorted(STORE.glob("*.py"))
+        if path.name not in OTHERWISE
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if re.search(r"(client|pipe)\b", ast.unparse(call.func.value))
+        if call.func.attr in methods
+    }
+
+    assert {"getdel", "hgetall", "xadd"} <= sent
+    assert {f"+{name}" for name in sent} <= permitted
+
+
+def test_a_link_signs_in_once_with_the_rights_of_the_api(guarded: Guarded) -> None:
+    client = connect(guarded.urls["api"])
+    store = Store(client)
+    key, _ = store.access.create("ann", "ann", ["admin"], by=Actor(principal="root"))
+    token = store.sessions.create_link(key.id)
+    signed_in, again = store.sessions.use_link(token), store.sessions.use_link(token)
+    client.close()
+
+    assert signed_in is not None
+    assert signed_in.id == key.id
+    assert again is None
+    assert guarded.refused() == []
 
 
 def command(url: str, *arguments: str) -> Any:
