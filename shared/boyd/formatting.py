@@ -32,3 +32,11 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def message_of(error: object) -> str:
+    """The text of an error; empty if making it fails, as it does with some errors of libraries."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever it is, it is about the text only
+        return ""

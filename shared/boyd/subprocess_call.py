@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from boyd.errors import Overrun
+from boyd.formatting import message_of
 
 _PR_SET_PDEATHSIG = 1
 # Loaded at import, as loading a library between fork and exec is unsafe.
@@ -116,8 +117,8 @@ def main() -> None:
     given = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
     try:
         outcome = {"answer": getattr(importlib.import_module(module), function)(given)}
-    except (Exception, Overrun) as error:  # noqa: BLE001 - the parent reports it
-        outcome = {"error": f"{type(error).__name__}: {error}"}
+    except BaseException as error:  # noqa: BLE001 - the parent reports it
+        outcome = {"error": f"{type(error).__name__}: {message_of(error)}"}
     with os.fdopen(int(pipe), "w", encoding="utf-8") as answers:
         json.dump(outcome, answers)
 

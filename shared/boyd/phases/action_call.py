@@ -179,7 +179,7 @@ def _timed(action: Action, name: str, function: Callable[[], Any]) -> ActionResu
     except Overrun as error:
         why = f"{error}; it may have taken effect"
         return failed(action.id, why, _ms_since(began), lost=True)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed result, never a crash
+    except Exception as error:  # noqa: BLE001 - a failed result, never a crash
         return failed(action.id, describe(error), _ms_since(began))
 
 

@@ -163,7 +163,7 @@ class PhaseContext:
                 return veto
             self.failed(hook, f"only {' and '.join(MAY_VETO)} may veto")
             return None
-        except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
+        except (Exception, Overrun) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
             self.failed(hook, error, (time.perf_counter() - began) * 1000)
             return None
 
@@ -181,6 +181,8 @@ class PhaseContext:
 
 def describe(error: object) -> str:
     """An error as one redacted line: its type, unless uninformative, and its message."""
+    if isinstance(error, time_limit.Exited):
+        error = error.cause
     text = " ".join(saying(error).split())
     if isinstance(error, BaseException) and not isinstance(error, Overrun):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__

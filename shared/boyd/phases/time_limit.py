@@ -68,15 +68,27 @@ class AbandonedThreads:
 abandoned = AbandonedThreads()
 
 
+class Exited(Exception):
+    """A function raised what no `except Exception` catches: `SystemExit`, a panic of an extension.
+
+    It ends that function only, never the phase of others. `cause` is what it raised.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
 def call(function: Callable[[], Any], timeout: float) -> Any:
     """Run *function* for at most *timeout* seconds.
 
     Raises:
         Overrun: it took longer.
+        Exited: it raised what is no `Exception`.
     """
     if threading.current_thread() is threading.main_thread():
         with _alarm(timeout):
-            return function()
+            return _contained(function)
     outcome = call_all([TimedCall(function, timeout)])[0]
     if outcome.error is not None:
         raise outcome.error
@@ -216,11 +228,30 @@ def _run_in_thread(work: Callable[[], bool]) -> None:
 def _outcome(function: Callable[[], Any]) -> CallOutcome:
     outcome = CallOutcome(began=time.perf_counter())
     try:
-        outcome.value = function()
-    except BaseException as error:  # noqa: BLE001 - the caller decides what it means
+        outcome.value = _contained(function)
+    except (Exception, Overrun) as error:  # noqa: BLE001 - the caller decides what it means
         outcome.error = error
     outcome.duration = (time.perf_counter() - outcome.began) * 1000
     return outcome
+
+
+def _contained(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except (Exception, Overrun):
+        raise
+    except KeyboardInterrupt as error:
+        if _is_interrupted():
+            raise
+        raise Exited(error) from error
+    except BaseException as error:
+        raise Exited(error) from error
+
+
+def _is_interrupted() -> bool:
+    """True if a person may have pressed Ctrl-C, which ends a program in its main thread."""
+    here = threading.current_thread() is threading.main_thread()
+    return here and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def overrun(timeout: float) -> Overrun:

@@ -46,7 +46,7 @@ def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCh
             return _answered(confined(ctx, action, sandbox, call))
         check: EffectCheck = time_limit.call(lambda: look(action, call, context), action.timeout)
         return check
-    except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - the check is repeated
+    except (Exception, Overrun) as error:  # noqa: BLE001 - the check is repeated
         return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE])
 
 

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from boyd.errors import LimitExceeded, Overrun
+from boyd.errors import LimitExceeded
+from boyd.formatting import message_of
 from boyd.models.sandbox import LimitName, LimitViolation
 from boyd.sandbox import kernel
 from boyd.sandbox.destinations import REFUSED
@@ -152,10 +153,10 @@ def run(control: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
     try:
         found = getattr(importlib.import_module(module), function)(request["argument"])
         answer = {"answer": found}
-    except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - the parent reports it
+    except BaseException as error:  # noqa: BLE001 - the parent reports it
         watch.failed(error)
-        name = type(error).__name__
-        answer = {"error": f"{name}: {error}" if str(error) else name}
+        name, text = type(error).__name__, message_of(error)
+        answer = {"error": f"{name}: {text}" if text else name}
     watch.end()
     if watch.violation:
         answer["violation"] = watch.violation.to_wire()

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from boyd.errors import ConfigError
+from boyd.formatting import message_of
 from boyd.models.base import explain, told
 
 #: Maximum bytes of a file.
@@ -68,7 +69,7 @@ def saying(error: object) -> str:
     """The message of an error; for a validation error, the fields and reasons without links."""
     if isinstance(error, ValidationError):
         return f"{error.title}: {explain(error)}"
-    return str(error)
+    return message_of(error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -160,7 +160,7 @@ class ToolRunner:
             text, status = _text(time_limit.call(run, tool.timeout)), "succeeded"
         except Overrun as error:
             text, late = f"It {error}", True
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a result, never a crash
+        except Exception as error:  # noqa: BLE001 - a result, never a crash
             text = str(error) if isinstance(error, ValueError) else describe(error)
         took = round((time.perf_counter() - began) * 1000, 3)
         return self._observation(called, status, text, duration=took, timed_out=late)

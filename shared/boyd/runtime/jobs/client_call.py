@@ -142,7 +142,7 @@ class ClientCallHandler:
             answer = time_limit.call(
                 lambda: endpoint.call("handle", request=call.endpoint, ctx=ctx), endpoint.timeout
             )
-        except (Exception, Overrun, SystemExit) as error:
+        except (Exception, Overrun) as error:
             log.error("endpoint %s failed in call %s", endpoint.id, call.id, exc_info=error)
             return _replied(502, _failure(endpoint.id, error))
         if isinstance(answer, Perform):

@@ -11,6 +11,7 @@ import logging
 from datetime import datetime, timedelta
 
 from boyd import naming
+from boyd.errors import Overrun
 from boyd.models import (
     STAGES,
     ApprovalItem,
@@ -184,7 +185,7 @@ class DeliveryHandler:
                 ),
                 HOOK_TIMEOUT,
             )
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is recorded and tried again
+        except (Exception, Overrun) as error:  # noqa: BLE001 - it is recorded and tried again
             text = describe(error)[:_MAX_ERROR]
             log.warning("%s: notification %s failed: %s", engine.agent.id, record.name, text)
             return text
