@@ -32,3 +32,32 @@ def test_a_file_that_cannot_be_imported_is_told_when_a_plugin_is_missing(tmp_pat
 
     with pytest.raises(PluginError, match="imported"):
         find_plugin("nowhere-to-be-seen", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "copy", ["disk_old.py", "disk.sync-conflict-20261120-101500.py", "disk (copy).py"]
+)
+def test_two_files_with_one_id_are_an_error_that_names_both(tmp_path: Path, copy: str) -> None:
+    for name in ("disk.py", copy):
+        (tmp_path / name).write_text(PLUGIN.format(id="disk"))
+
+    with pytest.raises(PluginError) as caught:
+        find_plugin("disk", tmp_path)
+    assert str(tmp_path / "disk.py") in str(caught.value)
+    assert str(tmp_path / copy) in str(caught.value)
+
+
+def test_a_file_does_not_take_the_place_of_a_built_in_plugin(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLUGIN.format(id="notifier"))
+
+    with pytest.raises(PluginError, match=r"mine\.py has the id of an installed plugin"):
+        find_plugin("notifier", tmp_path)
+
+
+def test_what_editors_and_systems_leave_in_the_folder_is_no_plugin(tmp_path: Path) -> None:
+    (tmp_path / "disk.py").write_text(PLUGIN.format(id="disk"))
+    (tmp_path / ".#disk.py").symlink_to("ann@host.4711:1764000000")
+    (tmp_path / "._disk.py").write_bytes(b"\0\5\x16\7disk")
+    (tmp_path / "old-disk.py").mkdir()
+
+    assert find_plugin("disk", tmp_path).id == "disk"

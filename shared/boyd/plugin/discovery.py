@@ -83,16 +83,18 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
     a single-file plugin in *folder*.
 
     Raises:
-        PluginError: it is not found or cannot be imported.
+        PluginError: it is not found or cannot be imported, or its id has several plugins.
     """
     if ":" in name:
         return _checked(name, import_object(name))
     wanted = name.replace("_", "-")
-    known: dict[str, Any] = dict(_installed())
-    if folder:
-        known |= _in_folder(folder, wanted)
-    if folder and wanted not in known:
-        known |= _in_folder(folder)  # the id may be computed, or misspelled
+    in_files = _in_folder(folder, wanted) if folder else {}
+    if folder and wanted not in {**_installed(), **in_files}:
+        in_files = _in_folder(folder)  # the id may be computed, or misspelled
+    if wanted in in_files and wanted in _installed():
+        file = sys.modules[in_files[wanted].__module__].__file__
+        raise PluginError(name, f"{file} has the id of an installed plugin: give it another")
+    known: dict[str, Any] = {**_installed(), **in_files}
     if wanted not in known:
         raise PluginError(name, f"not found{nearest(wanted, known)}")
     found = known[wanted]
@@ -174,11 +176,25 @@ def chosen(name: str) -> EntryPoint | None:
 
 def _in_folder(folder: Path, wanted: str = "") -> dict[str, type[Plugin]]:
     """The plugins of a folder by id; imports only files that mention *wanted*."""
-    found: dict[str, type[Plugin]] = {}
-    for path in sorted(folder.glob("*.py")):
-        if _names(path, wanted):
-            found |= _in_file(path)
-    return found
+    plugins: dict[str, type[Plugin]] = {}
+    files: dict[str, Path] = {}
+    for path in _files(folder):
+        if not _names(path, wanted):
+            continue
+        for id, plugin in _in_file(path).items():
+            if id in files:
+                raise PluginError(
+                    id, f"{files[id]} and {path} both have it: remove one of them, such as a copy"
+                )
+            plugins[id], files[id] = plugin, path
+    return plugins
+
+
+def _files(folder: Path) -> list[Path]:
+    """The modules of a folder: hidden files are of editors and systems, such as `.#disk.py`."""
+    return sorted(
+        path for path in folder.glob("*.py") if path.is_file() and not path.name.startswith(".")
+    )
 
 
 def _names(path: Path, wanted: str) -> bool:
