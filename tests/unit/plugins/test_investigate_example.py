@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -124,8 +125,11 @@ def test_a_folder_tells_how_much_it_holds(shop: Any) -> None:
 
 
 def test_processes_are_found_by_id_and_by_command_line(shop: Any, gone: int) -> None:
-    [own] = use(shop, "processes", pid=os.getpid())
-    assert own["pid"] in [one["pid"] for one in use(shop, "processes", matching="python")]
+    mark = f"process-{uuid4().hex}"
+    with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as child:
+        [by_id] = use(shop, "processes", pid=child.pid)
+        [by_command] = use(shop, "processes", matching=mark)
+    assert by_id["pid"] == by_command["pid"] == child.pid
     assert use(shop, "processes", pid=gone) == []
 
 
