@@ -41,18 +41,50 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 class Taker:
     """A function that receives only the arguments it declares."""
 
-    def __init__(self, function: Callable[..., Any], offered: Sequence[str]) -> None:
-        """Check *function* against the names in *offered*.
+    def __init__(
+        self, function: Callable[..., Any], offered: Sequence[str], yields: bool = False
+    ) -> None:
+        """Check *function* against the names in *offered*; with *yields* it may be a generator.
 
         Raises:
-            ValueError: it declares an argument that is not offered.
+            ValueError: it declares an argument that is not offered, or calling it runs nothing.
         """
+        check_runs(function, yields)
         self.function = function
         self.takes = _names(function, offered)
+        self._yields = yields
 
     def __call__(self, **values: Any) -> Any:
-        """Call the function with the *values* it declares."""
-        return self.function(**{name: values[name] for name in self.takes})
+        """Call the function with the *values* it declares.
+
+        Raises:
+            TypeError: it has returned a coroutine or generator, of which nothing has run yet.
+        """
+        answer = self.function(**{name: values[name] for name in self.takes})
+        if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise TypeError(f"returned a {type(answer).__name__}, which nobody awaits: {_PLAIN}")
+        if not inspect.isgenerator(answer):
+            return answer
+        if not self._yields:
+            raise TypeError(f"returned a generator, which nobody reads: {_PLAIN}")
+        return list(answer)
+
+
+_PLAIN = "make it a plain function that returns its answer"
+
+
+def check_runs(function: Callable[..., Any], yields: bool = False) -> None:
+    """Check that calling *function* runs it; with *yields* it may be a generator.
+
+    Raises:
+        ValueError: it is a coroutine function, or a generator that nobody would read.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError(f"{_shown(function)} is async, and nobody awaits it: {_PLAIN}")
+    if inspect.isgeneratorfunction(function) and not yields:
+        raise ValueError(f"{_shown(function)} has a yield, and nobody reads it: {_PLAIN}")
 
 
 def _names(function: Callable[..., Any], offered: Sequence[str]) -> tuple[str, ...]:
@@ -112,6 +144,8 @@ class Component:
 
     #: The functions of this kind and the arguments offered to each; the first one is required.
     functions: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: Those that may be generators, because all that they return is read.
+    yielding: ClassVar[frozenset[str]] = frozenset()
 
     name: str = ""
     title: str = ""
@@ -137,7 +171,7 @@ class Component:
         for position, (name, offered) in enumerate(self.functions.items()):
             function = getattr(self, name, None)
             if function is not None:
-                self._takers[name] = Taker(function, offered)
+                self._takers[name] = Taker(function, offered, name in self.yielding)
             elif position == 0:
                 raise ValueError(f"{self.name}: no function {name}({', '.join(offered)})")
         return self
@@ -183,6 +217,7 @@ class Observer(Component):
     """
 
     functions: ClassVar = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
+    yielding: ClassVar = frozenset({"observe", "partition"})
 
     interval: float | None = None
     queue: str | None = None

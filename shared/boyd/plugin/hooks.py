@@ -140,6 +140,8 @@ def on_procedure(procedure: ProcedureRecord, ctx: Context) -> None:
     """
 
 
+#: Hooks that may be generators, because all that they return is read.
+YIELDING = frozenset({"on_observe"})
 SPECIFICATIONS: dict[str, tuple[str, ...]] = {
     function.__name__: tuple(inspect.signature(function).parameters)
     for function in (

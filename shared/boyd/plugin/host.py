@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -22,12 +23,16 @@ from boyd.plugin.components import (
     Strategy,
     Taker,
     Tool,
+    check_runs,
 )
 from boyd.plugin.decorators import Declared
-from boyd.plugin.hooks import SPECIFICATIONS, is_guard
+from boyd.plugin.hooks import SPECIFICATIONS, YIELDING, is_guard
 from boyd.plugin.plugin_base import Plugin
 
 _C = TypeVar("_C", bound=Component)
+
+#: Methods of plugins that may be generators, because all that they return is read.
+_READ = frozenset({"misfits", "notification_recipients", "playbooks"})
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,7 @@ class PluginHost:
             )
         if plugin.id in self.plugins:
             raise PluginError(plugin.id, "two plugins have this id; give one of them another")
+        _check_methods(plugin)
         components = [self._bound(plugin, part) for part in _parts(plugin)]
         hooks = _hooks(plugin)
         self._check_unique(plugin, components)
@@ -198,6 +204,15 @@ def declared(kind: type[Plugin]) -> dict[str, Declared[Any]]:
     return found
 
 
+def _check_methods(plugin: Plugin) -> None:
+    """Check that the methods run that a plugin has from its base."""
+    for name, _ in inspect.getmembers(Plugin, inspect.isfunction):
+        try:
+            check_runs(getattr(plugin, name), yields=name in _READ)
+        except ValueError as error:
+            raise PluginError(plugin.id, str(error)) from None
+
+
 def _parts(plugin: Plugin) -> list[Component]:
     offered = (
         value.build(plugin)
@@ -217,7 +232,7 @@ def _hook(plugin: Plugin, name: str) -> Hook:
         raise PluginError(plugin.id, f"unknown hook {name!r}; did you mean {near!r}?")
     function = getattr(plugin, name)
     try:
-        taker = Taker(function, SPECIFICATIONS[name])
+        taker = Taker(function, SPECIFICATIONS[name], name in YIELDING)
     except ValueError as error:
         raise PluginError(plugin.id, f"hook {name}: {error}") from None
     return Hook(plugin.id, name, taker, is_guard(function))

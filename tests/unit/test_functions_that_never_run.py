@@ -1,0 +1,213 @@
+"""Functions of plugins that would never run are refused; whatever one raises ends only itself."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from boyd import Agent, Plugin, hook
+from boyd.errors import PluginError
+from boyd.models import Observation
+from boyd.phases.time_limit import TimedCall, call_all
+from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
+from boyd.plugin.components import Component
+from boyd.plugin.hooks import SPECIFICATIONS, YIELDING
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, plugin, reads, seen, sees
+
+KINDS: list[type[Component]] = [Observer, Orienter, Strategy, Action, Tool, Endpoint]
+FUNCTIONS = [(kind, name) for kind in KINDS for name in kind.functions]
+
+
+async def coroutine() -> None:
+    """Runs only when somebody awaits it."""
+
+
+async def async_generator() -> AsyncIterator[None]:
+    """Runs only when somebody iterates."""
+    yield None
+
+
+def generator() -> Iterator[Any]:
+    """Runs only when somebody reads it."""
+    yield seen()
+
+
+def component(kind: type[Component], name: str, function: Callable[..., Any]) -> Component:
+    """A component with that function, and a plain one where it needs another."""
+    settings: dict[str, Any] = {next(iter(kind.functions)): lambda: None, name: function}
+    return kind(name="one", **settings)
+
+
+@pytest.mark.parametrize("function", [coroutine, async_generator])
+@pytest.mark.parametrize(("kind", "name"), FUNCTIONS)
+def test_a_component_may_not_be_async(
+    kind: type[Component], name: str, function: Callable[..., Any]
+) -> None:
+    with pytest.raises(PluginError, match="is async, and nobody awaits it"):
+        agent(component(kind, name, function))
+
+
+@pytest.mark.parametrize(("kind", "name"), FUNCTIONS)
+def test_a_component_may_only_be_a_generator_where_all_is_read(
+    kind: type[Component], name: str
+) -> None:
+    made = component(kind, name, generator)
+    if name in kind.yielding:
+        agent(made)
+    else:
+        with pytest.raises(PluginError, match="has a yield, and nobody reads it"):
+            agent(made)
+
+
+def with_hook(name: str, function: Callable[..., Any]) -> Plugin:
+    """A plugin with one hook."""
+    hooks: dict[str, Any] = {name: function}
+    return plugin(**hooks)
+
+
+@pytest.mark.parametrize("name", SPECIFICATIONS)
+def test_a_hook_may_not_be_async_nor_a_generator_that_nobody_reads(name: str) -> None:
+    with pytest.raises(PluginError, match="is async, and nobody awaits it"):
+        Agent("a", plugins=[with_hook(name, coroutine)])
+    if name not in YIELDING:
+        with pytest.raises(PluginError, match="has a yield, and nobody reads it"):
+            Agent("a", plugins=[with_hook(name, generator)])
+
+
+def test_init_may_not_be_async() -> None:
+    class Later(Plugin):
+        id = "later"
+
+        async def init(self, ctx: Any) -> None:  # type: ignore[override]
+            """Never runs."""
+
+    with pytest.raises(PluginError, match=r"init\(ctx.* is async, and nobody awaits it"):
+        Agent("a", plugins=[Later()])
+
+
+def test_a_guard_that_returns_a_coroutine_blocks_the_action() -> None:
+    class Wrapped(Plugin):
+        id = "wrapped"
+        on_before_act = hook(fail_closed=True)(lambda self: coroutine())
+
+    act = Recorder()
+    made = plugin(chooses(choice()), act.action())
+    lab = Lab(Agent("test", plugins=[made, Wrapped()]))
+    [result] = lab.run().action_results
+
+    assert act.calls == []
+    assert "returned a coroutine, which nobody awaits" in str(result.error)
+
+
+def test_observations_may_be_yielded_by_observers_and_hooks() -> None:
+    def observe() -> Iterator[Observation]:
+        yield seen("a")
+        yield seen("b")
+
+    more = plugin(id="more", on_observe=lambda: (one for one in [seen("c")]))
+    made = plugin(Observer(name="eyes", observe=observe))
+    result = Lab(Agent("test", plugins=[made, more])).run()
+
+    assert [one.source for one in result.observations] == ["a", "b", "c"]
+
+
+class Panic(BaseException):
+    """As an extension in Rust raises it."""
+
+
+class Mute(Exception):
+    """As libraries have it: its text needs what it was not given."""
+
+    def __str__(self) -> str:
+        raise AttributeError("status")
+
+
+class NoText(Exception):
+    """Its text is none."""
+
+    def __str__(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal() -> Iterator[None]:
+    """As in a process of workers, nobody can press Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+ENDS = [Panic("index out of bounds"), SystemExit(2), KeyboardInterrupt(), Mute(), NoText()]
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    """A function that raises it."""
+
+    def function() -> Any:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+def test_whatever_a_component_raises_ends_only_itself(error: BaseException) -> None:
+    act = Recorder()
+    made = agent(
+        sees("eyes", seen()),
+        Observer(name="blind", observe=raises(error)),
+        reads("brain", "well"),
+        Orienter(name="mad", orient=raises(error)),
+        Strategy(name="never", decide=lambda: None, applicable_when=raises(error)),
+        chooses(choice()),
+        act.action(),
+    )
+    result = Lab(made).run()
+    name = type(error).__name__
+
+    assert result.success
+    assert [one.source for one in result.observations] == ["test"]
+    assert [p.id for p in result.observer_errors if name in p.error] == ["p:blind"]
+    assert {p.id for p in result.problems if name in p.error} == {"p:mad", "p:never"}
+    assert len(act.calls) == 1
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+def test_whatever_a_strategy_hook_or_action_raises_is_told_by_its_name(
+    error: BaseException,
+) -> None:
+    name = type(error).__name__
+    deciding = Lab(agent(sees("eyes", seen()), Strategy(name="s", decide=raises(error)))).run()
+    acting = Lab(agent(chooses(choice()), Action(name="do", execute=raises(error)))).run()
+    hooked = plugin(chooses(choice()), Recorder().action(), on_orient=raises(error))
+    hooking = Lab(Agent("test", plugins=[hooked])).run()
+
+    assert deciding.decision is not None
+    assert name in deciding.decision.rationale
+    [result] = acting.action_results
+    assert not result.success
+    assert name in str(result.error)
+    assert hooking.success
+    assert [p.id for p in hooking.problems if name in p.error] == ["p.on_orient"]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+def test_a_guard_that_ends_in_any_way_blocks_the_action(error: BaseException) -> None:
+    act = Recorder()
+    guard = hook(fail_closed=True)(raises(error))
+    made = plugin(chooses(choice()), act.action(), on_before_act=guard)
+    [result] = Lab(Agent("test", plugins=[made])).run().action_results
+
+    assert act.calls == []
+    assert "guard p.on_before_act failed" in str(result.error)
+
+
+def test_calls_side_by_side_outlive_one_that_exits() -> None:
+    calls = [TimedCall(raises(SystemExit(3)), 60), TimedCall(lambda: "well", 60)]
+    exited, well = call_all(calls)
+
+    assert isinstance(exited.error, Exception)
+    assert well.value == "well"
