@@ -29,7 +29,7 @@ class Crowd:
     def open(self, sent: bytes) -> socket.socket:
         """A connection on which that was sent."""
         address = (str(self._where.hostname), self._where.port or 0)
-        made = self._kept.enter_context(socket.create_connection(address, 20))
+        made = self._kept.enter_context(socket.create_connection(address, 120))
         made.sendall(sent)
         return made
 
