@@ -6,10 +6,13 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input
 PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
+# An area of tests/areas.toml: only its tests run.
+AREA :=
 # Processes that run tests: most of the time they wait for what they have started.
 PROCESSES ?= 5
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses $(PROCESSES) --durations 10
+FILES := $(VENV)/bin/python tests/areas.py $(AREA)
 
 # Runs a command; on a terminal it counts the seconds, so that nobody takes it for stuck.
 define timed
@@ -32,11 +35,11 @@ help: ## Show the targets.
 up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl-C.
 	@exec $(VENV)/bin/boyd up examples/watch/agent.toml
 
-test: $(VENV)/.tests ## Run the tests, except the slow ones; ARGS="-k words" chooses some.
-	@$(PYTEST) -m "not long" $(ARGS)
+test: $(VENV)/.tests ## Run the tests, except the slow ones; ARGS="-k words" or AREA=archive chooses some.
+	@files=$$($(FILES)) && $(PYTEST) -m "not long" $$files $(ARGS)
 
-test-all: $(VENV)/.tests parts ## Run all tests; ARGS="-m long" runs only those that `make test` skips.
-	@$(PYTEST) $(ARGS)
+test-all: $(VENV)/.tests parts ## Run all tests, or those of AREA; ARGS="-m long" runs only those that `make test` skips.
+	@files=$$($(FILES)) && $(PYTEST) $$files $(ARGS)
 
 parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider and MCP servers with npm, a small model.
 	@$(VENV)/bin/python tests/npm_kit.py

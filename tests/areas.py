@@ -1,0 +1,108 @@
+"""Which tests belong to which part of the project, and which long ones a change can affect.
+
+`python tests/areas.py archive` prints the test files of the area `archive`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "tests" / "areas.toml"
+
+
+def matches(path: str, globs: Sequence[str]) -> bool:
+    """Whether a path, relative to the project, is meant by one of the globs and no exception."""
+    exceptions = [glob.removeprefix("!") for glob in globs if glob.startswith("!")]
+    return any(_covers(glob, path) for glob in globs) and not any(
+        _covers(glob, path) for glob in exceptions
+    )
+
+
+def _covers(glob: str, path: str) -> bool:
+    if glob.endswith("/"):
+        return path.startswith(glob)
+    # The first / ties the glob to the whole path, not to its end.
+    return PurePosixPath("/", path).match(f"/{glob}")
+
+
+@dataclass(frozen=True)
+class Area:
+    """A part of the project: globs of its files, and of the tests that they affect."""
+
+    name: str
+    paths: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    @property
+    def files(self) -> list[str]:
+        """The test files of the area."""
+        return [file for file in test_files() if matches(file, self.tests)]
+
+
+@cache
+def areas() -> dict[str, Area]:
+    """The table, by names."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {
+        name: Area(name, tuple(row["paths"]), tuple(row["tests"])) for name, row in table.items()
+    }
+
+
+@cache
+def test_files() -> tuple[str, ...]:
+    """Every test file, relative to the project."""
+    return tuple(
+        path.relative_to(ROOT).as_posix() for path in sorted(TABLE.parent.rglob("test_*.py"))
+    )
+
+
+@cache
+def long_files() -> tuple[str, ...]:
+    """Every test file that has long tests."""
+    return tuple(
+        file for file in test_files() if "mark.long" in (ROOT / file).read_text(encoding="utf-8")
+    )
+
+
+def unknown(changed: Iterable[str]) -> list[str]:
+    """Those of the changed files of which the table does not say what they affect."""
+    return [path for path in changed if not _is_test(path) and not _areas_of(path)]
+
+
+def affected(changed: Iterable[str]) -> list[str]:
+    """The files with long tests that a change to these files can affect."""
+    changed = list(changed)
+    if unknown(changed):
+        return list(long_files())
+    globs = [area.tests for path in changed if not _is_test(path) for area in _areas_of(path)]
+    return [
+        file
+        for file in long_files()
+        if file in changed or any(matches(file, tests) for tests in globs)
+    ]
+
+
+def _is_test(path: str) -> bool:
+    return matches(path, ["tests/"]) and PurePosixPath(path).match("test_*.py")
+
+
+def _areas_of(path: str) -> list[Area]:
+    return [area for area in areas().values() if matches(path, area.paths)]
+
+
+def main() -> None:
+    """Print the test files of areas, whose names are the arguments."""
+    for name in sys.argv[1:]:
+        if name not in areas():
+            sys.exit(f"there is no area {name!r}; tests/areas.toml has: {', '.join(areas())}")
+        print(*areas()[name].files, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
