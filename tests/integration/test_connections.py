@@ -40,8 +40,9 @@ class Crowd:
 
 @pytest.fixture
 def url(deployment: Deployment) -> str:
-    """An API process with room for 600 connections."""
+    """An API process with room for 600 connections, which a key may open at once."""
     deployment.environment["BOYD_API__CONNECTIONS"] = "600"
+    deployment.environment["BOYD_API__BURST"] = "1000"
     deployment.worker("worker", "agents.traced:traced")
     return deployment.api("api")
 
