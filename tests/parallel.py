@@ -27,6 +27,11 @@ BROWSING = "tests/browser/"
 FIRST = (
     BROWSING,
     *SHARING,
+    "tests/integration/test_small_model.py",
+    "tests/faults/test_soak.py",
+    "tests/integration/test_traces.py",
+    "tests/integration/test_replaying.py",
+    "tests/integration/test_tutorial.py",
     "tests/integration/test_all_or_nothing.py",
     "tests/integration/test_halfway.py",
     "tests/integration/test_api_guide.py",

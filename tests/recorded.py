@@ -82,6 +82,8 @@ def _first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
 def main() -> None:
     """Run pytest and end as it does."""
     path, *arguments = sys.argv[1:]
+    # As `python -m pytest` does: processes that tests spawn import them from there.
+    sys.path.insert(0, str(Path.cwd()))
     outcome = Outcome(0)
     outcome.code = int(pytest.main(arguments, plugins=[Recorder(outcome)]))
     Path(path).write_text(json.dumps(asdict(outcome)), encoding="utf-8")

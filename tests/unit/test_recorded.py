@@ -85,6 +85,15 @@ def test_tests_that_pass_leave_nothing_to_tell(tmp_path: Path) -> None:
     assert (ended.code, ended.failures, ended.broken) == (0, {}, [])
 
 
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_what_tests_spawn_can_import_from_the_working_directory(
+    tmp_path: Path, processes: str
+) -> None:
+    code = "import os, sys\ndef test_it(): assert os.getcwd() in sys.path"
+
+    assert outcome(tmp_path, code, "--numprocesses", processes).code == 0
+
+
 def test_a_process_that_crashes_is_no_failure_of_a_test(tmp_path: Path) -> None:
     code = "import os\ndef test_dies(): os._exit(1)\ndef test_passes(): pass"
     ended = outcome(tmp_path, code, "--numprocesses", "1")
