@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from recorded import Outcome
 
 #: Failures above which chance is no explanation, and none is retried.
 MOST_RETRIES = 5
-#: How often a test runs alone that was unstable before.
-REPEATS = 3
+#: Runs in a row that an unstable test has to pass.
+PASSES = 3
 
 #: Runs tests, all side by side or alone in one process.
 Runner = Callable[[Sequence[str], bool], Outcome]
@@ -42,6 +42,7 @@ class Unstable:
     date: str
     commit: str
     failure: str
+    passes: int = 0
 
     def __str__(self) -> str:
         return f"{self.test} ({self.date}, {self.commit[:10]}: {self.failure})"
@@ -190,18 +191,16 @@ class LongTests:
             return
         outcome = self.run([*files, *others], False)
         if outcome.code != pytest.ExitCode.NO_TESTS_COLLECTED:
-            self._judge(outcome, unstable)
+            self._judge(outcome)
         for test in unstable:
-            self._prove(test)
+            if test not in outcome.failures:
+                self._watch(test)
 
-    def _judge(self, outcome: Outcome, unstable: Sequence[str]) -> None:
+    def _judge(self, outcome: Outcome) -> None:
         if not outcome.ran:
             raise Stop(f"nothing is retried: {'; '.join(outcome.broken) or 'pytest failed'}")
         if outcome.code and not outcome.failures:
             raise Stop("nothing is retried: pytest failed, but no test did")
-        for test in outcome.failures:
-            if test in unstable:
-                raise self._relapse(test)
         if len(outcome.failures) > MOST_RETRIES:
             raise Stop(f"{len(outcome.failures)} tests failed: too many to retry")
         broken = [test for test, line in outcome.failures.items() if not self._passes(test, line)]
@@ -217,22 +216,16 @@ class LongTests:
         self.notes.append(f"unstable: {test}")
         return True
 
-    def _prove(self, test: str) -> None:
-        """Strike a test from the list if it always passes alone."""
-        for number in range(1, REPEATS + 1):
-            print(f"\n-- unstable before, alone, {number} of {REPEATS}: {test}", flush=True)
-            if self.run([test], True).code != pytest.ExitCode.OK:
-                raise self._relapse(test)
-        self.state.strike(test)
-        self.notes.append(f"stable again: {test}")
-
-    def _relapse(self, test: str) -> Stop:
+    def _watch(self, test: str) -> None:
+        """Count a pass of an unstable test, and strike it when it has passed often enough."""
         entry = self.state.unstable[test]
-        return Stop(
-            f"{test} was unstable before and has now failed again: mend the test, or what it"
-            f" tests; it is struck from {self.state.list} when it passes {REPEATS + 1} times"
-            f" in one run (before: {entry.date}, {entry.commit[:10]}: {entry.failure})"
-        )
+        passes = entry.passes + 1
+        if passes == PASSES:
+            self.state.strike(test)
+            self.notes.append(f"stable again: {test}")
+        else:
+            self.state.add(replace(entry, passes=passes))
+            self.notes.append(f"unstable: {test} (passed {passes} of {PASSES} runs since)")
 
 
 def existing(state: State) -> list[str]:
