@@ -8,12 +8,11 @@ from typing import Any
 
 import fakeredis
 import pytest
-import redis
 
 from boyd import queues
 from boyd.checks import Finding, examine, span
 from boyd.models import Autonomy
-from boyd.store import AgentEntry, WorkerInfo
+from boyd.store import AgentEntry, WorkerInfo, connect
 from boyd.store.fleet import Role
 from boyd.store.health_reader import read_health, read_roster
 from boyd.store.health_snapshot import (
@@ -179,7 +178,7 @@ def test_a_broker_that_does_not_answer_is_an_error() -> None:
 
 def test_lengths_of_queues_are_those_of_the_brokers_that_answer() -> None:
     lab = Lab(agent())
-    away = redis.Redis(port=1)
+    away = connect("redis://127.0.0.1:1")
     here = fakeredis.FakeRedis(decode_responses=True)
     here.lpush(queues.full_name("loop", "test"), "a", "b")
     brokers = [here, away] if queues.broker_of("test", 2) == 0 else [away, here]
