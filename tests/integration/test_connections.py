@@ -78,17 +78,6 @@ def test_the_newest_connections_stay_and_may_go_on(crowd: Crowd) -> None:
     assert closed(old)
 
 
-def test_half_a_head_is_not_waited_for_long(crowd: Crowd) -> None:
-    silent, half = crowd.open(b""), crowd.open(HEAD)
-    used = crowd.open(HEAD + b"\r\n")
-    assert used.recv(12) == b"HTTP/1.1 200"
-
-    assert closed(silent)
-    assert closed(half)
-    used.sendall(HEAD + b"\r\n")
-    wait_until(lambda: b"HTTP/1.1 200" in used.recv(4096))
-
-
 @pytest.mark.long
 def test_500_streams_get_every_event_and_cost_little(
     deployment: Deployment, url: str, crowd: Crowd

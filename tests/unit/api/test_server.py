@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from http.client import HTTPConnection
 
 import pytest
 from flask import Flask
@@ -86,13 +88,39 @@ def test_a_body_that_is_a_little_too_large_leaves_the_connection_open(port: int)
     assert json.loads(body)["status"] == status
 
 
+def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = HTTPConnection("127.0.0.1", port, timeout=120)
+    used.request("GET", "/healthz")
+    assert used.getresponse().read()
+    used.auto_open = 0
+    with ExitStack() as kept, monkeypatch.context() as impatient:
+        silent, half = (
+            kept.enter_context(socket.create_connection(("127.0.0.1", port), 120)) for _ in range(2)
+        )
+        half.sendall(b"GET /healthz HTTP/1.1\r\n")
+        impatient.setattr("boyd_api.connections.HEAD", 0.1)
+        assert is_closed(silent)
+        assert is_closed(half)
+    used.request("GET", "/healthz")
+    assert used.getresponse().status == 200
+    used.close()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closes the connection, within the time limit of the socket."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> None:
     app, begun, go_on = Flask("slow"), threading.Event(), threading.Event()
 
     @app.get("/slow")
     def slow() -> str:
         begun.set()
-        go_on.wait(20)
+        go_on.wait(120)
         return "done"
 
     listening = socket.create_server(("127.0.0.1", 0))
