@@ -42,6 +42,9 @@ def answers(client: redis.Redis) -> bool:
 def monitored(url: str) -> Iterator[list[str]]:
     """What came over the wire meanwhile, but for what scripts do inside and what we read."""
     client: Any = redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)
+    # Connected before: only what others send is seen.
+    teller: Any = redis.Redis.from_url(url)
+    teller.ping()
     seen: list[str] = []
 
     def listen(monitor: Any) -> None:
@@ -55,6 +58,7 @@ def monitored(url: str) -> Iterator[list[str]]:
         thread = threading.Thread(target=listen, args=(monitor,))
         thread.start()
         yield seen
-        client.execute_command("PING", "the end")
+        teller.execute_command("PING", "the end")
         thread.join(120)
     client.close()
+    teller.close()
