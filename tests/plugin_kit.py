@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -191,9 +191,10 @@ def site() -> Iterator[Site]:
             for name, value in served.headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(served.body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(served.body)
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client has left
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(served.body)
 
         do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names that the base looks for
 

@@ -138,7 +138,7 @@ def test_who_listens_to_one_thing_hears_only_that(site: Site) -> None:
         before = second.count
         seen, events = first.count, changes.count
         client.xadd("boyd:{test}:log:1", {"entry": "x"})
-        first.wait(seen, 10)
+        first.wait(seen, 120)
 
         assert (first.count, second.count, changes.count) == (seen + 1, before, events)
 
@@ -151,7 +151,7 @@ def test_those_who_listen_to_the_same_share_it_until_the_last_one_leaves(site: S
         wait_until(lambda: one.count)
         seen = one.count
         site.lab.client.xadd("boyd:{test}:log:1", {"entry": "x"})
-        one.wait(seen, 10)
+        one.wait(seen, 120)
         assert one.count > seen
     with changes.following(("test", "1")) as later:
         assert later is not one
@@ -161,9 +161,9 @@ def test_a_process_that_stops_wakes_those_who_listen(site: Site) -> None:
     began = time.monotonic()
     with site.services.changes.following(("test", "1")) as signal:
         threading.Timer(0.05, site.services.stop).start()
-        signal.wait(100, 30)
+        signal.wait(100, 100)
 
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 50
 
 
 class Recording:

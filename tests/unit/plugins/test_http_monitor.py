@@ -52,7 +52,7 @@ def nowhere() -> str:
 
 
 def endpoint(url: str, id: str = "api", **more: Any) -> dict[str, Any]:
-    return {"id": id, "name": id.upper(), "url": url, "timeout": 20, **more}
+    return {"id": id, "name": id.upper(), "url": url, "timeout": 120, **more}
 
 
 def rig(*endpoints: dict[str, Any], **options: Any) -> Rig:
@@ -150,7 +150,7 @@ def test_a_check_ends_when_its_time_is_up(web: Site) -> None:
     took = time.monotonic() - began
     release.set()
     assert seen.data["error"] == "no answer within 0.2 s"
-    assert took < 30
+    assert took < 60
 
 
 def test_a_server_that_drips_its_headers_costs_one_thread_and_no_more_than_the_time_limit() -> None:
@@ -208,7 +208,7 @@ def test_the_body_of_an_answer_is_not_read() -> None:
 
 
 def test_the_endpoints_of_a_shard_are_checked_at_the_same_time(web: Site) -> None:
-    together = threading.Barrier(10, timeout=60)
+    together = threading.Barrier(10, timeout=120)
     web.hold = together.wait
     monitor = rig(*(endpoint(web.url, f"e{n}") for n in range(10)))
     assert [o.data["healthy"] for o in monitor.observe()] == [True] * 10
@@ -482,26 +482,16 @@ def test_a_command_that_does_not_exist_is_a_failed_restart() -> None:
 
 
 def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys, time;"
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
-        "open('pid', 'w').write(str(p.pid)); time.sleep(60)"
-    )
-    argv = [sys.executable, "-c", code]
-    how = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 5}
+    argv = ["/bin/sh", "-c", "sleep 600 & echo $! > pid; wait"]
+    how = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 2}
     result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
-    assert "took longer than 5 s" in str(result.error)
+    assert "took longer than 2 s" in str(result.error)
     assert _gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_command_that_leaves_a_service_running_does_not_wait_for_it(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys;"
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
-        "open('pid', 'w').write(str(p.pid)); p.returncode = 0"
-    )
-    argv = [sys.executable, "-c", code]
-    how = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 20}
+    argv = ["/bin/sh", "-c", "sleep 600 & echo $! > pid"]
+    how = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 300}
     began = time.monotonic()
     result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
     service = psutil.Process(int((tmp_path / "pid").read_text()))
@@ -509,7 +499,7 @@ def test_a_command_that_leaves_a_service_running_does_not_wait_for_it(tmp_path: 
     service.kill()
     assert result.success
     assert running
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 150
 
 
 def _gone(pid: int) -> bool:
