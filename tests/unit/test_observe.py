@@ -16,6 +16,7 @@ from boyd.phases import planning, time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Context, Observer, Orienter
 from boyd.testing import Lab
+from harness import wait_until
 from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -497,7 +498,8 @@ def test_a_thread_that_was_given_up_ends_with_its_call() -> None:
 
     time_limit.call_all([time_limit.TimedCall(hang, 0.02)])
     end.set()
-    hanging[0].join(30)
+    wait_until(lambda: hanging)  # it may have been given up before it began
+    hanging[0].join(120)
 
     assert not hanging[0].is_alive()
 

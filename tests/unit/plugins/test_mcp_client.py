@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pydantic import ValidationError
 
@@ -20,6 +21,7 @@ from boyd.plugins.mcp_client.arguments import arguments_model, mistakes
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.tool_check import ambiguous, digest, flaw, visible
 from boyd.testing import Lab
+from harness import wait_until
 from kit import person
 from mcp_kit import Rogue, tool
 
@@ -250,8 +252,15 @@ def test_nothing_that_a_server_has_started_outlives_the_call(rogue: Rogue) -> No
     ask(lab)
     child = int((rogue.folder / "child").read_text())
 
-    status = Path(f"/proc/{child}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    wait_until(lambda: is_gone(child))
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process runs no more."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.mark.parametrize("conduct", ["die", "garbage"])
