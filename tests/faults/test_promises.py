@@ -64,7 +64,7 @@ def test_what_was_acknowledged_survives_that_everything_is_killed_at_once(
     run = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60).json()
     asked = {"params": {"number": 7}}
     taken = requests.post(
-        f"{base}/actions/storm:write", json=asked, headers=headers, timeout=20
+        f"{base}/actions/storm:write", json=asked, headers=headers, timeout=60
     ).json()
     for name in (*World.apis, *World.workers, *World.beats):
         world.signal(name, signal.SIGKILL)

@@ -100,5 +100,5 @@ def test_a_group_ends_as_a_whole_when_one_of_its_processes_is_killed(
 
         killed = deployment.processes["w"]
         os.kill(first.pid, signal.SIGKILL)
-        assert killed.wait(30) == 128 + signal.SIGKILL
+        assert killed.wait(180) == 128 + signal.SIGKILL
         assert not Path(f"/proc/{other.pid}").exists()

@@ -138,7 +138,7 @@ def test_events_arrive_at_once_and_go_on_after_the_last_one(site: Site) -> None:
 def test_clients_that_leave_give_their_place_back(site: Site) -> None:
     # More often than there are places: each comes back soon.
     for _ in range(20):
-        wait_until(lambda: _opens(site), 5)
+        wait_until(lambda: _opens(site))
 
 
 def _opens(site: Site) -> bool:
@@ -373,7 +373,7 @@ def test_while_redis_is_away_every_request_is_answered_within_a_second_and_then_
                 database.start()
             else:
                 database.signal(back)
-            wait_until(lambda: site.request("GET", "/api/v0/state")[0] == 200, 5)
+            wait_until(lambda: site.request("GET", "/api/v0/state")[0] == 200)
 
 
 def test_a_stream_outlives_an_outage_of_redis(database: Database, tmp_path: Path) -> None:

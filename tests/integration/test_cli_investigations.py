@@ -58,7 +58,7 @@ class Study:
 
     def look(self) -> str:
         """Look, when it may."""
-        self.going.wait(25)
+        self.going.wait(120)
         return "99 %"
 
     def will(self, *replies: Reply) -> None:

@@ -130,7 +130,7 @@ def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
     assert (status, len(found)) == (1, 1)
     assert "Redis does not answer" in found[0]
     signal_process(server.process.pid, signal.SIGCONT)
-    wait_until(lambda: ready(used).missing == ["no worker is alive"], 5)
+    wait_until(lambda: ready(used).missing == ["no worker is alive"])
     assert b"boyd_up 1.0" in scraped(used)
 
 

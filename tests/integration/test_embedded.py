@@ -448,7 +448,7 @@ class TestSupervisor:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(broken)
-            assert supervisor.wait_until("b", lambda: True, 60)
+            assert supervisor.wait_until("b", lambda: True, 120)
             supervisor.run(lambda: supervisor.stop() if told else None, every=0.01)
         assert told
 
@@ -456,7 +456,7 @@ class TestSupervisor:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(ChildSpec("short", ("/bin/sleep", "0.05"), tmp_path / "short.log"))
-            assert supervisor.wait_until("short", lambda: True, 60)
+            assert supervisor.wait_until("short", lambda: True, 120)
             supervisor.run(lambda: supervisor.stop() if len(told) > 7 else None, every=0.01)
         assert len(told) > 7
 
@@ -488,7 +488,7 @@ class TestSupervisor:
             os.kill(os.getpid(), signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGINT)
         """
-        done = subprocess.run(python(code, "-c"), check=False, timeout=60)
+        done = subprocess.run(python(code, "-c"), check=False, timeout=120)
         assert done.returncode == 0
 
     @pytest.mark.usefixtures("signals")
@@ -500,7 +500,7 @@ class TestSupervisor:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return False
 
-            assert not supervisor.wait_until("slow", interrupted, 20)
+            assert not supervisor.wait_until("slow", interrupted, 120)
 
     def test_what_a_dead_child_leaves_running_is_killed(self, tmp_path: Path) -> None:
         log = tmp_path / "parent.log"
@@ -512,7 +512,7 @@ class TestSupervisor:
             pid = supervisor.pids()["parent"]
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-            assert supervisor.wait_until("parent", lambda: gone(grandchild), 20)
+            assert supervisor.wait_until("parent", lambda: gone(grandchild), 120)
 
     def test_a_terminal_that_is_gone_does_not_stop_it(self, tmp_path: Path) -> None:
         def broken(text: str) -> None:

@@ -35,7 +35,7 @@ def test_eight_processes_that_add_the_same_facts_make_each_once_with_its_best_co
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
         assert worker.exitcode == 0
     graph = Store(patient_client(redis_url)).agent("atlas").graph("facts")
     best = {f"o{n}": 0.0 for n in range(200)}

@@ -32,7 +32,7 @@ class Sender:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             answer = requests.post(
-                self._url, json=group(*fingerprints), headers=self._headers, timeout=20
+                self._url, json=group(*fingerprints), headers=self._headers, timeout=60
             )
             self.answers[answer.status_code] += 1
             if answer.status_code == 202:
@@ -100,7 +100,7 @@ def test_a_real_alertmanager_brings_every_group_of_a_storm_beyond_the_allowance(
         wait_until(lambda: len(set(deployment.effects())) == len(labels), 120)
 
     admin = deployment.key("admin", "admin")
-    text = requests.get(f"{url}/metrics", headers=admin, timeout=20).text
+    text = requests.get(f"{url}/metrics", headers=admin, timeout=60).text
     [refused] = [
         line
         for line in text.splitlines()

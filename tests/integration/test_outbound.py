@@ -33,7 +33,7 @@ class Receiver:
         self.ended = threading.Event()
         self._answer = answer
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._server.settimeout(20)
+        self._server.settimeout(120)
         self.port: int = self._server.getsockname()[1]
         self._thread = threading.Thread(target=self._serve)
 
@@ -74,7 +74,7 @@ class Receiver:
 
 
 def _request(connection: socket.socket) -> bytes:
-    connection.settimeout(60)
+    connection.settimeout(120)
     read = b""
     while b"\r\n\r\n" not in read or not read.endswith(b"}"):
         part = connection.recv(65536)
@@ -105,7 +105,7 @@ def drips(first: bytes, again: bytes) -> Callable[[socket.socket], None]:
 
 
 def post(url: str, **more: Any) -> Delivery:
-    options = {"at": utc_now(), "secrets": (), "allow_private": True, "timeout": 10.0, **more}
+    options = {"at": utc_now(), "secrets": (), "allow_private": True, "timeout": 120.0, **more}
     return post_callback(url, BODY, webhook_id="run_1", **options)
 
 
@@ -172,7 +172,7 @@ def test_of_a_redirect_with_a_huge_body_only_the_beginning_is_read() -> None:
     endless = drips(b"HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:1/\r\n\r\n", b"x" * 65536)
     with Receiver(endless).serving() as receiver:
         assert post(receiver.url).status == 307
-        assert receiver.ended.wait(60)
+        assert receiver.ended.wait(120)
 
 
 def test_of_a_huge_answer_only_the_beginning_is_read() -> None:
@@ -187,7 +187,7 @@ def test_of_a_huge_answer_only_the_beginning_is_read() -> None:
 
     with Receiver(answer).serving() as receiver:
         assert post(receiver.url).ok
-        assert receiver.ended.wait(60)
+        assert receiver.ended.wait(120)
     assert sent < 100_000_000
 
 
@@ -196,9 +196,9 @@ def test_a_server_that_drips_its_answer_for_ever_does_not_hold_us(first: bytes) 
     with Receiver(drips(first, b"1")).serving() as receiver:
         delivery = post(receiver.url, timeout=0.5)
 
-        assert receiver.ended.wait(60), "the connection was left open"
+        assert receiver.ended.wait(120), "the connection was left open"
     assert (delivery.ok, delivery.status) == (False, None)
-    assert 400 < delivery.duration < 30_000
+    assert 400 < delivery.duration < 60_000
     assert delivery.error is not None
 
 
@@ -206,30 +206,30 @@ def test_a_server_that_drips_only_the_body_has_answered() -> None:
     with Receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n", b"1")).serving() as receiver:
         delivery = post(receiver.url, timeout=4)
 
-        assert receiver.ended.wait(60), "the connection was left open"
+        assert receiver.ended.wait(120), "the connection was left open"
     assert delivery.ok
-    assert delivery.duration < 30_000
+    assert delivery.duration < 60_000
 
 
 def test_a_server_that_says_nothing_is_waited_for_until_the_time_limit() -> None:
     silent = threading.Event()
 
     def answer(_: socket.socket) -> None:
-        silent.wait(60)
+        silent.wait(120)
 
     with Receiver(answer).serving() as receiver:
         delivery = post(receiver.url, timeout=0.3)
         silent.set()
 
     assert delivery.error in ("no answer within 0.3 s", "no answer in time")
-    assert delivery.duration < 30_000
+    assert delivery.duration < 60_000
 
 
 def test_a_resolver_that_hangs_does_not_hold_us(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
 
     def hang(*_: Any, **__: Any) -> Any:
-        answered.wait(60)
+        answered.wait(120)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
@@ -414,7 +414,7 @@ class SecureReceiver(Receiver):
             while True:
                 connection, _ = self._server.accept()
                 with connection, suppress(OSError):
-                    connection.settimeout(60)
+                    connection.settimeout(120)
                     self._answer(connection)
 
 

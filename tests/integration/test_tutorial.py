@@ -71,7 +71,7 @@ class Reader:
         """Press Ctrl-C."""
         for process in self._started:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(180)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class Slow:
 
     def sentinel_masters(self) -> Mapping[str, Any]:
         """What redis-py asks it for."""
-        self._both.wait(10)
+        self._both.wait(120)
         return {"boyd": {**MASTER, "ip": "10.0.0.1", "port": 6379}}
 
 
