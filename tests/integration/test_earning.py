@@ -26,6 +26,13 @@ STRAIGHT = 6
 WORKERS = 8
 
 
+@pytest.fixture
+def deployment(deployment: Deployment) -> Deployment:
+    """A deployment whose processes look often for what is due."""
+    deployment.environment["BOYD_TIMING__SWEEP"] = "0.2"
+    return deployment
+
+
 @contextmanager
 def waiting_at(deployment: Deployment, step: str) -> Iterator[Path]:
     """Let a step wait in the body."""

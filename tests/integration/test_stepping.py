@@ -16,6 +16,13 @@ MODULE = "agents.stepped:agent"
 ANN = Actor(principal="ann", person=True)
 
 
+@pytest.fixture
+def deployment(deployment: Deployment) -> Deployment:
+    """A deployment whose processes look often for what is due."""
+    deployment.environment["BOYD_TIMING__SWEEP"] = "0.2"
+    return deployment
+
+
 class Stepping:
     """A deployment whose procedure waits at points."""
 

@@ -15,6 +15,13 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 MODULE = "agents.verified:agent"
 
 
+@pytest.fixture
+def deployment(deployment: Deployment) -> Deployment:
+    """A deployment whose processes look often for what is due."""
+    deployment.environment["BOYD_TIMING__SWEEP"] = "0.2"
+    return deployment
+
+
 def waiting_at(deployment: Deployment, step: str) -> Path:
     """The file that lets a step wait."""
     path = deployment.effects_file.with_name(f"{deployment.effects_file.name}.{step}")
