@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -40,6 +41,9 @@ SECRET = "for the tests only, and long enough"
 BUSY = float(os.environ.get("TEST_PATIENCE", "6"))
 
 
+#: Ports that neither the system nor `boyd up` gives to others, and how many a process has of them.
+PORTS, BLOCK = range(10_000, 20_000), 100
+
 #: The Redis for messages of each cluster, by the cluster's URL.
 BROKERS: dict[str, str] = {}
 
@@ -49,12 +53,28 @@ def server_program() -> Path:
     return find_program(os.environ.get("TEST_REDIS_SERVER"))
 
 
-def free_port() -> int:
-    """A TCP port that nobody uses now; none that the system gives to others by itself."""
-    # Tests may have seeded the other generator, which then gives several processes the same port.
+@cache
+def _own_ports() -> tuple[socket.socket, Iterator[int]]:
+    """The ports of this process, again and again, and what keeps other processes from them.
+
+    A server may bind its port seconds after it was chosen, on a busy machine.
+    """
+    # Tests may have seeded the other generator, which then gives several processes the same ports.
     dice = random.SystemRandom()
     while True:
-        port = dice.randrange(15_000, 32_000)
+        first = dice.randrange(PORTS.start, PORTS.stop, BLOCK)
+        try:
+            guard = socket.create_server(("127.0.0.1", first))
+        except OSError:
+            continue
+        return guard, cycle(range(first + 1, first + BLOCK))
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses now, and that no other process of tests takes."""
+    _, ports = _own_ports()
+    while True:
+        port = next(ports)
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:
