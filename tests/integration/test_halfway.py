@@ -33,7 +33,7 @@ WRITTEN = (
     *(KEYS.observers_health, KEYS.runs_pending, KEYS.intake, KEYS.audit_open),
 )
 #: Seconds that a fault lasts, and within which an iteration that begins after it has succeeded.
-LASTS, WITHIN = 0.5, 20.0
+LASTS, WITHIN = 0.3, 20.0
 #: What a worker needs to have a connection at all, or asks only while it starts.
 LEFT_ALONE = frozenset(
     {"ping", "hello", "select", "info", "script|load", "script|exists", "evalsha", "eval"}
