@@ -133,7 +133,7 @@ def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> 
         try:
             assert begun.wait(120)
             served.stop()
-            thread.join(3)
+            thread.join(1)
             assert thread.is_alive(), "it waits for the request"
         finally:
             go_on.set()
