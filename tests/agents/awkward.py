@@ -20,7 +20,7 @@ class Isolated(Plugin):
 
     id = "isolated"
 
-    @observer(isolated=True, timeout=20)
+    @observer(isolated=True, timeout=120)
     def well(self, ctx: Context) -> list[Observation]:
         """See something, and remember it."""
         print("what an observer prints does no harm")
@@ -34,12 +34,12 @@ class Isolated(Plugin):
         while True:
             time.sleep(60)
 
-    @observer(isolated=True, timeout=20)
+    @observer(isolated=True, timeout=120)
     def dies(self) -> list[Observation]:
         """End the process."""
         os._exit(3)
 
-    @observer(isolated=True, timeout=20)
+    @observer(isolated=True, timeout=120)
     def fails(self) -> list[Observation]:
         """Raise."""
         raise RuntimeError("boom")

@@ -46,7 +46,7 @@ class Lone(Plugin):
         """Leave a line."""
         mark("start", ctx)
 
-    @observer(timeout=30)
+    @observer(timeout=120)
     def see(self, ctx: Context) -> list[Observation]:
         """See one thing."""
         mark("observe", ctx)

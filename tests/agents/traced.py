@@ -50,19 +50,19 @@ class Traced(Plugin):
         """Leave a line."""
         mark("start", ctx)
 
-    @observer(timeout=20)
+    @observer(timeout=120)
     def one(self, ctx: Context) -> list[Observation]:
         """See one thing."""
         mark("one", ctx)
         return [Observation(source="one", type="metric", data={"pid": os.getpid()})]
 
-    @observer(timeout=20)
+    @observer(timeout=120)
     def two(self, ctx: Context) -> list[Observation]:
         """See another."""
         mark("two", ctx)
         return [Observation(source="two", type="metric", data={"pid": os.getpid()})]
 
-    @observer(timeout=20)
+    @observer(timeout=120)
     def three(self, ctx: Context) -> list[Observation]:
         """See a third."""
         mark("three", ctx)
