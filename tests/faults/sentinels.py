@@ -74,22 +74,35 @@ class Watched:
         numbers of iterations begin again.
         """
         master = self.master()
-        follow = sum(self._follows(port, master) for port in self._living() if port != master)
+        written = self._replication(master).get("master_repl_offset")
+        if written is None:
+            return False
+        others = [port for port in self._living() if port != master]
+        follow = sum(self._follows(port, master, written) for port in others)
         seen = all(self._seen(port, master) == replicas for port in self.sentinels)
         return follow == replicas and seen
 
     def _living(self) -> list[int]:
         return [port for port in self.servers if self._processes[port].poll() is None]
 
-    def _follows(self, port: int, master: int) -> bool:
-        """Whether a replica has all that the master has."""
+    def _follows(self, port: int, master: int, written: int) -> bool:
+        """Whether a replica has all that the master had written."""
+        state = self._replication(port)
+        synced = {
+            "role": "slave",
+            "master_port": master,
+            "master_link_status": "up",
+            "master_sync_in_progress": 0,
+        }
+        return synced.items() <= state.items() and int(state["slave_repl_offset"]) >= written
+
+    def _replication(self, port: int) -> dict[str, Any]:
+        """What a server says of its replication; nothing if it does not answer."""
         try:
             with self.ask(port) as server:
-                state = server.info("replication")
+                return dict(server.info("replication"))
         except redis.RedisError:
-            return False
-        synced = {"master_port": master, "master_link_status": "up", "master_sync_in_progress": 0}
-        return bool(state["role"] == "slave" and synced.items() <= state.items())
+            return {}
 
     def signal(self, number: int) -> None:
         """Send a signal to all; they are gone afterwards if that kills."""
