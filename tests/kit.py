@@ -7,6 +7,7 @@ from typing import Any
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
 from boyd.models import Actor, ApprovalPolicy
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
+from boyd.store import Slot
 from boyd.testing import Lab
 
 
@@ -86,6 +87,12 @@ def agent(*components: Component, **settings: Any) -> Agent:
 
 #: One approval, of anybody.
 LAX = ApprovalPolicy(allow_requester=True)
+
+
+def slot_around(now: float) -> Slot:
+    """A slot that is half over *now*: it does not end while a test runs."""
+    begins = Slot.at(now, 1.0).begins
+    return Slot(begins - 1_800_000, 3_600_000)
 
 
 def person(name: str, *groups: str) -> Actor:

@@ -50,7 +50,6 @@ from boyd.store import (
     LogChange,
     Lost,
     Retention,
-    Slot,
     Store,
     StoredAnswer,
     WorkerInfo,
@@ -62,7 +61,7 @@ from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
 from boyd.store.scripts import ScriptCall, Scripts, source_of
 from harness import patient_client
-from kit import LAX, person, seen
+from kit import LAX, person, seen, slot_around
 from lua_scripts import NAMES
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -310,7 +309,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     a.runs.submit(run, True, ANN, "run1")
     a.loop.look_again("test")
     a.loop.resume(ANN)
-    a.loop.begin("test", Slot.at(store.client.time()[0], 60), ANN, "r2")
+    a.loop.begin("test", slot_around(store.client.time()[0]), ANN, "r2")
     entry = a.iterations.enter(1, 1, "start", "w/1")
     assert entry
     a.iterations.put_back(entry, 0.1)

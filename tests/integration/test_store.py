@@ -16,7 +16,19 @@ from boyd.store import ActionLedger, AgentEntry, Slot, Store
 from boyd.testing import Lab
 from clusters import every_key
 from harness import patient_client
-from kit import LAX, Recorder, agent, choice, chooses, overdue, person, plugin, seen, sees
+from kit import (
+    LAX,
+    Recorder,
+    agent,
+    choice,
+    chooses,
+    overdue,
+    person,
+    plugin,
+    seen,
+    sees,
+    slot_around,
+)
 
 pytestmark = pytest.mark.real
 
@@ -37,7 +49,7 @@ def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
 
 def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
     loop = store.agent("a").loop
-    now = Slot.at(store.client.time()[0], 60)
+    now = slot_around(store.client.time()[0])
     slots = [Slot(now.begins + n, now.length) for n in range(10)]
     found = at_once(100, lambda n: loop.begin("beat", slots[n % 10]))
 

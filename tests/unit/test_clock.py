@@ -11,7 +11,7 @@ from boyd.models import utc_now
 from boyd.store import ServerClock, Slot, timing
 from boyd.testing import Lab
 from boyd_worker.beat import SlotSchedule
-from kit import agent
+from kit import agent, slot_around
 
 
 class Server:
@@ -75,6 +75,6 @@ def test_a_slot_that_lies_far_ahead_starts_nothing() -> None:
     lab = Lab(agent())
     now = utc_now().timestamp()
     ahead = lab.launcher.tick(Slot.at(now + 3600, 1.0))
-    current = lab.launcher.tick(Slot.at(now, 60.0))
+    current = lab.launcher.tick(slot_around(now))
 
     assert (ahead.outcome, current.outcome) == ("late", "begun")

@@ -14,7 +14,7 @@ from boyd.store import Retention, Slot
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from harness import wait_until
-from kit import Recorder, agent, choice, chooses, plugin, seen, sees
+from kit import Recorder, agent, choice, chooses, plugin, seen, sees, slot_around
 
 
 def test_an_agent_has_these_defaults() -> None:
@@ -157,18 +157,19 @@ def test_many_runs_during_an_iteration_make_one_follow_up() -> None:
     assert lab.store.history.get(3) is None
 
 
-def slot(lab: Lab, ahead: int = 0, length: float = 60.0) -> Slot:
+def slot(lab: Lab, ahead: int = 0) -> Slot:
     """The slot of now, or one *ahead* of it."""
-    now = Slot.at(lab.client.time()[0], length)
+    now = slot_around(lab.client.time()[0])
     return Slot(now.begins + ahead * now.length, now.length)
 
 
 def test_a_slot_starts_at_most_one_iteration() -> None:
     lab = Lab(agent(mode="continuous"))
-    first = lab.launcher.tick(slot(lab))
+    now, later = slot(lab), slot(lab, 1)
+    first = lab.launcher.tick(now)
     lab.deliver()
-    again = lab.launcher.tick(slot(lab))
-    following = lab.launcher.tick(slot(lab, 1))
+    again = lab.launcher.tick(now)
+    following = lab.launcher.tick(later)
 
     assert [begun.outcome for begun in (first, again, following)] == ["begun", "duplicate", "begun"]
 

@@ -14,7 +14,7 @@ from boyd.schedules import Schedule
 from boyd.store import Begun, Slot
 from boyd.testing import Lab
 from boyd_worker.beat import LOOK, ClockSchedule, SlotScheduler
-from kit import agent
+from kit import agent, slot_around
 
 HOUR = 3_600_000
 
@@ -50,10 +50,10 @@ def test_the_first_beat_of_an_agent_makes_up_for_nothing() -> None:
 
 
 def test_missed_starts_are_made_up_once() -> None:
-    lab = Lab(agent())
+    lab, now = Lab(agent()), slot()
     lab.client.hset("boyd:{test}:loop", "scheduled", slot(30).begins)
 
-    assert outcomes(lab, slot(), slot(), first=True) == ["begun", "duplicate"]
+    assert outcomes(lab, now, now, first=True) == ["begun", "duplicate"]
 
 
 def test_a_start_that_falls_into_a_pause_is_not_made_up() -> None:
@@ -71,7 +71,7 @@ def test_a_slot_that_is_over_starts_nothing() -> None:
 
 def test_schedule_and_interval_start_iterations_side_by_side() -> None:
     lab = Lab(agent(mode="continuous", loop_interval=3600))
-    tick = lab.launcher.tick(Slot.at(utc_now().timestamp(), 3600))
+    tick = lab.launcher.tick(slot_around(utc_now().timestamp()))
     lab.deliver()
 
     assert tick.outcome == "begun"
