@@ -98,7 +98,7 @@ class _Older(Generic[_M]):
 
 @dataclass(frozen=True)
 class _Page(Generic[_M]):
-    """A page of a list; `next` continues it, None at its end."""
+    """A page of a list; if there is `more`, it begins `after` a bookmark."""
 
     records: list[_M]
     after: _Bookmark
