@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
+from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
 
 from boyd.sandbox.destinations import refuse_destination
+from boyd.settings.model import is_loopback
 
 DEFAULT_TIMEOUT = 10.0
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy of the environment that requests to *url* go through, as `host:port`."""
+    if _is_here(url):
+        return None
+    proxy = select_proxy(url, get_environ_proxies(url))
+    if proxy is None:
+        return None
+    whole: str = prepend_scheme_if_needed(proxy, "http")  # type: ignore[no-untyped-call]
+    return urlsplit(whole).netloc.rpartition("@")[2]
+
+
+def _is_here(url: str | bytes | None) -> bool:
+    text = url.decode() if isinstance(url, bytes) else url or ""
+    return is_loopback(urlsplit(text).hostname or "")
+
+
 MAX_REDIRECTS = 5
 
 
@@ -20,6 +41,8 @@ class Session(requests.Session):
     not pass its login on to others.
 
     With *destinations* (`host:port`) it reaches no others, also when it is redirected.
+
+    It uses the proxies of the environment, but never for this host: they would ask their own.
     """
 
     def __init__(self, destinations: Collection[str] | None = None) -> None:
@@ -33,6 +56,20 @@ class Session(requests.Session):
         self.cookies.clear()
         options["timeout"] = options.get("timeout") or DEFAULT_TIMEOUT
         return super().request(method, url, **options)
+
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> Any:
+        """The settings for a request, without the environment's proxies for this host."""
+        own = dict(proxies or {})
+        settings = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        return {**settings, "proxies": own} if _is_here(url) else settings
+
+    def rebuild_proxies(self, prepared_request: requests.PreparedRequest, proxies: Any) -> Any:
+        """The proxies for a redirect, likewise."""
+        if _is_here(prepared_request.url):
+            return {}
+        return super().rebuild_proxies(prepared_request, proxies)  # type: ignore[no-untyped-call]
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send a prepared request, or one that follows a redirect.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import requests
 
-from boyd.plugin.http_session import Session
+from boyd.plugin.http_session import Session, proxy_for
 from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint, plain
 
 #: Seconds added to the time limit of a check before it is abandoned.
@@ -79,11 +79,19 @@ def check(endpoint: MonitoredEndpoint) -> Check:
     try:
         status = _ask(endpoint)
     except Exception as error:  # noqa: BLE001 - any error is a failed check
-        return Check(None, _reason(endpoint, error), (time.perf_counter() - began) * 1000)
+        reason = f"{_reason(endpoint, error)}{_way(endpoint)}"
+        return Check(None, reason, (time.perf_counter() - began) * 1000)
     took = (time.perf_counter() - began) * 1000
     if status == endpoint.expected_status:
         return Check(status, None, took)
-    return Check(status, f"answered {status}, expected {endpoint.expected_status}", took)
+    reason = f"answered {status}, expected {endpoint.expected_status}{_way(endpoint)}"
+    return Check(status, reason, took)
+
+
+def _way(endpoint: MonitoredEndpoint) -> str:
+    """The end of a reason: the proxy, which may have failed or answered itself."""
+    proxy = proxy_for(endpoint.url)
+    return f" (through the proxy {proxy})" if proxy else ""
 
 
 def _ask(endpoint: MonitoredEndpoint) -> int:
