@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 import psutil
@@ -12,8 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from boyd.formatting import counted
 from boyd.models import Anomaly, Correlation, Model, Observation, Severity, SituationAssessment
 from boyd.plugin import Context, Observer, Plugin, orienter
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 
 Measure = Literal["cpu", "memory", "disk", "load"]
+
+#: Seconds in which a file system should say how full it is.
+MOUNT_TIMEOUT = 3.0
 
 
 class Thresholds(BaseModel):
@@ -105,6 +110,7 @@ class HostMetrics(Plugin):
             observe=self.measure,
         )
         self.components = (observer,)
+        self._calls = BoundedCalls()
 
     def measure(self, ctx: Context) -> list[Observation]:
         """Measure the host this runs on."""
@@ -114,17 +120,23 @@ class HostMetrics(Plugin):
             self._metric(ctx, "cpu", psutil.cpu_percent(interval=options.cpu_sample)),
             self._metric(ctx, "memory", psutil.virtual_memory().percent),
             self._metric(ctx, "load", os.getloadavg()[0] / cores, cores=cores),
-            *(self._disk(ctx, mount) for mount in options.mounts),
+            *(self._disk(ctx, mount, used) for mount, used in self._disks().items()),
         ]
 
-    def _disk(self, ctx: Context, mount: str) -> Observation:
-        try:
-            percent = psutil.disk_usage(mount).percent
-        except OSError as error:
-            # A missing mount must not hide the other measures.
-            data = {"mount": mount, "error": error.strerror or str(error)}
-            return self._observation(ctx, "disk", "error", **data)
-        return self._metric(ctx, "disk", percent, mount=mount)
+    def _disks(self) -> dict[str, float | Exception]:
+        """The use of each mount in percent; one that is missing or hangs hides no other measure."""
+        return self._calls.make(
+            {
+                mount: BoundedCall(partial(_used, mount), MOUNT_TIMEOUT)
+                for mount in self.options.mounts
+            }
+        )
+
+    def _disk(self, ctx: Context, mount: str, used: float | Exception) -> Observation:
+        if isinstance(used, Exception):
+            error = getattr(used, "strerror", None) or str(used)
+            return self._observation(ctx, "disk", "error", mount=mount, error=error)
+        return self._metric(ctx, "disk", used, mount=mount)
 
     def _metric(self, ctx: Context, what: Measure, value: float, **more: Any) -> Observation:
         limits: Thresholds = getattr(self.options, what)
@@ -181,6 +193,10 @@ class HostMetrics(Plugin):
             if len(sources) > 1:
                 description = f"{host} exceeds several thresholds at once"
                 yield Correlation(observations=sources, description=description, confidence=0.7)
+
+
+def _used(mount: str) -> float:
+    return float(psutil.disk_usage(mount).percent)
 
 
 def _lost(observation: Observation) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import psutil
@@ -9,6 +10,7 @@ import pytest
 from boyd.errors import PluginError
 from boyd.models import Situation
 from boyd.plugins.host_metrics import HostMetrics, LoadEvidence
+from harness import wait_until
 from plugin_kit import Rig
 
 HOST = "here"
@@ -130,3 +132,31 @@ def test_it_decides_nothing() -> None:
 def test_limits_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(PluginError, match="error must not be below warning"):
         HostMetrics(cpu={"warning": 90, "error": 80})
+
+
+def test_a_mount_that_hangs_hides_no_other_and_keeps_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, asked = threading.Event(), []
+    measured = psutil.disk_usage
+
+    def usage(mount: str) -> Any:
+        if mount == "/dead":
+            asked.append(mount)
+            server.wait(120)
+        return measured("/")
+
+    monkeypatch.setattr(psutil, "disk_usage", usage)
+    monkeypatch.setattr("boyd.plugins.host_metrics.MOUNT_TIMEOUT", 0.1)
+    metrics = rig(mounts=["/dead", "/"])
+    first, second = metrics.observe(), metrics.observe()
+    server.set()
+    wait_until(lambda: "error" not in metrics.observe()[3].data)
+
+    assert [len(first), len(second)] == [5, 5]
+    assert first[3].data["error"] == "no answer within 0.1 s"
+    assert second[3].data["error"] == "the previous call still hangs"
+    assert "value" in first[4].data
+    assert asked[:2] == ["/dead", "/dead"]
+    finding = f"{HOST}: /dead: no answer within 0.1 s"
+    assert finding in [item for one in metrics.orient(first).assessments for item in one.findings]

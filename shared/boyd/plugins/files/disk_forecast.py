@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import linear_regression
@@ -12,9 +13,12 @@ from typing import Any, Literal
 
 from boyd.models import JsonObject
 from boyd.plugin import Context
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd.plugins.files.file_set import FilesError
 
 Resource = Literal["space", "inodes"]
+#: Seconds in which a file system should say how full it is.
+MOUNT_TIMEOUT = 3.0
 #: The most samples that are kept, and the fewest that a forecast needs.
 SAMPLES = 60
 FEWEST = 6
@@ -76,15 +80,20 @@ def usage(path: Path) -> dict[Resource, DiskUsage]:
 
 
 def usages(
-    mounts: Sequence[str],
+    mounts: Sequence[str], calls: BoundedCalls
 ) -> tuple[dict[str, dict[Resource, DiskUsage]], dict[str, str]]:
-    """The use of each file system, and the errors of those that cannot be asked."""
+    """The use of each file system, and the errors of those that cannot be asked or hang."""
+    outcomes = calls.make(
+        {mount: BoundedCall(partial(usage, Path(mount)), MOUNT_TIMEOUT) for mount in mounts}
+    )
     seen, lost = {}, {}
-    for mount in mounts:
-        try:
-            seen[mount] = usage(Path(mount))
-        except FilesError as error:
-            lost[mount] = str(error)
+    for mount, outcome in outcomes.items():
+        if isinstance(outcome, FilesError):
+            lost[mount] = str(outcome)
+        elif isinstance(outcome, Exception):
+            lost[mount] = f"{mount}: {outcome}"
+        else:
+            seen[mount] = outcome
     return seen, lost
 
 

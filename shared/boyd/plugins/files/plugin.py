@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from boyd.formatting import counted
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
+from boyd.plugins.bounded_calls import BoundedCalls
 from boyd.plugins.check_report import CheckReport
 from boyd.plugins.difference import difference
 from boyd.plugins.files.agreement import agreed_preview
@@ -134,6 +135,7 @@ class DiskFiles(Connector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self._calls = BoundedCalls()
         own = self.options
         looks = [("space", own.interval, 30.0, "Look at space, inodes and growth.")]
         if own.sets:
@@ -155,7 +157,7 @@ class DiskFiles(Connector):
     def space(self, ctx: Context) -> list[Observation]:
         """Observe file systems that are full, or will be soon."""
         report = CheckReport(ctx, self.options.max_items, host=ctx.host)
-        seen, lost = usages(self.options.mounts)
+        seen, lost = usages(self.options.mounts, self._calls)
         for mount, error in lost.items():
             report.add("mount", "error", {"mount": mount, "error": error})
         told = forecasts(ctx, seen, self.options.window)
@@ -340,7 +342,7 @@ class DiskFiles(Connector):
     @tool()
     def show_space(self, ctx: Context) -> JsonObject:
         """Show space, inodes, growth and forecast of the file systems of this host."""
-        seen, lost = usages(self.options.mounts)
+        seen, lost = usages(self.options.mounts, self._calls)
         shown: JsonObject = dict(lost)
         for (mount, of), (one, ahead) in forecasts(ctx, seen, self.options.window).items():
             shown[f"{mount} {of}"] = {

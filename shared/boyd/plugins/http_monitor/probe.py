@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import requests
 
 from boyd.plugin.http_session import Session, proxy_for
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls, StillHangs
 from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint, plain
 
 #: Seconds added to the time limit of a check before it is abandoned.
@@ -33,44 +34,26 @@ class Check:
 class Prober:
     """Checks endpoints concurrently, each within its own time limit.
 
-    Python cannot stop a thread, and a server that sends its headers byte by byte keeps one busy.
-    The endpoint then fails its checks without another thread until that one has ended.
+    A server that sends its headers byte by byte keeps its check busy, and no other.
     """
 
     def __init__(self) -> None:
-        self._hanging: dict[str, threading.Thread] = {}
+        self._calls = BoundedCalls()
 
     def check_all(self, endpoints: Sequence[MonitoredEndpoint]) -> list[Check]:
         """Check *endpoints*, one thread each; the results are in the same order."""
-        began = time.monotonic()
-        running = [self._start(endpoint) for endpoint in endpoints]
-        started = zip(endpoints, running, strict=True)
-        return [self._wait(endpoint, *check, began) for endpoint, check in started]
-
-    def _start(self, endpoint: MonitoredEndpoint) -> tuple[threading.Thread, list[Check]]:
-        found: list[Check] = []
-        hanging = self._hanging.get(endpoint.id)
-        if hanging and hanging.is_alive():
-            return hanging, [Check(None, "the previous check still hangs", 0.0)]
-        thread = threading.Thread(
-            target=lambda: found.append(check(endpoint)), name=f"check-{endpoint.id}", daemon=True
+        checks = self._calls.make(
+            {one.id: BoundedCall(partial(check, one), one.timeout + GRACE) for one in endpoints}
         )
-        thread.start()
-        return thread, found
+        return [_made(endpoint, checks[endpoint.id]) for endpoint in endpoints]
 
-    def _wait(
-        self,
-        endpoint: MonitoredEndpoint,
-        thread: threading.Thread,
-        found: list[Check],
-        began: float,
-    ) -> Check:
-        if not found:
-            thread.join(max(0.0, began + endpoint.timeout + GRACE - time.monotonic()))
-        if found:
-            return found[0]
-        self._hanging[endpoint.id] = thread
+
+def _made(endpoint: MonitoredEndpoint, outcome: Check | Exception) -> Check:
+    if isinstance(outcome, StillHangs):
+        return Check(None, "the previous check still hangs", 0.0)
+    if isinstance(outcome, Exception):
         return Check(None, _too_slow(endpoint), endpoint.timeout * 1000)
+    return outcome
 
 
 def check(endpoint: MonitoredEndpoint) -> Check:
