@@ -33,13 +33,13 @@ _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f\\]")
 _OLD_IPV4 = re.compile(r"[0-9a-fx]+(\.[0-9a-fx]+){0,3}")
 #: A global address that the platform itself answers on Azure.
 _PLATFORM = frozenset({ipaddress.ip_address("168.63.129.16")})
-#: Not public, even if this release of Python does not know them: protocol assignments, 6to4 relays,
-#: documentation, Teredo and NAT64, behind which any IPv4 address may be.
+#: Not public, whatever the release of Python says of them: protocol assignments, documentation,
+#: 6to4 with its relays, Teredo and NAT64, behind which any IPv4 address may be.
 _SPECIAL = tuple(
     ipaddress.ip_network(text)
     for text in (
         *("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"),
-        *("2001::/32", "64:ff9b::/96", "64:ff9b:1::/48"),
+        *("2001::/32", "2002::/16", "64:ff9b::/96", "64:ff9b:1::/48"),
     )
 )
 
@@ -66,7 +66,7 @@ def is_public(address: Address) -> bool:
     """
     plain = address
     if isinstance(address, ipaddress.IPv6Address):
-        plain = address.ipv4_mapped or address.sixtofour or address
+        plain = address.ipv4_mapped or address
     special = plain.is_multicast or plain.is_reserved or plain.is_unspecified
     site_local = getattr(plain, "is_site_local", False)
     listed = plain in _PLATFORM or any(plain in network for network in _SPECIAL)
