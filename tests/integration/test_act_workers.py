@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -76,6 +77,23 @@ def test_whatever_phase_loses_the_last_act_worker_the_iteration_ends_and_the_nex
     assert all(result.observations for result in following.values())
     acted = [line for line in deployment.effects() if line.startswith("act:")]
     assert sorted(line.split(":")[1] for line in acted) == ["lone-act", "lone-complete"]
+
+
+def test_an_action_that_sigterm_to_the_group_cuts_off_is_unknown(deployment: Deployment) -> None:
+    """As systemd sends it by default: the parent drains, its children are ended."""
+    deployment.start("rest", "worker", *AGENTS, "-Q", REST)
+    deployment.start("act", "worker", *AGENTS, "-Q", "act", "--pool", "prefork")
+    hold = Path(f"{deployment.effects_file}.hold")
+    hold.touch()
+    begun = deployment.launcher("lone-act").trigger("test").iteration
+    wait_until(lambda: any(line.startswith("act:") for line in deployment.effects()))
+    os.killpg(deployment.processes["act"].pid, signal.SIGTERM)
+    [result] = deployment.ended("lone-act", begun).action_results
+    hold.unlink()
+
+    assert result.unknown
+    assert "stopped while executing it" in str(result.error)
+    assert sum(line.startswith("act:") for line in deployment.effects()) == 1
 
 
 def test_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import redis
+from billiard.common import terminate_handler_fired
 from celery import Celery, current_task, signals
 from celery.apps import worker as celery_worker
 from celery.exceptions import Ignore, SecurityWarning
@@ -20,6 +21,7 @@ from boyd import queues
 from boyd.errors import StoreError
 from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS
 from boyd.models import Phase
+from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.runtime import Engine, IterationSteps, JobRunner, job_runner
@@ -125,6 +127,8 @@ def run_worker(runtime: AgentHost) -> int:
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
     """
     _hush()
+    # Children of the pool end like that when SIGTERM comes to the whole group.
+    time_limit.is_process_ending = terminate_handler_fired
     runtime.prepare()
     register(runtime.app, runtime.engines)
     runtime.app.conf.task_queues = _queues(runtime)

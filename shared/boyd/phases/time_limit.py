@@ -235,11 +235,24 @@ def _outcome(function: Callable[[], Any]) -> CallOutcome:
     return outcome
 
 
+def _never() -> bool:
+    return False
+
+
+#: Set by a program in which a signal raises `SystemExit`: true once that signal has come.
+is_process_ending: Callable[[], bool] = _never
+
+
 def _contained(function: Callable[[], Any]) -> Any:
     try:
         return function()
     except (Exception, Overrun):
         raise
+    except SystemExit as error:
+        # The outcome of a function that is cut off is unknown: whoever runs it dies, too.
+        if is_process_ending():
+            raise
+        raise Exited(error) from error
     except KeyboardInterrupt as error:
         if _is_interrupted():
             raise
