@@ -133,6 +133,8 @@ class Deployment:
         self.effects_file.touch()
         self.processes: dict[str, Process] = {}
         self.environment: dict[str, str] = {"BOYD_APPROVAL_SECRET": SECRET}
+        # Commands run in login shells, without the profile of whoever runs the tests.
+        self.environment["HOME"] = str(folder)
         if redis_url in BROKERS:
             self.environment["BOYD_BROKER_URL"] = BROKERS[redis_url]
         #: What is put in front of each command.

@@ -1,0 +1,16 @@
+"""Commands of these tests run in login shells: without the profile of whoever runs the tests."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def bare_home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A home without a profile."""
+    return str(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(autouse=True)
+def _no_profile(bare_home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", bare_home)
