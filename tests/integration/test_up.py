@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
 from urllib.request import urlopen
@@ -82,6 +83,15 @@ class Up:
     def tree(self) -> list[psutil.Process]:
         """Everything below it."""
         return psutil.Process(self.process.pid).children(recursive=True)
+
+    def left(self) -> list[psutil.Process]:
+        """The processes that have its folder in their environment, whoever their parent is."""
+        return [one for one in psutil.process_iter() if self._is_ours(one)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        with suppress(psutil.Error):
+            return process.environ().get("XDG_STATE_HOME") == self.environment["XDG_STATE_HOME"]
+        return False
 
     def _forked(self, agents: Sequence[str], output: IO[str]) -> Process:
         return nursery().start(["up", *agents], self.environment, output.fileno())
@@ -379,14 +389,13 @@ def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
     agent = tmp_path / "agent.toml"
     agent.write_text(text)
     with Up(tmp_path, str(agent), refused=True, **environment) as failed:
-        below = psutil.Process(failed.process.pid).children(recursive=True)
         status = failed.process.wait(180)
         output = failed.output.read_text().strip()
 
     assert said in output
     assert len(output.splitlines()) == 1, output
     assert status == 1
-    assert gone(below)
+    assert failed.left() == []
 
 
 def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path, agent: str) -> None:
