@@ -58,8 +58,8 @@ def test_a_worker_that_waits_for_messages_stops_at_once(deployment: Deployment) 
     wait_until(lambda: waiting(client))
 
     assert deployment.stop("w") == 0
-    # A connection whose answer comes late is told twice.
-    assert client.info("commandstats")["cmdstat_client|unblock"]["calls"] in {1, 2}
+    # A connection whose answer comes late is told again.
+    assert client.info("commandstats")["cmdstat_client|unblock"]["calls"] >= 1
 
 
 def test_a_consumer_does_not_wait_for_the_end_of_its_brpop(redis_url: str) -> None:
