@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from fakeredis.commands_mixins import server_mixin
 from fakeredis.model import _stream
 
 from api_kit import Site
-from archive_kit import Archive, listed
+from archive_kit import Archive, listed, sqlite
 from boyd.archive.access import ArchiveAccess
 from boyd.archive.past import Past
 from boyd.archive.past_work import PastWork, audit_page
@@ -31,16 +32,12 @@ from lua_scripts import FOLDER
 
 #: The one millisecond in which all of it happens, in seconds.
 MOMENT = 1_764_000_000.123
+#: Records of a kind in most tests, and in those that take long.
+SIZE, LARGE = 60, 1000
 KEEPS_ALL = Retention(
     ttl=None, max_count=10_000, runs_max_count=10_000, iterations_max_count=10_000
 )
 ALL = AuditFilter()
-
-
-@pytest.fixture(params=[60, pytest.param(1000, marks=pytest.mark.long)])
-def size(request: pytest.FixtureRequest) -> int:
-    """How many records of each kind there are."""
-    return int(request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -186,10 +183,8 @@ def forget(lab: Lab, kind: str, index: str, names: Sequence[str]) -> None:
         lab.client.delete(f"boyd:{{test}}:{kind}:{name}")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
-def test_a_list_is_in_the_same_order_in_redis_the_archive_and_both(
-    kind: Kind, size: int, lab: Lab, archive: Archive
-) -> None:
+def check_everywhere(kind: Kind, size: int, lab: Lab, archive: Archive) -> None:
+    """Walk a list in Redis, in the archive, and while either has a random half of it."""
     newest_first = kind.fill(lab, size)[::-1]
     alone = PastWork(lab.store, ArchiveAccess(None))
     archive.copy()
@@ -206,13 +201,33 @@ def test_a_list_is_in_the_same_order_in_redis_the_archive_and_both(
         assert walked(archive.work, kind.page, limit) == newest_first
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
-def test_what_redis_forgets_between_two_pages_is_neither_skipped_nor_repeated(
-    kind: Kind, size: int, lab: Lab, archive: Archive
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
+
+
+@every_kind
+def test_a_list_is_in_the_same_order_in_redis_the_archive_and_both(
+    kind: Kind, lab: Lab, archive: Archive
 ) -> None:
-    newest_first = kind.fill(lab, size)[::-1]
+    check_everywhere(kind, SIZE, lab, archive)
+
+
+@pytest.mark.long
+@every_kind
+def test_a_thousand_records_of_one_millisecond_are_in_one_order(
+    kind: Kind, lab: Lab, tmp_path: Path
+) -> None:
+    archive = Archive(sqlite(tmp_path), lab.whole, keep=1e10)
+    check_everywhere(kind, LARGE, lab, archive)
+    archive.close()
+
+
+@every_kind
+def test_what_redis_forgets_between_two_pages_is_neither_skipped_nor_repeated(
+    kind: Kind, lab: Lab, archive: Archive
+) -> None:
+    newest_first = kind.fill(lab, SIZE)[::-1]
     archive.copy()
-    going = random.Random(3).sample(newest_first, size)
+    going = random.Random(3).sample(newest_first, SIZE)
 
     def forgetful(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
         forget(lab, kind.name, kind.index, [going.pop() for _ in range(min(4, len(going)))])
@@ -222,10 +237,8 @@ def test_what_redis_forgets_between_two_pages_is_neither_skipped_nor_repeated(
 
 
 @pytest.mark.parametrize("ttl", [None, 3600.0])
-def test_what_waits_is_in_the_order_in_which_it_came(
-    ttl: float | None, size: int, lab: Lab
-) -> None:
-    ids = _pending(lab, size, Retention(ttl=ttl))
+def test_what_waits_is_in_the_order_in_which_it_came(ttl: float | None, lab: Lab) -> None:
+    ids = _pending(lab, SIZE, Retention(ttl=ttl))
     approvals = lab.store.approvals
     names: list[str] = []
     cursor: str | None = None
@@ -247,8 +260,8 @@ def test_what_never_expires_comes_after_what_does(lab: Lab) -> None:
     assert [item.id for item in approvals.page(5).pending] == [century, forever]
 
 
-def test_iterations_are_in_order_both_ways(size: int, lab: Lab, archive: Archive) -> None:
-    count = min(size, 100)
+def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
+    count = SIZE
     for _ in range(count):
         lab.run()
     newest_first = list(range(count, 0, -1))
@@ -270,9 +283,9 @@ def test_iterations_are_in_order_both_ways(size: int, lab: Lab, archive: Archive
     check(archive.access())
 
 
-def test_audit_entries_are_in_order_both_ways(size: int, lab: Lab, archive: Archive) -> None:
+def test_audit_entries_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
     trail = lab.store.audit
-    for number in range(size):
+    for number in range(SIZE):
         trail.append("key.created", Actor(principal="ann"), note=str(number))
     archive.copy()
     oldest_first = [entry.seq for entry in trail.entries()]
@@ -288,11 +301,11 @@ def test_audit_entries_are_in_order_both_ways(size: int, lab: Lab, archive: Arch
             if cursor is None:
                 return numbers
 
-    assert len(oldest_first) == size
-    for limit in (7, size):
+    assert len(oldest_first) == SIZE
+    for limit in (7, SIZE):
         assert walk(ArchiveAccess(None), limit) == oldest_first[::-1]
-    lab.client.xtrim("boyd:{test}:audit", minid=f"{size // 2}-0", approximate=False)
-    for limit in (7, size // 2 + 1, size):
+    lab.client.xtrim("boyd:{test}:audit", minid=f"{SIZE // 2}-0", approximate=False)
+    for limit in (7, SIZE // 2 + 1, SIZE):
         assert walk(access, limit) == oldest_first[::-1]
     lab.client.flushall()
     assert walk(access, 7) == oldest_first[::-1]
