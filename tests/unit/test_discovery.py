@@ -54,7 +54,7 @@ def test_a_file_does_not_take_the_place_of_a_built_in_plugin(tmp_path: Path) -> 
         find_plugin("notifier", tmp_path)
 
 
-def test_what_editors_and_systems_leave_in_the_folder_is_no_plugin(tmp_path: Path) -> None:
+def test_hidden_files_and_folders_are_no_plugins(tmp_path: Path) -> None:
     (tmp_path / "disk.py").write_text(PLUGIN.format(id="disk"))
     (tmp_path / ".#disk.py").symlink_to("ann@host.4711:1764000000")
     (tmp_path / "._disk.py").write_bytes(b"\0\5\x16\7disk")

@@ -63,7 +63,7 @@ def checked(state: State, runs: Runs, *, unstable: Sequence[str] = ()) -> list[s
 # Retries
 
 
-def test_what_passes_runs_once(state: State) -> None:
+def test_a_file_that_passes_runs_once(state: State) -> None:
     runs = Runs()
 
     assert checked(state, runs) == []
@@ -117,7 +117,7 @@ def test_many_failures_are_not_retried(state: State, count: int) -> None:
         Outcome(1),
     ],
 )
-def test_what_no_test_is_to_blame_for_is_not_retried(state: State, outcome: Outcome) -> None:
+def test_crashes_and_errors_of_collection_are_not_retried(state: State, outcome: Outcome) -> None:
     runs = Runs(outcome)
 
     with pytest.raises(Stop, match="nothing is retried"):
@@ -244,7 +244,7 @@ def test_a_renamed_file_counts_by_both_names(place: Path, state: State) -> None:
     assert "because pictures ü.png is in no area" in chosen(place, state).reason
 
 
-def test_what_is_in_no_commit_counts_and_is_not_remembered(place: Path, state: State) -> None:
+def test_uncommitted_changes_count_and_are_not_remembered(place: Path, state: State) -> None:
     remember(Clone(place), state, {})
     before = state.passed
     commit(place, "README.md")

@@ -37,7 +37,7 @@ _ALL = HistoryFilter()
 class _Found:
     """Iterations with the lowest key that each may have in the archive, newest first.
 
-    `floor` is the key down to which the search has come; None: to the end.
+    `floor` is the lowest key that was searched, or None if the search came to the end.
     """
 
     iterations: list[tuple[int, IterationSummary]]
@@ -190,7 +190,7 @@ class Past:
         return _Found(found, floor)
 
     def _key(self, number: int) -> int | None:
-        """The key below which the iterations before a number are; None: there are none.
+        """The key of an iteration, by its number; None if no such iteration ever ended.
 
         A number that has never been is above all others.
         """

@@ -138,7 +138,7 @@ def _place_after(here: Listing[_M], shown: Sequence[_Row[_M]], begin: _Bookmark)
 def _key_after(
     older: _Older[_M], shown: Sequence[_Row[_M]], begin: _Bookmark, cut: int
 ) -> int | None:
-    """The key below which the archive goes on: at *cut*, for Redis may forget what comes next."""
+    """The upper bound for keys of the next page, at *cut*: Redis may forget records meanwhile."""
     keys = [row.key for row in shown if row.key is not None and row.order == cut]
     if keys:
         return keys[-1]
@@ -346,7 +346,7 @@ def audit_page(
 
 
 def _end_of(audit: Audit, whose: str, reader: ArchiveReader) -> int:
-    """The key below which the archive has what the chain in Redis does not have any more."""
+    """The key of the oldest entry in Redis: the archive has all older ones."""
     oldest = next(audit.entries(), None)
     if oldest is None:
         return HIGHEST

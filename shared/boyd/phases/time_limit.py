@@ -249,7 +249,7 @@ def _contained(function: Callable[[], Any]) -> Any:
     except (Exception, Overrun):
         raise
     except SystemExit as error:
-        # The outcome of a function that is cut off is unknown: whoever runs it dies, too.
+        # The process dies with this function, so its outcome stays unknown.
         if is_process_ending():
             raise
         raise Exited(error) from error
