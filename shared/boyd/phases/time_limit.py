@@ -86,7 +86,7 @@ def call(function: Callable[[], Any], timeout: float) -> Any:
         Overrun: it took longer.
         Exited: it raised what is no `Exception`.
     """
-    if threading.current_thread() is threading.main_thread():
+    if _is_main():
         with _alarm(timeout):
             return _contained(function)
     outcome = call_all([TimedCall(function, timeout)])[0]
@@ -250,7 +250,7 @@ def _contained(function: Callable[[], Any]) -> Any:
         raise
     except SystemExit as error:
         # The process dies with this function, so its outcome stays unknown.
-        if is_process_ending():
+        if _is_main() and is_process_ending():
             raise
         raise Exited(error) from error
     except KeyboardInterrupt as error:
@@ -263,8 +263,12 @@ def _contained(function: Callable[[], Any]) -> Any:
 
 def _is_interrupted() -> bool:
     """True if a person may have pressed Ctrl-C, which ends a program in its main thread."""
-    here = threading.current_thread() is threading.main_thread()
-    return here and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _is_main() -> bool:
+    """True in the main thread, the only one in which a signal raises."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def overrun(timeout: float) -> Overrun:
