@@ -27,6 +27,22 @@ def dollars(amount: float) -> str:
     return "$" + f"{amount:.{places}f}".rstrip("0").rstrip(".")
 
 
+def seconds(number: float) -> str:
+    """A number of seconds in words, in the two largest units."""
+    if number < 60:
+        return f"{number:g} s"
+    whole = int(number)
+    for size, unit, smaller_size, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    raise AssertionError(number)
+
+
 def visible(text: str) -> str:
     """JSON whose invisible characters are escaped, so that nobody approves them unseen."""
     if text.isprintable():

@@ -23,6 +23,7 @@ from boyd import outcomes
 from boyd.cli.tables import GAP, Column, layout
 from boyd.errors import ApiProblem
 from boyd.formatting import counted, visible
+from boyd.formatting import seconds as seconds
 from boyd.models import ActionResult, EffectVerification, LoopResult, Model
 from boyd.models.responses import IterationSummary
 
@@ -158,22 +159,6 @@ def duration(milliseconds: float) -> str:
     if milliseconds < 60_000:
         return f"{milliseconds / 1000:.1f} s"
     return seconds(milliseconds / 1000)
-
-
-def seconds(number: float) -> str:
-    """A number of seconds in words, in the two largest units."""
-    if number < 60:
-        return f"{number:g} s"
-    whole = int(number)
-    for size, unit, smaller_size, smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
-    raise AssertionError(number)
 
 
 def short_seconds(number: float) -> str:
