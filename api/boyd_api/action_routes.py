@@ -94,12 +94,15 @@ def holds(ctx: RequestContext) -> HoldList:
     return HoldList(holds=ctx.agent.store.holds.all())
 
 
-@routes.post("/holds/lift", scope="admin")
+@routes.post("/holds/lift", scope="admin", problems=["in-flight"])
 def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
     """Let a held action run again without a person, on its target."""
-    if not ctx.agent.store.holds.lift(body.action, body.target, ctx.actor, body.note):
-        on = f" on {body.target!r}" if body.target else ""
-        raise not_found(f"{body.action!r}{on} is not held")
+    outcome = ctx.agent.store.holds.lift(body.action, body.target, ctx.actor, body.note)
+    what = f"{body.action!r} on {body.target!r}" if body.target else f"{body.action!r}"
+    if outcome == "not held":
+        raise not_found(f"{what} is not held")
+    if outcome == "running":
+        raise HttpProblem("in-flight", f"{what} is in flight: it may run again afterwards")
     return LiftedHold(action=body.action, target=body.target)
 
 
@@ -168,6 +171,8 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
         result=call.result,
     )
     item = ctx.agent.store.approvals.get(call.approval_id) if call.approval_id else None
+    if item is None and call.execution.state == "queued":
+        return shown.patched({"in_flight": ctx.agent.store.holds.ahead_of(id)})
     if item is None:
         return shown
     if item.status == "pending":

@@ -107,6 +107,9 @@ Only an agent without processes can be retired: stop its workers and beats first
 It did not succeed, is a rollback itself, has no rollback, or was, is being or waits to be rolled
 back already. Nobody was asked, and nothing was done.
 
+409 in-flight: The action is in flight
+An execution of it on that target is queued or running. It may run again once that has ended.
+
 409 no-model: The agent has no model
 Only an agent with a table `[llm]` investigates; workers announce it when they start.
 

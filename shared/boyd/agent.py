@@ -341,6 +341,7 @@ def _with_procedures(settings: AgentSettings, plugins: list[Plugin]) -> list[Plu
             target=one.target,
             risk=one.risk,
             within=one.within,
+            concurrency=one.concurrency,
             approve=one.approve,
             steps=one.steps,
         )

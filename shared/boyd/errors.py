@@ -122,6 +122,10 @@ class AgentRevoked(BoydError):
     """The agent's right to act is revoked; restore it first."""
 
 
+class ActionHeld(BoydError):
+    """An action is not proposed, because it is in flight on the same target."""
+
+
 class NotDelegated(BoydError):
     """An agent does not let another agent do this; see the table [delegation] of its file."""
 

@@ -393,10 +393,11 @@ def effects(store: Store, a: AgentStore) -> None:
             assert record
             a.tracks.note_offer(record)
             assert a.tracks.grant(record, "g", ["ann"], 0.9, 60, fence)
+        assert [one.execution for one in a.holds.in_flight()["p:do:t"]] == [name]
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
             assert a.holds.compensated(name, fence, Compensation(state="none"), hold)
-            assert a.holds.lift("p:do", "t", ANN)
+            assert a.holds.lift("p:do", "t", ANN) == "lifted"
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
         back = CallRequest(kind="rollback", action="p:do", undoes=name, actor=ANN)
         a.calls.submit(back, None, f"back{number}")
@@ -411,7 +412,7 @@ def effects(store: Store, a: AgentStore) -> None:
     assert a.jobs.enter("call:c7", 1, "w/1")
     assert claim(a, "call:c7", Fence("call:c7", 1, "w/1"), boxed=True) == "claimed"
     a.ledger.finish("call:c7", "token", done().patched({"violation": BLOCKED}))
-    assert a.holds.lift("p:do", "", ANN)
+    assert a.holds.lift("p:do", "", ANN) == "lifted"
 
 
 def procedures(a: AgentStore) -> None:
@@ -440,7 +441,7 @@ def procedures(a: AgentStore) -> None:
     assert a.procedures.resume("call:c8", "go on", ANN) == "ok"
     assert a.procedures.cancel("call:c8", ANN) == "ok"
     assert a.procedures.end(record, fence, "failed", done(), "why", 60)
-    assert a.holds.lift("p:do", "t", ANN)
+    assert a.holds.lift("p:do", "t", ANN) == "lifted"
     assert a.jobs.leave("procedure:call:c8", 1, "w/2", "failed", {}, 60)
 
 
@@ -554,6 +555,7 @@ def claim(
         situation="s",
         held=verified,
         counting=COUNTING if verified else None,
+        in_flight={"limit": 1, "waits": True, "compensates": False},
         sandbox=limits if boxed else None,
     )
     budget = Budget(limit=5, window=60)

@@ -13,7 +13,6 @@ from boyd.models import Autonomy
 from boyd.phases import act, preview
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Action
-from boyd.runtime.leases import LeasedLedger
 from boyd.store import Stale, StillRunning, reason_text
 from boyd.store.keys import AGENTS, FREEZES, REGISTERED
 from boyd.testing import Lab
@@ -493,7 +492,12 @@ def context(lab: Lab) -> PhaseContext:
 def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
     """Take the one path that executes actions, as an approval or the API does."""
     request = act.Request(execution_id=execution_id, decision=choice(), **fields)
-    return act.act(context(lab), request, LeasedLedger(lab.store, lab.leases), lab.engine.approvals)
+    return act.act(
+        context(lab),
+        request,
+        lab.engine.ledger(),
+        lab.engine.approvals,
+    )
 
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:

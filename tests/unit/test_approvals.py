@@ -362,7 +362,7 @@ def test_what_no_worker_takes_ends_as_not_executed() -> None:
 
 def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     recorder = Recorder()
-    action = recorder.action(autonomy=GATED)
+    action = recorder.action(autonomy=GATED, concurrency=2)
     size = {"now": 0}
 
     def decide() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from boyd import Agent, ConfigError, Plugin, Procedure, ProcedureStep, StepAction
+from boyd import Agent, ConfigError, Plugin, Procedure, ProcedureStep, StepAction, naming
 from boyd.errors import RollbackRefused
 from boyd.models import (
     ActionResult,
@@ -204,12 +204,22 @@ def test_a_failed_step_undoes_the_earlier_ones_and_holds_the_procedure() -> None
 def test_it_does_not_run_twice_on_one_target_at_a_time() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?"))
-    started(lab)
-    again = call(lab)
-
-    assert again.prevented == "held"
-    assert "has not ended" in (again.error or "")
+    first = started(lab)
+    request = CallRequest(kind="execute", action="p:renew", params={"server": "web1"}, actor=ANN)
+    second = lab.launcher.call(request, None)
+    lab.deliver()
+    assert [naming.parts(one.execution)[1] for one in lab.store.holds.all()] == [
+        naming.parts(first.id)[1],
+        second,
+    ]
     assert farm.done == ["drain"]
+
+    [item] = lab.store.approvals.page(10).pending
+    lab.resolver.answer(item.id, "approved", person("jane"))
+    go_on(lab)
+    overdue(lab, naming.call(second))
+    go_on(lab)
+    assert farm.done == ["drain", "drain"]
 
 
 @pytest.mark.parametrize(("rest", "ran"), [(0, False), (3, True)])
@@ -449,7 +459,7 @@ def test_the_loop_starts_it_and_does_not_wait() -> None:
     later = lab.run()
     assert later.decision is not None
     assert later.decision.is_no_op
-    assert "has not ended" in later.decision.rationale
+    assert "is running" in later.decision.rationale
 
 
 def test_a_step_that_takes_down_its_workers_ends_the_procedure(caplog: Any) -> None:

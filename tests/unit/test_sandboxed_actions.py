@@ -195,7 +195,7 @@ def test_a_suspension_for_violations_is_lifted_by_a_person_and_counted_anew() ->
     lab = lab_on(Host(answered(violation=BLOCKED)))
     for _ in range(2):
         called(lab)
-    assert lab.store.holds.lift("p:do", "", person("ann"))
+    assert lab.store.holds.lift("p:do", "", person("ann")) == "lifted"
 
     assert called(lab).success
     assert lab.store.holds.all() == []

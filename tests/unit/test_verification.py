@@ -479,8 +479,8 @@ def test_a_person_lifts_a_suspension() -> None:
     check(lab)
     jane = Actor(principal="user:jane")
 
-    assert not lab.store.holds.lift(ACTION, "elsewhere", jane)
-    assert lab.store.holds.lift(ACTION, "", jane, "it was the network")
+    assert lab.store.holds.lift(ACTION, "elsewhere", jane) == "not held"
+    assert lab.store.holds.lift(ACTION, "", jane, "it was the network") == "lifted"
     assert lab.store.holds.all() == []
     lab.run()
     assert len(action.recorder.calls) == 2
@@ -584,14 +584,13 @@ def test_a_suspension_stays_when_an_approved_repetition_helps() -> None:
     assert [hold.kind for hold in lab.store.holds.all()] == ["suspended"]
 
 
-def test_a_verdict_does_not_end_the_hold_of_a_later_execution() -> None:
-    action = Patient(None)
+def test_an_effect_ends_the_hold_of_an_earlier_execution_that_had_none() -> None:
+    action = Patient("no effect", "effective")
     lab = action.lab()
-    first = executed(lab, lab.run()).id
-    approved(lab)
-    [hold] = lab.store.holds.all()
-    assert hold.execution != first
+    lab.run()
+    check(lab)
+    assert [one.kind for one in lab.store.holds.all()] == ["no effect"]
 
-    action.verdicts = ["effective"]
-    overdue(lab, f"verify:{first}")
-    assert [one.execution for one in lab.store.holds.all()] == [hold.execution]
+    approved(lab)
+    check(lab)
+    assert lab.store.holds.all() == []

@@ -21,7 +21,7 @@ from boyd.cli.parameter_types import Pairs, Whole, object_option, pairs_option, 
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
-from boyd.models import ActionResult, ExecutionEntry, HoldList
+from boyd.models import ActionResult, ExecutionEntry, Hold, HoldList
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 
 EXECUTION_COLUMNS = (
@@ -102,11 +102,15 @@ def holds(api: Api, form: str) -> None:
     rows = [
         [
             *(one.action, one.target, one.kind, one.execution),
-            *(output.short_date(one.until) or "lifted", one.evidence or ""),
+            *(_until(one), one.evidence or ""),
         ]
         for one in found
     ]
     output.print_list(form, found, HOLD_COLUMNS, rows, "No action is held.")
+
+
+def _until(hold: Hold) -> str:
+    return "its end" if hold.in_flight else output.short_date(hold.until) or "lifted"
 
 
 @actions.command()
@@ -311,8 +315,14 @@ def _await(api: Api, job: Taken, seconds: float) -> Taken:
                 return job.patched({"queued": True, "approval_id": approval})
             if waiting.is_over:
                 return job
-            where = f" on {now.worker}" if now and now.worker else ""
-            waiting.pause(f"{now.action} {now.state}{where}" if now else job.execution_id)
+            waiting.pause(_course(now) if now else job.execution_id)
+
+
+def _course(job: Execution) -> str:
+    """The progress of a job, in one line."""
+    if job.in_flight:
+        return f"{job.action} waits for its turn: {job.in_flight[0].course}"
+    return f"{job.action} {job.state}" + (f" on {job.worker}" if job.worker else "")
 
 
 def show_result(result: ActionResult, title: str = "") -> None:

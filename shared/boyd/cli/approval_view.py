@@ -84,6 +84,8 @@ def ended(item: ApprovalItem, now: datetime) -> str:
 def progress(item: ApprovalItem) -> str:
     """The progress of the execution."""
     execution = item.execution
+    if item.in_flight:
+        return f"waits for its turn: {item.in_flight[0].course}"
     if execution is None or execution.state == "queued":
         return "waits for a worker"
     where = f" on {execution.worker}" if execution.worker else ""
@@ -119,8 +121,11 @@ def show(item: ApprovalItem, now: datetime) -> None:
 def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "id", item.id
     yield "action", item.action_id
+    yield "target", item.target
     yield "undoes", item.undoes or ""
     yield "why", item.decision.rationale
+    for hold in item.in_flight:
+        yield "in flight", hold.course
     for reason in item.instead_of:
         yield "instead", reason
     yield "because", item.reason or ""

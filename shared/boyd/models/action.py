@@ -110,7 +110,8 @@ class ActionInfo(Model):
     """The manifest of an action; times are in seconds.
 
     `params` and `output` are the JSON Schemas of its parameters and of its output, `sandbox` has
-    its privileges and limits. `windows` are the names of those in which it may run alone,
+    its privileges and limits. `concurrency` is how many executions of it may be in flight per
+    target; null: any number. `windows` are the names of those in which it may run alone,
     `alone_when` is the condition, and `earned` what it has to show first.
     """
 
@@ -128,6 +129,7 @@ class ActionInfo(Model):
     dry_run: bool = False
     rollback: bool = False
     reversibility: Reversibility = "unknown"
+    concurrency: int | None = None
     budget: Budget | None = None
     verify: VerificationPlan | None = None
     windows: list[str] = Field(default_factory=list)

@@ -16,6 +16,7 @@ from boyd.models.notification import NotificationRecord
 from boyd.models.procedure import ProcedureStep
 from boyd.models.situation import Situation
 from boyd.models.track_record import TrackRecord
+from boyd.models.verification import Hold
 
 #: The risks at which a mistake is not bearable.
 _RISKY = LEVELS[LEVELS.index("high") :]
@@ -175,6 +176,8 @@ class Proposal(Model):
     Attributes:
         reversibility: how far the action can be undone; `unknown` for a rollback.
         queue: the queue of the workers that will execute it.
+        target: what it acts on; empty: the action has no target.
+        concurrency: how many executions of the action may be in flight there; None: any number.
         reason: why it needs an approval.
         required: the policy for approving it.
         requested_by: the principals who requested it; empty: the agent itself.
@@ -203,6 +206,8 @@ class Proposal(Model):
     run_ids: list[str] = Field(default_factory=list)
     reason: str | None = None
     queue: str | None = None
+    target: str = ""
+    concurrency: int | None = None
     required: ApprovalPolicy = ApprovalPolicy()
     requested_by: list[str] = Field(default_factory=list)
     undoes: str | None = None
@@ -224,7 +229,8 @@ class ApprovalItem(Proposal):
     state. `acted_by` is the principal that resolved the item, `claimed_by` whom it claimed to act
     for. `title` says what approving does. `asked` has later requests for the same. `preview_at` is
     the time of `preview`; `first_preview` is the first dry run, if its result was different. `link`
-    is the id of the signed link that resolved it. `notifications` are those to people.
+    is the id of the signed link that resolved it. `notifications` are those to people. `in_flight`
+    are other executions of the action on the same target that were in flight when this was read.
     """
 
     id: str
@@ -248,6 +254,7 @@ class ApprovalItem(Proposal):
     claimed_by: str | None = None
     link: str | None = None
     notifications: list[NotificationRecord] = Field(default_factory=list)
+    in_flight: list[Hold] = Field(default_factory=list)
 
     def refusal(self, actor: Actor) -> ApprovalOutcome | None:
         """The outcome with which an approval by *actor* would be refused now, if any."""

@@ -12,7 +12,7 @@ from boyd.models.approval import ApprovalItem
 from boyd.models.base import JsonObject, Model, Timestamp
 from boyd.models.loop import LoopResult, Mode, ObserverHealth, Phase
 from boyd.models.run import RunStatus
-from boyd.models.verification import EffectVerification
+from boyd.models.verification import EffectVerification, Hold
 
 
 class AgentState(Model):
@@ -282,7 +282,7 @@ class Execution(Model):
 
     `succeeded` means that its call returned; `verification` tells whether it had its effect, and
     `progress` where a procedure stands. `countedIn` is the class of situation in whose track record
-    it counts.
+    it counts. While it is queued, `inFlight` are the executions that have to end first.
     """
 
     id: str
@@ -299,6 +299,7 @@ class Execution(Model):
     verification: EffectVerification | None = None
     counted_in: str | None = None
     progress: str | None = None
+    in_flight: list[Hold] = Field(default_factory=list)
 
 
 class LiftedHold(Model):

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from boyd import naming
+from boyd.formatting import seconds
 from boyd.models.base import Model, Timestamp
 from boyd.models.situation import Situation
 
@@ -13,9 +15,12 @@ from boyd.models.situation import Situation
 EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
 #: What Boyd did after an action had made it worse.
 CompensationState = Literal["rolled back", "asked", "failed", "none"]
-#: Why an action is held: its verdict is open, it had no effect, or it has done harm, which was
-#: rolled back or not; or it is a procedure that has not ended.
-HoldKind = Literal["open", "running", "no effect", "rolled back", "suspended"]
+#: Why an action is held: as many executions of it as may be in flight are queued, running or being
+#: verified (`open`); or it had no effect; or it has done harm, which was rolled back or not.
+HoldKind = Literal["queued", "running", "open", "no effect", "rolled back", "suspended"]
+#: The kinds of holds that end with an execution.
+IN_FLIGHT = ("queued", "running", "open")
+_STAGES = {"queued": "is queued", "running": "is running", "open": "is being verified"}
 
 
 class VerificationSettings(Model):
@@ -110,6 +115,10 @@ class Hold(Model):
         since: when the hold began.
         until: when it ends by itself; absent: a person has to lift it.
         evidence: for the verdict, if there is one.
+        by: who has approved or requested the execution in flight; absent: the agent itself.
+        approved: whether that was by an approval.
+        host: that executes it.
+        age: seconds since the beginning, when this was read; of executions in flight only.
     """
 
     action: str
@@ -121,10 +130,19 @@ class Hold(Model):
     since: Timestamp
     until: Timestamp | None = None
     evidence: str | None = None
+    by: str | None = None
+    approved: bool = False
+    host: str | None = None
+    age: float | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        """Tell whether it ends with an execution that is queued, running or being verified."""
+        return self.kind in IN_FLIGHT
 
     def binds(self, situation: Situation) -> bool:
         """Tell whether it holds the action in *situation*."""
-        if self.kind in ("open", "running", "suspended") or not self.situations:
+        if self.in_flight or self.kind == "suspended" or not self.situations:
             return True
         return situation.class_for(self.action.partition(":")[0]) in self.situations
 
@@ -135,17 +153,25 @@ class Hold(Model):
         # The part after the dot tells apart what lost data had the same number.
         done = self.execution.partition(".")[0]
         seen = f": {self.evidence}" if self.evidence else ""
-        if self.kind == "open":
-            return f"{what} is not repeated yet: {done} is being verified"
+        if self.in_flight:
+            return f"{what} is not repeated yet: {self.course}"
         if self.because == "violations":
             return f"{what} is suspended: {done} went beyond its sandbox{seen}"
-        if self.kind == "running":
-            return f"{what} is not started again: {done} has not ended"
         if self.kind == "suspended":
             return f"{what} is suspended: {done} made it worse{seen}"
         if self.kind == "rolled back":
             return f"{what} is not repeated: {done} made it worse and was rolled back{seen}"
         return f"{what} is not repeated: {done} had no effect{seen}"
+
+    @property
+    def course(self) -> str:
+        """The stage of the execution in flight, and who has ordered it."""
+        where = f" on {self.host}" if self.host and self.kind == "running" else ""
+        done = f"{naming.short(self.execution.partition('.')[0])} {_STAGES[self.kind]}{where}"
+        if not self.by:
+            return done
+        ago = f" {seconds(int(self.age))} ago" if self.age is not None else ""
+        return f"{done}, {'approved' if self.approved else 'requested'} by {self.by}{ago}"
 
 
 class HoldList(Model):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from boyd.agent_rules import Circumstances
-from boyd.errors import AgentRevoked, Veto
+from boyd.errors import ActionHeld, AgentRevoked, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
     LEVELS,
@@ -77,6 +77,10 @@ class ExecutionRequest:
         counting: how its outcome is counted in its track record; None: it does not count.
         sandbox: the sandbox that it runs in; too many violations of it suspend the action.
         within: holds that executions with this prefix have caused do not bind it.
+        concurrency: how many executions of it may be in flight on the target; None: any number.
+        waits: whether it waits for those that are in the way, instead of being refused.
+        undoes: the execution that it rolls back, which is not in the way.
+        compensates: whether it undoes something, so that what is only queued is not in the way.
         read_only: whether it changes nothing.
     """
 
@@ -97,6 +101,10 @@ class ExecutionRequest:
     counting: JsonObject | None = None
     sandbox: Sandbox | None = None
     within: str = ""
+    concurrency: int | None = None
+    waits: bool = False
+    undoes: str | None = None
+    compensates: bool = False
     read_only: bool = False
 
 
@@ -125,8 +133,12 @@ class Ledger(Protocol):
 class ApprovalGateway(Protocol):
     """The approval queue, for actions that need a person's approval."""
 
-    def propose(self, proposal: Proposal, execution_id: str) -> str:
-        """Queue *proposal* or join the same one; its id, empty if its runs were cancelled."""
+    def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
+        """Queue *proposal* or join the same one; its id, empty if its runs were cancelled.
+
+        Raises:
+            ActionHeld: it is proposed *by_machine*, and in flight on its target.
+        """
 
     def waits(self, proposal: Proposal) -> bool:
         """Tell whether the same proposal is already pending."""
@@ -158,6 +170,7 @@ class Request:
         record: the track record in which an approved action counts; None: in none.
         within: the prefix of the executions of its procedure, whose holds do not bind it.
         compensates: whether it undoes a step of its procedure; no hold binds it then.
+        may_wait: whether it waits until what is in flight on its target has ended.
     """
 
     execution_id: str
@@ -181,6 +194,7 @@ class Request:
     record: TrackRecord | None = None
     within: str = ""
     compensates: bool = False
+    may_wait: bool = True
 
     @property
     def requester(self) -> str | None:
@@ -436,6 +450,10 @@ class _Execution:
             counting=None if plan is None else self._counting(),
             held=self._is_bound(undoes),
             within=self.request.within,
+            concurrency=action.in_flight_limit,
+            waits=self._waits(),
+            undoes=self.request.undoes,
+            compensates=undoes or self.request.compensates,
             read_only=action.reversibility == "read-only",
             sandbox=self.ctx.agent.sandbox(action.id),
         )
@@ -460,6 +478,11 @@ class _Execution:
         """Tell whether holds bind it: a person who approves an action decides to repeat it."""
         free = undoes or self.request.approved or self.request.compensates
         return not free and self.ctx.agent.may_hold(self.action)
+
+    def _waits(self) -> bool:
+        """Tell whether it waits for what is in flight; the loop and models decide anew instead."""
+        ordered = self.request.approved or not _by_machine(self.ctx, self.request)
+        return ordered and self.request.may_wait
 
     def _begin(self, procedure: Procedure, params: JsonObject, token: str) -> ActionResult:
         """Start a procedure, which goes on without this worker."""
@@ -547,6 +570,8 @@ def _queue(
         run_ids=list(request.run_ids),
         reason=f"{reason}; {doubt}" if doubt else reason,
         queue=action.queue,
+        target=action.target_of(decision.params),
+        concurrency=action.in_flight_limit,
         required=policy.patched({"person": True}) if request.by_person else policy,
         plan=action.approved_steps if isinstance(action, Procedure) else [],
         situation=ctx.agent.rules.seen(of.situation),
@@ -562,12 +587,19 @@ def _queue(
         preview = _preview(ctx, action, request)
         proposal = proposal.patched({"preview": preview})
     try:
-        approval_id = approvals.propose(proposal, request.proposer)
+        approval_id = approvals.propose(proposal, request.proposer, _by_machine(ctx, request))
     except AgentRevoked as error:
         return failed(action.id, str(error), prevented="revoked")
+    except ActionHeld as error:
+        return failed(action.id, str(error), prevented="held")
     if not approval_id:
         return failed(action.id, CANCELLED, prevented="cancelled")
     return _waits(action, approval_id)
+
+
+def _by_machine(ctx: PhaseContext, request: Request) -> bool:
+    """Tell whether the loop or a model wants it; neither repeats what is in flight."""
+    return ctx.iteration is not None or request.for_model
 
 
 def _preview(ctx: PhaseContext, action: Action, request: Request) -> ActionResult:

@@ -47,6 +47,7 @@ class _Deciding:
         self.proposed: Decision | None = None
         self.applicable: list[Strategy] = []
         self.held: list[HeldDecision] = []
+        self._waits = False
         self.decision = no_op("No applicable strategy")
 
     def run(self) -> tuple[Decision, DecisionTrace]:
@@ -67,7 +68,10 @@ class _Deciding:
         return self.decision, trace
 
     def _first_free(self) -> Strategy | None:
-        """Let the strategies decide in turn, until one decides on an action that is not held."""
+        """Let the strategies decide in turn, until one decides on an action that is not held.
+
+        While the action of one is queued or runs, nothing takes its place.
+        """
         for strategy in self.applicable:
             decided = self._choose(strategy)
             held = self._hold(strategy) if decided else None
@@ -77,18 +81,21 @@ class _Deciding:
                 return strategy
             self.held.append(held)
             self.decision = no_op(held.reason)
+            if self._waits:
+                return None
         return None
 
     def _hold(self, strategy: Strategy) -> HeldDecision | None:
         """The hold of the action decided on, if it binds; claiming the action checks that again."""
         decision = self.decision
         action = self.ctx.host.actions.get(decision.action)
-        if action is None or not self.ctx.agent.may_hold(action):
+        if action is None:
             return None
         target = action.target_of(decision.params)
-        hold = self.ctx.hold(decision.action, target)
+        hold = self.ctx.hold(action, target)
         if hold is None or not hold.binds(self.situation):
             return None
+        self._waits = hold.kind in ("queued", "running")
         return HeldDecision(
             strategy=strategy.id, action=action.id, target=target, reason=hold.reason
         )

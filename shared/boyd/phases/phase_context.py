@@ -111,10 +111,16 @@ class PhaseContext:
         """The time for windows and conditions of the actions of a plugin."""
         return self.context(plugin_id).now()
 
-    def hold(self, action: str, target: str) -> Hold | None:
+    def hold(self, action: Action, target: str) -> Hold | None:
         """The hold of an action on a target, if there is one; it is recorded as a read."""
-        found = self._holds(action, target) if self._holds else None
-        self.tape.note(action, "holds", target, found)
+        bound = self.agent.may_hold(action)
+        if not bound and action.in_flight_limit is None:
+            return None
+        found = self._holds(action.id, target) if self._holds else None
+        if found and not bound and not found.in_flight:
+            return None
+        if found or bound:
+            self.tape.note(action.id, "holds", target, found)
         return found
 
     def record(self, action: Action, situation: Situation) -> TrackRecord | None:

@@ -260,6 +260,9 @@ class Action(Component):
         queue: the queue of the workers that may perform it; None: `boyd.act`.
         target: the parameter that names what it acts on, for budgets.
         budget: how often it may run per target.
+        concurrency: how many executions of it may be in flight per target, from the approval to
+            the verdict; 0: any number; None: one, or any number if it is read-only. An action
+            without a target counts as a whole.
         tool: whether models may use it in investigations, with the usual gate.
         category: the kind of tool.
         verify_within: seconds in which it has to show its effect, if it can be verified.
@@ -285,6 +288,7 @@ class Action(Component):
     queue: str | None = None
     target: str | None = None
     budget: Budget | None = None
+    concurrency: int | None = None
     tool: bool = False
     category: Category = "execution"
     verify_within: float = 60.0
@@ -296,6 +300,7 @@ class Action(Component):
         self.params = self.params or self._model()
         check_params(self.name, self.params)
         self._check_target()
+        self._check_concurrency()
         self._classify()
         return self
 
@@ -324,6 +329,21 @@ class Action(Component):
         # Parameters are stored under their aliases.
         name = aliases.get(self.target, self.target)
         self.target = fields[name].alias or name
+
+    def _check_concurrency(self) -> None:
+        given = self.concurrency
+        if given is not None and (type(given) is not int or given < 0):
+            raise ValueError(
+                f"{self.name}: concurrency is {given!r}; give the number of executions that may be "
+                "in flight per target, or 0 for any number"
+            )
+
+    @property
+    def in_flight_limit(self) -> int | None:
+        """The number of its executions that may be in flight per target; None: any."""
+        if self.concurrency is None:
+            return None if self.reversibility == "read-only" else 1
+        return self.concurrency or None
 
     def target_of(self, params: Mapping[str, Any]) -> str:
         """The value of the target parameter in *params*."""

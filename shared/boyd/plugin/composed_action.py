@@ -39,6 +39,7 @@ class Procedure(Action):
 
     steps: Sequence[ProcedureStep] = ()
     within: float = 3600.0
+    concurrency: int | None = 1
     approve: ProcedureApproval = "whole"
 
     def bind(self, plugin_id: str) -> Self:

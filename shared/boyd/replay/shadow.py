@@ -222,9 +222,9 @@ class _ShadowPhase(PhaseContext):
         gate = self._record.gate
         return (gate.at if gate else None) or _began(self._record, self._taped)
 
-    def hold(self, action: str, target: str) -> Hold | None:
-        """The recorded hold; without a record it may have been held, or not."""
-        taped = _reads_of(self._record, self.phase, action)
+    def hold(self, action: Action, target: str) -> Hold | None:
+        """The recorded hold; without a record an action that can be held may have been, or not."""
+        taped = _reads_of(self._record, self.phase, action.id)
         for read in taped.reads if taped else ():
             if (
                 read.of == "holds"
@@ -232,7 +232,8 @@ class _ShadowPhase(PhaseContext):
                 and read.note in (None, "absent")
             ):
                 return Hold.from_json(json.dumps(read.value)) if read.value else None
-        self._gaps.late.append(f"whether {action} was held was not recorded")
+        if self.agent.may_hold(action):
+            self._gaps.late.append(f"whether {action.id} was held was not recorded")
         return None
 
     def record(self, action: Action, situation: Situation) -> TrackRecord | None:

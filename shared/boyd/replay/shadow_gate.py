@@ -88,7 +88,7 @@ def _used(budget: Budget, gate: Gate) -> int | None:
 class ShadowApprovals:
     """Queues nothing; implements `ApprovalGateway`."""
 
-    def propose(self, proposal: Proposal, execution_id: str) -> str:
+    def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
         """A name for an approval that nobody sees."""
         return "shadow"
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from boyd import naming
 from boyd.approval_signatures import ApprovalSigner
+from boyd.errors import ActionHeld
 from boyd.links import AnswerLink, LinkProblem
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal, Vote, utc_now
@@ -37,12 +38,13 @@ class StoredApprovalGateway:
     def __init__(self, store: AgentStore, retention: Retention, notify: bool) -> None:
         """Queue approvals; with *notify* a plugin notifies people of them."""
         self._approvals = store.approvals
+        self._holds = store.holds
         self._runs = store.runs
         self._loop = store.loop
         self._retention = retention
         self._notify = notify
 
-    def propose(self, proposal: Proposal, execution_id: str) -> str:
+    def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
         """Queue the proposal, also on behalf of the submitters of its runs, and return its id."""
         requesters = [*proposal.requested_by, *self._runs.requesters(proposal.run_ids)]
         changes: dict[str, object] = {"requested_by": list(dict.fromkeys(requesters))}
@@ -50,7 +52,13 @@ class StoredApprovalGateway:
             # Proposed outside an iteration: list it under the current or latest one.
             changes["loop_iteration"] = self._loop.iteration()
         complete = proposal.patched(changes)
-        return self._approvals.enqueue(complete, self._retention, execution_id, self._notify)
+        try:
+            return self._approvals.enqueue(
+                complete, self._retention, execution_id, self._notify, unless_in_flight=by_machine
+            )
+        except ActionHeld as held:
+            hold = self._holds.get(proposal.action_id, proposal.target)
+            raise ActionHeld(hold.reason if hold else str(held)) from None
 
     def waits(self, proposal: Proposal) -> bool:
         """Tell whether the same proposal is already pending."""

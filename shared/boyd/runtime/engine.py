@@ -20,8 +20,8 @@ from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
 from boyd.plugin.context import IdentitySigner
 from boyd.runtime.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
-from boyd.runtime.leases import Leases
-from boyd.store import AgentEntry, AgentFleet, AgentStore, Retention
+from boyd.runtime.leases import LeasedLedger, Leases
+from boyd.store import AgentEntry, AgentFleet, AgentStore, Fence, Retention
 
 #: Sends a callback: URL, body, an id that stays the same when it is repeated, and the time.
 Post = Callable[[str, bytes, str, datetime], Delivery]
@@ -114,6 +114,10 @@ class Engine:
         self.retention = retention_of(agent)
         notify = bool(agent.host.hooks("on_approval"))
         self.approvals = StoredApprovalGateway(store, self.retention, notify)
+
+    def ledger(self, fence: Fence | None = None) -> LeasedLedger:
+        """The ledger for one execution, which is claimed only while *fence* holds; None: always."""
+        return LeasedLedger(self.store, self.leases, self.dispatcher, fence)
 
     def context(self, plugin_id: str, iteration: int | None = None) -> Context:
         """The `ctx` of a plugin."""

@@ -37,7 +37,7 @@ from boyd.phases.planning import Batch
 from boyd.plugin import Action
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
-from boyd.runtime.leases import PUT_BACK_MARGIN, LeasedLedger
+from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.runtime.triggers import TICK
 from boyd.store import (
     AgentStore,
@@ -300,7 +300,7 @@ class IterationSteps:
             instead_of=tuple(one.reason for one in record.trace.held) if record.trace else (),
         )
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
-        ledger = LeasedLedger(self._store, self._engine.leases, fence)
+        ledger = self._engine.ledger(fence)
         result = act.act(ctx, request, ledger, self._engine.approvals)
         fields = {"results": dump_results([result]), **_problems(ctx), **self._tape(entry, ctx)}
         return self._iterations.leave(entry, "complete", fields)

@@ -12,7 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from boyd import naming
 from boyd.errors import StoreError, StoreUnavailable
+from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import FROZEN, REVOKED, ActionResult, ExecutionEntry, JsonObject, ProcedureRecord
 from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
@@ -103,8 +105,16 @@ class LeasedLedger:
     Claiming and finishing are idempotent and repeated while Redis does not answer.
     """
 
-    def __init__(self, store: AgentStore, leases: Leases, fence: Fence | None = None) -> None:
+    def __init__(
+        self,
+        store: AgentStore,
+        leases: Leases,
+        dispatcher: Dispatcher,
+        fence: Fence | None = None,
+    ) -> None:
         """Claim only while *fence* holds; None: always."""
+        self._agent_id = store.agent_id
+        self._dispatcher = dispatcher
         self._ledger = store.ledger
         self._holds = store.holds
         self._procedures = store.procedures
@@ -125,7 +135,7 @@ class LeasedLedger:
         token = uuid.uuid4().hex
         reply = persistently(lambda: self._claim(execution, token))
         if reply.outcome == "held":
-            return self._held(execution)
+            return self._held(execution, reply.detail)
         if reply.outcome == "claimed":
             hold = self._leases.hold(
                 lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
@@ -148,7 +158,7 @@ class LeasedLedger:
         """Record the result and release the claim."""
         try:
             return persistently(
-                lambda: self._ledger.finish(execution_id, token, result), StoreError
+                lambda: self._ledger.finish(execution_id, token, result, self._send), StoreError
             )
         finally:
             self._holding.close()
@@ -160,9 +170,19 @@ class LeasedLedger:
         finally:
             self._holding.close()
 
-    def _held(self, execution: ExecutionRequest) -> Claim:
-        hold = self._holds.get(execution.action, execution.target)
-        return Claim(refused=hold.reason if hold else "It was held", prevented="held")
+    def _send(self, name: str, attempt: int, queue: str | None) -> None:
+        """Send the job that has waited for this execution."""
+        self._dispatcher.job(self._agent_id, name, attempt, queue)
+
+    def _held(self, execution: ExecutionRequest, by: str) -> Claim:
+        """The refusal of a claim by a hold or, if *by* names one, by an execution in flight."""
+        action, target = execution.action, execution.target
+        if not by:
+            hold = self._holds.lasting(action, target)
+            return Claim(refused=hold.reason if hold else "It was held", prevented="held")
+        in_flight = {hold.execution: hold for hold in self._holds.in_flight_of(action, target)}
+        refused = in_flight[by].reason if by in in_flight else f"{naming.short(by)} was in the way"
+        return Claim(refused=refused, prevented="held")
 
     def _claim(self, execution: ExecutionRequest, token: str) -> ClaimReply:
         return self._ledger.claim(
@@ -184,6 +204,7 @@ class LeasedLedger:
                 read_only=execution.read_only,
                 grant=execution.grant,
                 counting=_counted(execution),
+                in_flight=_in_flight(execution),
                 sandbox=_limits(execution),
             ),
         )
@@ -206,6 +227,19 @@ def _counted(execution: ExecutionRequest) -> JsonObject | None:
     """The way in which the outcome of an execution is counted, as the ledger needs it."""
     counting = execution.counting
     return None if counting is None else {**counting, "queue": execution.queue or ""}
+
+
+def _in_flight(execution: ExecutionRequest) -> JsonObject | None:
+    """The terms on which an execution takes its turn, as the ledger checks them."""
+    if execution.concurrency is None:
+        return None
+    undoes: JsonObject = {"undoes": execution.undoes} if execution.undoes else {}
+    return {
+        "limit": execution.concurrency,
+        "waits": execution.waits,
+        "compensates": execution.compensates,
+        **undoes,
+    }
 
 
 def _limits(execution: ExecutionRequest) -> JsonObject | None:

@@ -25,7 +25,6 @@ from boyd.procedure_plans import action_of, compensation_of
 from boyd.references import fill
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence
 
 #: Why a step is not executed that a person denied.
@@ -188,7 +187,7 @@ class ProcedureSteps:
             within=naming.steps_of(self._record.id),
             compensates=compensates,
         )
-        ledger = LeasedLedger(self._engine.store, self._engine.leases, self._fence)
+        ledger = self._engine.ledger(self._fence)
         return run_action(self._engine, ledger, request)
 
     def _is_covered(self, action: Action, decision: Decision) -> bool:

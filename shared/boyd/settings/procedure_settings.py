@@ -24,6 +24,7 @@ class ProcedureSettings(AgentGroup):
         target: the parameter that names what it acts on.
         risk: its risk, if that is higher than the risk of each step.
         within: the time for the whole.
+        concurrency: how many of it may be in flight per target; 0: any number.
         approve: whether a person approves the whole, or each step.
         steps: in order.
     """
@@ -34,6 +35,7 @@ class ProcedureSettings(AgentGroup):
     target: str | None = None
     risk: Level = "low"
     within: float = Field(default=3600.0, gt=0, le=7 * 86400)
+    concurrency: int = Field(default=1, ge=0)
     approve: ProcedureApproval = "whole"
     steps: list[ProcedureStep] = Field(min_length=1, max_length=MAX_STEPS)
 

@@ -18,7 +18,14 @@ from boyd.store.delegations import Delegations
 from boyd.store.due import Due, take_each
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
-from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning
+from boyd.store.executions import (
+    ActionLedger,
+    ClaimReply,
+    Fence,
+    Stale,
+    StillRunning,
+    WaitsForTurn,
+)
 from boyd.store.fact_graph import DelegatedGraph, FactGraph
 from boyd.store.fleet import (
     AgentEntry,
@@ -269,6 +276,7 @@ __all__ = [
     "TrackRecords",
     "Turns",
     "Verdict",
+    "WaitsForTurn",
     "WorkerInfo",
     "Written",
     "actor_fields",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import AgentRevoked, StoreError
+from boyd.errors import ActionHeld, AgentRevoked, StoreError
 from boyd.models import (
     REVOKED,
     ActionResult,
@@ -21,6 +21,7 @@ from boyd.models import (
     ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
+    Hold,
     JoinedRequest,
     Proposal,
     Vote,
@@ -33,6 +34,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, near, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
+from boyd.store.holds import Holds
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
 from boyd.store.notification_records import read_notifications
@@ -92,6 +94,7 @@ class Approvals:
         self._keys = keys
         self._agent_id = agent_id
         self._resend_after = milliseconds(resend_after)
+        self._holds = Holds(client, scripts, keys)
 
     def enqueue(
         self,
@@ -99,6 +102,7 @@ class Approvals:
         retention: Retention,
         proposed_by: str | None = None,
         notify: bool = False,
+        unless_in_flight: bool = False,
     ) -> str:
         """Queue *proposal*, or increment `seen` of an equal pending item; return the item's id.
 
@@ -108,6 +112,7 @@ class Approvals:
 
         Raises:
             AgentRevoked: the agent's right to act is revoked.
+            ActionHeld: `unless_in_flight`, and no more executions of it may be in flight.
         """
         approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
@@ -115,24 +120,7 @@ class Approvals:
         fields = flatten(proposal.patched(lists))
         if proposal.preview is not None:
             fields += ["previewDigest", _said(proposal.preview)]
-        asked_by = " ".join(proposal.requested_by)
-        options = {
-            "summary": proposal.situation_summary or "",
-            "runs": " ".join(proposal.run_ids),
-            "asked_by": asked_by,
-            "wakes": " ".join(proposal.wakes),
-            "who": asked_by or f"agent:{self._agent_id}",
-            "rationale": _rationale(proposal),
-            "title": _new_title(proposal),
-            "undoes": proposal.undoes or "",
-            "notify": notify,
-            "agent": self._agent_id,
-            **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
-        }
-        if proposal.record is not None:
-            options["class"] = proposal.record.situation
-        if retention.ttl is not None:
-            options["ttl"] = milliseconds(retention.ttl)
+        options = self._options(proposal, retention, notify, unless_in_flight)
         propose = partial(
             self._scripts.run,
             "propose_action",
@@ -145,9 +133,41 @@ class Approvals:
         if found == ["unconfirmed"]:
             FreezeCopy(self._client, self._scripts).compare()
             found = propose(options={**options, "compared": True})
+        if isinstance(found, list) and found[0] == "in-flight":
+            raise ActionHeld(f"{naming.short(found[1])} has not ended")
         if isinstance(found, list):
             raise AgentRevoked(f"{REVOKED}: {found[1]}")
         return str(found)
+
+    def _options(
+        self, proposal: Proposal, retention: Retention, notify: bool, unless_in_flight: bool
+    ) -> dict[str, object]:
+        """The options of the script `propose_action`."""
+        asked_by = " ".join(proposal.requested_by)
+        options: dict[str, object] = {
+            "summary": proposal.situation_summary or "",
+            "runs": " ".join(proposal.run_ids),
+            "asked_by": asked_by,
+            "wakes": " ".join(proposal.wakes),
+            "who": asked_by or f"agent:{self._agent_id}",
+            "rationale": _rationale(proposal),
+            "title": _new_title(proposal),
+            "undoes": proposal.undoes or "",
+            "notify": notify,
+            "agent": self._agent_id,
+            **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
+        }
+        if unless_in_flight and proposal.concurrency:
+            options["in_flight"] = {
+                "action": proposal.action_id,
+                "target": proposal.target,
+                "limit": proposal.concurrency,
+            }
+        if proposal.record is not None:
+            options["class"] = proposal.record.situation
+        if retention.ttl is not None:
+            options["ttl"] = milliseconds(retention.ttl)
+        return options
 
     def proposed(self, proposed_by: str) -> str | None:
         """The id of the item that an execution has proposed, if any."""
@@ -325,10 +345,26 @@ class Approvals:
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
                 pipe.zscore(self._keys.approvals_pending, approval_id)
+            pipe.hkeys(self._keys.in_flight)
             pipe.time()
-            *found, now = pipe.execute()
-        items = zip(found[::2], found[1::2], strict=True)
-        return [_read_now(fields, at, _ms(now)) for fields, at in items if "status" in fields]
+            *found, flying, now = pipe.execute()
+        rows = zip(found[::2], found[1::2], strict=True)
+        items = [_read_now(fields, at, _ms(now)) for fields, at in rows if "status" in fields]
+        return self._with_in_flight(items, flying)
+
+    def _with_in_flight(
+        self, items: Sequence[ApprovalItem], flying: Collection[str]
+    ) -> list[ApprovalItem]:
+        """The items with what they wait for, or would; *flying* are the fields of `in_flight`."""
+        waiting = {item.id: f"{item.action_id}:{item.target}" for item in items if _waits(item)}
+        concerned = sorted(set(waiting.values()).intersection(flying))
+        if not concerned:
+            return list(items)
+        in_flight = self._holds.in_flight(concerned)
+        return [
+            item.patched({"in_flight": _others(item, in_flight.get(waiting.get(item.id, ""), []))})
+            for item in items
+        ]
 
     def _read_page(
         self, portion: ByteBudget, places: Sequence[Place], limit: int, position: Position
@@ -336,15 +372,33 @@ class Approvals:
         """The items of a page that began at *position*, up to the byte budget."""
         hashes = list(portion.read("approval", [name for name, _ in places]))
         with translated():
-            now = _ms(near(self._client, self._keys.loop).time())
+            pipe = near(self._client, self._keys.loop).pipeline(transaction=False)
+            pipe.hkeys(self._keys.in_flight)
+            pipe.time()
+            flying, time = pipe.execute()
+        now = _ms(time)
         rows = [
             (place, _read_now(fields, place[1], now))
             for place, fields in zip(places, hashes, strict=False)
             if "status" in fields
         ]
+        items = self._with_in_flight([item for _, item in rows], flying)
+        rows = [(place, item) for (place, _), item in zip(rows, items, strict=True)]
         more = len(places) == limit or len(hashes) < len(places)
         last = places[len(hashes) - 1] if hashes else position or FIRST
         return Listing(rows, last if more else None)
+
+
+def _waits(item: ApprovalItem) -> bool:
+    """Tell whether an item is not executed yet, and may have to wait for its turn."""
+    queued = item.execution is not None and item.execution.state == "queued"
+    return item.concurrency is not None and (item.status == "pending" or queued)
+
+
+def _others(item: ApprovalItem, in_flight: Sequence[Hold]) -> list[Hold]:
+    """The executions in flight besides that of an item, and the one that it rolls back."""
+    own = (naming.approval(item.id), item.undoes)
+    return [hold for hold in in_flight if hold.execution not in own]
 
 
 def _read_now(fields: Mapping[str, str], deadline: float | None, now: float) -> ApprovalItem:

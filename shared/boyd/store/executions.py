@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -54,6 +54,14 @@ class StillRunning(StoreError):
         self.seconds = seconds
 
 
+class WaitsForTurn(StillRunning):
+    """Another execution of the action is in flight on the same target: `other`."""
+
+    def __init__(self, execution_id: str, other: str, seconds: float) -> None:
+        super().__init__(f"execution {execution_id} waits until {other} has ended", seconds)
+        self.other = other
+
+
 class Stale(StoreError):
     """The phase or job of the execution belongs to another worker now."""
 
@@ -91,6 +99,8 @@ class ClaimTerms:
         read_only: whether it changes nothing, so that it cannot have had another one's effect.
         grant: the grant by which it runs alone, if it needs one.
         counting: how its outcome counts in its track record.
+        in_flight: for the check whether another execution is in the way: `limit`, and whether it
+            waits for that one, `undoes` it or `compensates`; None: any number may be in flight.
         sandbox: how many `violations` within `window` ms suspend the action, and the `queue` of who
             tells people.
     """
@@ -102,13 +112,15 @@ class ClaimTerms:
     read_only: bool = False
     grant: str | None = None
     counting: JsonObject | None = None
+    in_flight: JsonObject | None = None
     sandbox: JsonObject | None = None
 
     def options(self) -> JsonObject:
         """The terms that the claim checks."""
         binding: JsonObject = {"held": self.held, "situation": self.situation}
         changes: JsonObject = {"read_only": True} if self.read_only else {}
-        return {**binding, "within": self.within, **changes, **self._granted()}
+        flight: JsonObject = {"in_flight": self.in_flight} if self.in_flight else {}
+        return {**binding, "within": self.within, **changes, **flight, **self._granted()}
 
     def fields(self) -> dict[str, str]:
         """The terms that the ledger stores."""
@@ -266,6 +278,7 @@ class ActionLedger:
         Raises:
             StillRunning: another live worker executes it; or Redis has lost data and the agent is
                 not registered again yet.
+            WaitsForTurn: another execution of the action is in flight on the target.
             Stale: the phase or job of *fence* was taken away.
         """
         keys = self._keys
@@ -338,6 +351,9 @@ class ActionLedger:
             raise Stale(f"execution {execution_id} belongs to another worker now")
         if outcome == "running":
             raise _still_running(execution_id, *rest)
+        if outcome == "waits":
+            other, wait = rest
+            raise WaitsForTurn(execution_id, str(other), int(wait) / 1000)
         if outcome in ("unregistered", "unconfirmed"):
             message = f"execution {execution_id} waits: Redis has lost data of its agent"
             raise StillRunning(message, HEARTBEAT)
@@ -356,10 +372,20 @@ class ActionLedger:
         )
         return bool(renewed)
 
-    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the result; False when the claim was lost."""
+    def finish(
+        self,
+        execution_id: str,
+        token: str,
+        result: ActionResult,
+        send: Callable[[str, int, str | None], None] | None = None,
+    ) -> bool:
+        """Record the result; False when the claim was lost.
+
+        *send* gets the name, the attempt and the queue of the job that has waited for this end, if
+        there is one; otherwise the sweeper sends it.
+        """
         seen = result.violation
-        recorded = self._scripts.run(
+        recorded, *following = self._scripts.run(
             "finish_execution",
             execution=self._keys.execution(execution_id),
             token=token,
@@ -367,6 +393,9 @@ class ActionLedger:
             result=result.to_json(),
             violation=f"{seen.limit}: {seen.detail}" if seen else "",
         )
+        if following and send is not None:
+            name, attempt, queue = following
+            send(name, int(attempt), queue or None)
         return bool(recorded)
 
 
@@ -434,7 +463,8 @@ def _fence(fence: Fence | None) -> dict[str, str]:
         return {}
     token = str(fence.token)
     if isinstance(fence.origin, str):
-        return {"origin": "job", "attempt": token, "entered": fence.entered}
+        job = {"job": fence.origin, "attempt": token, "entered": fence.entered}
+        return {"origin": "job", **job}
     n = str(fence.origin)
     return {"origin": "iteration", "n": n, "epoch": token, "entered": fence.entered}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,32 +35,74 @@ class Holds:
         self._keys = keys
 
     def get(self, action: str, target: str) -> Hold | None:
-        """The hold of an action on a target or, if it is suspended on all, that one."""
+        """The hold of an action on a target, by an execution in flight or a lasting one.
+
+        A suspension comes first: it does not end with an execution.
+        """
         with translated():
-            pipe = self._client.pipeline(transaction=False)
-            pipe.hgetall(self._keys.hold(action, ""))
-            pipe.hgetall(self._keys.hold(action, target))
-            everywhere, here = map(_read, pipe.execute())
-        if everywhere is not None and everywhere.because == "violations":
-            return everywhere
-        return here
+            pipe = self._lasting(action, target)
+            pipe.hexists(self._keys.in_flight, f"{action}:{target}")
+            *holds, flies = pipe.execute()
+        hold = _closest(*holds)
+        if not flies or (hold is not None and hold.kind == "suspended"):
+            return hold
+        return next(iter(self.in_flight_of(action, target)), hold)
+
+    def lasting(self, action: str, target: str) -> Hold | None:
+        """The hold after an execution; if the action is suspended on all targets, that one."""
+        with translated():
+            return _closest(*self._lasting(action, target).execute())
+
+    def in_flight_of(self, action: str, target: str) -> list[Hold]:
+        """The executions of an action on a target that are in flight, if no more of them may be."""
+        field = f"{action}:{target}"
+        return self.in_flight([field]).get(field, [])
+
+    def _lasting(self, action: str, target: str) -> Any:
+        """A pipeline that reads the holds on all targets and on that one."""
+        pipe = self._client.pipeline(transaction=False)
+        pipe.hgetall(self._keys.hold(action, ""))
+        pipe.hgetall(self._keys.hold(action, target))
+        return pipe
+
+    def ahead_of(self, execution_id: str) -> list[Hold]:
+        """The executions in flight that a queued one waits for."""
+        for holds in self.in_flight().values():
+            names = [hold.execution for hold in holds]
+            if execution_id in names:
+                return holds[: names.index(execution_id)]
+        return []
+
+    def in_flight(self, fields: Sequence[str] = ()) -> dict[str, list[Hold]]:
+        """The executions in flight of which no more may be, by action and target.
+
+        *fields* are those of `Keys.in_flight`; without any, all are read.
+        """
+        (_, now), *rows = self._scripts.run("read_in_flight", fields=list(fields))
+        found: dict[str, list[Hold]] = {}
+        for field, *entry in rows:
+            found.setdefault(field, []).append(_read_execution(field, entry, float(now)))
+        return found
 
     def all(self, limit: int = 500) -> list[Hold]:
-        """The holds, latest end first; at most *limit*."""
+        """The executions in flight, and the holds, latest end first; at most *limit* of each."""
         with translated():
             members = self._client.zrange(self._keys.held_actions, 0, limit - 1, desc=True)
             pipe = self._client.pipeline(transaction=False)
             for member in members:
                 pipe.hgetall(self._keys.of("hold", member))
             found = map(_read, pipe.execute())
-        return [hold for hold in found if hold is not None]
+        in_flight = [hold for holds in self.in_flight().values() for hold in holds]
+        return [*in_flight[:limit], *(hold for hold in found if hold is not None)]
 
-    def lift(self, action: str, target: str, by: Actor, note: str = "") -> bool:
-        """Lift a hold; False: there is none."""
-        lifted = self._scripts.run(
+    def lift(
+        self, action: str, target: str, by: Actor, note: str = ""
+    ) -> Literal["lifted", "not held", "running"]:
+        """Lift a hold, also that of an open verification; `running`: an execution has to end."""
+        outcome: Literal["lifted", "not held", "running"] = self._scripts.run(
             "lift_hold", action=action, target=target, note=note, actor=actor_fields(by)
         )
-        return bool(lifted)
+        return outcome
 
     def judge(
         self,
@@ -129,6 +171,32 @@ def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str,
     if evidence:
         fields["evidence"] = evidence
     return {"for": milliseconds(hold.seconds or 0.0), "fields": fields}
+
+
+def _closest(everywhere: Mapping[str, str], here: Mapping[str, str]) -> Hold | None:
+    """The suspension on all targets, or else the hold on this one."""
+    whole = _read(everywhere)
+    return whole if whole is not None and whole.because == "violations" else _read(here)
+
+
+def _read_execution(field: str, entry: Sequence[str], now: float) -> Hold:
+    """An execution in flight, from a row of the script `read_in_flight`."""
+    execution, stage, since, host, requester, approver = entry
+    plugin, name, target = field.split(":", 2)
+    agent = naming.parts(requester)[0] == "agent"
+    return Hold.model_validate(
+        {
+            "action": f"{plugin}:{name}",
+            "target": target,
+            "kind": stage,
+            "execution": execution,
+            "since": from_ms(float(since)),
+            "by": approver or (requester if requester and not agent else None),
+            "approved": bool(approver),
+            "host": host or None,
+            "age": max(0.0, (now - float(since)) / 1000),
+        }
+    )
 
 
 def _read(fields: Mapping[str, str]) -> Hold | None:

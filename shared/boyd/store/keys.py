@@ -78,7 +78,8 @@ class Keys:
         self.executions = self.prefix + "executions"
         #: Sorted set: the holds of actions, by end; those that a person has to lift come last.
         self.held_actions = self.prefix + "holds"
-        #: Sorted set: past iterations, by end.
+        #: Hash: executions in flight, by action and target. Sorted set: past iterations, by end.
+        self.in_flight = self.prefix + "in-flight"
         self.history = self.prefix + "history"
         #: Hashes by observer: the time of its last run, and its health as JSON.
         self.observers_ran = self.prefix + "observers:ran"
@@ -94,8 +95,7 @@ class Keys:
         self.usage = self.prefix + "usage"
         #: List: ids of the waiting observations, in order.
         self.intake = self.prefix + "intake"
-        #: Hash: `of:<id>` an observation as JSON, `times:<id>` its count if above 1, `next`,
-        #: `bytes`.
+        #: Hash: `of:<id>` an observation as JSON, `times:<id>` its count above 1, `next`, `bytes`.
         self.intake_waiting = self.prefix + "intake:waiting"
         #: Sorted set: recent events, by time of intake.
         self.intake_taken = self.prefix + "intake:taken"

@@ -64,7 +64,7 @@ class GoalTools(Plugin):
         """The tools; created on each access, as a plugin gets its id after its options."""
         return GoalToolbox(self.id, self.options)
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def kg_query(self, params: given.QueryParams, ctx: Context) -> ActionResult:
         """List what the graph knows about a symbol or, for a goal, about what it mentions."""
         graph, symbols = self.graph(ctx), self._starts(params.symbol, QUERIED, ctx)
@@ -74,7 +74,7 @@ class GoalTools(Plugin):
         known = list({one.place: one for one in found if is_knowledge(one)}.values())
         return _result([_line(one) for one in known], _ends(known), "No triples found")
 
-    @action(risk="medium", idempotent=True)
+    @action(concurrency=0, risk="medium", idempotent=True)
     def kg_mutate(self, params: given.MutateParams, ctx: Context) -> ActionResult:
         """Add a fact to the graph."""
         predicate = canonical(params.predicate)
@@ -85,7 +85,7 @@ class GoalTools(Plugin):
         added = self.graph(ctx).add([triple])
         return _result([f"{_line(triple)}{'' if added else ' was already known'}"], _ends([triple]))
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def memory_recall(self, params: given.RecallParams, ctx: Context) -> str:
         """Recall episodes about some symbols."""
         session = self.sessions(ctx).read()
@@ -94,7 +94,7 @@ class GoalTools(Plugin):
         lines = [f"{one.timestamp:%Y-%m-%d %H:%M} {' '.join(one.summary.split())}" for one in found]
         return _join(lines, "No similar episode found")
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def reason(self, params: given.ReasonParams, ctx: Context) -> ActionResult:
         """Simplify an expression by rules of logic, and list what follows from the facts in it."""
         found, graph = reason(params.expression), self.graph(ctx)
@@ -111,7 +111,7 @@ class GoalTools(Plugin):
             lines += [] if following else [f"{_arrow(place)} is known, and nothing new follows"]
         return _result([found.expression, *steps, *lines], symbols)
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def similarity_search(self, params: given.SimilarParams, ctx: Context) -> ActionResult:
         """Find symbols that are similar to another one."""
         found = similar(self.graph(ctx), params.symbol, params.top_k)
@@ -119,7 +119,7 @@ class GoalTools(Plugin):
         lines = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
         return _result(lines, symbols, "No similar symbol found")
 
-    @action(risk="medium", idempotent=True, timeout=120.0)
+    @action(concurrency=0, risk="medium", idempotent=True, timeout=120.0)
     def infer_rules(self, params: given.InferParams, ctx: Context) -> ActionResult:
         """Add the facts that follow from known ones by general rules."""
         graph = self.graph(ctx)
@@ -128,7 +128,7 @@ class GoalTools(Plugin):
         lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
         return _result(lines, _ends(one.triple for one in found), "Nothing new follows")
 
-    @action(idempotent=True, timeout=120.0)
+    @action(concurrency=0, idempotent=True, timeout=120.0)
     def gap_analysis(self, params: given.GapParams, ctx: Context) -> ActionResult:
         """Find out what is missing around a symbol."""
         starts = self._starts(params.goal, STARTS, ctx)
@@ -148,7 +148,7 @@ class GoalTools(Plugin):
         text = subject_of(goal.description) if goal else ""
         return find_mentions(self.graph(ctx), text, most)
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def consolidate(self, ctx: Context) -> str:
         """Free working memory, and keep its valuable entries as episodes."""
         kept, gone = self.consolidate_memory(ctx)
@@ -181,7 +181,7 @@ class GoalTools(Plugin):
         sessions.change(change, seen.id)
         return counts
 
-    @action(risk="medium")
+    @action(concurrency=0, risk="medium")
     def file_io(self, params: given.FileParams) -> str:
         """Read, write or list files below the allowed folders."""
         files = self.toolbox.files
@@ -193,12 +193,13 @@ class GoalTools(Plugin):
             raise ValueError("content is missing")
         return f"{files.write(params.path, params.content)} bytes written to {params.path}"
 
-    @action(risk="medium", idempotent=True, timeout=70.0)
+    @action(concurrency=0, risk="medium", idempotent=True, timeout=70.0)
     def http_fetch(self, params: given.FetchParams) -> str:
         """Fetch a page of a public address."""
         return fetch(params.url, params.timeout, self.options.allow_private).full_text
 
     @action(
+        concurrency=0,
         risk="high",
         reversibility="irreversible",
         autonomy="approval-required",
@@ -218,7 +219,7 @@ class GoalTools(Plugin):
             action="", success=error is None, duration=0.0, output=output, error=error
         )
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def user_interact(self, params: given.AskParams, ctx: Context) -> str:
         """Ask a person; the answer arrives later."""
         sessions, now = self.sessions(ctx), ctx.now()
@@ -229,7 +230,7 @@ class GoalTools(Plugin):
             sessions.change(lambda current: note_question(current, question, now), session.id)
         return f"Asked as question {question.id}: {question.text}"
 
-    @action(risk="medium", idempotent=True, timeout=70.0)
+    @action(concurrency=0, risk="medium", idempotent=True, timeout=70.0)
     def content_ingest(self, params: given.IngestParams, ctx: Context) -> ActionResult:
         """Add a text to the library, and its subjects to the graph."""
         if [params.text, params.path, params.url].count(None) != 2:
@@ -250,7 +251,7 @@ class GoalTools(Plugin):
         line = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"
         return _result([line], [params.title, *about[:20]])
 
-    @action(idempotent=True)
+    @action(concurrency=0, idempotent=True)
     def library_search(self, params: given.SearchParams, ctx: Context) -> ActionResult:
         """Find passages of the library."""
         found = Library(ctx.state).search(params.query, params.top_k)

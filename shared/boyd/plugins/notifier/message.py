@@ -150,6 +150,8 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
     else:
         yield "time left", _time_left(item, now)
     yield "why", item.decision.rationale
+    for hold in item.in_flight if stage != "answered" else ():
+        yield "in flight", hold.course
     for reason in item.instead_of:
         yield "instead", reason
     yield "action", _called(item.action_name, item.action_id)

@@ -102,6 +102,7 @@ class Shell(Plugin):
             description="Run a command line in bash and return what it printed.",
             risk="high",
             reversibility="irreversible",
+            concurrency=0,  # command lines act on whatever they name
             tool=True,
             category="execution",
             timeout=MAX_TIMEOUT + runner.MARGIN,

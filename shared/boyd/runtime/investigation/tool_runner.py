@@ -22,7 +22,6 @@ from boyd.plugin.parameters import validate
 from boyd.redaction import redactor
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence
 
 #: Characters of the model's text that the approval's rationale quotes.
@@ -143,7 +142,7 @@ class ToolRunner:
             wakes=self._name,
             for_model=True,
         )
-        ledger = LeasedLedger(self._engine.store, self._engine.leases, self._fence)
+        ledger = self._engine.ledger(self._fence)
         return run_action(self._engine, ledger, request)
 
     def _run(self, tool: Tool, called: ToolCallRecord) -> ToolObservation:

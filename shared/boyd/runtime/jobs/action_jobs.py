@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from boyd import naming, queues
 from boyd.agent_rules import Circumstances
+from boyd.formatting import seconds
 from boyd.models import (
     NO_SITUATION,
     ActionPerformed,
@@ -22,9 +25,11 @@ from boyd.plugin import Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
-from boyd.runtime.leases import LeasedLedger
-from boyd.store import Ending, Fence, StuckJob, fingerprint, read_item
+from boyd.store import Ending, Fence, StuckJob, WaitsForTurn, fingerprint, read_item
 
+#: Seconds for which an order waits for another execution on its target: later, whoever gave it may
+#: not want it any more.
+PATIENCE = 3600.0
 _UNSIGNED = (
     "Refused: its approval was altered, or was not signed with the approval_secret or key of this "
     "worker: give the same one to workers and API, and approve the action again"
@@ -50,6 +55,24 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
         asked_by=trace.asked_by or request.asked_by,
     )
     return act.act(ctx, reviewed, ledger, engine.approvals)
+
+
+def in_turn(
+    engine: Engine, action: str, ordered: datetime, execute: Callable[[], ActionResult]
+) -> ActionResult:
+    """Execute what was *ordered* then, or give it up when it has waited too long for its turn.
+
+    Raises:
+        WaitsForTurn: another execution of the action is in flight on its target.
+    """
+    try:
+        return execute()
+    except WaitsForTurn as waits:
+        if (engine.store.clock.now() - ordered).total_seconds() < PATIENCE:
+            raise
+        other = naming.short(waits.other)
+        why = f"Not executed: {other} has not ended within {seconds(PATIENCE)}; ask for it again"
+        return action_call.failed(action, why, prevented="held")
 
 
 def _is_same(one: Decision, other: Decision) -> bool:
@@ -135,8 +158,13 @@ class ApprovedActionHandler:
             record=item.record,
         )
         engine = self._engine
-        ledger = LeasedLedger(engine.store, engine.leases, fence)
-        return act.act(engine.act_context(), request, ledger, engine.approvals)
+        ledger = engine.ledger(fence)
+        return in_turn(
+            engine,
+            item.action_id,
+            item.updated_at,
+            lambda: act.act(engine.act_context(), request, ledger, engine.approvals),
+        )
 
     def _policy_refusal(self, item: ApprovalItem) -> str | None:
         """The reason why the current policy refuses it, or its approvals do not count."""

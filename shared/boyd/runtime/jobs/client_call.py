@@ -24,9 +24,8 @@ from boyd.phases.act import Ledger
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.action_jobs import give_up_execution, run_action
+from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields
-from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence, StuckJob, read_call
 from boyd.store.calls import KEEP, kept
 
@@ -92,7 +91,7 @@ class ClientCallHandler:
         return _done(give_up_execution(self._engine, execution, action, stuck))
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
-        ledger = LeasedLedger(self._engine.store, self._engine.leases, fence)
+        ledger = self._engine.ledger(fence)
         decision = self._decision(call, ledger)
         if isinstance(decision, ActionResult):
             return decision
@@ -106,8 +105,15 @@ class ClientCallHandler:
             by=call.actor.principal,
             undoes=call.undoes,
             origin=naming.call(call.id),
+            # The answer of an endpoint is given at once, and cannot be made twice.
+            may_wait=call.endpoint is None,
         )
-        return run_action(self._engine, ledger, request)
+        return in_turn(
+            self._engine,
+            decision.action,
+            call.created_at,
+            lambda: run_action(self._engine, ledger, request),
+        )
 
     def _decision(self, call: Call, ledger: Ledger) -> Decision | ActionResult:
         action, params = call.action, call.params

@@ -27,7 +27,6 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence, StuckJob
 from boyd.store.holds import NewHold
 
@@ -172,7 +171,7 @@ class VerificationHandler:
             undoes=entry.id,
             origin=naming.verification(entry.id),
         )
-        ledger = LeasedLedger(self._engine.store, self._engine.leases, fence)
+        ledger = self._engine.ledger(fence)
         result = run_action(self._engine, ledger, request)
         if result.waits_for:
             return Compensation(state="asked", approval=result.waits_for)

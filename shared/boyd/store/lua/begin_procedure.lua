@@ -1,5 +1,4 @@
--- Turn a claimed execution into a procedure: it stays running, and a job goes through its steps. Meanwhile it is held on
--- its target.
+-- Turn a claimed execution into a procedure: it stays running, and in flight, and a job goes through its steps.
 -- id         of the execution
 -- token      proves the claim
 -- result     JSON: of the call that has started it
@@ -8,25 +7,22 @@
 -- fields     field, value, ... to store with the job
 -- Returns 1, also when it was begun before, or 0 when the claim was lost
 -- Events  procedure.started
-local execution, job, procedures, due, held_actions, events, audit_open = unpack(KEYS)
+local execution, job, procedures, due, events, audit_open = unpack(KEYS)
 local id, token, result, within, keep = unpack(ARGV, 1, 5)
--- @include audit emit expect hold place_job put_in_order rest time
+-- @include audit emit expect place_job put_in_order rest time
 local fields = rest(6)
-local have = redis.call('HMGET', execution, 'state', 'token', 'result', 'action', 'target', 'by')
+local have = redis.call('HMGET', execution, 'state', 'token', 'result', 'action', 'by')
 if have[1] ~= 'running' or have[2] ~= token then
   return 0
 end
 if have[3] then
   return 1
 end
-expect(job, 'hash', procedures, 'zset', due, 'zset', held_actions, 'zset', hold_key(have[4], have[5]), 'hash',
-  audit_open, 'stream')
+expect(job, 'hash', procedures, 'zset', due, 'zset', audit_open, 'stream')
 local now = now_ms()
-audit('procedure.started', 'execution', id, 'action', have[4], 'after', 'running', 'who', have[6])
+audit('procedure.started', 'execution', id, 'action', have[4], 'after', 'running', 'who', have[5])
 redis.call('HSET', job, 'id', id, 'state', 'running', 'startedAt', now, 'until', now + within, unpack(fields))
 place_job('procedure:' .. id, '', 0)
--- Its end lifts the hold; a year later it ends even if the job was lost with its data.
-hold(have[4], have[5], {kind = 'running', execution = id}, 31536000000)
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', procedures, '-inf', now - keep, 'LIMIT', 0, 100)) do
   if redis.call('EXISTS', key('procedure', old)) == 0 then
     redis.call('ZREM', procedures, old)

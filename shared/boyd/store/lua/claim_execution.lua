@@ -5,18 +5,23 @@
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
 --            situation (its class), within (holds of executions with this prefix do not bind it),
+--            in_flight (JSON: limit of how many may be in flight on the target, and whether it waits for them: waits, or
+--            undoes or compensates as in `in_the_way`; none: any number),
 --            grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
 --            compared just now, and the agent is not registered);
---            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
+--            origin: `iteration` with n, epoch and entered of its act phase, `job` with its name as job, attempt and
+--            entered, or none
 -- fields     field, value, ... to store
 -- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
---         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'}, {'ungranted'}, {'done', result},
---         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
-local execution, budget, freezes, origin, audit_open, executions, due, held_actions = unpack(KEYS)
+--         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'} or {'held', by which execution}, {'ungranted'}, {'done', result},
+--         {'running', worker, ms until it lapses}, {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
+local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit confirmed executes expect format frozen hold holds lose_claim put_in_order rest server time touch track
+-- @include audit confirmed executes expect format frozen hold holds in_flight lose_claim put_in_order rest server time touch track
 local fields = rest(4)
 options = cjson.decode(options)
+-- Its turn wakes what waits for it. It looks by itself after that time (ms) for each that is ahead, in case that is lost.
+local LOOK = 5000
 -- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
 -- No action waits for it.
 local function list(now)
@@ -42,6 +47,33 @@ end
 local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion')
 local state, lease_until, holder = have[1], have[2], have[3]
 local now = now_ms()
+local flight = options.in_flight
+if flight then
+  flight.action, flight.target, flight.id, flight.within = given('action'), given('target'), given('id'), options.within
+end
+-- fly(): from now on it is in flight.
+local function fly()
+  if flight then
+    enter_flight(flight.action, flight.target, flight.limit, flight.id)
+  end
+end
+-- turn(): the reply to a claim that comes too early: jobs wait in the order of their arrival, but what undoes comes first.
+local function turn()
+  local other, ahead = in_the_way(flight)
+  if not other then
+    return nil
+  end
+  -- What was started before is not told as if it had never been.
+  if not flight.waits and not state then
+    return {'held', other}
+  end
+  if options.origin == 'job' then
+    local first = flight.undoes or flight.compensates
+    enter_flight(flight.action, flight.target, flight.limit, flight.id, options.job, first)
+    redis.call('HSET', origin, 'executionTurn', flight.id)
+  end
+  return {'waits', other, tostring(LOOK * math.min(ahead, 12))}
+end
 if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
@@ -61,7 +93,7 @@ end
 if not options.unregistered and not is_confirmed() then
   return {'unconfirmed'}
 end
-expect(budget, 'zset', audit_open, 'stream')
+expect(budget, 'zset', audit_open, 'stream', in_flight, 'hash')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
 local freeze, revocation = frozen(options.agent), revoked(options.agent)
 -- Also of an execution that runs again: what began under a grant does not go on without it.
@@ -91,17 +123,22 @@ end
 if options.origin and not state and not options.idempotent and redis.call('HGET', origin, 'server') ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
   if given('verify') then
-    expect_verification(given('id'), given('action'), given('target'))
+    expect_verification(given('id'))
   end
   redis.call('HSET', execution, 'worker', worker, unpack(fields))
   redis.call('PEXPIRE', execution, options.keep)
+  fly()
   list(now)
   lose_claim(execution, why)
   return {'unknown', why}
 end
-if not state and (runs_already(given('action'), given('target'))
-    or (options.held and is_held(given('action'), given('target'), options.situation, options.within))) then
+if not state and options.held
+    and is_held(given('action'), given('target'), options.situation, options.within) then
   return {'held'}
+end
+local waits = flight and turn()
+if waits then
+  return waits
 end
 if ungranted then
   return {'ungranted'}
@@ -116,6 +153,7 @@ if not state and options.limit then
   redis.call('ZADD', budget, now, token)
   redis.call('PEXPIRE', budget, options.window)
 end
+fly()
 redis.call('HINCRBY', execution, 'attempts', 1)
 redis.call('PEXPIRE', execution, options.keep)
 audit('action.started', 'execution', given('id'), 'action', given('action'), 'host', given('host'), 'worker', worker,

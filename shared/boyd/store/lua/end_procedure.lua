@@ -7,9 +7,9 @@
 -- hold_for   ms for which the action is not repeated in the same situation, or 0
 -- keep       ms that the execution is kept
 -- Returns 1, or 0 when the job is lost
-local job, execution, loop, held_actions, audit_open = unpack(KEYS)
+local job, execution, loop, held_actions, in_flight, due, audit_open = unpack(KEYS)
 local attempt, worker, id, state, outcome, result, note, hold_for, keep = unpack(ARGV)
--- @include audit executes expect hold time
+-- @include audit executes expect hold in_flight time
 if not executes(job, attempt, worker) then
   return 0
 end
@@ -23,17 +23,18 @@ if state == 'succeeded' and redis.call('HEXISTS', job, 'cancelled') == 1 then
 end
 local origin = key(id)
 expect(execution, 'hash', loop, 'hash', held_actions, 'zset', hold_key(have[1], have[2]), 'hash', audit_open, 'stream',
-  origin, 'hash')
+  origin, 'hash', in_flight, 'hash', due, 'zset')
 local known = redis.call('HMGET', execution, 'host', 'worker', 'by')
 audit('action.' .. outcome, 'execution', id, 'action', have[1], 'host', known[1], 'worker', known[2],
   'before', 'running', 'after', outcome, 'note', note, 'who', known[3])
-if may_hold(have[1], have[2], id, 'no effect') then
+if may_hold(have[1], have[2], id) then
   if hold_for ~= '0' then
     hold(have[1], have[2], {kind = 'no effect', execution = id, evidence = note}, tonumber(hold_for), have[4])
   else
     unhold(have[1], have[2])
   end
 end
+leave_flight(have[1], have[2], id)
 if redis.call('HEXISTS', origin, 'result') == 1 then
   redis.call('HSET', origin, 'result', result)
 end

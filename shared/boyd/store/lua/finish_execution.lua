@@ -3,25 +3,25 @@
 -- state      succeeded, failed or unknown
 -- result     JSON
 -- violation  of the sandbox, in one line, or empty
--- Returns 1, or 0 when the claim was lost
+-- Returns {1}, {1, name, attempt, queue} of the job whose turn it is now, or {0} when the claim was lost
 -- Events  action.suspended, autonomy.withdrawn
-local execution, audit_open, due, held_actions, loop, events = unpack(KEYS)
+local execution, audit_open, due, held_actions, in_flight, loop, events = unpack(KEYS)
 local token, state, result, violation = unpack(ARGV)
 -- @include audit begin_verification count_outcome expect suspend time
 local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target',
   'sandbox')
 if have[1] == state and have[2] == token then
-  return 1
+  return {1}
 end
 if have[1] ~= 'running' or have[2] ~= token then
   if have[1] then
     redis.call('HSET', execution, 'lateResult', result)
   end
-  return 0
+  return {0}
 end
-expect(audit_open, 'stream')
+expect(audit_open, 'stream', in_flight, 'hash')
 if have[8] then
-  expect_verification(have[3], have[4], have[9])
+  expect_verification(have[3])
 end
 local counting = state == 'failed' and counting_of(execution)
 local violates = violation ~= '' and have[10]
@@ -31,13 +31,19 @@ end
 -- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
 audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', state, 'who', have[5])
+local next_up
 if state == 'failed' then
   count_outcome(execution, counting, state)
+  next_up = leave_flight(have[4], have[9], have[3])
 else
-  begin_verification(execution)
+  next_up = begin_verification(execution)
 end
 if violates then
   count_violation(execution, violation)
 end
 redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())
-return 1
+local job = next_up and redis.call('HMGET', key(next_up), 'executionState', 'executionAttempt', 'queue')
+if job and job[1] == 'queued' then
+  return {1, next_up, job[2], job[3] or ''}
+end
+return {1}

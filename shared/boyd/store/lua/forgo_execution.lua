@@ -2,7 +2,7 @@
 -- epoch      of its act phase
 -- entered    as the worker entered it
 -- Returns {'none'} when it was never started, {'stale'}, {'over'}, or {'unknown', why}
-local execution, iteration, audit_open, due, held_actions = unpack(KEYS)
+local execution, iteration, audit_open, due, in_flight = unpack(KEYS)
 local n, epoch, entered = unpack(ARGV)
 -- @include holds lose_claim server
 if not holds(iteration, n, epoch, 'act', entered) then

@@ -1,18 +1,35 @@
--- Lift the hold of an action on a target.
+-- Lift the hold of an action on a target: let it run again although it has done harm, or had no effect, or is being
+-- verified.
 -- actor      of the person, for the audit
--- Returns 1, or 0 when it was not held
+-- Returns 'lifted', 'not held', or 'running' when an execution has to end first
 -- Events  hold.lifted
-local held_actions, audit_open, events = unpack(KEYS)
+local held_actions, in_flight, due, audit_open, events = unpack(KEYS)
 local action, target, note, actor = unpack(ARGV)
--- @include audit emit expect hold
+-- @include audit emit expect hold in_flight
 local held = hold_key(action, target)
-expect(audit_open, 'stream', held_actions, 'zset')
+expect(audit_open, 'stream', held_actions, 'zset', due, 'zset')
 local have = redis.call('HMGET', held, 'kind', 'execution')
-if not have[1] then
-  return 0
+local kind, execution = have[1], have[2]
+local verified = {}
+if not kind then
+  local flight = read_flight(flight_field(action, target))
+  for _, id in ipairs(flight.ids) do
+    local where = stage(id, flight.orders[id])
+    if where == 'open' then
+      verified[#verified + 1], kind, execution = id, where, id
+    elseif where then
+      return 'running'
+    end
+  end
 end
-audit('hold.lifted', 'action', action, 'target', target, 'execution', have[2], 'before', have[1], 'note', note,
+if not kind then
+  return 'not held'
+end
+audit('hold.lifted', 'action', action, 'target', target, 'execution', execution, 'before', kind, 'note', note,
   unpack(cjson.decode(actor)))
 unhold(action, target)
+for _, id in ipairs(verified) do
+  leave_flight(action, target, id)
+end
 emit('hold.lifted', 'action', action, 'target', target)
-return 1
+return 'lifted'

@@ -5,13 +5,15 @@
 --            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
 --            item that they join; title of what it does; undoes: the execution that it rolls back;
 --            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
---            track record it counts; compared: the copy of the freeze marks was compared just now
+--            track record it counts; in_flight: JSON, action, target and limit, if it is not proposed while so many of
+--            it are in flight there; compared: the copy of the freeze marks was compared just now
 -- fields     field, value, ... to store
--- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why} or {'unconfirmed'}
+-- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why},
+--          {'unconfirmed'}, or {'in-flight', execution}
 -- Events  approval.pending, approval.seen
-local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes = unpack(KEYS)
+local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit confirmed emit expect frozen names overdue place_job put_in_order rest
+-- @include audit confirmed emit expect frozen in_flight names overdue place_job put_in_order rest
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
@@ -97,6 +99,10 @@ local pending = status == 'pending' and redis.call('ZSCORE', approvals_pending, 
 expect(approvals_pending, 'zset', due, 'zset', audit_open, 'stream')
 if pending and not overdue(found) then
   return join(found)
+end
+local other = options.in_flight and in_the_way(options.in_flight)
+if other then
+  return {'in-flight', other}
 end
 local notice = 'notice:' .. id
 expect(key(notice), 'hash')

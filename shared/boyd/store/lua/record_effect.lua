@@ -9,15 +9,16 @@
 -- An effect is only credited if nothing else has begun to act on the target meanwhile: otherwise the verdict is cannot tell.
 -- Returns the verdict, or '' when the job is lost or the execution is no longer kept
 -- Events  execution.verified, autonomy.withdrawn
-local job, execution, loop, events, audit_open, held_actions, due = unpack(KEYS)
+local job, execution, loop, events, audit_open, held_actions, in_flight, due = unpack(KEYS)
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
--- @include audit emit executes expect hold rest time touch count_outcome
+-- @include audit emit executes expect hold in_flight rest time touch count_outcome
 local fields = rest(8)
 local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'situation', 'startedAt')
 if not executes(job, attempt, worker) or not have[1] then
   return ''
 end
-expect(loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash')
+expect(loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
+  in_flight, 'hash')
 local known = {}
 for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
@@ -32,7 +33,7 @@ if known.verdict == 'effective' and have[2] ~= '' then
 end
 held = cjson.decode(held)
 local counting = known.verdict and counting_of(execution)
-if hold_for ~= '' and may_hold(have[1], have[2], id, held.kind) then
+if hold_for ~= '' and may_hold(have[1], have[2], id) then
   if hold_for == '-1' then
     unhold(have[1], have[2])
   else
@@ -47,6 +48,10 @@ if known.verdict then
   count_outcome(execution, counting, known.verdict)
 else
   redis.call('HSET', execution, unpack(fields))
+end
+-- What has done harm is in flight until that is undone, or cannot be.
+if known.verdict ~= 'worse' then
+  leave_flight(have[1], have[2], id)
 end
 emit('execution.verified', 'execution', id, 'action', have[1], 'target', have[2], 'verdict', known.verdict or have[4])
 return known.verdict or have[4]

@@ -10,14 +10,15 @@
 -- Returns {an `ApprovalOutcome`}, or {'newer', format version}
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.vote, run.completed, run.failed
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
-  audit_open = unpack(KEYS)
+  audit_open, in_flight = unpack(KEYS)
 local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
--- @include expect names overdue rest settle_approval
+-- @include expect in_flight names overdue rest settle_approval
 local fields = rest(6)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local request = 'request:' .. principal
 local have = redis.call('HMGET', approval, 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint', 'title', 'undoes',
-  'executionState', 'votes', 'status', request, 'wakes', 'runIds', 'formatVersion', 'vote:' .. principal)
+  'executionState', 'votes', 'status', request, 'wakes', 'runIds', 'formatVersion', 'vote:' .. principal,
+  'target', 'concurrency')
 local status = have[10]
 if options.request ~= '' and have[11] == options.request then
   return {status == verdict and verdict or 'counted'}
@@ -67,10 +68,16 @@ if verdict == 'approved' then
 end
 local done = options.done or have[8]
 expect_approval(id)
+expect(in_flight, 'hash')
 if verdict == 'approved' and not done then
   -- An approval is also the order to execute: from here on it does not depend on whoever gave it. If nothing comes of
   -- it, the sweeper finds no job of that name and drops it.
   list_job('approval:' .. id, now + options.resend_after)
+  if have[16] and tonumber(have[17]) and not have[7] then
+    local name = 'approval:' .. id
+    enter_flight(have[4], have[16], tonumber(have[17]), name, name)
+    set('executionTurn', name)
+  end
   set('executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0, 'queuedAt', now, 'server', server_id())
   if (have[3] or '') ~= '' then
     set('queue', have[3])

@@ -2,7 +2,7 @@
 -- anyway     1: nobody will run it again, and whoever still does is not heard any more
 -- member     of what is due, which is looked at again when the claim lapses; or empty
 -- Returns {'open'} when it has not begun or may run again, {'held', worker, ms until it lapses} or {'over'}
-local execution, audit_open, due, origin, held_actions = unpack(KEYS)
+local execution, audit_open, due, origin, in_flight = unpack(KEYS)
 local anyway, member = unpack(ARGV)
 -- @include lose_claim
 local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'idempotent', 'result')

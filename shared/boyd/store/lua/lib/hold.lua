@@ -34,12 +34,6 @@ local function unhold(action, target)
   redis.call('ZREM', held_actions, action .. ':' .. target)
 end
 
--- runs_already(action, target): whether it is a procedure that has not ended on that target.
-local function runs_already(action, target)
-  local held = hold_key(action, target)
-  return redis.call('HGET', held, 'kind') == 'running'
-end
-
 -- is_held(action, target, situation, within): whether a hold binds an action in that class of situation: that of its
 -- target, unless an execution with the prefix *within* has caused it, or one on all targets.
 local function is_held(action, target, situation, within)
@@ -57,10 +51,10 @@ local function is_held(action, target, situation, within)
   return have[2] == '' or string.find(have[2], situation, 1, true) ~= nil
 end
 
--- may_hold(action, target, execution, kind): whether an execution may change the hold of its action: only its own, or by
--- suspending what is not suspended yet. A suspension that another one has caused stays until a person lifts it.
-local function may_hold(action, target, execution, kind)
+-- may_hold(action, target, execution): whether an execution may change the hold of its action. A suspension that another
+-- one has caused stays until a person lifts it.
+local function may_hold(action, target, execution)
   local held = hold_key(action, target)
   local have = redis.call('HMGET', held, 'execution', 'kind')
-  return not have[1] or have[1] == execution or (kind == 'suspended' and have[2] ~= 'suspended')
+  return have[2] ~= 'suspended' or have[1] == execution
 end

@@ -1,10 +1,12 @@
--- @include audit begin_verification time
+-- @include audit begin_verification expect time
+-- Uses in_flight
 -- lose_claim(execution, why): from now on the outcome of an execution is unknown. The ledger and the audit say so.
 local function lose_claim(execution, why)
-  local have = redis.call('HMGET', execution, 'id', 'action', 'by', 'worker', 'host', 'verify', 'target')
+  local have = redis.call('HMGET', execution, 'id', 'action', 'by', 'worker', 'host', 'verify')
   if have[6] then
-    expect_verification(have[1], have[2], have[7])
+    expect_verification(have[1])
   end
+  expect(in_flight, 'hash')
   audit('action.unknown', 'execution', have[1], 'action', have[2], 'host', have[5], 'worker', have[4],
     'before', 'running', 'after', 'unknown', 'note', why, 'who', have[3])
   begin_verification(execution)

@@ -1,10 +1,4 @@
--- @include keys
--- is_open(job): whether a job waits or runs.
-local function is_open(job)
-  local state = redis.call('HGET', key(job), 'executionState')
-  return state == 'queued' or state == 'running'
-end
-
+-- @include is_open keys
 -- asks(approval): whether that approval waits for a person, or is being executed.
 local function asks(approval)
   return redis.call('HGET', key('approval', approval), 'status') == 'pending' or is_open('approval:' .. approval)

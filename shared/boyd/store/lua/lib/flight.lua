@@ -1,0 +1,41 @@
+-- @include is_open keys time
+-- Uses in_flight
+-- Executions in flight: a hash, by action and target, of {limit, ids, orders} as JSON: the executions of that action on that
+-- target that are queued, run or are being verified, in the order of their turns, and for those that are queued the jobs
+-- that will execute them. An action of which any number may run at once is not in it. Of what was lost with its data, or
+-- of whose end nobody will tell, nothing is left here an hour (ms) later.
+local LOST = 3600000
+
+local function flight_field(action, target)
+  return action .. ':' .. target
+end
+
+local function read_flight(field)
+  local text = redis.call('HGET', in_flight, field)
+  return text and cjson.decode(text) or {ids = {}, orders = {}}
+end
+
+-- waits(id, job): whether that job waits for the turn of this execution, or is about to ask for it.
+local function waits(id, job)
+  local have = redis.call('HMGET', key(job), 'executionState', 'executionTurn')
+  return have[1] == 'running' or (have[1] == 'queued' and have[2] == id)
+end
+
+-- stage(id, job): `queued`, `running` or `open` (it is being verified), or nil when the execution is not in flight any more.
+local function stage(id, job)
+  local have = redis.call('HMGET', key('execution', id), 'state', 'leaseUntil', 'result', 'verdict', 'verifyUntil',
+    'compensation')
+  local state, lease_until, result, verdict, verify_until = unpack(have, 1, 5)
+  if not state then
+    return job and waits(id, job) and 'queued' or nil
+  end
+  local now = now_ms()
+  if state == 'running' and result then
+    return is_open('procedure:' .. id) and 'running' or nil
+  end
+  if state == 'running' then
+    return now < lease_until + LOST and 'running' or nil
+  end
+  local undecided = verdict == 'open' or (verdict == 'worse' and not have[6])
+  return undecided and now < verify_until + LOST and 'open' or nil
+end

@@ -1,0 +1,82 @@
+-- @include flight wake
+-- Uses in_flight
+local function write_flight(field, flight)
+  if #flight.ids == 0 then
+    redis.call('HDEL', in_flight, field)
+  else
+    redis.call('HSET', in_flight, field, cjson.encode(flight))
+  end
+end
+
+-- enter_flight(action, target, limit, id, job, first): from now on that execution is in flight: queued, if it has a *job*,
+-- at the end or as the first.
+local function enter_flight(action, target, limit, id, job, first)
+  local field = flight_field(action, target)
+  local flight, arrived = read_flight(field), false
+  for _, other in ipairs(flight.ids) do
+    arrived = arrived or other == id
+  end
+  if not arrived then
+    table.insert(flight.ids, first and 1 or #flight.ids + 1, id)
+  end
+  flight.limit, flight.orders[id] = limit, job
+  write_flight(field, flight)
+end
+
+-- remaining(flight, keeps): those of its executions for which *keeps* is true.
+local function remaining(flight, keeps)
+  local left = {limit = flight.limit, ids = {}, orders = {}}
+  for _, id in ipairs(flight.ids) do
+    if keeps(id) then
+      left.ids[#left.ids + 1] = id
+      left.orders[id] = flight.orders[id]
+    end
+  end
+  return left
+end
+
+-- leave_flight(action, target, id): that execution is over. The next one that is queued has its turn: its job is due, and
+-- its name is returned.
+local function leave_flight(action, target, id)
+  local field = flight_field(action, target)
+  local flight = read_flight(field)
+  local left = remaining(flight, function(other) return other ~= id end)
+  if #left.ids == #flight.ids then
+    return nil
+  end
+  write_flight(field, left)
+  for _, other in ipairs(left.ids) do
+    local job = left.orders[other]
+    if stage(other, job) == 'queued' then
+      wake(job)
+      return job
+    end
+  end
+end
+
+-- in_the_way(claim): the execution that has to end before that of *claim* may begin, and how many are before it; nil if
+-- none has to. *claim* has action, target, limit and id, and undoes: the execution that it rolls back, which is no
+-- obstacle; compensates: it comes before what is only queued; within: nor are those with this prefix that are only being verified.
+local function in_the_way(claim)
+  local field = flight_field(claim.action, claim.target)
+  local flight, stages, ahead, first, arrived = read_flight(field), {}, 0, nil, false
+  local precedes = claim.undoes or claim.compensates
+  local within = claim.within ~= '' and claim.within
+  for _, other in ipairs(flight.ids) do
+    local where = stage(other, flight.orders[other])
+    stages[other] = where
+    arrived = arrived or other == claim.id
+    local ours = other == claim.id or other == claim.undoes
+      or (where == 'open' and within and string.sub(other, 1, #within) == within)
+    if where and not ours and (where ~= 'queued' or not (arrived or precedes)) then
+      ahead, first = ahead + 1, first or other
+    end
+  end
+  local alive = remaining(flight, function(other) return stages[other] end)
+  if #alive.ids < #flight.ids then
+    write_flight(field, alive)
+  end
+  if ahead >= claim.limit then
+    return first, ahead
+  end
+end

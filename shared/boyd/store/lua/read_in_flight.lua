@@ -1,0 +1,32 @@
+-- Read the executions in flight of those actions on those targets of which no more may be in flight.
+-- fields     JSON: action and target, joined by a colon; none: all that there are
+-- Returns {{field, id, stage, since, host, who has asked for it, who has approved it}, ...}, with '' for what is not
+-- known, in the order of their arrival; {'now', ms} comes first
+local in_flight = unpack(KEYS)
+local fields = unpack(ARGV)
+-- @include flight
+fields = cjson.decode(fields)
+if #fields == 0 then
+  fields = redis.call('HKEYS', in_flight)
+end
+local now = now_ms()
+local found = {{'now', tostring(now)}}
+for _, field in ipairs(fields) do
+  local flight, alive = read_flight(field), {}
+  for _, id in ipairs(flight.ids) do
+    local where = stage(id, flight.orders[id])
+    if where then
+      local have = redis.call('HMGET', key('execution', id), 'startedAt', 'endedAt', 'host', 'by')
+      local item = string.match(id, '^approval:') and redis.call('HMGET', key(id), 'updatedAt', 'actedBy') or {}
+      local called = string.match(id, '^call:') and redis.call('HGET', key(id), 'createdAt')
+      local since = where == 'open' and have[2] or have[1] or item[1] or called
+      alive[#alive + 1] = {field, id, where, since or tostring(now), have[3] or '', have[4] or '', item[2] or ''}
+    end
+  end
+  if #alive >= (flight.limit or 1) then
+    for _, entry in ipairs(alive) do
+      found[#found + 1] = entry
+    end
+  end
+end
+return found
