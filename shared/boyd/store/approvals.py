@@ -372,7 +372,7 @@ class Approvals:
         """The items of a page that began at *position*, up to the byte budget."""
         hashes = list(portion.read("approval", [name for name, _ in places]))
         with translated():
-            pipe = near(self._client, self._keys.loop).pipeline(transaction=False)
+            pipe = self._client.pipeline(transaction=False)
             pipe.hkeys(self._keys.in_flight)
             pipe.time()
             flying, time = pipe.execute()
