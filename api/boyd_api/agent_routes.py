@@ -47,19 +47,22 @@ class ControlRequest(Model):
 def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     """List the agents."""
     store = ctx.services.store
-    serving = [name for w in store.fleet.workers() if w.role == "worker" for name in w.agents]
+    processes = store.fleet.workers()
     shown = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
     now = store.clock.now()
-    states = [_agent_state(store.agent(e.id), e, serving.count(e.id), now) for e in shown]
+    states = [_agent_state(store.agent(e.id), e, processes, now) for e in shown]
     return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
 
 def _agent_state(
-    store: AgentStore, entry: AgentEntry, workers: int, now: datetime
+    store: AgentStore, entry: AgentEntry, processes: Sequence[responses.WorkerInfo], now: datetime
 ) -> responses.AgentState:
     status = store.loop.status()
-    waits = status.paused is None and entry.retired_at is None
+    obstacle = entry.obstacle(processes) if entry.retired_at is None else None
+    waits = status.paused is None and entry.retired_at is None and obstacle is None
+    workers = sum(one.role == "worker" and entry.id in one.agents for one in processes)
     known = dict(entry) | dict(status) | {"workers": workers}
+    known["obstacle"] = obstacle.text if obstacle else None
     known["next_start"] = entry.next_start(now) if waits else None
     return responses.AgentState(**{name: known[name] for name in responses.AgentState.model_fields})
 

@@ -102,6 +102,37 @@ def test_a_page_says_that_redis_does_not_answer(console: Console, redis_server: 
         page.locator("#stream[data-state=live]").wait_for()
 
 
+def test_open_pages_say_that_nothing_starts_iterations_any_more(console: Console) -> None:
+    console.deployment.worker("looker", "agents.traced:ticking")
+    console.deployment.beat("clock", "agents.traced:ticking")
+    agent = "ticking"
+    expected = {
+        "/console/agents": "no beat starts its iterations",
+        f"/console/agents/{agent}": "Nothing happens here",
+        "/console/fleet": "no beat starts its iterations",
+    }
+    with console.person() as context, context.new_page() as other, context.new_page() as third:
+        pages = dict(zip(expected, (context.pages[0], other, third), strict=True))
+        for path, page in pages.items():
+            page.goto(f"{console.url}{path}")
+            page.locator("#stream[data-state=live]").wait_for()
+            assert page.get_by_text(expected[path]).count() == 0
+        console.deployment.kill("clock")
+        for path, page in pages.items():
+            page.bring_to_front()
+            page.get_by_text(expected[path]).first.wait_for()
+
+
+def test_a_page_that_cannot_be_read_again_is_not_live(console: Console) -> None:
+    with console.person() as context:
+        [page] = context.pages
+        page.locator("#stream[data-state=live]").wait_for()
+        page.route("**/console/", lambda route: route.abort())
+        page.get_by_text(re.compile(r"stale \d+ s")).wait_for()
+        page.unroute("**/console/")
+        page.locator("#stream[data-state=live]").wait_for()
+
+
 def test_signing_out_ends_the_stream_of_all_tabs(console: Console) -> None:
     with console.person("carol", "read") as context:
         [page] = context.pages

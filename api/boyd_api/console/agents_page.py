@@ -33,8 +33,8 @@ def _state(agent: responses.AgentState) -> tuple[str, str]:
     """The shape and the word of what matters most."""
     if agent.retired_at is not None:
         return "off", "retired"
-    if not agent.workers:
-        return "warning", "no worker"
+    if agent.obstacle is not None:
+        return "failed", "does not work"
     if agent.revoked is not None:
         return "failed", "revoked"
     if agent.frozen is not None:

@@ -106,7 +106,7 @@ def _gaps(health: HealthSnapshot) -> Iterator[FleetGap]:
             yield FleetGap(name, f"no {what} runs it, so it does nothing", "boyd worker")
         else:
             yield from map(_queue_gap, unserved(health, agent))
-        if agent.entry.mode == "continuous" and not roster.live("beat", name):
+        if agent.entry.needs_beat and not roster.live("beat", name):
             yield FleetGap(name, "no beat starts its iterations", "boyd beat")
 
 

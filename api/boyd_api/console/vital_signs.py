@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from boyd import queues
 from boyd.models import utc_now
 from boyd.store import AgentEntry, AgentStore
 from boyd.store.fleet import WorkerInfo
 from boyd_api.console.pages import PageRequest
 from boyd_api.console.rendering import ago, span
-
-#: The queues without which an agent does not look, with what then does not happen.
-_NEEDED = {queues.LOOP: "no worker consumes `loop`", queues.OBSERVE: "no worker consumes `observe`"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ def read_vital_signs(page: PageRequest, agent_ids: list[str]) -> list[VitalSign]
     entries, store = page.ctx.agents, page.services.store
     workers, now = store.fleet.workers(), page.ctx.now or utc_now()
     return [
-        _sign(entries[name], store.agent(name), [w for w in workers if name in w.agents], now)
+        _sign(entries[name], store.agent(name), workers, now)
         for name in agent_ids
         if name in entries
     ]
@@ -39,12 +35,9 @@ def read_vital_signs(page: PageRequest, agent_ids: list[str]) -> list[VitalSign]
 def _sign(
     entry: AgentEntry, store: AgentStore, processes: list[WorkerInfo], now: datetime
 ) -> VitalSign:
-    served = {name for one in processes if one.role == "worker" for name in one.queues}
-    for name, what in _NEEDED.items():
-        if name not in served:
-            return VitalSign(entry.id, what, f"boyd worker -Q {name}")
-    if entry.needs_beat and not any(one.role == "beat" for one in processes):
-        return VitalSign(entry.id, "no beat starts its iterations", "boyd beat")
+    obstacle = entry.obstacle(processes)
+    if obstacle is not None:
+        return VitalSign(entry.id, obstacle.text, obstacle.command)
     status = store.loop.status()
     if status.phase != "idle":
         return VitalSign(entry.id, f"looking now: iteration {status.iteration}, {status.phase}")

@@ -73,7 +73,7 @@ def _row(agent: responses.AgentState) -> list[str]:
     ]
     return [
         agent.id,
-        ", ".join(filter(None, [*held, agent.phase])),
+        ", ".join(filter(None, [*held, agent.obstacle or agent.phase])),
         str(agent.iteration),
         mode_text(agent),
         waiting_text(agent) or "nothing",

@@ -80,6 +80,7 @@ class _Agent:
             "schedule": self.entry.schedule,
             "timezone": self.entry.timezone,
             "nextStart": self.entry.to_wire().get("nextStart"),
+            "obstacle": self.entry.obstacle,
             "observers": {one.id: one for one in self.observers},
         }
 
@@ -112,7 +113,7 @@ def _show(seen: _Everything, form: str) -> None:
 def _show_agent(agent: _Agent, now: datetime) -> None:
     entry, state = agent.entry, agent.status
     named = f" ({entry.name})" if entry.name != entry.id else ""
-    output.say(f"{entry.id}{named}: {_doing(state)}")
+    output.say(f"{entry.id}{named}: {_doing(entry, state)}")
     since = state.start_time or (agent.last.ended_at if agent.last else None)
     last = "no iteration yet"
     if agent.last is not None:
@@ -135,7 +136,9 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
         output.print_table(OBSERVED, rows, indent=2)
 
 
-def _doing(state: LoopStatus) -> str:
+def _doing(entry: responses.AgentState, state: LoopStatus) -> str:
+    if entry.obstacle:
+        return f"does not work: {entry.obstacle}"
     if state.phase == "idle":
         return "paused" if state.paused is not None else "idle"
     waits = "" if state.worker else ", waits for a worker"

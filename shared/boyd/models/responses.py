@@ -19,7 +19,8 @@ class AgentState(Model):
     """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds.
 
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
-    that starts by the clock.
+    that starts by the clock. `obstacle` is the reason why it does not look: it lacks a worker, or a
+    beat.
     """
 
     id: str
@@ -38,6 +39,7 @@ class AgentState(Model):
     pending_runs: int
     pending_approvals: int
     workers: int
+    obstacle: str | None = None
     retired_at: Timestamp | None = None
 
 

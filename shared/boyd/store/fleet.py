@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -43,6 +44,14 @@ _CACHE = 4.0
 WorkerInfo = responses.WorkerInfo
 
 
+@dataclass(frozen=True)
+class Obstacle:
+    """The reason why an agent does not look, and the command that helps."""
+
+    text: str
+    command: str
+
+
 class AgentEntry(Model):
     """An agent as its workers announce it.
 
@@ -70,6 +79,17 @@ class AgentEntry(Model):
     def needs_beat(self) -> bool:
         """Tell whether a beat starts its iterations."""
         return self.mode == "continuous" or bool(self.schedule)
+
+    def obstacle(self, processes: Iterable[WorkerInfo]) -> Obstacle | None:
+        """The reason why it does not look, with these live *processes*."""
+        serving = [one for one in processes if self.id in one.agents]
+        served = {name for one in serving if one.role == "worker" for name in one.queues}
+        for name in (queues.LOOP, queues.OBSERVE):
+            if name not in served:
+                return Obstacle(f"no worker consumes `{name}`", f"boyd worker -Q {name}")
+        if self.needs_beat and not any(one.role == "beat" for one in serving):
+            return Obstacle("no beat starts its iterations", "boyd beat")
+        return None
 
     def next_start(self, now: datetime) -> datetime | None:
         """The time when beat starts the next iteration; None: it starts none."""

@@ -14,6 +14,7 @@ import pytest
 from api_kit import Site
 from boyd.models import Budget, ObserverHealth, Phase, Sandbox, utc_now
 from boyd.models.responses import IterationSummary, ObserverState
+from boyd.store import WorkerInfo
 from boyd.testing import Lab
 from boyd_api.console.observer_rows import observer_rows
 from boyd_api.console.ring import ring
@@ -224,6 +225,15 @@ def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> 
     made = agent(Recorder().action(), windows=[office], autonomy=alone, **SCHEDULE)
     redis = fakeredis.FakeRedis(server=server, decode_responses=True)
     site = Site(Lab(made, client=redis), server)
+    beat: dict[str, Any] = {
+        "name": "b",
+        "role": "beat",
+        "host": "here",
+        "pid": 1,
+        "queues": [],
+        "version": "1",
+    }
+    site.store.fleet.beat(WorkerInfo(**beat, agents=["test"], started_at=utc_now()))
     try:
         browser = Browser(site, site.key("admin", person=True))
         text = browser.get(PAGE).text

@@ -121,13 +121,31 @@ def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
 
 
 def test_agents_are_listed_with_what_matters_most(alice: Browser, desk: Site) -> None:
-    assert "desk no worker Fleet has the command." in alice.get("/console/agents").text
+    dead = alice.get("/console/agents")
+    assert "desk does not work no worker consumes `loop`: Fleet has the command." in dead.text
     start(desk)
     assert alice.get("/console/agents").title.startswith("Agents: 1 of 1 running")
     desk.lab.store.loop.pause("maintenance")
     assert "desk paused maintenance idle, iteration 0" in alice.get("/console/agents").text
     desk.store.freezes.freeze("stop", "desk")
     assert "frozen stop paused: maintenance" in alice.get("/console/agents").text
+
+
+def test_an_agent_without_a_beat_is_listed_as_one_that_does_not_work(
+    alice: Browser, desk: Site
+) -> None:
+    entry = desk.lab.engine.entry().patched({"mode": "continuous", "loop_interval": 5.0})
+    desk.store.fleet.register(entry)
+    desk.services.forget_agents()
+    start(desk)
+    assert "no beat starts its iterations" in alice.get("/console/agents").text
+    [listed] = desk.get("/agents").json["agents"]
+    assert listed["obstacle"] == "no beat starts its iterations"
+    assert "nextStart" not in listed
+
+    start(desk, "b1", role="beat", queues=[])
+    desk.services.forget_agents()
+    assert "desk running" in alice.get("/console/agents").text
 
 
 def test_a_retired_agent_is_listed_as_such_without_a_link(alice: Browser, desk: Site) -> None:

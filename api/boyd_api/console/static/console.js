@@ -3,6 +3,8 @@
 (() => {
   const REFRESH = 800; // ms between two readings of a page, at least
   const STALE = 9000; // ms without a sign of life after which a page is out of date
+  const CONFIRM = 4000; // ms after which a page is read again: no event tells that a process died or an hour has passed
+  const UNCONFIRMED = 15000; // ms after which a page that could not be read again is out of date
   const RETRY = 2000; // ms before the stream is opened again
   const SIGNED_OUT = 15000; // the same when nobody is signed in: somebody may sign in, in another tab
   const page = () => document.getElementById("page");
@@ -19,7 +21,7 @@
       state = message.redis ? "live" : "redis";
       // What was missed is read now: before a new stream, and between reading this page and its first sign of life.
       if (message.redis && (message.isNew || !wasLive)) refreshSoon();
-      else if (message.redis && concerns({ kind: "alive" })) refreshSoon(); // no event tells that a process died
+      else if (message.redis && !isAnswering() && Date.now() - readAt > CONFIRM) refreshSoon();
     } else if (message.type === "hint") {
       heardAt = Date.now();
       if (concerns(message)) refreshSoon();
@@ -67,7 +69,8 @@
   channel.postMessage({ type: "hello" });
 
   // ---- Reading the page again. ----
-  let readAt = 0;
+  let readAt = Date.now(); // when the page was read for the last time
+  let shownAt = readAt; // when that of what it shows was
   let timer = null;
   let isDue = false;
   let isReading = false;
@@ -135,6 +138,7 @@
   });
   document.addEventListener("boyd:changed", refreshSoon);
   document.addEventListener("htmx:after:swap", () => {
+    shownAt = readAt;
     showTimes();
     showState();
   });
@@ -145,6 +149,7 @@
     const place = document.getElementById("stream");
     if (!place) return;
     const silence = Date.now() - heardAt;
+    const age = Date.now() - shownAt;
     let [name, text] = ["live", "live"];
     if (state === "ended") [name, text] = ["off", "off: you are signed out"];
     else if (isFixed()) [name, text] = ["fixed", "this page is not live"];
@@ -152,6 +157,7 @@
     else if (state === "redis") [name, text] = ["stale", "stale: Redis does not answer"];
     else if (state === "lost" || silence > STALE) [name, text] = ["stale", `stale ${span(silence / 1000)}`];
     else if (isDue && isAnswering()) [name, text] = ["fixed", "on hold: something has changed"];
+    else if (age > UNCONFIRMED) [name, text] = ["stale", `stale ${span(age / 1000)}`];
     if (place.dataset.state !== name || place.textContent !== text) {
       place.dataset.state = name;
       place.textContent = text;
