@@ -406,6 +406,7 @@ def effects(store: Store, a: AgentStore) -> None:
     assert a.jobs.enter("call:c6", 1, "w/1")
     assert claim(a, "call:c6", Fence("call:c6", 1, "w/1"), verified=True) == "claimed"
     a.ledger.finish("call:c6", "token", done().patched({"success": False}))
+    assert a.holds.lift("p:do", "t", ANN) == "lifted"
     store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
     assert a.tracks.revoke("p:do", "", ANN) == 1
     a.calls.submit(call, None, "c7")

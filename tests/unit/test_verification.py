@@ -27,6 +27,7 @@ from boyd.models import (
     Situation,
     SituationAssessment,
 )
+from boyd.models.base import Level
 from boyd.plugin import Action
 from boyd.store import Retention
 from boyd.testing import Lab
@@ -526,14 +527,87 @@ def test_an_outcome_that_was_lost_is_verified_too() -> None:
     assert verdict_of(lab, result) == "effective"
 
 
-def test_a_failed_action_is_not_verified() -> None:
-    action = Patient("effective")
-    action.recorder = Recorder(error=OSError("no"))
-    lab = action.lab()
+def failing(*verdicts: Any) -> Patient:
+    """An action whose call fails, whatever its effect."""
+    action = Patient(*verdicts)
+    action.recorder = Recorder(error=OSError("status 1"))
+    return action
+
+
+def test_the_effect_of_a_call_that_failed_is_verified() -> None:
+    lab = failing("effective").lab()
     result = lab.run()
+    check(lab)
 
     assert executed(lab, result).state == "failed"
-    assert executed(lab, result).verification is None
+    assert verdict_of(lab, result) == "effective"
+    assert lab.store.holds.all() == []
+
+
+def test_a_call_that_failed_and_did_harm_suspends_its_action_and_is_not_undone() -> None:
+    action = failing("worse")
+    lab = action.lab(rollback=True)
+    for _ in range(5):
+        lab.run()
+        check(lab)
+
+    assert len(action.recorder.calls) == 1
+    assert action.undone == []
+    assert [hold.kind for hold in action.suspended] == ["suspended"]
+    [hold] = lab.store.holds.all()
+    assert (hold.kind, hold.until) == ("suspended", None)
+
+
+@pytest.mark.parametrize("verdict", ["no effect", "cannot tell", OSError("the service is gone")])
+def test_a_call_that_failed_is_not_repeated_in_the_same_situation(verdict: Any) -> None:
+    action = failing(verdict)
+    lab = action.lab()
+    for _ in range(5):
+        result = lab.run()
+        if not result.decision.is_no_op:  # type: ignore[union-attr]
+            run_out(lab, executed(lab, result).id)
+        check(lab)
+
+    assert len(action.recorder.calls) == 1
+    assert [hold.kind for hold in lab.store.holds.all()] == ["no effect"]
+
+
+def test_what_did_harm_is_not_repeated_while_the_situation_flickers() -> None:
+    action = Patient("worse")
+    lab = action.lab(rollback=True)
+    levels: tuple[Level, ...] = ("high", "critical")
+    for number in range(8):
+        severity = levels[number % 2]
+        action.anomalies = [Anomaly(type="hot", description="", severity=severity)]
+        lab.run()
+        check(lab)
+
+    assert len(action.recorder.calls) == len(action.undone) == 1
+    assert [hold.kind for hold in lab.store.holds.all()] == ["rolled back"]
+
+
+def test_an_action_that_does_harm_for_the_second_time_is_suspended() -> None:
+    action = Patient("worse")
+    lab = action.lab(rollback=True)
+    for _ in range(2):
+        lab.run()
+        check(lab)
+        assert len(lab.store.holds.all()) == 1
+        lab.client.delete("boyd:{test}:hold:p:do:")  # its time has passed
+    assert len(action.undone) == 2
+    assert [hold.kind for hold in action.suspended] == ["suspended"]
+
+
+def test_harm_that_a_person_has_looked_into_does_not_count_any_more() -> None:
+    action = Patient("worse")
+    lab = action.lab(rollback=True)
+    for _ in range(3):
+        lab.run()
+        check(lab)
+        assert lab.store.holds.lift(ACTION, "", person("jane")) == "lifted"
+
+    assert len(action.undone) == 3
+    assert action.suspended == []
 
 
 def test_a_hold_ends_by_itself() -> None:

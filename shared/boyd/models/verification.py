@@ -110,8 +110,8 @@ class Hold(Model):
         because: why it is suspended: it did harm, or went beyond its sandbox again and again; then
             it is suspended on all targets.
         execution: the execution that it waits for, or that had no effect or did harm.
-        situations: the classes of situations in which it had no effect or was rolled back; it is
-            held in these only, and if there are none, or for another reason, in all.
+        situations: the classes of situations in which it had no effect; it is held in these only,
+            and if there are none, or for another reason, in all.
         since: when the hold began.
         until: when it ends by itself; absent: a person has to lift it.
         evidence: for the verdict, if there is one.
@@ -142,7 +142,7 @@ class Hold(Model):
 
     def binds(self, situation: Situation) -> bool:
         """Tell whether it holds the action in *situation*."""
-        if self.in_flight or self.kind == "suspended" or not self.situations:
+        if self.kind != "no effect" or not self.situations:
             return True
         return situation.class_for(self.action.partition(":")[0]) in self.situations
 

@@ -115,7 +115,7 @@ class VerificationHandler:
         return Later(max(0.1, min(every, left)), {"checks": str(checks)})
 
     def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
-        """Record the verdict; the action is held from then on, or not any more."""
+        """Record the verdict, and create or lift the hold."""
         hold = self._hold(entry, check.verdict)
         verdict = self._holds.judge(entry.id, fence, check.verdict, check.evidence, checks, hold)
         if verdict:
@@ -126,7 +126,9 @@ class VerificationHandler:
         if verdict == "worse":
             # Held at once; a rollback that succeeds makes it a weaker hold.
             return NewHold("suspended")
-        return self._held("no effect", entry) if verdict == "no effect" else None
+        # Of a call that failed, nobody expects an effect that cannot be told.
+        useless = verdict == "no effect" or (verdict == "cannot tell" and entry.state == "failed")
+        return self._held("no effect", entry) if useless else None
 
     def _held(self, kind: HoldKind, entry: ExecutionEntry) -> NewHold | None:
         plan = self._plan(entry)
@@ -149,7 +151,7 @@ class VerificationHandler:
             done = self._compensate(entry, fence)
             if not self._record(entry, fence, done):
                 return _ENDED
-        return _ENDED if done.state == "rolled back" else self._tell(entry, fields)
+        return self._tell(entry, fields)
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
         action, plan = self._action(entry), self._plan(entry)
@@ -160,6 +162,9 @@ class VerificationHandler:
             return Compensation(state="none", detail="its procedure has not waited for the verdict")
         if action is None or plan is None or not action.has("rollback"):
             return Compensation(state="none", detail="the action has no rollback")
+        if entry.state == "failed":
+            detail = "its call failed: nobody knows how much of it was done"
+            return Compensation(state="none", detail=detail)
         if not plan.roll_back:
             return Compensation(state="none", detail="the agent's settings forbid a rollback")
         undo = naming.rollback(entry.id)

@@ -31,13 +31,11 @@ end
 -- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
 audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', state, 'who', have[5])
-local next_up
 if state == 'failed' then
   count_outcome(execution, counting, state)
-  next_up = leave_flight(have[4], have[9], have[3])
-else
-  next_up = begin_verification(execution)
 end
+-- A call that failed may have done harm nevertheless.
+local next_up = begin_verification(execution)
 if violates then
   count_violation(execution, violation)
 end

@@ -6,6 +6,7 @@
 -- hold_for   ms to hold the action on its target; 0: until a person lifts it; -1: not at all; empty: as it is held now
 -- held       JSON: fields of the hold; it binds in the class of situation of the execution
 -- fields     field, value, ... to store with the execution
+-- What has made it worse for the second time within a month is suspended, although it was rolled back.
 -- An effect is only credited if nothing else has begun to act on the target meanwhile: otherwise the verdict is cannot tell.
 -- Returns the verdict, or '' when the job is lost or the execution is no longer kept
 -- Events  execution.verified, autonomy.withdrawn
@@ -17,8 +18,10 @@ local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict
 if not executes(job, attempt, worker) or not have[1] then
   return ''
 end
-expect(loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
+local harms = key('harms', have[1] .. ':' .. have[2])
+expect(harms, 'zset', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
   in_flight, 'hash')
+local MONTH = 30 * 86400000
 local known = {}
 for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
@@ -33,6 +36,14 @@ if known.verdict == 'effective' and have[2] ~= '' then
 end
 held = cjson.decode(held)
 local counting = known.verdict and counting_of(execution)
+if known.verdict == 'worse' then
+  redis.call('ZREMRANGEBYSCORE', harms, '-inf', now_ms() - MONTH)
+  redis.call('ZADD', harms, now_ms(), id)
+  redis.call('PEXPIRE', harms, MONTH)
+end
+if held.kind == 'rolled back' and redis.call('ZCARD', harms) > 1 then
+  held.kind, hold_for = 'suspended', '0'
+end
 if hold_for ~= '' and may_hold(have[1], have[2], id) then
   if hold_for == '-1' then
     unhold(have[1], have[2])

@@ -1,7 +1,6 @@
 -- @include hold keys
 -- Uses held_actions
--- end_holds(classes): end the holds of actions that had no effect, or were rolled back, in other classes of situations than
--- the one of now, which *classes* gives by plugin. One that cannot be read stays.
+-- end_holds(classes): end the holds of actions that had no effect in other classes of situations than the one of now, which *classes* gives by plugin. One that cannot be read stays.
 local function end_holds(classes)
   if not next(classes) then
     return
@@ -9,8 +8,7 @@ local function end_holds(classes)
   for _, member in ipairs(redis.call('ZRANGE', held_actions, 0, 99)) do
     local held, class = key('hold', member), classes[string.match(member, '^[^:]+')]
     local have = redis.pcall('HMGET', held, 'kind', 'situations', 'action', 'target')
-    local weak = have[1] == 'no effect' or have[1] == 'rolled back'
-    if class and weak and have[2] ~= '' and not string.find(have[2], class, 1, true) then
+    if class and have[1] == 'no effect' and have[2] ~= '' and not string.find(have[2], class, 1, true) then
       unhold(have[3], have[4])
     end
   end

@@ -45,7 +45,7 @@ local function is_held(action, target, situation, within)
   if within and within ~= '' and have[3] and string.sub(have[3], 1, #within) == within then
     return false
   end
-  if have[1] ~= 'no effect' and have[1] ~= 'rolled back' then
+  if have[1] ~= 'no effect' then
     return have[1] and true
   end
   return have[2] == '' or string.find(have[2], situation, 1, true) ~= nil
