@@ -516,7 +516,7 @@ def losses(store: Store, a: AgentStore) -> None:
     take(store, a, "batch:1", lambda proof: a.batches.retry(1, proof))
     take(store, a, "phase", a.iterations.retry)
     store.client.hset("boyd:{a}:iteration", "phase", "act")
-    a.iterations.settle_act(n, 2, "nobody serves it")
+    a.iterations.settle_act(n, 2, "nobody serves it", "loop:2", 30.0)
     store.client.delete("boyd:{a}:iteration", "boyd:{a}:due")
     store.take_due(["a"])
     a.iterations.mend()

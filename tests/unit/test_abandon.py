@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from boyd.models import ActionResult
 from boyd.runtime import Abandoner
+from boyd.runtime.sweeper import RESTART
 from boyd.store import Fence
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, seen, sees
@@ -72,6 +75,24 @@ def test_an_action_that_had_begun_is_unknown_and_its_late_result_is_refused() ->
     assert not lab.store.ledger.finish(execution, "token", done)
     assert not lab.store.iterations.leave(entry, "complete", {})
     assert lab.store.ledger.get(execution).state == "unknown"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("idempotent", "seconds", "waits"), [(True, 5, True), (True, 31, False), (False, 5, False)]
+)
+def test_an_action_that_may_run_again_waits_for_a_worker_that_is_restarted(
+    idempotent: bool, seconds: float, waits: bool
+) -> None:
+    lab = lab_in("act", Recorder())
+    assert lab.store.iterations.enter(1, 1, "act", "dead/1", ("iteration",))
+    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "dead/1")
+    lab.store.ledger.claim(execution, "token", "p:do", {}, "", idempotent, None, fence)
+    lost = (time.time() - seconds) * 1000
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", int(lost))
+    lab.client.hdel("boyd:{test}:iteration", "entered")
+    epoch = lab.store.iterations.settle_act(1, 1, "nobody serves it", execution, RESTART)
+
+    assert (epoch == 0) == waits
 
 
 def test_an_action_that_had_ended_is_told_as_it_ended() -> None:

@@ -24,6 +24,9 @@ log = logging.getLogger("boyd.runtime")
 
 #: Number of agents whose overdue items are read in one round trip.
 _TOGETHER = 50
+#: Seconds that an action which may run again waits for a worker of its queue: a supervisor or a
+#: back-off needs so long to start another one.
+RESTART = 30.0
 
 
 class Sweeper:
@@ -90,7 +93,10 @@ class Sweeper:
     def _settle_act(self, retry: Retry, queue: str) -> None:
         """End an act phase whose queue has no worker; the loop must not wait."""
         why = queues.unserved(queue)
-        epoch = self._store.iterations.settle_act(retry.iteration, retry.epoch, why)
+        execution = self._store.ledger.of_iteration(retry.iteration)
+        epoch = self._store.iterations.settle_act(
+            retry.iteration, retry.epoch, why, execution, RESTART
+        )
         if epoch:
             self._warn("giving up the action of iteration %d: %s", retry.iteration, why)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)

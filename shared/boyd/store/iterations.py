@@ -309,14 +309,24 @@ class Iterations:
             return Retry(int(reply[1]), int(reply[2]), "complete", None, finish=True)
         return Retry(int(reply[1]), int(reply[2]), reply[3], reply[4] or None, reply[0] == "send")
 
-    def settle_act(self, iteration: int, epoch: int, why: str) -> int:
+    def settle_act(
+        self, iteration: int, epoch: int, why: str, execution: str, patience: float
+    ) -> int:
         """Take the act phase away from a queue that nobody serves.
+
+        If *execution* was started and may run again, it waits *patience* seconds for a worker.
 
         The worker that takes it on the queue `loop` executes nothing. Return the new epoch, or 0
         when the phase has moved on since.
         """
         settled = self._scripts.run(
-            "settle_act", n=iteration, epoch=epoch, why=why, resend_after=self._resend_after
+            "settle_act",
+            execution=self._keys.execution(execution),
+            n=iteration,
+            epoch=epoch,
+            why=why,
+            resend_after=self._resend_after,
+            patience=milliseconds(patience),
         )
         return int(settled)
 
