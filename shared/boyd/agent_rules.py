@@ -235,6 +235,11 @@ class Rules:
         except CalendarError as error:
             raise Undecided(str(error)) from None
 
+    @property
+    def calendars(self) -> list[Path]:
+        """The files with change freezes."""
+        return self._windows.calendars
+
     def problems(self) -> Iterator[str]:
         """The calendars that cannot be read now, and why."""
         return self._windows.problems()

@@ -62,13 +62,12 @@ class ChangeCalendar:
         return ChangeFreeze(first.title, until) if first else None
 
     def check(self) -> None:
-        """Read the file.
+        """Read the file, and look up the freezes of now, so that nothing is left to load.
 
         Raises:
-            CalendarError: it cannot be read.
+            CalendarError: it cannot be read, or an event in it cannot.
         """
-        with self._lock:
-            self._events()
+        self.freeze(datetime.now(UTC))
 
     def _events(self) -> Callable[[datetime], list[ChangeFreeze]]:
         """A function that gives the freezes at a time."""

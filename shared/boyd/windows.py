@@ -44,6 +44,11 @@ class AgentWindows:
             if named(window.actions, action):
                 yield f"windows.{number}", window
 
+    @property
+    def calendars(self) -> list[Path]:
+        """The files with change freezes."""
+        return [calendar.path for calendar in self._calendars.values()]
+
     def problems(self) -> Iterator[str]:
         """The calendars that cannot be read now, and why."""
         for calendar in self._calendars.values():

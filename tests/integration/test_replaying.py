@@ -281,10 +281,31 @@ def test_a_killed_replay_goes_on_and_says_the_same(
 def test_a_plugin_that_ends_its_process_ends_the_replay_with_a_reason(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
-    status, _, errors = Place(tmp_path, records, acting("import os; os._exit(3)")).replay()
+    ends = "import os\nprint('out of patience', flush=True)\nos._exit(3)"
+    status, _, errors = Place(tmp_path, records, acting(ends)).replay()
 
     assert status == 1
     assert "ended with status 3" in errors
+    assert "\n  out of patience" in errors
+
+
+@pytest.mark.parametrize(("begins", "over"), [("20200101", True), ("20000101", False)])
+def test_change_freezes_apply_as_they_did(tmp_path: Path, begins: str, over: bool) -> None:
+    event = f"BEGIN:VEVENT\nUID:1\nDTSTAMP:{begins}T000000Z\nDTSTART:{begins}T000000Z\n"
+    until = "20200102" if over else "21000102"
+    rest = f"DTEND:{until}T000000Z\nSUMMARY:fair\nEND:VEVENT\n"
+    calendar = f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\n{event}{rest}END:VCALENDAR\n"
+    window = '\n[[windows]]\nname = "freezes"\nfreezes = "freezes.ics"\n'
+    place = Place(tmp_path, [])
+    (place.agent.parent / "freezes.ics").write_text(calendar.replace("\n", "\r\n"))
+    place.agent.write_text(place.agent.read_text() + window)
+    lab = Lab(agent_from_file(place.agent))
+    place.records.write_text("".join(f"{lab.run().to_json()}\n" for _ in range(3)))
+    status, out, errors = place.replay("-o", "json")
+
+    assert status == 0, errors
+    report = ReplayReport.from_json(out)
+    assert (report.iterations, report.unchanged, report.findings) == (3, 3, [])
 
 
 # Its sources

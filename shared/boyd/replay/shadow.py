@@ -93,8 +93,8 @@ class Shadow:
         try:
             found = self._decide(record)
         except Exception as error:
-            self._gaps.note(f"the replay failed: {describe(error)}")
-            raise CannotTell(self._gaps.found[0]) from error
+            gaps = [*self._gaps.found, *self._gaps.late, f"the replay failed: {describe(error)}"]
+            raise CannotTell(gaps[0]) from error
         before, self._dice = self._dice, random.getstate()
         if self._dice != before:
             self._gaps.note("a plugin uses random numbers, which are not recorded")

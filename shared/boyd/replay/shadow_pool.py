@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -19,6 +21,8 @@ from boyd.replay.shadow_process import ShadowAnswer, ShadowHello, ShadowTask
 
 #: Portions that wait for a process, for each of them.
 _AHEAD = 2
+#: Lines that are shown of what a process has printed before it ended, and characters of each.
+_LAST_LINES, _LONGEST_LINE = 10, 500
 
 
 class ReplayError(BoydError):
@@ -40,13 +44,16 @@ class _ShadowProcess:
             [sys.executable, "-P", "-m", "boyd.replay.shadow_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             # The order of sets depends on it, and two replays have to say the same.
             env={**env, "PYTHONHASHSEED": "0"},
             text=True,
             encoding="utf-8",
             errors="surrogateescape",
         )
+        self._said: deque[str] = deque(maxlen=_LAST_LINES)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self._write(f"{task.to_json()}\n")
         self.hello = ShadowHello.from_json(self._read())
         if self.hello.error:
@@ -71,7 +78,18 @@ class _ShadowProcess:
     def close(self) -> None:
         """End it."""
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _listen(self) -> None:
+        """Keep the last lines that it prints besides its answers: the reason why it ended."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.append(line.rstrip()[:_LONGEST_LINE])
 
     def _write(self, text: str) -> None:
         assert self._process.stdin is not None
@@ -89,9 +107,12 @@ class _ShadowProcess:
         return line
 
     def _ended(self) -> ReplayError:
+        status = self._process.wait()
+        self._listener.join()
+        said = "".join(f"\n  {line}" for line in self._said if line)
         return ReplayError(
-            f"a process of the replay ended with status {self._process.wait()}; does a plugin "
-            "end its process, or need more memory?"
+            f"a process of the replay ended with status {status}; does a plugin end its process, "
+            f"or need more memory?{said}"
         )
 
 

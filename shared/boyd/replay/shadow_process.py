@@ -74,7 +74,7 @@ class ShadowAnswer(Model):
 
 
 def main() -> None:
-    """Answer on what was the standard output; plugins that print reach nobody."""
+    """Answer on what was the standard output; what plugins print goes with their errors."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="surrogateescape")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -112,6 +112,8 @@ class _Judging:
         agent = load_agent(task.agent, task.plugins)
         self._shadow = Shadow(agent)
         self._shadow.init_plugins()
+        # Calendars are read now: once it judges, no file is opened any more.
+        list(agent.rules.problems())
         return ShadowHello(agent_id=agent.id, build=agent.build.id, code=_code_of(agent))
 
     def serve(self, lines: Iterable[str], out: IO[str]) -> None:
@@ -151,13 +153,16 @@ def _name(record: str) -> str:
 
 
 def _code_of(agent: Agent) -> str:
-    """A digest of the agent and of the files beside its plugins, which a version may not tell."""
+    """A digest of the agent and of files that its version may not tell: plugins and calendars."""
     seen = hashlib.sha256(f"{VERSION} {agent.build.id}".encode())
     modules = (sys.modules[type(one).__module__] for one in agent.host.plugins.values())
     folders = {Path(file).parent for module in modules if (file := module.__file__)}
     for folder in sorted(folders):
         for path in sorted(folder.glob("*.py")):
             seen.update(path.read_bytes())
+    for calendar in agent.rules.calendars:
+        with suppress(OSError):  # a decision that needs it cannot be told
+            seen.update(calendar.read_bytes())
     return seen.hexdigest()[:16]
 
 
