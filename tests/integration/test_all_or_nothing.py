@@ -497,6 +497,7 @@ def approvals(store: Store, a: AgentStore) -> None:
     fourth = a.approvals.enqueue(proposal(4, run_ids=["run4"], wakes=["call:c3"]), KEEP)
     store.client.zadd("boyd:{a}:approvals:pending", {fourth: 1})
     a.approvals.expire(KEEP)
+    a.approvals.set_deadlines(Retention(ttl=3600))
     fifth = a.approvals.enqueue(proposal(5), KEEP)
     a.approvals.resolve(fifth, "approved", ANN, KEEP, policy=LAX, result=done())
     a.approvals.page(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import BaseModel, model_validator
 from boyd import ActionResult, Agent, Veto
 from boyd.models import ApprovalItem, Autonomy
 from boyd.plugin import Action, Strategy
-from boyd.store import Stale, Verdict
+from boyd.store import Retention, Stale, Verdict
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, plugin, reads
 
@@ -21,6 +22,14 @@ def gated(recorder: Recorder, **settings: Any) -> Lab:
     """A lab whose agent has proposed its action."""
     action = recorder.action(autonomy=GATED, **settings)
     lab = Lab(agent(chooses(choice(params={"size": 1})), action))
+    lab.run()
+    return lab
+
+
+def expiring(**approvals: Any) -> Lab:
+    """The same, with these settings for approvals."""
+    action = Recorder().action(autonomy=GATED)
+    lab = Lab(agent(chooses(choice()), action, approvals=approvals))
     lab.run()
     return lab
 
@@ -471,3 +480,39 @@ def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:
     lab.run()
 
     assert first.id != pending(lab).id
+
+
+def test_redis_forgets_a_pending_item_no_earlier_than_history_would() -> None:
+    lab = expiring(ttl=60, max_age=600)
+    item = pending(lab)
+    assert 600 < lab.client.ttl(key(item)) <= 660
+
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    assert lab.client.ttl(key(item)) == -1
+    lab.deliver()
+    assert 0 < lab.client.ttl(key(item)) <= 600
+
+
+def test_an_item_without_a_deadline_gets_one_when_its_agent_lets_approvals_expire() -> None:
+    lab = expiring(auto_expire=False)
+    item = pending(lab)
+    assert item.expires_at is None
+    lab.store.approvals.set_deadlines(Retention(ttl=3600))
+    dated = now(lab, item)
+    assert dated.expires_at == item.created_at + timedelta(hours=1)
+    assert dated.status == "pending"
+
+    lab.client.hset(key(item), "createdAt", 1)
+    lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 4e12 + 1})
+    lab.store.approvals.set_deadlines(Retention(ttl=3600))
+    lab.sweeper.sweep()
+    assert now(lab, item).status == "expired"
+
+
+def test_items_keep_their_deadlines_when_a_worker_starts() -> None:
+    lab = expiring(ttl=60)
+    item = pending(lab)
+    lab.store.approvals.set_deadlines(Retention(ttl=3600))
+    lab.store.approvals.set_deadlines(Retention(ttl=None))
+
+    assert now(lab, item).expires_at == item.expires_at

@@ -94,6 +94,7 @@ class AgentHost:
             log.warning("%s", problem)
         for engine in self.engines.values():
             self.store.fleet.register(engine.entry())
+            engine.store.approvals.set_deadlines(engine.retention)
             engine.init_plugins()
 
     def _await_redis(self) -> None:

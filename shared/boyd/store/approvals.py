@@ -167,6 +167,7 @@ class Approvals:
             options["class"] = proposal.record.situation
         if retention.ttl is not None:
             options["ttl"] = milliseconds(retention.ttl)
+            options["keep"] = milliseconds(retention.max_age)
         return options
 
     def proposed(self, proposed_by: str) -> str | None:
@@ -264,6 +265,17 @@ class Approvals:
             expired += found
             if len(found) < EXPIRED_AT_ONCE:
                 return self._read(expired)
+
+    def set_deadlines(self, retention: Retention) -> None:
+        """Give items that were queued without a deadline the one that they would have now.
+
+        A worker calls this when it starts: its agent may let approvals expire since.
+        """
+        if retention.ttl is None:
+            return
+        ttl, keep = milliseconds(retention.ttl), milliseconds(retention.max_age)
+        while self._scripts.run("date_approvals", ttl=ttl, keep=keep) >= EXPIRED_AT_ONCE:
+            pass
 
     def get(self, approval_id: str) -> ApprovalItem | None:
         """One item."""

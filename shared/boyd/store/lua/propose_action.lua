@@ -1,6 +1,7 @@
 -- Queue an action for approval, or find the pending item of the same action and params.
 -- id         the same however often one decision is proposed
--- options    ttl (ms until it expires, if it does), summary of the situation, notify (notifiers are to be told),
+-- options    ttl (ms until it expires, if it does), keep (ms that history keeps it), summary of the situation,
+--            notify (notifiers are to be told),
 --            runs: ids that wait for it, asked_by: principals who asked for it or submitted those runs, wakes: the job
 --            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
 --            item that they join; title of what it does; undoes: the execution that it rolls back;
@@ -133,6 +134,9 @@ local deadline = 4e12 + now
 if options.ttl then
   deadline = now + options.ttl
   redis.call('HSET', approval, 'expiresAt', deadline)
+  -- The sweeper moves it to history at its deadline. What nobody ever does so with goes with the history that it would
+  -- have been in.
+  redis.call('PEXPIRE', approval, options.ttl + options.keep)
 end
 put_in_order(approvals_pending, deadline, id)
 redis.call('HSET', approvals_fingerprints, fingerprint, id)

@@ -66,8 +66,10 @@ local function settle_approval(id, status, fields, ...)
     redis.call('HDEL', approvals_fingerprints, have[1])
   end
   put_in_order(approvals_history, now, id)
-  -- What was approved is kept until it has been executed.
-  if status ~= 'approved' then
+  if status == 'approved' then
+    -- It is kept until it has been executed.
+    redis.call('PERSIST', approval)
+  else
     redis.call('PEXPIRE', approval, retention.items[1])
     wake(have[5])
     local why = status == 'expired' and 'the approval has expired' or 'the approval was ' .. status
