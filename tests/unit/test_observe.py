@@ -126,6 +126,13 @@ def test_a_longer_interval_keeps_to_its_own_number_of_ticks() -> None:
     assert seen_at == [20, 80, 140]
 
 
+def test_an_interval_between_two_ticks_has_passed_at_the_later_one() -> None:
+    ticks = Ticks(2, odd=2.2)
+    seen_at = [at for at in range(20, 34, 2) if ticks.at(at + 0.01)]
+
+    assert seen_at == [20, 24, 28, 32]
+
+
 def test_an_iteration_between_ticks_counts_seconds_and_takes_no_tick_away() -> None:
     ticks = Ticks(10, every=10)
 

@@ -118,8 +118,8 @@ class _Rhythm:
         if last is None or not observer.interval:
             return None
         # A trigger may precede its tick slightly.
-        wait = observer.interval - self.length / 10
-        ticks = max(1, math.ceil(wait / self.length))
+        wait = observer.interval - (0 if self.tick else self.length / 10)
+        ticks = max(1, math.ceil(round(observer.interval / self.length, 6)))
         passed = self._slot(self.now) - self._slot(last)
         if self.now - last >= wait or (self.tick and max(1, passed) >= ticks):
             return None
