@@ -155,20 +155,41 @@ def test_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() 
 @pytest.mark.parametrize(
     ("fields", "detail"),
     [
-        ({"status": "expired"}, "expired"),
         ({"status": "withdrawn", "acted_by": "ann"}, "withdrawn by ann"),
         ({"status": "withdrawn", "note": "it has cleared"}, "withdrawn: it has cleared"),
-        (None, "the approval no longer exists"),
     ],
 )
-def test_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail: str) -> None:
+def test_what_comes_to_nothing_says_why(fields: dict[str, object], detail: str) -> None:
     mind, _ = asking()
-    id = approval(mind.cycle())
-    desk = Desk(an_item(mind, id, **fields)) if fields else Desk()
+    desk = Desk(an_item(mind, approval(mind.cycle()), **fields))
     [outcome] = approval_outcomes(mind.session, desk, TOOLBOX, MemoryGraph())
     after = record_outcome(mind.session, outcome, NOW, CONFIG)
 
     assert [(one.progress, one.detail) for one in after.decisions] == [("Refused", detail)]
+
+
+def test_a_goal_asks_again_when_nobody_has_answered() -> None:
+    mind, goal = asking()
+    first = approval(mind.cycle())
+    waiting = f"boyd:{{{mind.lab.agent.id}}}:approvals:pending"
+    mind.lab.client.zadd(waiting, {first: 1})
+    mind.lab.sweeper.sweep()
+    assert an_item(mind, first).status == "expired"
+
+    second = approval(mind.cycle())
+    assert second != first
+    session = mind.session
+    [decision] = [one for one in session.decisions if one.approval == first]
+    assert (decision.progress, decision.detail) == (None, "nobody answered in time")
+    assert session.goals[goal].status == "Active"
+
+
+def test_a_goal_asks_again_when_its_approval_is_gone() -> None:
+    mind, _ = asking()
+    approval(mind.cycle())
+    [outcome] = approval_outcomes(mind.session, Desk(), TOOLBOX, MemoryGraph())
+
+    assert (outcome.state, outcome.output) == ("undone", "the approval no longer exists")
 
 
 @pytest.mark.parametrize(

@@ -259,10 +259,11 @@ def _approval_outcome(
     It has no fence, so that the current owner of the goal keeps it.
     """
     kept = {name: getattr(decision, name) for name in (*KEPT, "score") if name != "duration"}
-    gone = "the approval no longer exists"
-    outcome = DecisionOutcome(**kept, state="refused", output=gone)
-    if item is None:
-        return outcome
+    outcome = DecisionOutcome(**kept, state="refused")
+    # Nobody has answered: the goal may ask again.
+    if item is None or item.status == "expired":
+        unanswered = "nobody answered in time" if item else "the approval no longer exists"
+        return outcome.patched({"state": "undone", "output": unanswered})
     if item.status not in ("pending", "approved"):
         by = f" by {item.acted_by}" if item.acted_by else ""
         why = f": {item.note}" if item.note else ""
