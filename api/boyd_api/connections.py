@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import ClientDisconnected, HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
 
@@ -44,6 +44,9 @@ SCAN = 1.0
 _AT_ONCE = 64
 #: Bytes that may wait for a client before its stream pauses.
 _AHEAD = 262_144
+#: Bytes of answers that clients may leave unread, all together, and seconds between two sums.
+BACKLOG = 64 * 1_048_576
+_SUM = 0.05
 
 #: Problems of the errors of waitress, by status; the rest is a bad request or internal.
 _PROBLEMS = {413: "too-large", 431: "too-large"}
@@ -135,6 +138,9 @@ class RequestParser(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head."""
         super().parse_header(header_plus)
+        if self.chunked and "CONTENT_LENGTH" in self.headers:
+            # Two lengths: a proxy before us may have taken the other one.
+            raise ParsingError("both Content-Length and Transfer-Encoding are given")
         if INLET not in (self.path or ""):
             self.adj = self.adj.elsewhere  # type: ignore[has-type]
 
@@ -148,6 +154,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]
     #: True while its response continues, and if that is chunked.
     streaming = False
     chunked = False
+    #: True while a pipelined request waits until the answer before it has been read.
+    parked = False
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         #: Start of its current state: idle, or receiving the head of a request.
@@ -182,6 +190,19 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         super().service()
         self.since = time.monotonic()
         self.server.touch(self)
+
+    def writable(self) -> bool:
+        """True while something waits to be sent, or for that."""
+        return bool(self.parked or super().writable())
+
+    def handle_write(self) -> None:
+        """Send what waits, and then serve the next of several pipelined requests."""
+        if self.parked:
+            self._flush_exception(self._flush_some)
+            if not self.total_outbufs_len:
+                self.parked = False
+                self.server.add_task(self)
+        super().handle_write()
 
     def write_soon(self, data: Any) -> int:
         """Send now what can be sent, and the rest when the client reads."""
@@ -299,6 +320,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         self._room = room
         self._touched: deque[Channel] = deque()
         self._next_scan = 0.0
+        self._next_sum = 0.0
         adjustments.elsewhere = copy.copy(adjustments)
         adjustments.max_request_body_size = largest
         where = (listening.family, listening.type, listening.proto, listening.getsockname())
@@ -319,9 +341,19 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         self._touched.append(channel)
         self.pull_trigger()
 
+    def add_task(self, task: Any) -> None:
+        """Serve the next request of a connection, once the answers before it have been read."""
+        if isinstance(task, Channel) and task.total_outbufs_len:
+            task.parked = True
+            self.touch(task)
+            return
+        super().add_task(task)
+
     def turn(self, seconds: float) -> None:
         """Handle the events of that many seconds, and scan all connections when it is time."""
         self.poller.turn(seconds)
+        if self._touched and time.monotonic() >= self._next_sum:
+            self._shed()
         while self._touched:
             self.poller.watch(self._touched.popleft())
         if time.monotonic() >= self._next_scan:
@@ -355,6 +387,21 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         idle.sort(key=lambda channel: channel.since)
         for channel in idle[: min(number, max(1, len(idle) // 2))]:
             channel.handle_close()
+
+    def _shed(self) -> None:
+        """Close the connections that leave most unread, when all leave too much."""
+        self._next_sum = time.monotonic() + _SUM
+        lazy = [channel for channel in self.active_channels.values() if channel.total_outbufs_len]
+        unread = sum(channel.total_outbufs_len for channel in lazy)
+        if unread <= BACKLOG:
+            return
+        self.logger.warning("closing connections: clients leave %d bytes unread", unread)
+        lazy.sort(key=lambda channel: -channel.total_outbufs_len)
+        for channel in lazy:
+            unread -= channel.total_outbufs_len
+            channel.handle_close()
+            if unread <= BACKLOG / 2:
+                return
 
     def _scan(self) -> None:
         """Close connections beyond their time limits; poll all others, in case one was missed."""

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http.client import HTTPConnection
 
+import psutil
 import pytest
 from flask import Flask
 
 from api_kit import Site, make_desk
 from boyd.settings.process_settings import Settings
 from boyd_api.server import ApiServer
+from harness import wait_until
 
 BASE = b"Host: x\r\nContent-Type: application/json\r\n"
 
@@ -54,6 +56,11 @@ def answer(port: int, sent: bytes) -> tuple[int, dict[str, str], bytes]:
         (b"POST /api/v0/pause HTTP/1.1\r\nContent-Length: 9999999999\r\n" + BASE, "too-large"),
         (b"POST /api/v0/pause HTTP/1.1\r\nContent-Length: -1\r\n" + BASE, "bad-request"),
         (b"POST /api/v0/pause HTTP/1.1\r\nTransfer-Encoding: x\r\n" + BASE, "bad-request"),
+        (
+            b"POST /api/v0/pause HTTP/1.1\r\nContent-Length: 2\r\n"
+            b"Transfer-Encoding: chunked\r\n" + BASE,
+            "bad-request",
+        ),
         (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n", "too-large"),
         (b"GET /healthz HTTP/1.1\r\nno header\r\n", "bad-request"),
         (b"nonsense\r\n", "bad-request"),
@@ -86,6 +93,53 @@ def test_a_body_that_is_a_little_too_large_leaves_the_connection_open(port: int)
     assert status in (401, 413)
     assert headers.get("connection") != "close"
     assert json.loads(body)["status"] == status
+
+
+def test_pipelined_requests_are_answered_in_order(port: int) -> None:
+    one = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    two = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), 120) as connection:
+        connection.sendall(one * 3 + two)
+        with connection.makefile("rb") as file:
+            received = file.read()
+
+    answers = received.split(b"HTTP/1.1 200")[1:]
+    assert len(answers) == 4
+    assert len({len(answer) for answer in answers[:3]}) == 1
+    assert b'"status"' in answers[3]
+
+
+def test_who_reads_nothing_gets_one_answer(port: int) -> None:
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    before = _memory()
+    with ExitStack() as open_:
+        for _ in range(100):
+            connection = open_.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(request * 40)
+        for _ in range(20):
+            assert answer(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 200
+        # All answers are 2 GB, one of each 50 MB.
+        assert _memory() - before < 300_000_000
+
+
+def test_connections_are_closed_when_their_clients_leave_too_much_unread(
+    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("boyd_api.connections.BACKLOG", 200_000)
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with ExitStack() as open_:
+        for _ in range(10):
+            connection = open_.enter_context(socket.create_connection(("127.0.0.1", port), 120))
+            connection.sendall(request * 40)
+        wait_until(lambda: "closing connections" in caplog.text)
+        assert answer(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 200
+
+
+def _memory() -> int:
+    """The resident bytes of this process."""
+    return int(psutil.Process().memory_info().rss)
 
 
 def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
