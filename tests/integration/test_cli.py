@@ -204,6 +204,9 @@ def test_status_shows_what_waits_and_what_is_held(cli: Cli, store: Store) -> Non
 
 def test_status_shows_the_schedule_and_the_next_start(cli: Cli, store: Store) -> None:
     lab_of(store, schedule="0 8 1 1 *", timezone="Europe/Vienna")
+    assert "test: does not work: no beat starts its iterations" in cli("status")
+    beat: dict[str, Any] = {"name": "b", "role": "beat", "host": "here", "pid": 1, "queues": []}
+    store.fleet.beat(WorkerInfo(**beat, agents=["test"], version="1", started_at=utc_now()))
     shown = cli("status", "--agent", "test")
     assert "manual, at 0 8 1 1 * (Europe/Vienna)" in shown
     assert re.search(r"next start +\S+-01-01 \d\d:00.* \(in \d", shown)

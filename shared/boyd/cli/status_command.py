@@ -137,7 +137,7 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
 
 
 def _doing(entry: responses.AgentState, state: LoopStatus) -> str:
-    if entry.obstacle:
+    if entry.obstacle and state.paused is None:
         return f"does not work: {entry.obstacle}"
     if state.phase == "idle":
         return "paused" if state.paused is not None else "idle"
