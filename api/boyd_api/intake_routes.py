@@ -68,6 +68,8 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
         detail = "too many observations are already waiting; none of these were accepted"
         raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
     ctx.services.metrics.taken(format, len(observations))
+    if not observations:
+        ctx.services.refusals.unobserved(format)
     return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))
 
 

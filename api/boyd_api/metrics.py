@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from boyd.checks import examine
 from boyd.errors import StoreError
-from boyd.intake import format_names
+from boyd.intake import UNOBSERVED, format_names
 from boyd.models.investigation import Ending, RequestOutcome
 from boyd.store import Store
 from boyd.store.connection import Client
@@ -72,6 +72,8 @@ class Metrics:
         self._durations = Histogram(name, text, labels, buckets=BUCKETS, registry=self._registry)
         text = "Observations accepted from the intake."
         self._taken = counter("boyd_intake_observations", text, ("format",))
+        text = "Messages accepted by the intake that are about nothing that fires or ends."
+        self._unobserved = counter("boyd_intake_unobserved", text, ("format",))
         text = "Refused requests to the intake, by the name of the problem."
         self._refused = counter("boyd_intake_refused", text, ("format", "reason"))
 
@@ -86,8 +88,9 @@ class Metrics:
         self._refused.labels(format, reason).inc(requests)
 
     def taken(self, format: str, observations: int) -> None:
-        """Count observations accepted from `/intake`."""
+        """Count observations accepted from `/intake`, or a message that gave none."""
         self._taken.labels(format).inc(observations)
+        self._unobserved.labels(format).inc(0 if observations else 1)
 
     def exposed(self, accept: str = "") -> tuple[bytes, str]:
         """The body and its content type, in the format that `Accept` asks for; never fails."""
@@ -124,8 +127,15 @@ class RefusalReporter:
             more = f" (and {unlogged} more since the last such line)" if unlogged else ""
             log.warning("intake %s refused, %s: %s%s", *kind, detail[:500], more)
 
+    def unobserved(self, format: str) -> None:
+        """Report a message that was accepted and gave no observation."""
+        unlogged = self._due((format if format in self._names else UNKNOWN, "unobserved"))
+        if unlogged is not None:
+            more = f" (and {unlogged} more since the last such line)" if unlogged else ""
+            log.info("intake %s: a message gave no observation: %s%s", format, UNOBSERVED, more)
+
     def _due(self, kind: tuple[str, str]) -> int | None:
-        """The number of refusals that were not logged before; None if this one is not either."""
+        """The number of reports that were not logged before; None if this one is not either."""
         with self._lock:
             now = self._clock()
             if now - self._last.get(kind, -QUIET) < QUIET:

@@ -23,6 +23,7 @@ from boyd.intake import (
     MAX_OBSERVATIONS,
     BadIntake,
     IntakeRequest,
+    NotJson,
     find_format,
     format_names,
     formats,
@@ -686,3 +687,15 @@ def test_what_was_written_is_read_again(observations: list[Observation]) -> None
         for one in observations
     ]
     assert parse("json", request(sent)) == marked
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_json_is_read_with_and_without_a_byte_order_mark(encoding: str) -> None:
+    text = '{"source": "s", "data": {"word": "grün"}}'
+    [one] = parse("json", IntakeRequest("application/json", {}, text.encode(encoding)))
+    assert one.data == {"word": "grün"}
+
+
+def test_a_mark_that_promises_something_else_is_refused() -> None:
+    with pytest.raises(NotJson, match="not UTF-16"):
+        parse("json", IntakeRequest("application/json", {}, b"\xff\xfe{"))

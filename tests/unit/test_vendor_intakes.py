@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,70 @@ def test_an_alert_and_its_end_are_one_thing_that_fires_and_resolves(case: str) -
 )
 def test_what_is_no_alert_is_accepted_and_not_observed(message: str) -> None:
     assert read(*message.split("/")) == []
+
+
+def changed(message: str, **changes: Any) -> list[Observation]:
+    """What a message becomes with other values at some places, as in `workflow_run.event`."""
+    vendor, _, name = message.partition("/")
+    body = json.loads((DATA / vendor / f"{name}.json").read_bytes())
+    for place, value in changes.items():
+        *path, last = place.split("__")
+        part = body
+        for step in path:
+            part = part[step]
+        part[last] = value
+    return parse(vendor, IntakeRequest("application/json", {}, json.dumps(body).encode()))
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ("github/resolved", {"workflow_run__event": "pull_request"}),
+        ("github/resolved", {"workflow_run__event": "pull_request_target"}),
+        ("github/firing", {"workflow_run__head_repository": {"full_name": "mallory/Hello-World"}}),
+        ("gitlab/resolved", {"object_attributes__source": "parent_pipeline"}),
+    ],
+)
+def test_what_runs_for_others_says_nothing_about_the_branch(message: str, changes: Any) -> None:
+    assert changed(message, **changes) == []
+
+
+def test_a_scheduled_pipeline_does_not_end_the_failure_of_a_push() -> None:
+    [failed] = changed("gitlab/firing", object_attributes__source="push")
+    [nightly] = changed("gitlab/resolved", object_attributes__source="schedule")
+    [push] = changed("gitlab/resolved", object_attributes__source="push")
+    prints = [(one.metadata or {})["fingerprint"] for one in (failed, nightly, push)]
+
+    assert prints[0] == prints[2] != prints[1]
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ("uptime-kuma/certificate", {"msg": "Shop Testing"}),
+        ("uptime-kuma/firing", {"heartbeat__status": 3}),
+        ("google-monitoring/firing", {"version": "test"}),
+        ("zabbix/firing", {"trigger_id": "{TRIGGER.ID}"}),
+        ("datadog/firing", {"alert_type": "$ALERT_TYPE"}),
+        ("dynatrace/firing", {"ProblemTitle": "Dynatrace problem notification TEST NOTIFICATION"}),
+        ("nagios/firing", {"type": "ACKNOWLEDGEMENT"}),
+        ("nagios/firing", {"type": "DOWNTIMESTART"}),
+    ],
+)
+def test_tests_and_notes_of_a_vendor_do_not_fire(message: str, changes: Any) -> None:
+    assert changed(message, **changes) == []
+
+
+def test_a_priority_of_their_own_leaves_the_urgency_to_tell_the_severity() -> None:
+    [one] = changed("pagerduty/firing", event__data__priority={"summary": "SEV-1"})
+    assert one.severity == "error"
+
+
+@pytest.mark.parametrize("vendor", sorted(shipped_intakes().keys() - {"cloudevents", "json"}))
+@pytest.mark.parametrize("body", ['{"hello": "world"}', "{}"])
+def test_a_message_of_somebody_else_is_refused(vendor: str, body: str) -> None:
+    with pytest.raises(BadIntake):
+        parse(vendor, IntakeRequest("application/json", {}, body.encode()))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import click
 from boyd.cli import output
 from boyd.cli.options import settings_options
 from boyd.cli.tables import folded, label, sentence, whole
+from boyd.formatting import counted
 from boyd.settings.process_settings import Settings
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ def try_message(
 
 
 def _show(found: Sequence[Observation]) -> None:
-    output.note(f"{len(found)} observation{'' if len(found) == 1 else 's'}")
+    from boyd.intake import UNOBSERVED
+
+    output.note(counted(len(found), "observation") + (f": {UNOBSERVED}" if not found else ""))
     for one in found:
         output.say()
         named = {"source": one.source, "type": one.type, "severity": one.severity or "none"}

@@ -9,11 +9,13 @@ from boyd.intake.formats import (
     parse,
     parse_declared,
 )
+from boyd.intake.mapped import UNOBSERVED
 from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, NotJson, read_json
 
 __all__ = [
     "GROUP",
     "MAX_OBSERVATIONS",
+    "UNOBSERVED",
     "BadIntake",
     "IntakeRequest",
     "NotJson",

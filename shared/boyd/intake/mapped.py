@@ -25,6 +25,8 @@ from boyd.intake.request import (
 from boyd.models import JsonObject, Observation, Severity, utc_now
 from boyd.settings.intake_settings import IntakeMapping
 
+#: Why a message that was understood gives no observation.
+UNOBSERVED = "it is about nothing that fires or ends, as a ping or a test (`when` is not true)"
 #: Characters of a source and a title, and of a fingerprint before it is shortened.
 MAX_SOURCE, MAX_TITLE, MAX_FINGERPRINT = 300, 1000, 200
 #: Characters of a severity and a time; more are none.
@@ -59,6 +61,9 @@ class _Reader:
         self._bytes = 0
 
     def observations(self) -> list[Observation]:
+        known = self._mapping.known
+        if known and not _is_true(self._value(known, None)):
+            raise BadIntake(f"this is no message of {self._name}: `{known}` is not true of it")
         items = self._value(self._mapping.items, None)
         if not isinstance(items, list):
             raise BadIntake(f"`{self._mapping.items}` gives no list; is this from {self._name}?")

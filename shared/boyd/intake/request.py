@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -64,9 +65,10 @@ def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
     """Parse a JSON text with at most *most* values.
 
     Raises:
-        NotJson: it is not JSON in UTF-8, or an object has a duplicate field.
+        NotJson: it is not JSON, or an object has a duplicate field.
         BadIntake: it has too many values, or cannot be stored.
     """
+    body = _utf8(body)
     try:
         check_values(body, most)
     except TooManyValues as error:
@@ -80,6 +82,22 @@ def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
     if why:
         raise BadIntake(f"JSON that cannot be stored: {why}")
     return value
+
+
+def _utf8(body: bytes | str) -> bytes | str:
+    """The text in UTF-8 without a byte order mark; with one it may be in UTF-16.
+
+    Raises:
+        NotJson: it is not the UTF-16 that its mark says.
+    """
+    if not isinstance(body, bytes):
+        return body
+    if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        try:
+            return body.decode("utf-16").encode()
+        except UnicodeError as error:
+            raise NotJson(f"not UTF-16, as its first bytes say: {error}") from None
+    return body.removeprefix(codecs.BOM_UTF8)
 
 
 def check_one(value: Any, where: str = "") -> None:

@@ -31,6 +31,7 @@ class IntakeMapping(Model):
     headers that the field `headers` lists, by lower-case names.
 
     Attributes:
+        known: whether it is a message of this sender at all; others are refused.
         items: what becomes an observation each.
         when: leaves out items of which it is not true.
         source: the end of the source; the intake's name is in front of it.
@@ -46,6 +47,7 @@ class IntakeMapping(Model):
         data: what is kept.
     """
 
+    known: str | None = None
     items: str = "[body]"
     when: str | None = None
     headers: list[HeaderName] = Field(default_factory=list)
@@ -66,7 +68,7 @@ class IntakeMapping(Model):
     @property
     def expressions(self) -> dict[str, str]:
         """The expressions by field."""
-        fields = ("items", "when", "source", "severity", "title", "fingerprint")
+        fields = ("known", "items", "when", "source", "severity", "title", "fingerprint")
         more = ("event", "resolved", "timestamp", "data")
         return {name: text for name in (*fields, *more) if (text := getattr(self, name))}
 

@@ -287,11 +287,10 @@ class GitHub(Connector):
             "workflow_runs",
             status="completed",
             created=f">={since}",
-            exclude_pull_requests="true",
             **where,
         )
         latest: dict[tuple[int, str], Any] = {}
-        for run in found:
+        for run in filter(_is_of_its_branch, found):
             # The newest come first.
             latest.setdefault((run["workflow_id"], run["head_branch"] or ""), run)
         return [latest[key] for key in sorted(latest)]
@@ -330,6 +329,13 @@ class GitHub(Connector):
 
     def _report(self, ctx: Context) -> CheckReport:
         return CheckReport(ctx, self.options.max_items)
+
+
+def _is_of_its_branch(run: Any) -> bool:
+    """Tell whether a run is of the repository's own branch: a fork's has the same name."""
+    head, base = run.get("head_repository"), run.get("repository")
+    foreign = bool(head and base) and head["id"] != base["id"]
+    return not foreign and not str(run.get("event", "")).startswith("pull_request")
 
 
 def _run_data(repository: str, run: Any) -> JsonObject:
