@@ -11,7 +11,7 @@ from boyd import Agent, Anomaly, Correlation, Observation, SituationAssessment
 from boyd.models import Situation
 from boyd.plugin import Orienter
 from boyd.testing import Lab
-from kit import agent, plugin, reads, seen, sees
+from kit import agent, choice, chooses, plugin, reads, seen, sees
 
 
 def situation(result: Any) -> Situation:
@@ -32,6 +32,43 @@ def test_every_orienter_sees_every_observation() -> None:
     Lab(agent(sees("o", seen(), seen()), *orienters)).run()
 
     assert counts == [2, 2]
+
+
+def test_what_a_component_changes_in_place_changes_for_nobody_else() -> None:
+    told: list[Any] = []
+
+    def spoil(observations: list[Observation]) -> SituationAssessment:
+        told.append(observations[0].data)
+        observations[0].data["n"] = 99
+        things: Any = observations[0].data["list"]
+        things.append("x")
+        observations.clear()
+        return SituationAssessment(source="x", findings=["hot"], confidence=1)
+
+    def on_observe(observations: list[Observation]) -> None:
+        told.append(observations[0].data["n"])
+        observations[0].data["n"] = 98
+
+    def on_orient(situation: Situation, observations: list[Observation]) -> None:
+        told.append(observations[0].data["n"])
+        situation.assessments[0].findings.append("from a hook")
+
+    def when(situation: Situation) -> bool:
+        told.append(situation.assessments[0].findings)
+        situation.assessments[0].findings.append("from a strategy")
+        return False
+
+    orienters = [Orienter(name=name, orient=spoil) for name in ("a", "b")]
+    strategies = [chooses(choice(), name=name, applicable_when=when) for name in ("c", "d")]
+    parts = sees("o", seen(data={"n": 1, "list": []})), *orienters, *strategies
+    own = plugin(*parts, on_observe=on_observe, on_orient=on_orient)
+    result = Lab(Agent("test", plugins=[own])).run()
+
+    data = {"n": 99, "list": ["x"]}
+    assert told == [1, data, data, 1, *[["hot", "from a strategy"]] * 2]
+    assert result.observations[0].data == {"n": 1, "list": []}
+    assert situation(result).assessments[0].findings == ["hot"]
+    assert result.situation_changes == []
 
 
 def test_orienters_run_side_by_side_and_merge_in_registration_order() -> None:

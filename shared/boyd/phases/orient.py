@@ -16,6 +16,7 @@ from boyd.models import (
     mean_confidence,
 )
 from boyd.phases import time_limit
+from boyd.phases.observe import copied
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Orienter
 
@@ -24,7 +25,9 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
     """Assess *observations* as a situation."""
     situation = merge(_assess(ctx, observations))
     for hook in ctx.host.hooks("on_orient"):
-        changes = ctx.hook(hook, situation=situation, observations=observations)
+        # Copies: what a hook changes, it returns, and the record shows it.
+        own = situation.model_copy(deep=True)
+        changes = ctx.hook(hook, situation=own, observations=copied(observations))
         if changes:
             try:
                 changed = situation.patched(fields(changes))
@@ -52,7 +55,7 @@ def _reading(
 ) -> Callable[[], SituationAssessment]:
     def read() -> SituationAssessment:
         context = ctx.context(orienter.plugin_id, orienter.id)
-        found = orienter.call("orient", observations=list(observations), ctx=context)
+        found = orienter.call("orient", observations=copied(observations), ctx=context)
         if isinstance(found, SituationAssessment):
             return found
         if found is None:
