@@ -61,7 +61,7 @@ def call(function: str, argument: str, timeout: float, memory: int | None = None
     reading, writing = os.pipe()
     process = subprocess.Popen(  # noqa: S603 - our own module, no shell
         [
-            *(sys.executable, "-m", "boyd.subprocess_call", function),
+            *(sys.executable, "-P", "-m", "boyd.subprocess_call", function),
             *(str(writing), str(os.getpid()), str(memory or 0)),
         ],
         stdin=subprocess.PIPE,

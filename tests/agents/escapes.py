@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import resource
 import subprocess
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,6 +97,49 @@ def leave(path: str) -> str:
     """Leave a process behind that no one waits for, in a session of its own."""
     subprocess.Popen(["sleep", "1234"], start_new_session=True)
     return "left"
+
+
+def harm(pid: str) -> str:
+    """Change a process outside in ways that ask for nothing but its user, one by one."""
+    other = int(pid)
+    attempts: dict[str, Callable[[], object]] = {
+        "limits": lambda: resource.prlimit(other, resource.RLIMIT_CPU, (1, 1)),
+        "processors": lambda: os.sched_setaffinity(other, {0}),
+        "scheduler": lambda: os.sched_setscheduler(other, os.SCHED_IDLE, os.sched_param(0)),
+        "priority": lambda: os.setpriority(os.PRIO_PROCESS, other, 19),
+        "namespace": lambda: _must(ctypes.CDLL(None).unshare(0x1000_0000)),
+    }
+    done = []
+    for name, attempt in attempts.items():
+        with suppress(OSError):
+            attempt()
+            done.append(name)
+    return json.dumps(done)
+
+
+def _must(status: int) -> None:
+    if status:
+        raise OSError
+
+
+def plant(path: str) -> str:
+    """Leave a module that the next process may take for one of Python's."""
+    module = "import os; os.environ['PLANTED'] = 'yes'"
+    (Path(path) / "fcntl.py").write_text(module)
+    return "planted"
+
+
+def planted(_: str) -> str:
+    """Tell whether such a module was imported."""
+    return os.environ.get("PLANTED", "no")
+
+
+def forge(_: str) -> str:
+    """Spoil the log, and write a line that looks like one of the worker."""
+    with suppress(OSError):
+        os.ftruncate(2, 0)
+    os.write(2, b"2026-01-01 INFO boyd.worker: a forged line\n")
+    return "forged"
 
 
 def end(pid: str) -> str:

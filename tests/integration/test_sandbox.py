@@ -251,6 +251,39 @@ def test_it_ends_no_process_outside(isolation: Isolation) -> None:
     assert found.answer is None
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_it_changes_no_process_outside_and_makes_no_namespace(isolation: Isolation) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        found = tried("harm", str(other.pid), isolation)
+        other.kill()
+
+    assert found.answer == "[]", found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_what_it_leaves_in_the_working_folder_is_no_module_of_the_next_one(
+    isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = str(tmp_path)
+    assert tried("plant", folder, isolation, files=[folder]).answer == "planted"
+    assert tried("planted", "", isolation, files=[folder]).answer == "no"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("isolation", BOTH)
+def test_what_it_prints_is_logged_as_its_own(
+    isolation: Isolation, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        assert tried("forge", isolation=isolation).answer == "forged"
+
+    printed = "printed by agents.escapes:forge: 2026-01-01 INFO boyd.worker: a forged line"
+    assert printed in caplog.messages
+
+
 # The means of this host
 
 

@@ -42,7 +42,7 @@ class _Group:
         signal.signal(signal.SIGINT, lambda *_: None)
 
     def start(self, arguments: list[str]) -> None:
-        command = [sys.executable, "-m", "boyd.cli", *arguments]
+        command = [sys.executable, "-P", "-m", "boyd.cli", *arguments]
         follow = partial(follow_parent, signal.SIGTERM, os.getpid())
         child = subprocess.Popen(command, preexec_fn=follow)  # noqa: S603 - our own arguments
         self._children[child.pid] = child

@@ -236,7 +236,7 @@ def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
     children = [
         ChildSpec(
             name,
-            (sys.executable, "-m", "boyd.cli", *arguments),
+            (sys.executable, "-P", "-m", "boyd.cli", *arguments),
             log_path(settings.state_dir, name),
             env=env,
             fatal=frozenset({INIT_FAILED}),

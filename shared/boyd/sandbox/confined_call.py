@@ -9,12 +9,14 @@ everything when the worker ends.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,10 +25,13 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from boyd.errors import Overrun
+from boyd.formatting import visible
 from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
 from boyd.sandbox import guardian, inside
 from boyd.sandbox.accounts import Account, account
 from boyd.sandbox.forwarder import Forwarder
+
+_log = logging.getLogger("boyd.sandbox")
 
 #: The means that keep a sandbox apart.
 Isolation = Literal["bubblewrap", "kernel"]
@@ -35,6 +40,8 @@ Isolation = Literal["bubblewrap", "kernel"]
 _GRACE = 0.5
 #: Seconds in which the guardian ends after that.
 _ENDING = 5.0
+#: Lines that are logged of what one call prints, and bytes of each.
+_MAX_LINES, _MAX_LINE = 1000, 2000
 #: Bytes of an answer.
 _MAX_ANSWER = 16_000_000
 #: Exit codes of a process that was killed for a limit.
@@ -80,7 +87,8 @@ def call(
 ) -> ConfinedAnswer:
     """Call *function*, `module:name` of one from text to text, in a new sandbox.
 
-    What it prints goes to *log*, or else to ours. After *timeout* seconds everything is killed.
+    What it prints goes to *log*, or else line by line to that of this process, marked as its own.
+    After *timeout* seconds everything is killed.
 
     Raises:
         CannotConfine: a folder or the user does not exist.
@@ -92,6 +100,8 @@ def call(
         with ours:
             with theirs:
                 process = _start(sandbox, isolation, place, theirs.fileno(), log)
+            relay = threading.Thread(target=_relay, args=(process, function), daemon=True)
+            relay.start()
             try:
                 ours.settimeout(max(0.001, until - time.monotonic()))
                 request = place.request(sandbox, isolation, function, argument)
@@ -100,6 +110,20 @@ def call(
                 raise Overrun(f"took longer than {timeout:g} s") from None
             finally:
                 _end(process)
+                relay.join(_ENDING)
+
+
+def _relay(process: subprocess.Popen[bytes], function: str) -> None:
+    """Log what it prints: with our own descriptors it could change what others have logged."""
+    if process.stdout is None:
+        return
+    with process.stdout as printed:
+        lines = iter(lambda: printed.readline(_MAX_LINE), b"")
+        for number, line in enumerate(lines):
+            if number < _MAX_LINES:
+                _log.info(
+                    "printed by %s: %s", function, visible(line.decode(errors="replace").rstrip())
+                )
 
 
 @dataclass(frozen=True)
@@ -185,7 +209,8 @@ def _is_address(host: str) -> bool:
 def _start(
     sandbox: Sandbox, isolation: Isolation, place: _Workspace, control: int, log: IO[bytes] | None
 ) -> subprocess.Popen[bytes]:
-    inner = [sys.executable, "-m", inside.__name__, str(control)]
+    # What an action writes into the working folder is no module of the next one.
+    inner = [sys.executable, "-P", "-m", inside.__name__, str(control)]
     folder = str(Path.cwd())
     wrapped = [*bubblewrap(sandbox, place.scratch, place.hosts), "--chdir", folder, "--", *inner]
     confined = isolation == "bubblewrap"
@@ -197,8 +222,8 @@ def _start(
         ],
         # The guardian watches its standard input, which ends when we die.
         stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=subprocess.STDOUT if log else None,
+        stdout=log or subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         pass_fds=[control],
         env=_environment(place),
         start_new_session=True,

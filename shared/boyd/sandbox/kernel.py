@@ -25,9 +25,9 @@ _EXECUTE, _OF_FILES = 1, 0b10 | 1 << 14
 _NETWORK, _SCOPES = {4: 0b11}, {6: 0b11}
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
 #: Of BPF: load a word, compare it, return.
-_LOAD, _IF_EQUAL, _IF_LARGER, _RETURN = 0x20, 0x15, 0x35, 0x06
-#: The offset of a call's first argument.
-_FIRST_ARGUMENT = 16
+_LOAD, _IF_EQUAL, _IF_LARGER, _IF_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+#: The offsets of a call's first two arguments.
+_FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24
 _REFUSE, _ALLOW = 0x0005_0000 | errno.EACCES, 0x7FFF_0000
 #: From here on, x86-64 has the same calls under other numbers.
 _X32 = 0x4000_0000
@@ -65,6 +65,17 @@ _REFUSED = {
 #: The call that makes a socket, and those of io_uring, which could make one too.
 _SOCKET = {"x86_64": 41, "aarch64": 198}
 _IO_URING = (425, 426, 427)
+
+#: Calls that change other processes of the same user. The first argument of some names the
+#: process, and the second one of setpriority; 0 is the caller itself. The rest is refused.
+_OF_OTHERS = {
+    "x86_64": ((302, 203, 144, 142, 314), 141, (251, 279, 256, 312, 272, 308)),
+    "aarch64": ((261, 122, 119, 118, 274), 140, (30, 239, 238, 272, 97, 268)),
+}
+#: The calls that make a process; the flags of the first one can be read.
+_CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
+_NEW_USER = 0x1000_0000
+_MISSING = 0x0005_0000 | errno.ENOSYS
 
 #: The means of the kernel.
 MEANS = ("landlock", "seccomp")
@@ -104,6 +115,17 @@ def keep_attributes() -> bool:
         return False
     calls = (*_ATTRIBUTES[machine], _TRUNCATE[machine], *_IO_URING)
     return _seccomp(libc, _refusing(_REFUSED[machine][0], calls))
+
+
+def keep_others() -> bool:
+    """Let this process change no limits, priority or memory of others, and make no user namespace.
+
+    These check nothing but the user, which others of the host have, too. False: the kernel cannot.
+    """
+    libc, machine = _without_privileges(), platform.machine()
+    if libc is None or machine not in _OF_OTHERS:
+        return False
+    return _seccomp(libc, _only_itself(machine))
 
 
 def allow_sockets(families: Collection[int]) -> bool:
@@ -190,6 +212,41 @@ def _only_sockets(machine: int, call: int, families: Sequence[int]) -> list[_Ste
         *((_IF_EQUAL, count - n, 0, number) for n, number in enumerate(families)),
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _only_itself(machine: str) -> list[_Step]:
+    """Calls that name another process, or make a namespace of users, lead to the refusal."""
+    by_first, by_second, refused = _OF_OTHERS[machine]
+    # Each is a jump to one of the places behind all of them.
+    jumps = [
+        *((number, "refuse") for number in refused),
+        *((number, "first") for number in by_first),
+        (by_second, "second"),
+        (_CLONE[machine], "flags"),
+        (_CLONE3, "missing"),
+    ]
+    tail: list[_Step] = [
+        (_RETURN, 0, 0, _ALLOW),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_IF_EQUAL, 5, 6, 0),
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_IF_EQUAL, 3, 4, 0),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_IF_SET, 2, 1, _NEW_USER),
+        (_RETURN, 0, 0, _MISSING),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    places = {"first": 1, "second": 3, "flags": 5, "missing": 7, "refuse": 9}
+    count = len(jumps)
+    return [
+        (_LOAD, 0, 0, 4),
+        (_IF_EQUAL, 0, count + 2 + places["refuse"], _REFUSED[machine][0]),
+        (_LOAD, 0, 0, 0),
+        (_IF_LARGER, count + places["refuse"], 0, _X32),
+        *((_IF_EQUAL, count - 1 - n + places[to], 0, call) for n, (call, to) in enumerate(jumps)),
+        *tail,
     ]
 
 
