@@ -77,7 +77,8 @@ class Up:
         found = {}
         for child in psutil.Process(self.process.pid).children():
             words = child.cmdline()
-            found["redis" if words[0].split()[0].endswith("-server") else words[3]] = child
+            is_redis = words[0].split()[0].endswith("-server")
+            found["redis" if is_redis else words[words.index("boyd.cli") + 1]] = child
         return found
 
     def tree(self) -> list[psutil.Process]:
