@@ -22,7 +22,7 @@ from boyd.cli.options import (
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
-from boyd.models import ApprovalItem, ApprovalQueue
+from boyd.models import FROZEN, REVOKED, ApprovalItem, ApprovalQueue, LoopStatus
 from boyd.models.responses import Resolved
 
 #: Seconds after which a preview is refreshed, and to wait for the new one.
@@ -34,7 +34,7 @@ _TRIES = 10
 _PASSING = {
     *("preview_at", "first_preview"),
     *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
-    *("asked", "approvals"),
+    *("asked", "approvals", "in_flight"),
 }
 
 
@@ -73,9 +73,20 @@ def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
         return item
     item = refresh_preview(api, item)
     approval_view.show(item, api.agent.now())
+    _note_stop(api, item)
     if not click.confirm("Approve?"):
         output.stop(output.FAILED, f"{output.short(item.id)} is not approved and stays pending")
     return item
+
+
+def _note_stop(api: Api, item: ApprovalItem) -> None:
+    """Say what an approval would come to while actions are frozen or revoked."""
+    state = api.agent.get("/loop/status", LoopStatus)
+    stopped = f"{FROZEN}: {state.frozen}" if state.frozen is not None else ""
+    if state.revoked is not None:
+        stopped = f"{REVOKED}: {state.revoked}"
+    if stopped and item.status == "pending":
+        output.note(f"{stopped}. If you approve it now, it fails, and has to be approved again.")
 
 
 def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
@@ -239,6 +250,7 @@ def show(api: Api, approval: str, form: str) -> None:
     item = find(api, approval)
     if not output.print_data(form, item):
         approval_view.show(refresh_preview(api, item), api.agent.now())
+        _note_stop(api, item)
 
 
 @approvals.command()

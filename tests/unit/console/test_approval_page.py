@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from unittest import mock
@@ -44,6 +45,36 @@ def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -
     assert "reviewer objects: the log names <another> host" in alice.get(page_of(id)).text
     shown = desk.get(f"/approvals/{id}").json["decision"]["reviews"]
     assert shown == [review.to_wire()]
+
+
+def test_whoever_answers_sees_what_is_in_flight_on_the_same_target(
+    alice: Browser, desk: Site
+) -> None:
+    id, client = desk.waiting(), desk.lab.client
+    client.hset(f"boyd:{{desk}}:approval:{id}", mapping={"target": "news", "concurrency": "1"})
+    flight = {"limit": 1, "ids": ["call:1"], "orders": {}}
+    client.hset("boyd:{desk}:in-flight", "desk:publish:news", json.dumps(flight))
+    running = {"state": "running", "leaseUntil": 4e12, "startedAt": 1, "by": "eve", "host": "db1"}
+    client.hset("boyd:{desk}:execution:call:1", mapping=running)
+    shown = alice.get(page_of(id))
+    asked = alice.get(f"{page_of(id)}?answer=approve")
+
+    said = "The same is in flight on this target: call:1 is running on db1, requested by eve"
+    assert said in shown.text
+    assert "runs desk:publish after what is in flight" in asked.text
+    assert "the same is in flight" in alice.get("/console/").text
+    assert "call:1, requested by eve" in alice.get("/console/agents/desk").text
+
+
+def test_whoever_approves_while_actions_are_frozen_is_told_that_it_fails(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting()
+    desk.store.freezes.freeze("3 am", "desk")
+    asked = alice.get(f"{page_of(id)}?answer=approve")
+
+    assert "Actions are frozen: if you approve it now, it fails" in asked.text
+    assert "at once" not in asked.text
 
 
 def test_an_answer_takes_two_steps_and_is_then_true(
