@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -474,3 +476,17 @@ def test_without_an_archive_the_doctor_says_so() -> None:
     [finding] = [f for f in examine(read_health(client)) if f.subject == "archive"]
 
     assert (finding.level, "none runs" in finding.what) == ("ok", True)
+
+
+def test_the_file_of_a_new_archive_is_for_its_owner_only(tmp_path: Path) -> None:
+    path, before = tmp_path / "archive.db", os.umask(0o022)
+    try:
+        database = Database(f"sqlite:///{path}", writes=True)
+        database.upgrade()
+        with database.begin():
+            modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        database.close()
+    finally:
+        os.umask(before)
+
+    assert modes == {0o600}

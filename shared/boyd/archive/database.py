@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, create_engine, event, make_url, text
@@ -87,6 +88,7 @@ class Database:
         from alembic.util import CommandError
 
         self._check_encoding()
+        self._make_private()
         config = Config()
         config.set_main_option("script_location", str(files("boyd.archive") / "migrations"))
         try:
@@ -97,6 +99,13 @@ class Database:
             raise ArchiveUnavailable(
                 f"a newer release of Boyd has changed the archive; use that one ({error})"
             ) from None
+
+    def _make_private(self) -> None:
+        """Create the file of an SQLite database for its owner only; its other files follow it."""
+        path = self._url.database
+        if self.is_sqlite and path and not path.startswith((":", "file:")):
+            with suppress(OSError):  # the first connection tells what is wrong
+                Path(path).touch(mode=0o600)
 
     def _check_encoding(self) -> None:
         if self.is_sqlite:
