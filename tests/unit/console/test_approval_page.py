@@ -47,6 +47,19 @@ def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -
     assert shown == [review.to_wire()]
 
 
+def test_what_cannot_be_seen_in_a_rationale_is_shown_as_what_it_is(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting()
+    item = desk.lab.store.approvals.get(id)
+    assert item is not None
+    decision = item.decision.patched({"rationale": "gnitset\u202e it"})
+    desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "decision", decision.to_json())
+
+    for path in (page_of(id), "/console/"):
+        assert "gnitset\\u202e it" in alice.get(path).text
+
+
 def test_whoever_answers_sees_what_is_in_flight_on_the_same_target(
     alice: Browser, desk: Site
 ) -> None:

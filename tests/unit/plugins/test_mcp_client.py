@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from mcp_types import CallToolResult, TextContent
 from pydantic import ValidationError
 
 from boyd import ConfigError
@@ -20,6 +21,7 @@ from boyd.plugin.parameters import validate
 from boyd.plugins.mcp_client.arguments import arguments_model, mistakes
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.tool_check import ambiguous, digest, flaw, visible
+from boyd.plugins.mcp_client.tool_server import output_of
 from boyd.testing import Lab
 from harness import wait_until
 from kit import person
@@ -533,3 +535,10 @@ def test_unknown_arguments_are_refused_if_the_schema_is_closed() -> None:
 
 def test_hidden_characters_are_shown_by_their_numbers() -> None:
     assert visible("a\u200bb\n\x1b[2J") == "a\\u{200b}b\n\\u{1b}[2J"
+
+
+def test_invisible_characters_of_a_result_are_shown_by_their_numbers() -> None:
+    text = TextContent(text="fine\u202e\x1b[2J")
+    found = output_of(CallToolResult(content=[text], structured_content={"a": "b\u200b"}))
+
+    assert found == {"text": "fine\\u{202e}\\u{1b}[2J", "structured": {"a": "b\\u{200b}"}}

@@ -26,7 +26,14 @@ from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection, Mess
 from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.stdio_wire import StdioWire
-from boyd.plugins.mcp_client.tool_check import MAX_TOOLS, ambiguous, flaw, headers_of
+from boyd.plugins.mcp_client.tool_check import (
+    MAX_TOOLS,
+    ambiguous,
+    flaw,
+    headers_of,
+    visible,
+    visible_json,
+)
 from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool
 from boyd.redaction import redactor
 
@@ -121,8 +128,8 @@ def _header(value: str | float) -> str:
 
 
 def output_of(result: CallToolResult) -> JsonObject:
-    """A result without secrets, cut where it is too long."""
-    text = redactor().redact("\n".join(_text(part) for part in result.content))
+    """A result without secrets or invisible characters, cut where it is too long."""
+    text = visible(redactor().redact("\n".join(_text(part) for part in result.content)))
     output: JsonObject = {"text": text[:MAX_TEXT]}
     if len(text) > MAX_TEXT:
         output["omitted"] = f"{len(text) - MAX_TEXT} more characters of text"
@@ -133,7 +140,7 @@ def output_of(result: CallToolResult) -> JsonObject:
     if why or len(json.dumps(structured)) > MAX_TEXT:
         output["structured"] = f"omitted: {why or f'it is longer than {MAX_TEXT} characters'}"
     else:
-        output["structured"] = redactor().redact_json(structured)
+        output["structured"] = visible_json(redactor().redact_json(structured))
     return output
 
 
