@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -66,7 +67,8 @@ class Address:
         if scheme not in (_SENTINEL, _CLUSTER):
             options = parse_url(url)  # type: ignore[no-untyped-call]
             options.pop("connection_class", None)
-            return cls(options, tls=url.startswith("rediss:"))
+            tls = url.startswith("rediss:")
+            return cls(_alike(options) if tls else options, tls)
         parts = urlsplit(url)
         user, at, hosts = parts.netloc.rpartition("@")
         service, _, db = parts.path.strip("/").partition("/")
@@ -80,6 +82,7 @@ class Address:
         options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))  # type: ignore[no-untyped-call]
         options.pop("host")
         tls = bool(to_bool(options.pop("ssl", "")))  # type: ignore[no-untyped-call]
+        options = _alike(options) if tls else options
         if scheme == _CLUSTER:
             return cls(options, tls, nodes=tuple(_place(host, _PORT) for host in hosts.split(",")))
         own = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
@@ -91,6 +94,15 @@ class Address:
     def ssl_options(self) -> dict[str, Any]:
         """The options about TLS certificates."""
         return {name: value for name, value in self.options.items() if name.startswith("ssl_")}
+
+
+def _alike(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for TLS by which every release of Python verifies alike.
+
+    Python 3.13 is strict by default, and refuses authorities that do not say what their key is for.
+    """
+    lax = {"ssl_exclude_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT]}
+    return dict(options) if "ssl_include_verify_flags" in options else {**lax, **options}
 
 
 def mask_url(url: str) -> str:
@@ -220,7 +232,8 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
             return _of_cluster(address, limits)
         if address.sentinels:
             return _checked(_through_sentinels(address, limits))
-        return _checked(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits)))
+        tls = address.ssl_options if address.tls else {}
+        return _checked(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits, **tls)))
     except (ValueError, TypeError, redis.RedisError) as error:
         raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
 

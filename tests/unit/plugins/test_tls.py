@@ -71,6 +71,18 @@ def test_an_authority_that_is_not_trusted_is_observed(authority: Authority, tmp_
     assert found(authority, file, ca_file=None) == [("untrusted", "error")]
 
 
+def test_strict_rules_count_if_that_is_asked_for_and_the_broken_one_is_named(
+    authority: Authority,
+) -> None:
+    file = authority.issue(HOST)
+    assert found(authority, file) == []
+    with tls_server(file) as port:
+        [strict, _] = check({"host": HOST, "port": port, "ca_file": authority.file, "strict": True})
+
+    assert strict.data["problem"] == "untrusted"
+    assert "usage" in str(strict.data["error"])
+
+
 def test_a_certificate_that_has_ended_and_is_not_trusted_is_both(
     authority: Authority, tmp_path: Path
 ) -> None:

@@ -36,6 +36,8 @@ class TlsEndpoint(BaseModel):
         server_name: the name to ask for, and to expect in the certificate; None: that of the host.
         ca_file: the certificates of authorities to trust; None: those of the system.
         min_version: the lowest version of the protocol that is no trouble.
+        strict: whether the strict rules of RFC 5280 count, too, as for clients with Python 3.13;
+            the authorities of many companies break them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,6 +47,7 @@ class TlsEndpoint(BaseModel):
     server_name: str | None = None
     ca_file: Path | None = None
     min_version: Literal["TLSv1.2", "TLSv1.3"] = "TLSv1.2"
+    strict: bool = False
 
     @property
     def id(self) -> str:
@@ -155,6 +158,10 @@ def names_of(certificate: Certificate) -> Iterator[str]:
 def _refusal(endpoint: TlsEndpoint, timeout: float) -> ssl.SSLCertVerificationError | None:
     """The reason why a client would not trust the server."""
     context = ssl.create_default_context(cafile=endpoint.ca_file)
+    # Releases of Python differ in whether they are strict by default.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if endpoint.strict:
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     try:
