@@ -109,8 +109,10 @@ class Runner:
         acted = sum((o.step, o.action) == ("act", case.action) for o in course.lines)
         if self._site.undone_too_often(undone, acted):
             course.misfits.append("more was undone than the actions say")
-        if course.over and (holds := self._agent.holds.all()):
-            course.misfits.append(f"still held: {holds[0].reason}")
+        # What was rolled back is held for its time, whatever the situation.
+        lasting = [one for one in self._agent.holds.all() if one.kind != "rolled back"]
+        if course.over and lasting:
+            course.misfits.append(f"still held: {lasting[0].reason}")
         self._lift()
         self._site.repair()
         self._site.reset()
@@ -136,14 +138,14 @@ class Runner:
             course.helped += 1
             return
         latest = max((line.at for line in course.lines), default=0.0)
-        stuck = len(holds) > 1 and all(hold.kind != "open" for hold in holds)
+        stuck = len(holds) > 1 and not any(hold.in_flight for hold in holds)
         if stuck and time.time() - latest > _STUCK:
             self._lift()
             course.helped += 1
 
     def _lift(self) -> None:
         for hold in self._agent.holds.all():
-            if hold.kind != "open":
+            if not hold.in_flight:
                 self._agent.holds.lift(hold.action, hold.target, _PERSON)
 
     def _is_over(self, course: Course) -> bool:

@@ -23,6 +23,10 @@ for _, field in ipairs(fields) do
       alive[#alive + 1] = {field, id, where, since or tostring(now), have[3] or '', have[4] or '', item[2] or ''}
     end
   end
+  if #alive == 0 then
+    -- It was lost with its data, and nobody has asked for that action on that target since.
+    redis.call('HDEL', in_flight, field)
+  end
   if #alive >= (flight.limit or 1) then
     for _, entry in ipairs(alive) do
       found[#found + 1] = entry

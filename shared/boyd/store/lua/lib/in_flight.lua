@@ -1,10 +1,14 @@
 -- @include flight wake
 -- Uses in_flight
+-- No procedure is stopped for longer than a year (ms).
+local FORGOTTEN = 366 * 86400000
+
 local function write_flight(field, flight)
   if #flight.ids == 0 then
     redis.call('HDEL', in_flight, field)
   else
     redis.call('HSET', in_flight, field, cjson.encode(flight))
+    redis.call('PEXPIRE', in_flight, FORGOTTEN)
   end
 end
 
