@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from boyd import redaction
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.messaging.celery_app import make_app
 from boyd.store import connect, mask_url, translated
-from boyd.store.connection import Sentinels
+from boyd.store.connection import Address, Sentinels
 
 MASTER = {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
 
@@ -140,10 +141,17 @@ def test_messages_go_through_a_socket_too() -> None:
 
 
 def test_messages_of_tls_check_certificates_unless_told_otherwise() -> None:
+    alike = {"ssl_exclude_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT]}
     with make_app("rediss://redis?ssl_ca_certs=/ca").connection_for_write() as broker:
-        assert broker.ssl == {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca"}
+        assert broker.ssl == {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca", **alike}
     with make_app("rediss://redis?ssl_cert_reqs=none").connection_for_write() as broker:
-        assert broker.ssl == {"ssl_cert_reqs": "none"}
+        assert broker.ssl == {"ssl_cert_reqs": "none", **alike}
+
+
+def test_the_strict_rules_of_tls_are_checked_if_the_url_asks_for_them() -> None:
+    address = Address.of("rediss://redis?ssl_include_verify_flags=VERIFY_X509_STRICT")
+    assert address.ssl_options == {"ssl_include_verify_flags": [ssl.VERIFY_X509_STRICT]}
+    assert "ssl_exclude_verify_flags" not in Address.of("redis://redis").options
 
 
 def test_messages_find_their_master_through_every_sentinel() -> None:
