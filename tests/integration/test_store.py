@@ -294,3 +294,18 @@ def test_of_many_who_request_a_rollback_at_once_one_gets_it(redis_url: str) -> N
             return False
 
     assert sum(at_once(20, request)) == 1
+
+
+def test_agents_are_frozen_also_when_redis_is_full(store: Store) -> None:
+    store.agent("a").loop.intake([seen()], start=False)
+    store.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(StoreError):
+            store.agent("a").loop.intake([seen()], start=False)
+        store.freezes.freeze("full", "a")
+        store.freezes.freeze("all full", "*")
+        assert store.freezes.everywhere() == "all full"
+        assert store.agent("a").loop.status().frozen
+        assert store.client.xlen("boyd:{a}:audit:open") >= 1
+    finally:
+        store.client.config_set("maxmemory", 0)

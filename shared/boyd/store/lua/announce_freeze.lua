@@ -14,6 +14,8 @@ local have = redis.call('HGET', freezes, scope)
 if changed_at(have) > changed_at(mark) then
   return changed_at(have)
 end
+-- Also when Redis is full: it refuses writes only to a script whose first write needs memory.
+redis.call('HDEL', freezes, '')
 redis.call('HSET', freezes, scope, mark)
 local stops = string.match(scope, '^revoked:') and 'revoked' or 'frozen'
 local lifted = stops == 'revoked' and 'restored' or 'unfrozen'

@@ -19,6 +19,8 @@ expect(audit_open, 'stream')
 -- Later than the mark that it replaces, also when the clock has stepped back: the later one holds.
 local at = string.format('%.0f', math.max(now_ms(), changed_at(mark) + 1, after + 1))
 mark = freeze == '1' and at .. ' ' .. reason or at
+-- Also when Redis is full: it refuses writes only to a script whose first write needs memory.
+redis.call('HDEL', freezes, '')
 redis.call('HSET', freezes, scope, mark)
 local agent = string.match(scope, '^revoked:(.+)') or scope ~= '*' and scope or nil
 local whose = agent and 'agent' or 'deployment'
