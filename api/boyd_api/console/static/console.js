@@ -21,7 +21,7 @@
       state = message.redis ? "live" : "redis";
       // What was missed is read now: before a new stream, and between reading this page and its first sign of life.
       if (message.redis && (message.isNew || !wasLive)) refreshSoon();
-      else if (message.redis && !isAnswering() && Date.now() - readAt > CONFIRM) refreshSoon();
+      else if (message.redis && !document.hidden && !isAnswering() && Date.now() - readAt > CONFIRM) refreshSoon();
     } else if (message.type === "hint") {
       heardAt = Date.now();
       if (concerns(message)) refreshSoon();
@@ -134,7 +134,8 @@
   });
 
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && (isDue || Date.now() - readAt > 15000)) refreshSoon();
+    // While nobody is signed in, reading would lead away from what is shown.
+    if (!document.hidden && state !== "ended" && (isDue || Date.now() - readAt > 15000)) refreshSoon();
   });
   document.addEventListener("boyd:changed", refreshSoon);
   document.addEventListener("htmx:after:swap", () => {
