@@ -405,6 +405,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
 
     def _scan(self) -> None:
         """Close connections beyond their time limits; poll all others, in case one was missed."""
+        self._shed()  # the last answers may have come just after a sum
         now, wall = time.monotonic(), time.time()
         self._next_scan = now + SCAN
         for channel in list(self.active_channels.values()):

@@ -109,7 +109,7 @@ def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     assert b'"status"' in answers[3]
 
 
-def test_who_reads_nothing_gets_one_answer(port: int) -> None:
+def test_clients_that_read_nothing_get_one_answer(port: int) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     before = _memory()
     with ExitStack() as open_:
@@ -124,10 +124,17 @@ def test_who_reads_nothing_gets_one_answer(port: int) -> None:
         assert _memory() - before < 300_000_000
 
 
+@pytest.mark.parametrize("between_sums", [0.0, 3600.0])
 def test_connections_are_closed_when_their_clients_leave_too_much_unread(
-    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    port: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    between_sums: float,
 ) -> None:
+    monkeypatch.setattr("boyd_api.connections._SUM", between_sums)
     monkeypatch.setattr("boyd_api.connections.BACKLOG", 200_000)
+    # After this one comes the first sum.
+    assert answer(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 200
     request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     with ExitStack() as open_:
         for _ in range(10):
