@@ -82,7 +82,10 @@ class AgentClient:
     def approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Approve a call that waits for it: the approval item, and its execution."""
         item = self._answer(called)
-        return item, self.ask("GET", f"/executions/approval:{called['approvalId']}")
+        path = f"/executions/approval:{called['approvalId']}"
+        # It may have to wait for the verdict on another execution.
+        wait_until(lambda: self.ask("GET", f"/approvals/{called['approvalId']}").get("result"), 90)
+        return item, self.ask("GET", path)
 
     def _answer(self, called: dict[str, Any]) -> dict[str, Any]:
         path = f"/approvals/{called['approvalId']}"

@@ -85,10 +85,11 @@ class Crowd:
         return found is not None and found.result is not None
 
     def is_done(self) -> bool:
-        """Tell whether every call and every approval has an outcome."""
+        """Tell whether every call and every approval has an outcome, and no procedure goes on."""
         items = [self.store.approvals.get(id) for id in self.approvals]
         approved = all(item is not None and item.result is not None for item in items)
-        ended = all(record.ended for record in self.store.procedures.all())
+        # A procedure stops for a person when the worker that undid its step was killed.
+        ended = all(one.ended or one.state == "stopped" for one in self.store.procedures.all())
         return approved and ended and all(self._ended(call) for call in self.calls)
 
 
