@@ -172,7 +172,7 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     )
     item = ctx.agent.store.approvals.get(call.approval_id) if call.approval_id else None
     if item is None and call.execution.state == "queued":
-        return shown.patched({"in_flight": ctx.agent.store.holds.ahead_of(id)})
+        return shown.patched({"in_flight": ctx.agent.store.in_flight.ahead_of(id)})
     if item is None:
         return shown
     if item.status == "pending":

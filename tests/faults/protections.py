@@ -1255,7 +1255,7 @@ PROTECTIONS = (
         "P19",
         "an execution begins only when it is its turn, in whatever way it was ordered",
         f"{LUA}/claim_execution.lua",
-        "local waits = flight and turn()",
+        "local waits = flight and too_early()",
         "local waits = nil",
         "unit/test_in_flight.py",
         (

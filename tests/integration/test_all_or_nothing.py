@@ -393,7 +393,7 @@ def effects(store: Store, a: AgentStore) -> None:
             assert record
             a.tracks.note_offer(record)
             assert a.tracks.grant(record, "g", ["ann"], 0.9, 60, fence)
-        assert [one.execution for one in a.holds.in_flight()["p:do:t"]] == [name]
+        assert [one.execution for one in a.in_flight.of("p:do", "t")] == [name]
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
             assert a.holds.compensated(name, fence, Compensation(state="none"), hold)

@@ -187,9 +187,12 @@ def test_a_call_waits_until_it_is_its_turn() -> None:
         lab.deliver()
         assert [called(lab, name).result for name in names] == [None, None]
         assert [hold.kind for hold in lab.store.holds.all()] == ["running", "queued", "queued"]
+        assert [hold.execution for hold in lab.store.in_flight.ahead_of(names[0])] == [first]
+        ahead = lab.store.in_flight.ahead_of(names[1])
+        assert [hold.execution for hold in ahead] == [first, names[0]]
 
     restart.meanwhile = ask
-    call(lab, "first")
+    first = call(lab, "first")
     lab.deliver()
     assert restart.begun == ["first", "second", "third"]
     assert all(called(lab, name).result for name in names)
@@ -208,10 +211,12 @@ def test_a_rollback_waits_for_another_execution_on_its_target() -> None:
         undoing = call(lab, kind="rollback", undoes=first)
         lab.deliver()
         assert called(lab, undoing).result is None
+        ahead = lab.store.in_flight.ahead_of(undoing)
+        assert [hold.execution for hold in ahead] == [running]
         assert did == []
 
     restart.meanwhile = undo
-    call(lab, "second")
+    running = call(lab, "second")
     call(lab, "third")
     lab.deliver()
     assert restart.begun == ["first", "second", "third"]

@@ -117,6 +117,7 @@ class LeasedLedger:
         self._dispatcher = dispatcher
         self._ledger = store.ledger
         self._holds = store.holds
+        self._in_flight = store.in_flight
         self._procedures = store.procedures
         self._leases = leases
         self._fence = fence
@@ -135,7 +136,7 @@ class LeasedLedger:
         token = uuid.uuid4().hex
         reply = persistently(lambda: self._claim(execution, token))
         if reply.outcome == "held":
-            return self._held(execution, reply.detail)
+            return Claim(refused=self._obstacle(execution, reply.detail), prevented="held")
         if reply.outcome == "claimed":
             hold = self._leases.hold(
                 lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
@@ -174,15 +175,15 @@ class LeasedLedger:
         """Send the job that has waited for this execution."""
         self._dispatcher.job(self._agent_id, name, attempt, queue)
 
-    def _held(self, execution: ExecutionRequest, by: str) -> Claim:
-        """The refusal of a claim by a hold or, if *by* names one, by an execution in flight."""
+    def _obstacle(self, execution: ExecutionRequest, other: str) -> str:
+        """The hold or, if *other* names one, the execution in flight that refuses a claim."""
         action, target = execution.action, execution.target
-        if not by:
+        if not other:
             hold = self._holds.lasting(action, target)
-            return Claim(refused=hold.reason if hold else "It was held", prevented="held")
-        in_flight = {hold.execution: hold for hold in self._holds.in_flight_of(action, target)}
-        refused = in_flight[by].reason if by in in_flight else f"{naming.short(by)} was in the way"
-        return Claim(refused=refused, prevented="held")
+            return hold.reason if hold else "It was held"
+        in_flight = {hold.execution: hold for hold in self._in_flight.of(action, target)}
+        hold = in_flight.get(other)
+        return hold.reason if hold else f"{naming.short(other)} was in the way"
 
     def _claim(self, execution: ExecutionRequest, token: str) -> ClaimReply:
         return self._ledger.claim(

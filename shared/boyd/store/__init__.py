@@ -41,6 +41,7 @@ from boyd.store.freezes import Freezes, reason_text
 from boyd.store.history import History
 from boyd.store.holds import Holds
 from boyd.store.idempotency import IdempotentAnswers, ReservedAnswer, StoredAnswer
+from boyd.store.in_flight import InFlight
 from boyd.store.investigations import (
     Investigations,
     LogChange,
@@ -103,7 +104,10 @@ class AgentStore:
         self.history = History(client, of_agent, keys, agent_id)
         self.due = Due(of_agent, timing)
         self.runs = Runs(client, of_agent, keys, timing.resend_after)
-        self.approvals = Approvals(client, of_agent, keys, agent_id, timing.resend_after)
+        self.in_flight = InFlight(client, of_agent, keys)
+        self.approvals = Approvals(
+            client, of_agent, keys, agent_id, timing.resend_after, self.in_flight
+        )
         self.notifications = NotificationRecords(of_agent, keys, timing.resend_after)
         self.calls = Calls(client, of_agent, keys, timing.resend_after)
         self.jobs = Jobs(client, of_agent, keys, timing)
@@ -111,7 +115,7 @@ class AgentStore:
         self.usage = ModelUsage(client, of_agent, keys)
         self.events = AgentEvents(client, keys)
         self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
-        self.holds = Holds(client, of_agent, keys)
+        self.holds = Holds(client, of_agent, keys, self.in_flight)
         self.tracks = TrackRecords(client, of_agent, keys)
         self.procedures = ProcedureStore(client, of_agent, keys)
         self.budgets = BudgetBook(client, keys, self.ledger)

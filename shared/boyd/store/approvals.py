@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,6 @@ from boyd.models import (
     ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
-    Hold,
     JoinedRequest,
     Proposal,
     Vote,
@@ -34,7 +33,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, near, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
-from boyd.store.holds import Holds
+from boyd.store.in_flight import InFlight
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
 from boyd.store.notification_records import read_notifications
@@ -87,14 +86,20 @@ class Approvals:
     """The approval queue of one agent."""
 
     def __init__(
-        self, client: Client, scripts: KeyedScripts, keys: Keys, agent_id: str, resend_after: float
+        self,
+        client: Client,
+        scripts: KeyedScripts,
+        keys: Keys,
+        agent_id: str,
+        resend_after: float,
+        in_flight: InFlight,
     ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self._agent_id = agent_id
         self._resend_after = milliseconds(resend_after)
-        self._holds = Holds(client, scripts, keys)
+        self._in_flight = in_flight
 
     def enqueue(
         self,
@@ -357,26 +362,11 @@ class Approvals:
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
                 pipe.zscore(self._keys.approvals_pending, approval_id)
-            pipe.hkeys(self._keys.in_flight)
             pipe.time()
-            *found, flying, now = pipe.execute()
+            *found, now = pipe.execute()
         rows = zip(found[::2], found[1::2], strict=True)
         items = [_read_now(fields, at, _ms(now)) for fields, at in rows if "status" in fields]
-        return self._with_in_flight(items, flying)
-
-    def _with_in_flight(
-        self, items: Sequence[ApprovalItem], flying: Collection[str]
-    ) -> list[ApprovalItem]:
-        """The items with what they wait for, or would; *flying* are the fields of `in_flight`."""
-        waiting = {item.id: f"{item.action_id}:{item.target}" for item in items if _waits(item)}
-        concerned = sorted(set(waiting.values()).intersection(flying))
-        if not concerned:
-            return list(items)
-        in_flight = self._holds.in_flight(concerned)
-        return [
-            item.patched({"in_flight": _others(item, in_flight.get(waiting.get(item.id, ""), []))})
-            for item in items
-        ]
+        return self._in_flight.show_in(items)
 
     def _read_page(
         self, portion: ByteBudget, places: Sequence[Place], limit: int, position: Position
@@ -384,33 +374,17 @@ class Approvals:
         """The items of a page that began at *position*, up to the byte budget."""
         hashes = list(portion.read("approval", [name for name, _ in places]))
         with translated():
-            pipe = self._client.pipeline(transaction=False)
-            pipe.hkeys(self._keys.in_flight)
-            pipe.time()
-            flying, time = pipe.execute()
-        now = _ms(time)
+            now = _ms(near(self._client, self._keys.loop).time())
         rows = [
             (place, _read_now(fields, place[1], now))
             for place, fields in zip(places, hashes, strict=False)
             if "status" in fields
         ]
-        items = self._with_in_flight([item for _, item in rows], flying)
+        items = self._in_flight.show_in([item for _, item in rows])
         rows = [(place, item) for (place, _), item in zip(rows, items, strict=True)]
         more = len(places) == limit or len(hashes) < len(places)
         last = places[len(hashes) - 1] if hashes else position or FIRST
         return Listing(rows, last if more else None)
-
-
-def _waits(item: ApprovalItem) -> bool:
-    """Tell whether an item is not executed yet, and may have to wait for its turn."""
-    queued = item.execution is not None and item.execution.state == "queued"
-    return item.concurrency is not None and (item.status == "pending" or queued)
-
-
-def _others(item: ApprovalItem, in_flight: Sequence[Hold]) -> list[Hold]:
-    """The executions in flight besides that of an item, and the one that it rolls back."""
-    own = (naming.approval(item.id), item.undoes)
-    return [hold for hold in in_flight if hold.execution not in own]
 
 
 def _read_now(fields: Mapping[str, str], deadline: float | None, now: float) -> ApprovalItem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from boyd.models import Actor, Compensation, EffectName, Hold, HoldKind, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.executions import Fence
+from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
@@ -29,10 +30,13 @@ class NewHold:
 class Holds:
     """The held actions of one agent, and the verdicts on its executions."""
 
-    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
+    def __init__(
+        self, client: Client, scripts: KeyedScripts, keys: Keys, in_flight: InFlight
+    ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
+        self._in_flight = in_flight
 
     def get(self, action: str, target: str) -> Hold | None:
         """The hold of an action on a target, by an execution in flight or a lasting one.
@@ -46,17 +50,12 @@ class Holds:
         hold = _closest(*holds)
         if not flies or (hold is not None and hold.kind == "suspended"):
             return hold
-        return next(iter(self.in_flight_of(action, target)), hold)
+        return next(iter(self._in_flight.of(action, target)), hold)
 
     def lasting(self, action: str, target: str) -> Hold | None:
         """The hold after an execution; if the action is suspended on all targets, that one."""
         with translated():
             return _closest(*self._lasting(action, target).execute())
-
-    def in_flight_of(self, action: str, target: str) -> list[Hold]:
-        """The executions of an action on a target that are in flight, if no more of them may be."""
-        field = f"{action}:{target}"
-        return self.in_flight([field]).get(field, [])
 
     def _lasting(self, action: str, target: str) -> Any:
         """A pipeline that reads the holds on all targets and on that one."""
@@ -65,25 +64,6 @@ class Holds:
         pipe.hgetall(self._keys.hold(action, target))
         return pipe
 
-    def ahead_of(self, execution_id: str) -> list[Hold]:
-        """The executions in flight that a queued one waits for."""
-        for holds in self.in_flight().values():
-            names = [hold.execution for hold in holds]
-            if execution_id in names:
-                return holds[: names.index(execution_id)]
-        return []
-
-    def in_flight(self, fields: Sequence[str] = ()) -> dict[str, list[Hold]]:
-        """The executions in flight of which no more may be, by action and target.
-
-        *fields* are those of `Keys.in_flight`; without any, all are read.
-        """
-        (_, now), *rows = self._scripts.run("read_in_flight", fields=list(fields))
-        found: dict[str, list[Hold]] = {}
-        for field, *entry in rows:
-            found.setdefault(field, []).append(_read_execution(field, entry, float(now)))
-        return found
-
     def all(self, limit: int = 500) -> list[Hold]:
         """The executions in flight, and the holds, latest end first; at most *limit* of each."""
         with translated():
@@ -91,9 +71,9 @@ class Holds:
             pipe = self._client.pipeline(transaction=False)
             for member in members:
                 pipe.hgetall(self._keys.of("hold", member))
-            found = map(_read, pipe.execute())
-        in_flight = [hold for holds in self.in_flight().values() for hold in holds]
-        return [*in_flight[:limit], *(hold for hold in found if hold is not None)]
+            lasting = map(_read, pipe.execute())
+        in_flight = self._in_flight.all(limit)
+        return [*in_flight, *(hold for hold in lasting if hold is not None)]
 
     def lift(
         self, action: str, target: str, by: Actor, note: str = ""
@@ -179,30 +159,10 @@ def _closest(everywhere: Mapping[str, str], here: Mapping[str, str]) -> Hold | N
     return whole if whole is not None and whole.because == "violations" else _read(here)
 
 
-def _read_execution(field: str, entry: Sequence[str], now: float) -> Hold:
-    """An execution in flight, from a row of the script `read_in_flight`."""
-    execution, stage, since, host, requester, approver = entry
-    plugin, name, target = field.split(":", 2)
-    agent = naming.parts(requester)[0] == "agent"
-    return Hold.model_validate(
-        {
-            "action": f"{plugin}:{name}",
-            "target": target,
-            "kind": stage,
-            "execution": execution,
-            "since": from_ms(float(since)),
-            "by": approver or (requester if requester and not agent else None),
-            "approved": bool(approver),
-            "host": host or None,
-            "age": max(0.0, (now - float(since)) / 1000),
-        }
-    )
-
-
 def _read(fields: Mapping[str, str]) -> Hold | None:
     if not fields:
         return None
     times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}
     texts = {name: text for name, text in fields.items() if name not in _TIMES}
-    known = {**texts, **times, "situations": fields.get("situations", "").split()}
-    return Hold.model_validate(known, extra="ignore")
+    situations = fields.get("situations", "").split()
+    return Hold.model_validate({**texts, **times, "situations": situations}, extra="ignore")

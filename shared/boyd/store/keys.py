@@ -74,13 +74,13 @@ class Keys:
         self.jobs = self.prefix + "jobs"
         #: Stream: the last events.
         self.events = self.prefix + "events"
-        #: Sorted set: the ledger's entries, by time of claim.
+        #: Sorted sets: the ledger's entries by time of claim, and past iterations by end.
         self.executions = self.prefix + "executions"
+        self.history = self.prefix + "history"
         #: Sorted set: the holds of actions, by end; those that a person has to lift come last.
         self.held_actions = self.prefix + "holds"
-        #: Hash: executions in flight, by action and target. Sorted set: past iterations, by end.
+        #: Hash: the executions in flight, by action and target.
         self.in_flight = self.prefix + "in-flight"
-        self.history = self.prefix + "history"
         #: Hashes by observer: the time of its last run, and its health as JSON.
         self.observers_ran = self.prefix + "observers:ran"
         self.observers_health = self.prefix + "observers:health"

@@ -1,23 +1,25 @@
--- Take the right to execute an action once, unless acting is frozen or revoked, or the budget is used up. It reads the agent's
--- copy of the freeze marks, which has to be confirmed first. An agent that is not registered has to wait: Redis has lost data,
--- which the next heartbeat brings back.
+-- Take the right to execute an action once, unless acting is frozen or revoked, or the budget is used up. It reads the
+-- agent's copy of the freeze marks, which has to be confirmed first. An agent that is not registered has to wait: Redis
+-- has lost data, which the next heartbeat brings back.
 -- token      proves the claim when finishing
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
---            situation (its class), within (holds of executions with this prefix do not bind it),
---            in_flight (JSON: limit of how many may be in flight on the target, and whether it waits for them: waits, or
---            undoes or compensates as in `in_the_way`; none: any number),
+--            situation (its class), within (holds of executions with this prefix do not bind it), in_flight (none: any
+--            number of it may be; otherwise JSON with limit, the number that may be in flight on the target; waits,
+--            whether it waits for them; and undoes or compensates as in `in_the_way`),
 --            grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
 --            compared just now, and the agent is not registered);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with its name as job, attempt and
 --            entered, or none
 -- fields     field, value, ... to store
 -- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
---         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'} or {'held', by which execution}, {'ungranted'}, {'done', result},
---         {'running', worker, ms until it lapses}, {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
+--         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'},
+--         {'held', by which execution in flight}, {'ungranted'}, {'done', result}, {'running', worker, ms until it lapses},
+--         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit confirmed executes expect format frozen hold holds in_flight lose_claim put_in_order rest server time touch track
+-- @include audit confirmed executes expect format frozen hold holds in_flight lose_claim put_in_order rest server
+-- @include time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- Its turn wakes what waits for it. It looks by itself after that time (ms) for each that is ahead, in case that is lost.
@@ -51,14 +53,15 @@ local flight = options.in_flight
 if flight then
   flight.action, flight.target, flight.id, flight.within = given('action'), given('target'), given('id'), options.within
 end
--- fly(): from now on it is in flight.
-local function fly()
+-- begin_flight(): from now on it is in flight.
+local function begin_flight()
   if flight then
     enter_flight(flight.action, flight.target, flight.limit, flight.id)
   end
 end
--- turn(): the reply to a claim that comes too early: jobs wait in the order of their arrival, but what undoes comes first.
-local function turn()
+-- too_early(): the reply to a claim before its turn, or nil. Jobs wait in the order of their arrival, but what undoes
+-- comes first.
+local function too_early()
   local other, ahead = in_the_way(flight)
   if not other then
     return nil
@@ -70,7 +73,8 @@ local function turn()
   if options.origin == 'job' then
     local first = flight.undoes or flight.compensates
     enter_flight(flight.action, flight.target, flight.limit, flight.id, options.job, first)
-    redis.call('HSET', origin, 'executionTurn', flight.id)
+    redis.call('HSET', origin, 'executionTurn', flight.id, 'executionTurnAt',
+      flight_field(flight.action, flight.target))
   end
   return {'waits', other, tostring(LOOK * math.min(ahead, 12))}
 end
@@ -127,7 +131,7 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   end
   redis.call('HSET', execution, 'worker', worker, unpack(fields))
   redis.call('PEXPIRE', execution, options.keep)
-  fly()
+  begin_flight()
   list(now)
   lose_claim(execution, why)
   return {'unknown', why}
@@ -136,7 +140,7 @@ if not state and options.held
     and is_held(given('action'), given('target'), options.situation, options.within) then
   return {'held'}
 end
-local waits = flight and turn()
+local waits = flight and too_early()
 if waits then
   return waits
 end
@@ -153,13 +157,14 @@ if not state and options.limit then
   redis.call('ZADD', budget, now, token)
   redis.call('PEXPIRE', budget, options.window)
 end
-fly()
+begin_flight()
 redis.call('HINCRBY', execution, 'attempts', 1)
 redis.call('PEXPIRE', execution, options.keep)
 audit('action.started', 'execution', given('id'), 'action', given('action'), 'host', given('host'), 'worker', worker,
   'who', given('by'))
 if options.origin == 'job' then
   redis.call('HSET', origin, 'executionClaimedAt', now, 'executionClaimedBy', worker)
+  redis.call('HDEL', origin, 'executionTurn', 'executionTurnAt')
 end
 -- The claim itself last: what fails halfway has not begun.
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,

@@ -16,7 +16,7 @@ if newer(have[4]) then
   return {'newer', newer(have[4])}
 end
 expect(due, 'zset')
-redis.call('HDEL', job, 'executionNotBefore', 'executionTurn')
+redis.call('HDEL', job, 'executionNotBefore')
 redis.call('HSET', job, 'executionState', 'running', 'executionBy', worker, 'executionStartedAt', now)
 redis.call('ZADD', due, now + lease, name)
 return {'ok', redis.call('HGETALL', job)}

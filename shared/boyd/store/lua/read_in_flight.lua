@@ -1,13 +1,14 @@
 -- Read the executions in flight of those actions on those targets of which no more may be in flight.
--- fields     JSON: action and target, joined by a colon; none: all that there are
+-- fields     JSON: action and target, joined by a colon; none: the first of all that there are
+-- limit      how many of all at most
 -- Returns {{field, id, stage, since, host, who has asked for it, who has approved it}, ...}, with '' for what is not
 -- known, in the order of their arrival; {'now', ms} comes first
 local in_flight = unpack(KEYS)
-local fields = unpack(ARGV)
+local fields, limit = unpack(ARGV)
 -- @include flight
 fields = cjson.decode(fields)
 if #fields == 0 then
-  fields = redis.call('HKEYS', in_flight)
+  fields = {unpack(redis.call('HKEYS', in_flight), 1, tonumber(limit))}
 end
 local now = now_ms()
 local found = {{'now', tostring(now)}}

@@ -17,8 +17,7 @@ end
 
 -- waits(id, job): whether that job waits for the turn of this execution, or is about to ask for it.
 local function waits(id, job)
-  local have = redis.call('HMGET', key(job), 'executionState', 'executionTurn')
-  return have[1] == 'running' or (have[1] == 'queued' and have[2] == id)
+  return is_open(job) and redis.call('HGET', key(job), 'executionTurn') == id
 end
 
 -- stage(id, job): `queued`, `running` or `open` (it is being verified), or nil when the execution is not in flight any more.

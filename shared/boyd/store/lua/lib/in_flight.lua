@@ -59,8 +59,10 @@ local function leave_flight(action, target, id)
 end
 
 -- in_the_way(claim): the execution that has to end before that of *claim* may begin, and how many are before it; nil if
--- none has to. *claim* has action, target, limit and id, and undoes: the execution that it rolls back, which is no
--- obstacle; compensates: it comes before what is only queued; within: nor are those with this prefix that are only being verified.
+-- none has to. *claim* has action, target, limit and id, and
+--   undoes       the execution that it rolls back, which is no obstacle; nor is what is only queued
+--   compensates  whether what is only queued is no obstacle
+--   within       a prefix: executions with it that are only being verified are no obstacle
 local function in_the_way(claim)
   local field = flight_field(claim.action, claim.target)
   local flight, stages, ahead, first, arrived = read_flight(field), {}, 0, nil, false
