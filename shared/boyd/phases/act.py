@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -420,9 +419,8 @@ class _Execution:
         """Run the hooks before the attempt; the reason if they stop the action."""
         params = self.request.decision.params
         blocked = len(self.ctx.blocks)
-        # Each hook gets a copy: the params that were decided or approved are executed.
         for hook in self.ctx.host.hooks("on_before_act"):
-            answer = self.ctx.hook(hook, action=self.action, params=deepcopy(params))
+            answer = self.ctx.hook(hook, action=self.action, params=params)
             if isinstance(answer, Veto):
                 return f"Vetoed by {hook.plugin_id}: {answer}"
         return self.ctx.blocks[blocked].reason if len(self.ctx.blocks) > blocked else None

@@ -144,9 +144,8 @@ class _Deciding:
     def _ask(self, hook: Hook) -> None:
         answer = self.ctx.hook(
             hook,
-            # A copy, so that a hook can change only what it returns, which the trace shows.
-            decision=self.decision.model_copy(deep=True),
-            situation=self.situation.model_copy(deep=True),
+            decision=self.decision,
+            situation=self.situation,
             action=self.ctx.host.actions.get(self.decision.action),
         )
         if self.vetoed or self.invalid or not answer:
@@ -186,10 +185,8 @@ class _Deciding:
 
     def _call(self, strategy: Strategy, function: str) -> Any:
         ctx = self.ctx.context(strategy.plugin_id, strategy.id)
-        # A copy: what one strategy changes, others do not judge.
-        own = self.situation.model_copy(deep=True)
         return time_limit.call(
-            lambda: strategy.call(function, situation=own, ctx=ctx), strategy.timeout
+            lambda: strategy.call(function, situation=self.situation, ctx=ctx), strategy.timeout
         )
 
 

@@ -16,7 +16,6 @@ from boyd.models import (
     mean_confidence,
 )
 from boyd.phases import time_limit
-from boyd.phases.observe import copied
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Orienter
 
@@ -25,9 +24,7 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
     """Assess *observations* as a situation."""
     situation = merge(_assess(ctx, observations))
     for hook in ctx.host.hooks("on_orient"):
-        # Copies: what a hook changes, it returns, and the record shows it.
-        own = situation.model_copy(deep=True)
-        changes = ctx.hook(hook, situation=own, observations=copied(observations))
+        changes = ctx.hook(hook, situation=situation, observations=observations)
         if changes:
             try:
                 changed = situation.patched(fields(changes))
@@ -55,7 +52,7 @@ def _reading(
 ) -> Callable[[], SituationAssessment]:
     def read() -> SituationAssessment:
         context = ctx.context(orienter.plugin_id, orienter.id)
-        found = orienter.call("orient", observations=copied(observations), ctx=context)
+        found = orienter.call("orient", observations=observations, ctx=context)
         if isinstance(found, SituationAssessment):
             return found
         if found is None:

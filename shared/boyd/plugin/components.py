@@ -26,6 +26,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -34,12 +35,13 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
 from boyd.models.investigation import Category
+from boyd.plugin.own_copy import own_copy
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Taker:
-    """A function that receives only the arguments it declares."""
+    """A function that receives only the arguments it declares, each as a copy of its own."""
 
     def __init__(
         self, function: Callable[..., Any], offered: Sequence[str], yields: bool = False
@@ -60,7 +62,7 @@ class Taker:
         Raises:
             TypeError: it has returned a coroutine or generator, of which nothing has run yet.
         """
-        answer = self.function(**{name: values[name] for name in self.takes})
+        answer = self.function(**{name: _handed(values[name]) for name in self.takes})
         if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -133,6 +135,11 @@ def _has_secret(schema: Any) -> bool:
         secret = schema.get("writeOnly") is True and schema.get("format") == "password"
         return secret or any(_has_secret(one) for one in schema.values())
     return isinstance(schema, list) and any(_has_secret(one) for one in schema)
+
+
+def _handed(value: Any) -> Any:
+    """The value for a function, which may change that and nothing else."""
+    return copy(value) if isinstance(value, Component) else own_copy(value)
 
 
 class Component:
