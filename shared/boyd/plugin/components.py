@@ -25,12 +25,13 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
@@ -196,11 +197,12 @@ class Component:
         """The id of the plugin that the component belongs to."""
         return self.id.partition(":")[0]
 
-    def _model(self) -> type[BaseModel] | None:
-        """The model of `params`, from the annotation of the first function.
+    def _model(self, given: type[BaseModel] | None) -> type[BaseModel] | None:
+        """The model of `params`: *given*, or the one that annotations name.
 
         Raises:
-            ValueError: a function declares an optional argument that it would never receive.
+            ValueError: a function declares an optional argument that it would never receive, or
+                annotates `params` with what it will not be.
         """
         for taker in self._takers.values():
             strange = sorted(set(inspect.signature(taker.function).parameters) - set(taker.takes))
@@ -209,7 +211,17 @@ class Component:
                     f"{self.name}: takes {', '.join(strange)}; parameters are passed as one "
                     "argument `params`, a pydantic model or a dict"
                 )
-        return _params_model(next(iter(self._takers.values())).function)
+        annotated = {
+            name: _annotation(taker.function)
+            for name, taker in self._takers.items()
+            if "params" in taker.takes
+        }
+        found = [one for one in annotated.values() if _is_model(one)]
+        model = given or next(iter(found), None)
+        for name, annotation in annotated.items():
+            if not _fits(annotation, model):
+                raise ValueError(_misannotated(f"{self.name}: {name}", annotation, model))
+        return model
 
 
 class Observer(Component):
@@ -302,9 +314,9 @@ class Action(Component):
     verify_every: float = 5.0
 
     def bind(self, plugin_id: str) -> Self:
-        """Also find the parameters' model in the annotation of `execute`."""
+        """Also find the parameters' model in the annotations of `params`."""
         super().bind(plugin_id)
-        self.params = self.params or self._model()
+        self.params = self._model(self.params)
         check_params(self.name, self.params)
         self._check_target()
         self._check_concurrency()
@@ -379,9 +391,9 @@ class Tool(Component):
     poll: bool = False
 
     def bind(self, plugin_id: str) -> Self:
-        """Also find the parameters' model in the annotation of `run`."""
+        """Also find the parameters' model in the annotation of `params`."""
         super().bind(plugin_id)
-        self.params = self.params or self._model()
+        self.params = self._model(self.params)
         check_params(self.name, self.params)
         return self
 
@@ -426,11 +438,40 @@ class Perform:
     rationale: str = ""
 
 
-def _params_model(function: Callable[..., Any]) -> type[BaseModel] | None:
-    annotation = typing.get_type_hints(function).get("params")
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return None
+def _annotation(function: Callable[..., Any]) -> Any:
+    """The annotation of `params`, `Any` without one."""
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    found = typing.get_type_hints(function).get("params", Any)
+    return getattr(found, "__value__", found)  # of an alias by `type`
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _fits(annotation: Any, model: type[BaseModel] | None) -> bool:
+    """Tell whether `params` are what the *annotation* says: the *model*, or any JSON object."""
+    if annotation in (Any, object):
+        return True
+    if model is not None:
+        return annotation in model.__mro__
+    if (typing.get_origin(annotation) or annotation) not in (dict, Mapping, MutableMapping):
+        return False
+    # Nobody would check the types of names and values.
+    return typing.get_args(annotation) in ((), (str, Any), (str, object), (str, JsonValue))
+
+
+def _misannotated(name: str, annotation: Any, model: type[BaseModel] | None) -> str:
+    shown = inspect.formatannotation(annotation)
+    if model is None:
+        return (
+            f"{name} takes params as {shown}, which nobody would check; "
+            "annotate it with a pydantic model, or with dict[str, Any]"
+        )
+    return f"{name} takes params as {shown}, and gets {model.__name__}: annotate it with that"
 
 
 def _snake(name: str) -> str:
