@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import typing
+from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field
 
+from boyd import Agent, Observation, Plugin, action, observer
 from boyd.errors import PluginError
 from boyd.models import JsonObject
 from boyd.plugin import Action, Tool
-from kit import agent
+from boyd.plugin.discovery import find_plugin
+from boyd.testing import Lab
+from kit import agent, seen
 
 
 class Strict(BaseModel):
@@ -125,3 +130,130 @@ def test_functions_of_an_action_may_not_differ_in_its_params(name: str, other: A
 def test_an_annotation_may_not_contradict_the_model_of_the_component() -> None:
     with pytest.raises(PluginError, match=r"takes params as .*Stricter, and gets Strict"):
         agent(Action(name="do", params=Strict, execute=takes(Stricter)))
+
+
+def test_a_second_method_may_not_replace_a_component() -> None:
+    with pytest.raises(TypeError, match=r"two methods are named 'usage'.* give it another name"):
+
+        class Twice(Plugin):
+            @observer()
+            def usage(self) -> list[Observation]:
+                """The first one."""
+                return []
+
+            @observer()  # type: ignore[no-redef]
+            def usage(self) -> list[Observation]:  # noqa: F811 - the mistake
+                """The second one."""
+                return []
+
+
+def test_a_function_of_a_component_may_not_replace_it() -> None:
+    with pytest.raises(TypeError, match=r"two methods are named 'do'"):
+
+        class Replaced(Plugin):
+            @action()
+            def do(self) -> None:
+                """Do it."""
+
+            @do.dry_run  # type: ignore[no-redef]
+            def do(self) -> str:
+                """Would do it."""
+                return "would"
+
+
+def test_a_second_hook_may_not_replace_the_first() -> None:
+    with pytest.raises(TypeError, match=r"two methods are named 'on_loop_start'"):
+
+        class Twice(Plugin):
+            def on_loop_start(self) -> None:
+                """The first one."""
+
+            def on_loop_start(self) -> None:  # type: ignore[no-redef]  # noqa: F811 - the mistake
+                """The second one."""
+
+
+def test_other_names_of_a_plugin_may_be_defined_again() -> None:
+    class Named(Plugin, ABC):
+        id = "named"
+
+        @property
+        def name(self) -> str:
+            """As Python has it."""
+            return self._name
+
+        @name.setter
+        def name(self, value: str) -> None:
+            self._name = value
+
+    Agent("a", plugins=[Named()])
+
+
+class Sites(Plugin):
+    """Has components to override."""
+
+    id = "sites"
+
+    @observer()
+    def check(self, shard: Any) -> list[Observation]:
+        """Check them."""
+        return [seen(str(shard))]
+
+    @check.partition
+    def _split(self) -> list[str]:
+        return ["base"]
+
+
+def test_an_override_without_a_decorator_is_refused() -> None:
+    class Mine(Sites):
+        def check(self, shard: Any) -> list[Observation]:
+            """No observer."""
+            return []
+
+    class Further(Mine):
+        """Has it from its base."""
+
+    for kind in (Mine, Further):
+        with pytest.raises(PluginError, match=r"plugin 'sites': check of Mine .* `check = None`"):
+            Agent("a", plugins=[kind()])
+
+
+def test_an_override_may_be_decorated_or_leave_the_component_out() -> None:
+    class Mine(Sites):
+        @observer(interval=60)
+        def check(self) -> list[Observation]:
+            """Another one."""
+            return [seen("mine")]
+
+    class Less(Sites):
+        check = None
+
+    assert Agent("a", plugins=[Mine()]).host.observers["sites:check"].interval == 60
+    assert not Agent("a", plugins=[Less()]).host.observers
+
+
+def test_an_override_of_a_function_of_a_component_is_used() -> None:
+    class Mine(Sites):
+        def _split(self) -> list[str]:
+            return ["mine", *super()._split()]
+
+    observations = Lab(Agent("test", plugins=[Mine()])).run().observations
+
+    assert [one.source for one in observations] == ["mine", "base"]
+
+
+def test_two_classes_of_a_file_may_not_share_an_id(tmp_path: Path) -> None:
+    text = 'from boyd import Plugin\nclass Base(Plugin):\n    id = "disk"\nclass Disk(Base): ...\n'
+    (tmp_path / "disk.py").write_text(text)
+
+    with pytest.raises(PluginError, match=r"'disk': Base and Disk of .*disk.py both have this id"):
+        find_plugin("disk", tmp_path)
+
+
+def test_a_replaced_component_is_found_in_its_file(tmp_path: Path) -> None:
+    method = "    @observer()\n    def usage(self): return []\n"
+    head = 'from boyd import Plugin, observer\nclass Disk(Plugin):\n    id = "disk"\n'
+    text = head + 2 * method
+    (tmp_path / "disk.py").write_text(text)
+
+    with pytest.raises(PluginError, match=r"disk.py line [67]: TypeError: two methods are named"):
+        find_plugin("disk", tmp_path)

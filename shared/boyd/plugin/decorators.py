@@ -43,7 +43,7 @@ class Declared(Generic[_C]):
         """The component with its functions bound to *plugin*."""
         main = next(iter(self.given.values()))
         settings = {"name": main.__name__, "description": _first_line(main), **self.settings}
-        methods = {name: types.MethodType(f, plugin) for name, f in self.given.items()}
+        methods = {name: _method(plugin, function) for name, function in self.given.items()}
         return self.kind(**settings, **methods)
 
     def _also(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,6 +203,14 @@ def endpoint(
 
 def _given(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _method(plugin: object, function: Callable[..., Any]) -> Any:
+    """The function as a method, or what a subclass has put in its place."""
+    name = function.__name__
+    if any(vars(base).get(name) is function for base in type(plugin).__mro__):
+        return getattr(plugin, name)
+    return types.MethodType(function, plugin)
 
 
 def _first_line(function: Callable[..., Any]) -> str:

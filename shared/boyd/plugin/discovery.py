@@ -208,7 +208,13 @@ def _names(path: Path, wanted: str) -> bool:
 def _in_file(path: Path) -> dict[str, type[Plugin]]:
     module = _load(path)
     classes = [value for value in vars(module).values() if _defined_in(value, module)]
-    return {value.id.replace("_", "-"): value for value in classes}
+    found: dict[str, type[Plugin]] = {}
+    for value in classes:
+        id = value.id.replace("_", "-")
+        if id and found.setdefault(id, value) is not value:
+            names = f"{found[id].__name__} and {value.__name__} of {path}"
+            raise PluginError(id, f"{names} both have this id: give one of them another, or none")
+    return found
 
 
 def _load(path: Path) -> ModuleType:

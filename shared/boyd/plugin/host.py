@@ -194,14 +194,22 @@ def endpoint_info(endpoint: Endpoint) -> EndpointInfo:
 
 
 def declared(kind: type[Plugin]) -> dict[str, Declared[Any]]:
-    """The components that the methods of a plugin class declare, by the names of the methods."""
+    """The components that the methods of a plugin class declare, by the names of the methods.
+
+    Raises:
+        PluginError: a method without a decorator takes the place of one of a base class.
+    """
     found: dict[str, Declared[Any]] = {}
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, Declared):
                 found[name] = value
-            else:
-                found.pop(name, None)
+            elif found.pop(name, None) and value is not None:
+                raise PluginError(
+                    kind.id or kind.__name__,
+                    f"{name} of {base.__name__} takes the place of a component and is none itself; "
+                    f"decorate it like that one, or leave the component out with `{name} = None`",
+                )
     return found
 
 

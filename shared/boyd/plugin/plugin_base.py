@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from abc import ABCMeta
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from boyd.errors import PluginError
 from boyd.models import ApprovalItem, Catalog, NotificationRecipient, NotificationStage
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
+from boyd.plugin.decorators import Declared
 from boyd.redaction import register
 from boyd.settings.validation import mistakes
 
@@ -32,7 +35,35 @@ def secrets_in(value: Any) -> Iterator[str]:
             yield from secrets_in(one)
 
 
-class Plugin:
+class _Body(dict[str, Any]):
+    """The names in the body of a plugin class; components and hooks are not replaced unnoticed."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self and (isinstance(self[name], Declared) or name.startswith("on_")):
+            raise TypeError(
+                f"two methods are named {name!r}, and the second one replaces the first: "
+                "give it another name"
+            )
+        super().__setitem__(name, value)
+
+
+class _PluginType(ABCMeta):
+    """The type of plugin classes; also that of abstract ones."""
+
+    @classmethod
+    def __prepare__(cls, _name: str, _bases: tuple[type, ...], /, **_: Any) -> _Body:
+        return _Body()
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], body: dict[str, Any], /, **settings: Any
+    ) -> _PluginType:
+        # As `type` does it: what is made without a class statement is of the module of its caller.
+        caller = sys._getframe(1)  # noqa: SLF001
+        body.setdefault("__module__", caller.f_globals["__name__"])
+        return super().__new__(cls, name, bases, body, **settings)
+
+
+class Plugin(metaclass=_PluginType):
     """A named set of observers, orienters, strategies, actions and hooks.
 
     Every worker has its own plugin object, so keep state between iterations in `ctx.state`.
