@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from click.testing import CliRunner
 from pydantic import BaseModel, Field
 
 from boyd import Agent, Observation, Plugin, action, observer
+from boyd.cli.check_command import check
 from boyd.errors import PluginError
-from boyd.models import JsonObject
-from boyd.plugin import Action, Tool
+from boyd.models import JsonObject, Sandbox
+from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
+from boyd.plugin.components import Component
 from boyd.plugin.discovery import find_plugin
 from boyd.testing import Lab
 from kit import agent, seen
@@ -188,6 +191,10 @@ def test_other_names_of_a_plugin_may_be_defined_again() -> None:
     Agent("a", plugins=[Named()])
 
 
+def test_a_plugin_made_without_a_class_statement_is_of_its_module() -> None:
+    assert type("Made", (Plugin,), {"id": "made"}).__module__ == __name__
+
+
 class Sites(Plugin):
     """Has components to override."""
 
@@ -257,3 +264,91 @@ def test_a_replaced_component_is_found_in_its_file(tmp_path: Path) -> None:
 
     with pytest.raises(PluginError, match=r"disk.py line [67]: TypeError: two methods are named"):
         find_plugin("disk", tmp_path)
+
+
+def nothing() -> None:
+    """Every function of a component may be this."""
+
+
+SETTINGS: list[tuple[type[Component], str, Any]] = [
+    (Action, "risk", "lowish"),
+    (Action, "title", 3),
+    (Action, "timeout", -1),
+    (Action, "timeout", float("nan")),
+    (Action, "timeout", float("inf")),
+    (Action, "timeout", "60"),
+    (Action, "queue", "Bad Queue!"),
+    (Action, "queue", ""),
+    (Action, "queue", "a,b"),
+    (Action, "reversibility", "maybe"),
+    (Action, "idempotent", "no"),
+    (Action, "budget", 3),
+    (Action, "category", "thinking"),
+    (Action, "concurrency", 1.5),
+    (Action, "output", dict),
+    (Action, "params", dict),
+    (Action, "sandbox", {"cpu": -3}),
+    (Action, "target", 3),
+    (Action, "verify_every", 0),
+    (Observer, "interval", 0),
+    (Observer, "interval", "60"),
+    (Observer, "scope", "everywhere"),
+    (Observer, "isolated", "yes"),
+    (Observer, "name", "two words"),
+    (Observer, "name", "a:b"),
+    (Orienter, "timeout", 0),
+    (Orienter, "description", None),
+    (Strategy, "withdraw_when_clear", 1),
+    (Tool, "poll", "often"),
+    (Endpoint, "timeout", 1e9),
+    (Endpoint, "path", 3),
+    (Endpoint, "method", "get"),
+]
+
+
+@pytest.mark.parametrize(("kind", "setting", "value"), SETTINGS)
+def test_an_invalid_setting_is_refused_with_its_component_and_value(
+    kind: type[Component], setting: str, value: Any
+) -> None:
+    functions: dict[str, Any] = {next(iter(kind.functions)): nothing}
+    name = value if setting == "name" else "part"
+    given = {**functions, "name": name, setting: value}
+
+    with pytest.raises(PluginError) as refusal:
+        agent(kind(**given))
+
+    expected = setting if setting == "method" else f"{setting} is"
+    assert f"plugin 'p': {name}: {expected} {value!r}" in str(refusal.value)
+
+
+def test_an_invalid_setting_of_a_class_is_refused() -> None:
+    class Usage(Observer):
+        interval = -60
+
+        def observe(self) -> list[Observation]:
+            """See nothing."""
+            return []
+
+    with pytest.raises(PluginError, match=r"^plugin 'p': usage: interval is -60: .*greater than 0"):
+        agent(Usage())
+
+
+def test_settings_become_what_they_are_declared_as() -> None:
+    made = agent(Action(name="do", execute=nothing, timeout=5, sandbox={"cpu": 3}))
+    action = made.host.actions["p:do"]
+
+    assert (action.timeout, action.sandbox) == (5.0, Sandbox(cpu=3))
+
+
+def test_check_names_plugin_component_and_value(tmp_path: Path) -> None:
+    (tmp_path / "disk.py").write_text(
+        'from boyd import Plugin, action\nclass Disk(Plugin):\n    id = "disk"\n'
+        '    @action(risk="lowish")\n    def clean(self): ...\n'
+    )
+    agent_file = tmp_path / "agent.toml"
+    agent_file.write_text('id = "a"\nplugins_dir = "."\n[[plugins]]\nuse = "disk"\n')
+    checked = CliRunner().invoke(check, [str(agent_file)])
+
+    assert checked.exit_code == 1
+    said = "plugin 'disk': clean: risk is 'lowish': Input should be 'low', 'medium', 'high' or"
+    assert said in " ".join(checked.output.split())

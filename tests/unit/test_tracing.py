@@ -418,7 +418,7 @@ def test_no_content_leaves_the_deployment(case: Case) -> None:
     id = case.post("/runs", {**RUN, "title": CANARY, "description": CANARY}).json["id"]
     (item,) = lab.store.approvals.page(5).pending
     approve(lab, item.id)
-    wordy = Recorder(output=CANARY).action(target=lambda: CANARY)
+    wordy = Recorder(output=CANARY).action(target="what")
     alarm = seen(CANARY, data={CANARY: CANARY}, metadata={"eventId": CANARY})
     broken = Observer(name="broken", observe=raises)
     decision = choice(params={"what": CANARY}, rationale=CANARY)

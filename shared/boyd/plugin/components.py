@@ -28,13 +28,23 @@ import typing
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, JsonValue
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    create_model,
+)
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
+from boyd.models.base import told
 from boyd.models.investigation import Category
 from boyd.plugin.own_copy import own_copy
 
@@ -110,6 +120,37 @@ def _shown(function: Callable[..., Any]) -> str:
 
 Scope = Literal["anywhere", "every_host"]
 
+
+_COMPONENT_NAME = re.compile(r"[^\s:]+")
+_QUEUE_NAME = re.compile(r"[\w.-]+")
+
+
+def _component_name(name: str) -> str:
+    if not _COMPONENT_NAME.fullmatch(name):
+        raise ValueError("a name has no spaces and no colon")
+    return name
+
+
+def _queue_name(name: str) -> str:
+    if not _QUEUE_NAME.fullmatch(name):
+        raise ValueError("the name of a queue has letters, digits, dots, dashes and underscores")
+    return name
+
+
+def _execution_count(given: object) -> object:
+    if given is not None and (type(given) is not int or given < 0):
+        raise ValueError(
+            "give the number of executions that may be in flight per target, or 0 for any number"
+        )
+    return given
+
+
+#: A time limit or interval, of a week at most.
+Seconds = Annotated[float, Field(gt=0, le=604800)]
+ComponentName = Annotated[str, AfterValidator(_component_name)]
+QueueName = Annotated[str, AfterValidator(_queue_name)]
+Concurrency = Annotated[int | None, BeforeValidator(_execution_count)]
+
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ENDPOINT_PATH = re.compile(r"(/([\w.~-]+|\{[a-z_]\w*\}))+|/", re.ASCII)
 
@@ -155,11 +196,11 @@ class Component:
     #: Those that may be generators, because all that they return is read.
     yielding: ClassVar[frozenset[str]] = frozenset()
 
-    name: str = ""
+    name: ComponentName = ""
     title: str = ""
     description: str = ""
     id: str = ""
-    timeout: float = 30.0
+    timeout: Seconds = 30.0
 
     def __init__(self, **settings: Any) -> None:
         for key, value in settings.items():
@@ -169,11 +210,13 @@ class Component:
         self._takers: dict[str, Taker] = {}
 
     def bind(self, plugin_id: str) -> Self:
-        """Give the component its id and check its functions.
+        """Give the component its id and check its settings and functions.
 
         Raises:
-            ValueError: a function is missing or declares an unknown argument.
+            ValueError: a setting is invalid, or a function is missing or declares an unknown
+                argument.
         """
+        self._check_settings()
         self.id = f"{plugin_id}:{self.name}"
         self._takers = {}
         for position, (name, offered) in enumerate(self.functions.items()):
@@ -183,6 +226,18 @@ class Component:
             elif position == 0:
                 raise ValueError(f"{self.name}: no function {name}({', '.join(offered)})")
         return self
+
+    def _check_settings(self) -> None:
+        kind = next(one for one in type(self).__mro__ if one.__module__ == __name__)
+        model = _settings_model(kind)
+        given = {name: getattr(self, name) for name in model.model_fields}
+        try:
+            self.__dict__.update(dict(model.model_validate(given)))
+        except ValidationError as error:
+            for one in error.errors(include_url=False, include_context=False):
+                name = str(one["loc"][0])
+                said = f"{self.name}: {name} is {given[name]!r}: {told(one['msg'])}"
+                raise ValueError(said) from None
 
     def has(self, function: str) -> bool:
         """Tell whether the optional *function* is defined."""
@@ -238,8 +293,8 @@ class Observer(Component):
     functions: ClassVar = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
     yielding: ClassVar = frozenset({"observe", "partition"})
 
-    interval: float | None = None
-    queue: str | None = None
+    interval: Seconds | None = None
+    queue: QueueName | None = None
     scope: Scope = "anywhere"
     isolated: bool = False
 
@@ -304,14 +359,14 @@ class Action(Component):
     output: type[BaseModel] | None = None
     sandbox: Sandbox | None = None
     idempotent: bool = False
-    queue: str | None = None
+    queue: QueueName | None = None
     target: str | None = None
     budget: Budget | None = None
-    concurrency: int | None = None
+    concurrency: Concurrency = None
     tool: bool = False
     category: Category = "execution"
-    verify_within: float = 60.0
-    verify_every: float = 5.0
+    verify_within: Seconds = 60.0
+    verify_every: Seconds = 5.0
 
     def bind(self, plugin_id: str) -> Self:
         """Also find the parameters' model in the annotations of `params`."""
@@ -319,7 +374,6 @@ class Action(Component):
         self.params = self._model(self.params)
         check_params(self.name, self.params)
         self._check_target()
-        self._check_concurrency()
         self._classify()
         return self
 
@@ -349,14 +403,6 @@ class Action(Component):
         name = aliases.get(self.target, self.target)
         self.target = fields[name].alias or name
 
-    def _check_concurrency(self) -> None:
-        given = self.concurrency
-        if given is not None and (type(given) is not int or given < 0):
-            raise ValueError(
-                f"{self.name}: concurrency is {given!r}; give the number of executions that may be "
-                "in flight per target, or 0 for any number"
-            )
-
     @property
     def in_flight_limit(self) -> int | None:
         """The number of its executions that may be in flight per target; None: any."""
@@ -385,7 +431,7 @@ class Tool(Component):
 
     timeout = 60.0
     params: type[BaseModel] | None = None
-    queue: str | None = None
+    queue: QueueName | None = None
     category: Category = "search"
     idempotent: bool = False
     poll: bool = False
@@ -416,17 +462,18 @@ class Endpoint(Component):
     method: str = "GET"
     path: str = "/"
     timeout = 10.0
-    queue: str | None = None
+    queue: QueueName | None = None
 
     def bind(self, plugin_id: str) -> Self:
         """Also check method and path."""
+        super().bind(plugin_id)
         if self.method not in METHODS:
             raise ValueError(
                 f"{self.name}: method {self.method!r} is not one of {', '.join(METHODS)}"
             )
         if not _ENDPOINT_PATH.fullmatch(self.path):
             raise ValueError(f"{self.name}: path {self.path!r} does not look like /things/{{id}}")
-        return super().bind(plugin_id)
+        return self
 
 
 @dataclass(frozen=True)
@@ -436,6 +483,17 @@ class Perform:
     action: str
     params: dict[str, Any] = field(default_factory=dict)
     rationale: str = ""
+
+
+@cache
+def _settings_model(kind: type[Component]) -> type[BaseModel]:
+    """A model of the settings of a kind of component, by its annotations."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (hint, ...) for name, hint in hints.items() if typing.get_origin(hint) is not ClassVar
+    }
+    config = ConfigDict(strict=True, allow_inf_nan=False)
+    return create_model(kind.__name__, __config__=config, **fields)
 
 
 def _annotation(function: Callable[..., Any]) -> Any:
