@@ -12,17 +12,22 @@ import importlib
 import json
 import os
 import resource
+import selectors
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
 from contextlib import suppress
 
 from boyd.errors import Overrun
 from boyd.formatting import message_of
 
 _PR_SET_PDEATHSIG = 1
+#: Seconds in which a process ends after its answer.
+_ENDING = 1.0
+#: Seconds between two looks whether the process still lives.
+_PAUSE = 0.1
 # Loaded at import, as loading a library between fork and exec is unsafe.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -72,32 +77,60 @@ def call(function: str, argument: str, timeout: float, memory: int | None = None
         errors="surrogatepass",
     )
     os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        try:
-            answer = _converse(process, argument, pipe.read, timeout)
-        finally:
-            _kill(process)
-    if not answer:
+    try:
+        line = _converse(process, argument, reading, timeout)
+    finally:
+        _kill(process)
+        os.close(reading)
+    if not line:
         raise Failed(f"its process ended with status {process.returncode}")
-    outcome = json.loads(answer)
+    outcome = json.loads(line)
     if "error" in outcome:
         raise Failed(outcome["error"])
     return str(outcome["answer"])
 
 
-def _converse(
-    process: subprocess.Popen[str], request: str, read: Callable[[], str], timeout: float
-) -> str:
-    answer: list[str] = []
-    # Read while the process runs: a large result would block it.
-    reader = threading.Thread(target=lambda: answer.append(read()), daemon=True)
-    reader.start()
+def _converse(process: subprocess.Popen[str], request: str, pipe: int, timeout: float) -> bytes:
+    """Send the request and read the answer; empty: the process has ended without one."""
+    until = time.monotonic() + timeout
+    # It writes while we read: a process need not read all before it answers.
+    threading.Thread(target=_send, args=(process, request), daemon=True).start()
+    line = _line(process, pipe, until)
+    # Let it end by itself; an answer is there, so its threads and children are not waited for.
+    seconds = _ENDING if line else until - time.monotonic()
     try:
-        process.communicate(request, timeout=timeout)
+        process.wait(max(0.0, seconds))
     except subprocess.TimeoutExpired:
-        raise Overrun(f"took longer than {timeout:g} s") from None
-    reader.join(timeout=1)
-    return answer[0] if answer else ""
+        if not line:
+            raise Overrun(f"took longer than {timeout:g} s") from None
+    return line
+
+
+def _send(process: subprocess.Popen[str], request: str) -> None:
+    assert process.stdin is not None
+    with suppress(OSError), process.stdin as standard_input:  # it may end before it has read all
+        standard_input.write(request)
+
+
+def _line(process: subprocess.Popen[str], pipe: int, until: float) -> bytes:
+    """The answer, which ends with a new line.
+
+    The end of the pipe is not waited for: processes that were left behind may hold it.
+    """
+    parts: list[bytes] = []
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0:
+            ended = process.poll() is not None
+            if selector.select(0 if ended else min(left, _PAUSE)):
+                parts.append(os.read(pipe, 1 << 20))
+                if not parts[-1]:
+                    return b""
+                if parts[-1].endswith(b"\n"):
+                    return b"".join(parts)
+            elif ended:
+                return b""
+    return b""
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
@@ -113,14 +146,18 @@ def main() -> None:
     if int(memory):
         with suppress(ValueError, OSError):  # some systems do not support the limit
             resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    # One process answers, and what it starts does not hold the pipe.
+    answers = os.fdopen(int(pipe), "w", encoding="utf-8")
+    os.set_inheritable(int(pipe), False)
+    os.register_at_fork(after_in_child=answers.close)
     module, _, function = name.partition(":")
     given = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
     try:
         outcome = {"answer": getattr(importlib.import_module(module), function)(given)}
     except BaseException as error:  # noqa: BLE001 - the parent reports it
         outcome = {"error": f"{type(error).__name__}: {message_of(error)}"}
-    with os.fdopen(int(pipe), "w", encoding="utf-8") as answers:
-        json.dump(outcome, answers)
+    answers.write(json.dumps(outcome) + "\n")
+    answers.close()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""Calls in processes of their own end with their answer, whatever the function leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd import subprocess_call
+from boyd.errors import Overrun
+
+FUNCTIONS = '''
+import ctypes, os, sys, threading, time
+
+def plain(text): return text[::-1]
+
+def big(text): return text * 1_000_000
+
+def note(text, pid):
+    with open(text, "a") as file:
+        file.write(f"{pid}\\n")
+
+def daemon(text):
+    """As C libraries and shells start them: no descriptor is closed."""
+    os.system(f"setsid sh -c 'echo $$ >> {text}; exec sleep 300' >/dev/null 2>&1 &")
+    while not os.path.exists(text): time.sleep(0.01)
+    return "answer"
+
+def fork(text):
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        time.sleep(300)
+        os._exit(0)
+    note(text, pid)
+    return "answer"
+
+def fork_in_c(text):
+    """Python does not know of it."""
+    pid = ctypes.CDLL(None).fork()
+    if pid == 0:
+        os.setsid()
+        time.sleep(300)
+        os._exit(0)
+    note(text, pid)
+    return "answer"
+
+def fork_in_c_and_die(text):
+    fork_in_c(text)
+    os._exit(7)
+
+def fork_in_c_and_hang(text):
+    fork_in_c(text)
+    time.sleep(300)
+
+def fork_returns(text):
+    """Both processes return."""
+    child = os.fork() == 0
+    time.sleep(0 if child else 0.3)
+    return "of the child" if child else "answer"
+
+def closes(text):
+    sys.stdout.close()
+    os.close(1)
+    os.close(2)
+    return "answer"
+
+def thread(text):
+    threading.Thread(target=time.sleep, args=(300,)).start()
+    return "answer"
+
+def dies(text): os._exit(7)
+
+def exits(text): sys.exit("no more")
+
+def hangs(text): time.sleep(300)
+'''
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Call one of the functions, with the file for the ids of the processes it leaves."""
+    (tmp_path / "odd_functions.py").write_text(FUNCTIONS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    left = tmp_path / "left"
+
+    def call(name: str, timeout: float = 60, argument: str = str(left)) -> str:
+        return subprocess_call.call(f"odd_functions:{name}", argument, timeout)
+
+    yield call
+    for pid in left.read_text().split() if left.exists() else []:
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def test_a_call_returns_the_answer_of_its_function(called: Callable[..., Any]) -> None:
+    assert called("plain", argument="abc ü\ud800\n") == "\n\ud800ü cba"
+    assert called("plain", argument="x" * 1_000_000) == "x" * 1_000_000
+    assert called("big", argument="ab") == "ab" * 1_000_000
+
+
+LEFT = ["daemon", "fork", "fork_in_c", "fork_returns", "thread", "closes"]
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_a_function_leaves_behind_does_not_hold_back_its_answer(
+    name: str, called: Callable[..., Any]
+) -> None:
+    assert called(name) == "answer"
+
+
+@pytest.mark.parametrize("name", ["dies", "fork_in_c_and_die"])
+def test_a_process_that_ends_without_an_answer_has_failed(
+    name: str, called: Callable[..., Any]
+) -> None:
+    with pytest.raises(subprocess_call.Failed, match="its process ended with status 7"):
+        called(name)
+
+
+def test_an_exit_is_an_error(called: Callable[..., Any]) -> None:
+    with pytest.raises(subprocess_call.Failed, match="SystemExit: no more"):
+        called("exits")
+
+
+@pytest.mark.parametrize("name", ["hangs", "fork_in_c_and_hang"])
+def test_a_call_ends_at_its_time_limit(name: str, called: Callable[..., Any]) -> None:
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(Overrun, match=r"took longer than 1\.5 s"):
+        called(name, timeout=1.5)
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+
+
+def test_the_answer_is_one_line(called: Callable[..., Any]) -> None:
+    lines = json.dumps(["a\nb\n"] * 3)
+
+    assert called("plain", argument=lines) == lines[::-1]
