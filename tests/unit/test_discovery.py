@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from boyd.errors import PluginError
-from boyd.plugin.discovery import find_plugin
+from boyd.models import digest_of
+from boyd.plugin.discovery import find_plugin, version_of
 from boyd.plugins.notifier import Notifier
 
 PLUGIN = 'from boyd import Plugin\n\n\nclass One(Plugin):\n    id = "{id}"\n'
@@ -61,3 +66,27 @@ def test_hidden_files_and_folders_are_no_plugins(tmp_path: Path) -> None:
     (tmp_path / "old-disk.py").mkdir()
 
     assert find_plugin("disk", tmp_path).id == "disk"
+
+
+def test_old_bytecode_of_a_file_with_the_same_size_and_time_is_not_run(tmp_path: Path) -> None:
+    file = tmp_path / "disk.py"
+    text = PLUGIN.format(id="disk") + "    edition = 1\n"
+    file.write_text(text)
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    py_compile.compile(str(file))
+    newer = text.replace("edition = 1", "edition = 2")
+    file.write_text(newer)
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    found: Any = find_plugin("disk", tmp_path)
+    file.write_text(text)
+
+    assert found.edition == 2
+    assert version_of(found()).digest == digest_of(newer)
+
+
+def test_no_bytecode_of_plugins_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (tmp_path / "disk.py").write_text(PLUGIN.format(id="disk"))
+    find_plugin("disk", tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["disk.py"]

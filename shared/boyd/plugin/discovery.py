@@ -11,9 +11,10 @@ import sys
 import traceback
 from collections.abc import Iterable
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any
 
 from boyd.errors import ConfigError, PluginError
@@ -114,7 +115,11 @@ def version_of(plugin: Plugin) -> PluginVersion:
     )
     if version:
         return PluginVersion(id=plugin.id, version=version)
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    module = sys.modules.get(kind.__module__)
+    loader = getattr(module, "__loader__", None)
+    if isinstance(loader, _TextLoader):
+        return PluginVersion(id=plugin.id, digest=loader.digest)
+    file = getattr(module, "__file__", None)
     try:
         text = Path(file).read_text("utf-8", "replace") if file else ""
     except OSError:
@@ -217,9 +222,26 @@ def _in_file(path: Path) -> dict[str, type[Plugin]]:
     return found
 
 
+class _TextLoader(SourceFileLoader):
+    """Compiles the text of a file, never bytecode of one with the same size and time.
+
+    Deployments with fixed times would run the old code.
+    """
+
+    digest: str | None = None
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile what is there now, and keep its digest."""
+        path = self.get_filename(fullname)
+        data = self.get_data(path)
+        self.digest = digest_of(data.decode("utf-8", "replace"))
+        code: CodeType = self.source_to_code(data, path)
+        return code
+
+
 def _load(path: Path) -> ModuleType:
     name = f"boyd_plugin_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_TextLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
