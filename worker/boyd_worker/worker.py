@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Mapping
+from multiprocessing.process import current_process
 from typing import Any
 
 import redis
@@ -193,6 +194,16 @@ def _hard_limit(runtime: AgentHost) -> float | None:
     return longest + hooks * HOOK_TIMEOUT + HARD_LIMIT_GRACE
 
 
+def _let_start_processes() -> None:
+    """Let functions use `multiprocessing`, which takes this process of a pool for a daemonic one.
+
+    It belongs to Celery's own edition of that module, whose keys the standard one does not pass on.
+    """
+    process = current_process()
+    key = bytes(process.authkey)
+    process._config.update(daemon=False, authkey=key)  # type: ignore[attr-defined] # noqa: SLF001
+
+
 def _connect(runtime: AgentHost, maintenance: Maintenance) -> None:
     """Start maintenance when the worker consumes, and stop it when the worker stops."""
 
@@ -208,6 +219,7 @@ def _connect(runtime: AgentHost, maintenance: Maintenance) -> None:
     def child(**_: Any) -> None:
         # A pool process must not outlive a worker that was killed.
         follow_parent(signal.SIGKILL, os.getppid())
+        _let_start_processes()
 
     def logging_is_ours(**_: Any) -> None:
         """Keep Celery from configuring logging, as any receiver of this signal does."""

@@ -1,0 +1,44 @@
+"""An agent whose actions use processes of the standard library."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from boyd import Agent, Decision, Plugin, action, strategy
+
+#: The ways in which Python starts processes.
+METHODS = ("fork", "spawn", "forkserver")
+NUMBERS = (1, 2, 3)
+
+
+def double(number: int) -> int:
+    """Runs in another process."""
+    return 2 * number
+
+
+class Parallel(Plugin):
+    """Computes in several processes."""
+
+    id = "parallel"
+
+    @action(timeout=60)
+    def compute(self) -> dict[str, Any]:
+        """Compute the same in each way."""
+        found = {}
+        for method in METHODS:
+            context = multiprocessing.get_context(method)
+            with context.Pool(2) as pool:
+                found[method] = pool.map(double, NUMBERS)
+            with ProcessPoolExecutor(2, mp_context=context) as executor:
+                found[f"{method} executor"] = list(executor.map(double, NUMBERS))
+        return found
+
+    @strategy()
+    def choose(self) -> Decision:
+        """Compute always."""
+        return Decision(action="parallel:compute", rationale="always", confidence=1.0)
+
+
+agent = Agent("parallel", plugins=[Parallel()])
