@@ -656,7 +656,7 @@ PROTECTIONS = (
         "P11",
         "what an observer returns is validated",
         f"{PHASES}/observe.py",
-        "        return [Observation.model_validate(_fields(item)) for item in items]\n",
+        "        return [Observation.model_validate(unchecked(item)) for item in items]\n",
         "        return items\n",
         "unit/test_observe.py",
         ("test_an_observation_made_without_validation_is_validated",),

@@ -22,6 +22,7 @@ from boyd.phases import time_limit
 from boyd.phases.orient import fields
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Hook, Strategy
+from boyd.plugin.own_copy import unchecked
 from boyd.redaction import clean
 
 
@@ -129,8 +130,7 @@ class _Deciding:
     def _accept(self, found: Any, by: str) -> bool:
         try:
             # Validate again: a Decision may have been built without validation.
-            values = dict(found.__dict__) if isinstance(found, Decision) else found
-            self.decision = Decision.model_validate(values)
+            self.decision = Decision.model_validate(unchecked(found))
             return True
         except ValidationError as error:
             action = found.action if isinstance(found, Decision) else _action(found)

@@ -15,6 +15,7 @@ from boyd.models import Observation, explain
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.planning import Batch, ObserverTask
+from boyd.plugin.own_copy import unchecked
 
 _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 
@@ -93,13 +94,9 @@ def validated(found: Any) -> list[Observation]:
     items = list(found)
     try:
         # Validate an Observation again: it may have been modified.
-        return [Observation.model_validate(_fields(item)) for item in items]
+        return [Observation.model_validate(unchecked(item)) for item in items]
     except ValidationError as error:
         raise ValueError(f"returned an invalid observation: {explain(error)}") from None
-
-
-def _fields(item: Any) -> Any:
-    return dict(item.__dict__) if isinstance(item, Observation) else item
 
 
 def _limited(observations: list[Observation], max_bytes: int) -> str:

@@ -18,6 +18,7 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Orienter
+from boyd.plugin.own_copy import unchecked
 
 
 def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
@@ -53,12 +54,10 @@ def _reading(
     def read() -> SituationAssessment:
         context = ctx.context(orienter.plugin_id, orienter.id)
         found = orienter.call("orient", observations=observations, ctx=context)
-        if isinstance(found, SituationAssessment):
-            return found
         if found is None:
             raise ValueError("returned no assessment")
         try:
-            return SituationAssessment.model_validate(found)
+            return SituationAssessment.model_validate(unchecked(found))
         except ValidationError as error:
             raise ValueError(f"returned an invalid assessment: {explain(error)}") from None
 
@@ -79,14 +78,14 @@ def merge(assessments: Sequence[SituationAssessment]) -> Situation:
 
 
 def fields(changes: Any) -> Mapping[str, Any]:
-    """Check the changes that a hook returned.
+    """The changes that a hook returned, to be validated.
 
     Raises:
         TypeError: they are not a mapping.
     """
     if not isinstance(changes, Mapping):
         raise TypeError(f"must return a mapping of fields, not {type(changes).__name__}")
-    return changes
+    return {name: unchecked(value) for name, value in changes.items()}
 
 
 def _reason(error: ValidationError | TypeError) -> str:

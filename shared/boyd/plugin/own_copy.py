@@ -1,4 +1,4 @@
-"""Copies for plugins: what one of them changes in place must not change what others get."""
+"""Values that pass between plugins and Boyd, so that later changes to them reach nobody else."""
 
 from __future__ import annotations
 
@@ -22,4 +22,18 @@ def own_copy(value: Any) -> Any:
         # Not by `update`, which takes all fields for set.
         copied.__dict__.update(own_copy(value.__dict__))
         return copied
+    return value
+
+
+def unchecked(value: Any) -> Any:
+    """The fields of the models in *value*, to be validated again.
+
+    A model may have been built without validation, or its data may have been changed since.
+    """
+    if isinstance(value, BaseModel):
+        return {name: unchecked(one) for name, one in value.__dict__.items()}
+    if isinstance(value, dict):
+        return {name: unchecked(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [unchecked(one) for one in value]
     return value

@@ -10,6 +10,7 @@ from typing import Any
 
 from boyd import naming, queues
 from boyd.errors import Overrun
+from boyd.formatting import message_of
 from boyd.llm.conversation import ToolCallRecord
 from boyd.llm.messages import capture, shorten
 from boyd.llm.turn_accumulator import storable
@@ -160,7 +161,7 @@ class ToolRunner:
         except Overrun as error:
             text, late = f"It {error}", True
         except Exception as error:  # noqa: BLE001 - a result, never a crash
-            text = str(error) if isinstance(error, ValueError) else describe(error)
+            text = message_of(error) if isinstance(error, ValueError) else describe(error)
         took = round((time.perf_counter() - began) * 1000, 3)
         return self._observation(called, status, text, duration=took, timed_out=late)
 

@@ -23,6 +23,7 @@ from boyd.phases import act, action_call, preview, time_limit
 from boyd.phases.act import Ledger
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
+from boyd.plugin.own_copy import unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields
@@ -179,7 +180,8 @@ def _execution(call_id: str, undoes: str | None) -> str:
 
 def _reply(answer: Any, endpoint: str) -> Done:
     try:
-        reply = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
+        made = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
+        reply = EndpointReply.model_validate(unchecked(made))
         return _done(None, reply)
     except ValueError:
         return _replied(502, f"endpoint {endpoint} returned a value that is not JSON")
