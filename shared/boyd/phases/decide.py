@@ -13,6 +13,7 @@ from boyd.models import (
     Decision,
     DecisionTrace,
     HeldDecision,
+    Hold,
     Refusal,
     Situation,
     explain,
@@ -48,7 +49,6 @@ class _Deciding:
         self.proposed: Decision | None = None
         self.applicable: list[Strategy] = []
         self.held: list[HeldDecision] = []
-        self._waits = False
         self.decision = no_op("No applicable strategy")
 
     def run(self) -> tuple[Decision, DecisionTrace]:
@@ -74,32 +74,30 @@ class _Deciding:
         While the action of one is queued or runs, nothing takes its place.
         """
         for strategy in self.applicable:
-            decided = self._choose(strategy)
-            held = self._hold(strategy) if decided else None
-            if held is None:
-                if decided:
-                    self._ask_hooks()
+            if not self._choose(strategy):
                 return strategy
-            self.held.append(held)
-            self.decision = no_op(held.reason)
-            if self._waits:
+            hold = self._binding_hold()
+            if hold is None:
+                self._ask_hooks()
+                return strategy
+            self._pass_over(strategy, hold)
+            if hold.kind in ("queued", "running"):
                 return None
         return None
 
-    def _hold(self, strategy: Strategy) -> HeldDecision | None:
-        """The hold of the action decided on, if it binds; claiming the action checks that again."""
-        decision = self.decision
-        action = self.ctx.host.actions.get(decision.action)
-        if action is None:
-            return None
-        target = action.target_of(decision.params)
-        hold = self.ctx.hold(action, target)
-        if hold is None or not hold.binds(self.situation):
-            return None
-        self._waits = hold.kind in ("queued", "running")
-        return HeldDecision(
-            strategy=strategy.id, action=action.id, target=target, reason=hold.reason
+    def _binding_hold(self) -> Hold | None:
+        """The hold that refuses the action decided on; claiming the action checks that again."""
+        action = self.ctx.host.actions.get(self.decision.action)
+        hold = self.ctx.hold(action, action.target_of(self.decision.params)) if action else None
+        return hold if hold is not None and hold.binds(self.situation) else None
+
+    def _pass_over(self, strategy: Strategy, hold: Hold) -> None:
+        action = self.ctx.host.actions[self.decision.action]
+        target = action.target_of(self.decision.params)
+        self.held.append(
+            HeldDecision(strategy=strategy.id, action=action.id, target=target, reason=hold.reason)
         )
+        self.decision = no_op(hold.reason)
 
     def review(self, decision: Decision) -> tuple[Decision, DecisionTrace]:
         self.decision = decision
