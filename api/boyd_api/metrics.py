@@ -135,7 +135,7 @@ class RefusalReporter:
             log.info("intake %s: a message gave no observation: %s%s", format, UNOBSERVED, more)
 
     def _due(self, kind: tuple[str, str]) -> int | None:
-        """The number of reports that were not logged before; None if this one is not either."""
+        """Count a report: None for a while after a logged one, else the reports unlogged since."""
         with self._lock:
             now = self._clock()
             if now - self._last.get(kind, -QUIET) < QUIET:

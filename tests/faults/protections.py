@@ -1264,8 +1264,8 @@ PROTECTIONS = (
             "test_a_rollback_waits_for_another_execution_on_its_target",
             "test_a_step_of_a_procedure_waits_for_its_turn",
             "test_the_loop_is_refused_what_has_begun_since_it_decided",
-            "test_what_a_model_wants_is_refused_while_it_is_in_flight",
-            "test_what_an_assistant_proposed_is_executed_after_what_is_in_flight",
+            "test_a_model_is_refused_an_action_that_is_in_flight",
+            "test_a_proposal_of_an_assistant_waits_for_the_execution_in_flight",
         ),
     ),
     Protection(
@@ -1284,7 +1284,7 @@ PROTECTIONS = (
         "enter_flight(have[4], have[16], tonumber(have[17]), name, name)",
         "",
         "unit/test_in_flight.py",
-        ("test_what_was_approved_and_waits_for_a_worker_is_not_proposed_again",),
+        ("test_an_approved_action_that_waits_for_a_worker_is_not_proposed_again",),
     ),
     Protection(
         "P19",
@@ -1293,7 +1293,7 @@ PROTECTIONS = (
         "if not (plan and plan.hold) then",
         "if true then",
         "unit/test_in_flight.py",
-        ("test_what_is_being_verified_is_not_proposed_again",),
+        ("test_an_action_that_is_being_verified_is_not_proposed_again",),
     ),
     Protection(
         "P19",

@@ -263,7 +263,7 @@ def test_it_changes_no_process_outside_and_makes_no_namespace(isolation: Isolati
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
-def test_what_it_leaves_in_the_working_folder_is_no_module_of_the_next_one(
+def test_files_left_in_the_working_folder_are_no_modules_of_the_next_action(
     isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -274,7 +274,7 @@ def test_what_it_leaves_in_the_working_folder_is_no_module_of_the_next_one(
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
-def test_what_it_prints_is_logged_as_its_own(
+def test_output_of_an_action_is_logged_under_its_name(
     isolation: Isolation, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):

@@ -109,7 +109,7 @@ LEFT = ["daemon", "fork", "fork_in_c", "fork_returns", "thread", "closes"]
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_a_function_leaves_behind_does_not_hold_back_its_answer(
+def test_processes_left_behind_do_not_hold_back_the_answer(
     name: str, called: Callable[..., Any]
 ) -> None:
     assert called(name) == "answer"

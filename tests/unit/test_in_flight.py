@@ -92,7 +92,7 @@ def rationale(lab: Lab) -> str:
     return result.decision.rationale
 
 
-def test_what_was_approved_and_waits_for_a_worker_is_not_proposed_again() -> None:
+def test_an_approved_action_that_waits_for_a_worker_is_not_proposed_again() -> None:
     lab = Restart().lab()
     lab.run()
     name = approve(lab)
@@ -109,7 +109,7 @@ def test_what_was_approved_and_waits_for_a_worker_is_not_proposed_again() -> Non
     assert lab.store.ledger.find(name) is not None
 
 
-def test_what_is_running_is_not_proposed_again() -> None:
+def test_a_running_action_is_not_proposed_again() -> None:
     restart = Restart()
     lab = restart.lab()
     lab.run()
@@ -141,7 +141,7 @@ def test_nothing_takes_the_place_of_what_is_running() -> None:
     assert did == []
 
 
-def test_what_is_being_verified_is_not_proposed_again() -> None:
+def test_an_action_that_is_being_verified_is_not_proposed_again() -> None:
     restart = Restart(verify=lambda: None)
     lab = restart.lab()
     lab.run()
@@ -240,7 +240,7 @@ def test_the_loop_is_refused_what_has_begun_since_it_decided() -> None:
     assert "is running on here, requested by" in str(result.error)
 
 
-def test_what_a_model_wants_is_refused_while_it_is_in_flight() -> None:
+def test_a_model_is_refused_an_action_that_is_in_flight() -> None:
     restart = Restart(autonomy=Autonomy())
     lab = restart.lab()
     restart.idle = True
@@ -258,7 +258,7 @@ def test_what_a_model_wants_is_refused_while_it_is_in_flight() -> None:
     assert [one.prevented for one in refused] == ["held"]
 
 
-def test_what_an_assistant_proposed_is_executed_after_what_is_in_flight() -> None:
+def test_a_proposal_of_an_assistant_waits_for_the_execution_in_flight() -> None:
     restart = Restart(autonomy=Autonomy())
     lab = restart.lab()
     restart.idle = True
@@ -318,7 +318,7 @@ def test_an_order_is_given_up_when_its_turn_does_not_come() -> None:
     assert restart.begun == ["first"]
 
 
-def test_what_is_being_verified_can_be_rolled_back_at_once() -> None:
+def test_an_action_that_is_being_verified_can_be_rolled_back_at_once() -> None:
     undone: list[Any] = []
     restart = Restart(
         autonomy=Autonomy(), verify=lambda: None, rollback=lambda: undone.append(True)
@@ -433,7 +433,7 @@ def test_an_action_without_a_target_counts_as_a_whole() -> None:
     assert restart.begun == ["first", "second"]
 
 
-def test_who_approves_sees_what_is_in_flight() -> None:
+def test_an_approval_lists_the_executions_in_flight() -> None:
     restart = Restart()
     lab = restart.lab()
     lab.run()
@@ -499,7 +499,7 @@ def test_a_proposal_that_was_overtaken_by_an_approval_is_refused() -> None:
     assert lab.engine.approvals.propose(proposal, "call:8")
 
 
-def test_what_was_lost_with_its_data_blocks_nothing() -> None:
+def test_an_execution_lost_with_its_data_blocks_nothing() -> None:
     restart = Restart(autonomy=Autonomy(), verify=lambda: None)
     lab = restart.lab()
     restart.idle = True

@@ -34,7 +34,7 @@ def test_every_orienter_sees_every_observation() -> None:
     assert counts == [2, 2]
 
 
-def test_what_a_component_changes_in_place_changes_for_nobody_else() -> None:
+def test_changes_in_place_by_a_component_reach_nobody_else() -> None:
     told: list[Any] = []
 
     def spoil(observations: list[Observation]) -> SituationAssessment:

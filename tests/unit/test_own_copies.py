@@ -129,7 +129,7 @@ def _spoil_situation(situation: Any) -> None:
 ORIGINAL = {"n": 1, "deep": {"list": [1, 2, 3]}}
 
 
-def test_what_a_plugin_changes_in_place_changes_nothing_for_others() -> None:
+def test_changes_in_place_by_a_plugin_reach_nobody_else() -> None:
     careful = Careful()
     agent = Agent("test", plugins=[Careless(), careful])
     result = Lab(agent).run()

@@ -88,7 +88,7 @@ def changed(message: str, **changes: Any) -> list[Observation]:
         ("gitlab/resolved", {"object_attributes__source": "parent_pipeline"}),
     ],
 )
-def test_what_runs_for_others_says_nothing_about_the_branch(message: str, changes: Any) -> None:
+def test_runs_for_forks_and_parents_say_nothing_of_the_branch(message: str, changes: Any) -> None:
     assert changed(message, **changes) == []
 
 

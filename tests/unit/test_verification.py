@@ -572,7 +572,7 @@ def test_a_call_that_failed_is_not_repeated_in_the_same_situation(verdict: Any) 
     assert [hold.kind for hold in lab.store.holds.all()] == ["no effect"]
 
 
-def test_what_did_harm_is_not_repeated_while_the_situation_flickers() -> None:
+def test_a_harmful_action_is_not_repeated_while_the_situation_flickers() -> None:
     action = Patient("worse")
     lab = action.lab(rollback=True)
     levels: tuple[Level, ...] = ("high", "critical")

@@ -177,7 +177,7 @@ class Proposal(Model):
         reversibility: how far the action can be undone; `unknown` for a rollback.
         queue: the queue of the workers that will execute it.
         target: what it acts on; empty: the action has no target.
-        concurrency: how many executions of the action may be in flight there; None: any number.
+        concurrency: the limit of executions of the action in flight there, if it has one.
         reason: why it needs an approval.
         required: the policy for approving it.
         requested_by: the principals who requested it; empty: the agent itself.

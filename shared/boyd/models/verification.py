@@ -137,7 +137,7 @@ class Hold(Model):
 
     @property
     def in_flight(self) -> bool:
-        """Tell whether it ends with an execution that is queued, running or being verified."""
+        """Tell whether an execution in flight is the hold: it ends with that."""
         return self.kind in IN_FLIGHT
 
     def binds(self, situation: Situation) -> bool:

@@ -76,7 +76,7 @@ class ExecutionRequest:
         counting: how its outcome is counted in its track record; None: it does not count.
         sandbox: the sandbox that it runs in; too many violations of it suspend the action.
         within: holds that executions with this prefix have caused do not bind it.
-        concurrency: how many executions of it may be in flight on the target; None: any number.
+        concurrency: the limit of its executions in flight on the target, if it has one.
         waits: whether it waits for those that are in the way, instead of being refused.
         undoes: the execution that it rolls back, which is not in the way.
         compensates: whether it undoes something, so that what is only queued is not in the way.
@@ -478,7 +478,8 @@ class _Execution:
         return not free and self.ctx.agent.may_hold(self.action)
 
     def _waits(self) -> bool:
-        """Tell whether it waits for what is in flight; the loop and models decide anew instead."""
+        """Tell whether it waits for what is in flight, and is not refused."""
+        # The loop and models decide anew.
         ordered = self.request.approved or not _by_machine(self.ctx, self.request)
         return ordered and self.request.may_wait
 
@@ -596,7 +597,7 @@ def _queue(
 
 
 def _by_machine(ctx: PhaseContext, request: Request) -> bool:
-    """Tell whether the loop or a model wants it; neither repeats what is in flight."""
+    """Tell whether the loop or a model asks for it, not a person."""
     return ctx.iteration is not None or request.for_model
 
 

@@ -180,7 +180,7 @@ def _has_secret(schema: Any) -> bool:
 
 
 def _handed(value: Any) -> Any:
-    """The value for a function, which may change that and nothing else."""
+    """The value as one function gets it: changes in place reach nobody else."""
     return copy(value) if isinstance(value, Component) else own_copy(value)
 
 
@@ -405,7 +405,7 @@ class Action(Component):
 
     @property
     def in_flight_limit(self) -> int | None:
-        """The number of its executions that may be in flight per target; None: any."""
+        """The limit of its executions in flight per target, if it has one."""
         if self.concurrency is None:
             return None if self.reversibility == "read-only" else 1
         return self.concurrency or None
@@ -511,7 +511,7 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _fits(annotation: Any, model: type[BaseModel] | None) -> bool:
-    """Tell whether `params` are what the *annotation* says: the *model*, or any JSON object."""
+    """Tell whether an annotation of `params` is true: they are of the *model*, or a JSON object."""
     if annotation in (Any, object):
         return True
     if model is not None:

@@ -61,7 +61,7 @@ def _place(action: str, target: str | None) -> str:
 
 
 def _waits(item: ApprovalItem) -> bool:
-    """Tell whether others may delay the execution of an item, because it has not begun yet."""
+    """Tell whether an item has not begun, and executions in flight may delay it."""
     queued = item.execution is not None and item.execution.state == "queued"
     return item.concurrency is not None and (item.status == "pending" or queued)
 

@@ -47,9 +47,7 @@ def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -
     assert shown == [review.to_wire()]
 
 
-def test_what_cannot_be_seen_in_a_rationale_is_shown_as_what_it_is(
-    alice: Browser, desk: Site
-) -> None:
+def test_invisible_characters_of_a_rationale_are_shown(alice: Browser, desk: Site) -> None:
     id = desk.waiting()
     item = desk.lab.store.approvals.get(id)
     assert item is not None
@@ -60,9 +58,7 @@ def test_what_cannot_be_seen_in_a_rationale_is_shown_as_what_it_is(
         assert "gnitset\\u202e it" in alice.get(path).text
 
 
-def test_whoever_answers_sees_what_is_in_flight_on_the_same_target(
-    alice: Browser, desk: Site
-) -> None:
+def test_an_approval_shows_what_is_in_flight_on_the_same_target(alice: Browser, desk: Site) -> None:
     id, client = desk.waiting(), desk.lab.client
     client.hset(f"boyd:{{desk}}:approval:{id}", mapping={"target": "news", "concurrency": "1"})
     flight = {"limit": 1, "ids": ["call:1"], "orders": {}}
@@ -79,7 +75,7 @@ def test_whoever_answers_sees_what_is_in_flight_on_the_same_target(
     assert "call:1, requested by eve" in alice.get("/console/agents/desk").text
 
 
-def test_whoever_approves_while_actions_are_frozen_is_told_that_it_fails(
+def test_an_approval_says_that_it_fails_while_actions_are_frozen(
     alice: Browser, desk: Site
 ) -> None:
     id = desk.waiting()

@@ -159,7 +159,9 @@ def test_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() 
         ({"status": "withdrawn", "note": "it has cleared"}, "withdrawn: it has cleared"),
     ],
 )
-def test_what_comes_to_nothing_says_why(fields: dict[str, object], detail: str) -> None:
+def test_approvals_that_come_to_nothing_give_the_reason(
+    fields: dict[str, object], detail: str
+) -> None:
     mind, _ = asking()
     desk = Desk(an_item(mind, approval(mind.cycle()), **fields))
     [outcome] = approval_outcomes(mind.session, desk, TOOLBOX, MemoryGraph())

@@ -71,8 +71,8 @@ def in_turn(
         if (engine.store.clock.now() - ordered).total_seconds() < PATIENCE:
             raise
         other = naming.short(waits.other)
-        why = f"Not executed: {other} has not ended within {seconds(PATIENCE)}; ask for it again"
-        return action_call.failed(action, why, prevented="held")
+        reason = f"{other} has not ended within {seconds(PATIENCE)}; ask for it again"
+        return action_call.failed(action, f"Not executed: {reason}", prevented="held")
 
 
 def _is_same(one: Decision, other: Decision) -> bool:
