@@ -152,6 +152,7 @@ def test_an_action_that_is_being_verified_is_not_proposed_again() -> None:
     assert pending(lab) == []
     [hold] = lab.store.holds.all()
     assert (hold.kind, hold.execution, hold.by) == ("open", name, JANE.principal)
+    assert hold.because is None
 
 
 def test_a_second_approval_is_executed_after_the_first() -> None:

@@ -419,7 +419,7 @@ def test_harm_that_cannot_be_rolled_back_suspends_the_action_and_people_are_told
     assert found is not None
     assert found.compensation is not None
     assert (found.compensation.state, found.compensation.detail) == ("none", why)
-    assert [hold.kind for hold in action.suspended] == ["suspended"]
+    assert [(hold.kind, hold.because) for hold in action.suspended] == [("suspended", "harm")]
     action.anomalies = [Anomaly(type="hot", description="", severity="high")]
     assert rationale(lab) == "p:do is suspended: loop:1 made it worse"
 

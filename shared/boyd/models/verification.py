@@ -107,8 +107,8 @@ class Hold(Model):
         action: its id.
         target: what it acts on; empty: it has no target.
         kind: why.
-        because: why it is suspended: it did harm, or went beyond its sandbox again and again; then
-            it is suspended on all targets.
+        because: why it is suspended, if it is: it did harm, or went beyond its sandbox again and
+            again; then it is suspended on all targets.
         execution: the execution that it waits for, or that had no effect or did harm.
         situations: the classes of situations in which it had no effect; it is held in these only,
             and if there are none, or for another reason, in all.
@@ -124,7 +124,7 @@ class Hold(Model):
     action: str
     target: str = ""
     kind: HoldKind
-    because: Literal["harm", "violations"] = "harm"
+    because: Literal["harm", "violations"] | None = None
     execution: str
     situations: list[str] = Field(default_factory=list)
     since: Timestamp

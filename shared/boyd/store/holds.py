@@ -165,4 +165,7 @@ def _read(fields: Mapping[str, str]) -> Hold | None:
     times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}
     texts = {name: text for name, text in fields.items() if name not in _TIMES}
     situations = fields.get("situations", "").split()
-    return Hold.model_validate({**texts, **times, "situations": situations}, extra="ignore")
+    cause = {"because": "harm"} if fields["kind"] == "suspended" else {}
+    return Hold.model_validate(
+        {**cause, **texts, **times, "situations": situations}, extra="ignore"
+    )
