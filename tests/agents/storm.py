@@ -36,8 +36,14 @@ class Numbered(BaseModel):
     number: int
 
 
+class Where(Numbered):
+    """Which one, and on which host."""
+
+    host: str
+
+
 class Storm(Plugin):
-    """Three quick observers, one decision each time, and two actions for clients."""
+    """Three quick observers, one decision each time, and some actions for clients."""
 
     id = "storm"
 
@@ -80,6 +86,14 @@ class Storm(Plugin):
     def write(self, params: Numbered, ctx: Context) -> str:
         """Leave a line for an approval."""
         return _leave("item", ctx, params.number)
+
+    @action(target="host", autonomy="approval-required")
+    def restart(self, params: Where, ctx: Context) -> str:
+        """Leave a line at the beginning and one at the end."""
+        execution = ctx.execution_id or ""
+        _leave("begin", ctx, execution)
+        time.sleep(random.uniform(0, 0.3))
+        return _leave("end", ctx, execution)
 
     @action()
     def call(self, params: Numbered, ctx: Context) -> str:

@@ -20,6 +20,7 @@ HOME, FAR, FURTHER = "storm2", "storm3", "storm0"
 #: Each fault and how often it comes, compared to the others.
 FAULTS = {
     "kill worker": 5,
+    "end worker": 2,
     "stop worker": 4,
     "kill beat": 2,
     "stop beat": 2,

@@ -20,6 +20,7 @@ from faults.world import AGENTS, World
 FAULTS = {
     "kill worker": 5,
     "stop worker": 4,
+    "end worker": 3,
     "kill beat": 2,
     "stop beat": 2,
     "kill api": 3,
@@ -113,8 +114,11 @@ class Injector:
         raise NotImplementedError
 
     def _hurt(self, verb: str, target: str, seconds: float) -> None:
-        """Kill or stop a process for a while."""
-        if verb == "stop":
+        """Kill, end or stop a process and all that it started, for a while."""
+        if verb == "end":
+            self._world.end_group(target)
+            self._world.launch(target)
+        elif verb == "stop":
             self._world.signal(target, signal.SIGSTOP)
             time.sleep(seconds)
             self._world.signal(target, signal.SIGCONT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from boyd.models import ActionResult, ApprovalItem, LoopResult
+from boyd.models import ActionResult, ApprovalItem, ExecutionEntry, LoopResult
 from boyd.store import AgentStore
 from boyd.store.keys import Keys
 from clusters import every_key
@@ -38,6 +38,7 @@ class Invariants:
             found += self._iterations(agent, store)
             found += self._unbounded(agent)
             found += self._audit(store)
+            found += self._overlaps(agent)
         return [*found, *self._runs(), *self._calls(), *self._items()]
 
     def _doubled(self) -> Iterator[str]:
@@ -45,6 +46,33 @@ class Invariants:
         for line, times in self._effects.items():
             if times > 1:
                 yield f"P1: {line} was done {times} times"
+
+    def _overlaps(self, agent: str) -> Iterator[str]:
+        """P19: nothing begins on a host between the beginning and the end of another execution.
+
+        Of an execution that never came to its end, or whose outcome is unknown because its worker
+        was stopped beyond its lease, nobody can tell until when it ran.
+        """
+        running: dict[str, str] = {}
+        for line in self._world.deployment.effects():
+            kind, _, execution = line.partition(f":{agent}:")
+            entry = self._ended(agent, line, kind, execution)
+            if entry is None:
+                continue
+            target = str(entry.target)
+            if kind == "end":
+                running.pop(target, None)
+            elif target in running:
+                yield f"P19: {execution} began on {target} while {running[target]} ran"
+            else:
+                running[target] = execution
+
+    def _ended(self, agent: str, line: str, kind: str, execution: str) -> ExecutionEntry | None:
+        """The entry of an execution that is known to have begun and ended."""
+        if kind not in ("begin", "end") or not self._effects[line.replace("begin", "end", 1)]:
+            return None
+        entry = self._store.agent(agent).ledger.get(execution)
+        return entry if entry is not None and entry.state != "unknown" else None
 
     def _iterations(self, agent: str, store: AgentStore) -> Iterator[str]:
         """P2: every iteration that began has ended and is in history; its result is true."""
@@ -96,7 +124,7 @@ class Invariants:
     def _items(self) -> Iterator[str]:
         """P6: every approval has one outcome, which is what its answerer was told."""
         ends = {"approve": "approved", "deny": "denied", "withdraw": "withdrawn"}
-        for (agent, approval), number in self._said.items.items():
+        for (agent, approval), line in self._said.items.items():
             item = self._store.agent(agent).approvals.get(approval)
             answer = self._said.answers.get((agent, approval))
             if item is None:
@@ -106,7 +134,7 @@ class Invariants:
                 yield f"P6: {approval} is {item.status}, and {answer} was acknowledged"
             if item.status == "approved" and item.result is None:
                 yield f"P2: {approval} of {agent} is approved and has no result"
-            yield from self._agrees(f"item:{agent}:{number}", item.result)
+            yield from self._agrees(line, item.result)
 
     def _audit(self, store: AgentStore) -> Iterator[str]:
         """The chain of audit entries fits."""

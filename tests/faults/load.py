@@ -18,15 +18,17 @@ from faults.world import World
 PAUSE = 0.15
 #: What happens to an approval that was asked for.
 ANSWERS = ("approve", "approve", "approve", "deny", "withdraw")
+#: The hosts on which something is restarted, so few that most approvals come while one runs.
+HOSTS = ("web1", "web2")
 
 
 @dataclass
 class Acknowledged:
-    """What the API has said yes to, by agent and id."""
+    """What the API has said yes to, by agent and id; of approvals the line that they leave."""
 
     runs: list[tuple[str, str]] = field(default_factory=list)
     calls: list[tuple[str, str, int]] = field(default_factory=list)
-    items: dict[tuple[str, str], int] = field(default_factory=dict)
+    items: dict[tuple[str, str], str] = field(default_factory=dict)
     answers: dict[tuple[str, str], str] = field(default_factory=dict)
     refused: int = 0
     repeated: int = 0
@@ -45,7 +47,9 @@ class Load:
         self.acknowledged = Acknowledged()
         self._threads = [
             threading.Thread(target=self._client, args=(kind, seed), daemon=True)
-            for seed, kind in enumerate((self._run, self._run, self._call, self._item, self._item))
+            for seed, kind in enumerate(
+                (self._run, self._run, self._call, self._item, self._item, self._restart)
+            )
         ]
 
     def start(self) -> None:
@@ -80,13 +84,26 @@ class Load:
 
     def _item(self, dice: random.Random, agent: str) -> None:
         number = next(self._numbers)
-        path = f"/agents/{agent}/actions/storm:write?wait=20"
-        said = self._post(dice, path, {"params": {"number": number}}, self._asks).json()
-        if not said.get("queued"):
-            return  # it is told by the ledger how this ended
-        approval = said["approvalId"]
-        self.acknowledged.items[agent, approval] = number
-        answer = dice.choice(ANSWERS)
+        approval = self._ask(dice, agent, "write", number=number)
+        if approval:
+            self._answer(dice, agent, approval, f"item:{agent}:{number}", dice.choice(ANSWERS))
+
+    def _restart(self, dice: random.Random, agent: str) -> None:
+        host = dice.choice(HOSTS)
+        approval = self._ask(dice, agent, "restart", number=next(self._numbers), host=host)
+        if approval:
+            self._answer(dice, agent, approval, f"begin:{agent}:approval:{approval}", "approve")
+
+    def _ask(self, dice: random.Random, agent: str, action: str, **params: Any) -> str | None:
+        """The approval that the action waits for; None: the ledger tells how it ended."""
+        path = f"/agents/{agent}/actions/storm:{action}?wait=20"
+        said = self._post(dice, path, {"params": params}, self._asks).json()
+        return said["approvalId"] if said.get("queued") else None
+
+    def _answer(
+        self, dice: random.Random, agent: str, approval: str, line: str, answer: str
+    ) -> None:
+        self.acknowledged.items[agent, approval] = line
         path = f"/agents/{agent}/approvals/{approval}/{answer}?wait=0"
         answered = self._post(dice, path, None, self._answers)
         if answered.ok:

@@ -19,6 +19,8 @@ from harness import Deployment, free_port, server_program, wait_until
 from signals import signal_group, signal_process
 
 AGENTS = ("storm0", "storm1")
+#: Seconds between SIGTERM and SIGKILL, as a supervisor has them.
+GRACE = 30.0
 
 
 class RedisProcess:
@@ -137,6 +139,14 @@ class World:
             signal_group(self.deployment.processes[name].pid, number)
         if number == signal.SIGKILL:
             self.deployment.processes[name].wait()
+
+    def end_group(self, name: str) -> None:
+        """Send SIGTERM to a process and all that it started, and wait for its end."""
+        self.signal(name, signal.SIGTERM)
+        try:
+            self.deployment.processes[name].wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.signal(name, signal.SIGKILL)
 
     def heal(self) -> None:
         """Let everything run again."""
