@@ -1,4 +1,4 @@
-"""Ctrl-C in the first moments of a command, and how little has to be imported for one."""
+"""Signals in the first moments of a command, and how little has to be imported for one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boyd.cli import INTERRUPTED, Importing, is_interrupt
+from boyd.cli import INTERRUPTED, TERMINATED, Importing, is_interrupt
 
 #: Starts a command, and sends SIGINT to itself when it begins to import a module.
 _PROGRAM = """
@@ -25,6 +25,23 @@ class Finger:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Finger())
+main()
+"""
+
+
+#: Takes itself for the first process of a container, and gets SIGTERM before it imports a module.
+_FIRST_PROCESS = """
+import os, signal, sys
+from boyd.cli import main
+
+pid, os.getpid = os.getpid(), lambda: 1
+sys.argv = ["boyd", "status"]
+
+class Supervisor:
+    def find_spec(self, name, path=None, target=None):
+        os.kill(pid, signal.SIGTERM)
+
+sys.meta_path.insert(0, Supervisor())
 main()
 """
 
@@ -56,6 +73,24 @@ def test_ctrl_c_while_an_agent_is_loaded_ends_calmly(tmp_path: Path) -> None:
     (tmp_path / "plugins" / "slow.py").write_text(plugin)
     done = interrupted("colorsys", "up", "agent.toml", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
+
+
+def test_sigterm_ends_the_first_process_of_a_container_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", _FIRST_PROCESS], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (TERMINATED, b"", b"")
+
+
+def test_a_full_disk_is_an_error_of_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "boyd.cli", "plugins", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    error = "boyd: standard output or a file cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, error)
 
 
 def test_what_a_library_makes_of_ctrl_c_is_still_one() -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from boyd.settings.process_settings import Settings, load_settings
+from boyd.cli.api_access import profile_names
+from boyd.errors import ConfigError
+from boyd.settings.process_settings import Settings, WorkerSettings, load_settings
+from boyd_worker.agent_host import AgentHost
+from boyd_worker.worker import run_worker
 from cli_kit import Cli
 
 
@@ -30,3 +36,31 @@ def test_a_command_uses_the_redis_of_its_flag_not_that_of_the_environment(tmp_pa
     assert result.exit_code != 0
     assert "redis://127.0.0.1:2/0: Redis does not answer" in str(result.output)
     assert "127.0.0.1:1/" not in result.output
+
+
+def test_settings_need_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", dict[int, str]().__getitem__)
+
+    assert load_settings().state_dir == Path("/var/lib/boyd")
+    assert profile_names() == []
+
+
+def test_a_carriage_return_is_no_part_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "a secret of more than thirty-two characters"
+    monkeypatch.setenv("BOYD_APPROVAL_SECRET", f"{secret}\r")
+    found = load_settings().approval_secret
+
+    assert found is not None
+    assert found.get_secret_value() == secret
+
+
+def test_a_worker_without_shared_memory_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boyd_worker.worker.SHARED_MEMORY", str(tmp_path / "shm"))
+    runtime = SimpleNamespace(settings=Settings(worker=WorkerSettings(pool="prefork")))
+
+    with pytest.raises(ConfigError, match=r"prefork needs .*/shm, .* --pool threads"):
+        run_worker(cast(AgentHost, runtime))

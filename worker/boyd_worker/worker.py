@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from multiprocessing.process import current_process
@@ -14,12 +15,12 @@ import redis
 from billiard.common import terminate_handler_fired
 from celery import Celery, current_task, signals
 from celery.apps import worker as celery_worker
-from celery.exceptions import Ignore, SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, Ignore, SecurityWarning
 from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
 
 from boyd import queues
-from boyd.errors import StoreError
+from boyd.errors import ConfigError, StoreError
 from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS
 from boyd.models import Phase
 from boyd.phases import time_limit
@@ -34,6 +35,8 @@ log = logging.getLogger("boyd.worker")
 
 #: Seconds that Celery lets a task run beyond its own time limit before it kills the process.
 HARD_LIMIT_GRACE = 15.0
+#: Where Linux keeps the semaphores of a pool of processes.
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing is written there by a guessable name
 
 _STEPS: dict[Phase, Callable[..., bool | None]] = {
     "start": IterationSteps.start,
@@ -126,7 +129,11 @@ def run_worker(runtime: AgentHost) -> int:
     """Work until SIGTERM and return the exit status.
 
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
+
+    Raises:
+        ConfigError: this host cannot have processes in a pool.
     """
+    _check_pool(runtime.settings.worker.pool)
     _hush()
     # Children of the pool end like that when SIGTERM comes to the whole group.
     time_limit.is_process_ending = terminate_handler_fired
@@ -149,10 +156,21 @@ def run_worker(runtime: AgentHost) -> int:
     return int(worker.exitcode or 0)
 
 
+def _check_pool(pool: str) -> None:
+    shared = pool == "prefork" and sys.platform == "linux"
+    if shared and not os.access(SHARED_MEMORY, os.W_OK):
+        raise ConfigError(
+            f"the pool prefork needs {SHARED_MEMORY}, in which this process cannot write: mount a "
+            "tmpfs there with mode 1777, or start this worker with --pool threads"
+        )
+
+
 def _hush() -> None:
     """Silence what Celery prints itself; the same is in our log."""
     celery_worker.safe_say = lambda *_: None
     warnings.simplefilter("ignore", SecurityWarning)
+    # After each lost connection: of tasks that were acknowledged early nothing is cancelled.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
     logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)
     for name in ("celery.app.trace", "celery.worker.request"):
         logging.getLogger(name).addFilter(_refused_without_traceback)

@@ -23,10 +23,13 @@ __all__ = ["INTERRUPTED", "Importing", "boyd", "is_interrupt", "main"]
 
 #: The exit status of an interrupted command.
 INTERRUPTED = 130
+#: The exit status of a command that SIGTERM has ended.
+TERMINATED = 143
 
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its status."""
+    _end_as_first_process()
     with Importing():
         from boyd.cli.group import run
     sys.exit(run())
@@ -38,6 +41,15 @@ def __getattr__(name: str) -> object:
 
         return boyd
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _end_as_first_process() -> None:
+    """Let SIGTERM end the first process of a container, until a command handles it itself.
+
+    The kernel drops the signal there as long as nobody does.
+    """
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
 
 
 class Importing:

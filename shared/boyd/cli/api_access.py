@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 import click
-import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from boyd import models
@@ -21,6 +20,7 @@ from boyd.embedded.state_folder import read_key, read_runtime
 from boyd.errors import ApiProblem, ConfigError
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 from boyd.settings.traces_settings import TracesSettings
+from boyd.settings.user_folders import config_folder
 from boyd.settings.validation import read_toml
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Profile(BaseModel):
 
 def profiles_file() -> Path:
     """The path of the file with the profiles."""
-    return platformdirs.user_config_path("boyd") / "profiles.toml"
+    return config_folder() / "profiles.toml"
 
 
 def profile_names() -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 from difflib import get_close_matches
 
@@ -134,8 +136,18 @@ def run() -> int:
     except (Exception, KeyboardInterrupt) as error:
         if is_interrupt(error):
             return INTERRUPTED
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _out_of_space(error)
         raise
     return status if isinstance(status, int) else 0
+
+
+def _out_of_space(error: OSError) -> int:
+    """Say which file has no room, and print no more: Python flushes standard output at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    name = error.filename or "standard output or a file"
+    print(f"boyd: {name} cannot be written: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 def _text_and_status(error: BoydError) -> tuple[str, int]:

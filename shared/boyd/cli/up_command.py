@@ -73,8 +73,8 @@ def announce(settings: Settings, api_url: str, link: str, key: str | None) -> No
 
 def _home(path: Path) -> str:
     """The path, with `~` for the home folder."""
-    here = path.expanduser()
-    return f"~/{here.relative_to(Path.home())}" if here.is_relative_to(Path.home()) else str(here)
+    here, home = path.expanduser(), os.environ.get("HOME")
+    return f"~/{here.relative_to(home)}" if home and here.is_relative_to(home) else str(here)
 
 
 #: Seconds for a worker to start and announce itself.

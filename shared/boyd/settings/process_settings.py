@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-import platformdirs
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -37,6 +36,7 @@ from boyd.errors import ConfigError
 from boyd.redaction import register
 from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.traces_settings import TracesSettings
+from boyd.settings.user_folders import state_folder
 from boyd.settings.validation import mistakes, read_toml
 
 PREFIX = "BOYD_"
@@ -260,7 +260,7 @@ class Settings(BaseSettings):
     broker_url: str | None = None
     agents: Annotated[tuple[str, ...], NoDecode] = ()
     agent: str | None = None
-    state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("boyd"))
+    state_dir: Path = Field(default_factory=state_folder)
     audit_key: SecretStr | None = Field(default=None, min_length=16)
     approval_secret: SecretStr | None = Field(default=None, min_length=32)
     approval_private_key: SecretStr | None = None
@@ -313,6 +313,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
     Raises:
         ConfigError: a value is invalid, or a name is unknown.
     """
+    _drop_carriage_returns()
     _read_secret_files()
     _check_environment()
     try:
@@ -351,6 +352,13 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         nested = isinstance(value, Mapping) and isinstance(result.get(key), dict)
         result[key] = _merge(result[key], value) if nested else value
     return result
+
+
+def _drop_carriage_returns() -> None:
+    """Take from values what lines of Windows end with: a secret with it differs from others."""
+    for name, value in os.environ.items():
+        if name.startswith(PREFIX) and value.endswith("\r"):
+            os.environ[name] = value.rstrip("\r")
 
 
 def _read_secret_files() -> None:

@@ -229,7 +229,7 @@ def test_hints_of_a_server_change_nothing(rogue: Rogue) -> None:
         ("flood", "bytes"),
         ("shout", "it did not answer in time"),
         ("notify", "bytes"),
-        ("garbage", "something that is not a message"),
+        ("garbage", "something that is not a message: '"),
         ("deep", "something that is not a message"),
     ],
 )

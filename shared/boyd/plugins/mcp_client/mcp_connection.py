@@ -43,6 +43,8 @@ MAX_PAGES = 50
 MAX_LISTED = 1000
 #: The most seconds of the attempt with the newest revision.
 PROBE = 5.0
+#: The most characters that are shown of what is no message.
+EXCERPT = 80
 METHOD_NOT_FOUND = -32601
 VERSION_HEADER = "MCP-Protocol-Version"
 
@@ -90,10 +92,17 @@ def parsed(text: str | bytes) -> JsonObject:
         check_values(text)
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise ServerFailure("it sent something that is not a message", sent=True) from None
+        raise _no_message(text) from None
     if not isinstance(found, dict):
-        raise ServerFailure("it sent something that is not a message", sent=True)
+        raise _no_message(text)
     return found
+
+
+def _no_message(text: str | bytes) -> ServerFailure:
+    beginning = text[:EXCERPT]
+    if isinstance(beginning, bytes):
+        beginning = beginning.decode("utf-8", "replace")
+    return ServerFailure(f"it sent something that is not a message: {beginning!r}", sent=True)
 
 
 def reply_to(message: JsonObject) -> JsonObject | None:
