@@ -70,6 +70,10 @@ class StoreUnavailable(StoreError):
     """Redis did not answer; check that it runs and that BOYD_REDIS_URL names it."""
 
 
+class StoreLoginRefused(StoreUnavailable):
+    """Redis refused the login; check the user and the password in BOYD_REDIS_URL."""
+
+
 class StoreReadOnly(StoreUnavailable):
     """Redis answers and takes no writes now; check its disk, its memory and its replicas."""
 

@@ -287,3 +287,20 @@ def test_the_doctor_asks_for_nothing_that_grows(store: Store, redis_url: str) ->
     used = {name for name in after if after[name] != before.get(name)}
 
     assert not used & {"cmdstat_keys", "cmdstat_scan", "cmdstat_smembers", "cmdstat_lrange"}
+
+
+@pytest.mark.parametrize(
+    ("login", "reason"),
+    [
+        ("", "it needs a password"),
+        (":wrong@", "invalid username-password pair or user is disabled"),
+        ("nobody:wrong@", "invalid username-password pair or user is disabled"),
+    ],
+)
+def test_a_refused_login_is_no_server_that_does_not_answer(
+    server: Server, login: str, reason: str
+) -> None:
+    server.client.config_set("requirepass", "right")
+    _, [finding] = doctor(server.url.replace("//", f"//{login}"))
+
+    assert finding.endswith(f"Redis refuses the login: {reason}")

@@ -167,6 +167,30 @@ def test_an_unknown_setting_is_told_with_the_nearest_known_one(
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ('{ start = "8" }', "windows.0.open.0.start: write hours and minutes, as 08:30"),
+        ("{ end = 17 }", "windows.0.open.0.end: write hours and minutes, as 08:30"),
+        ('{ days = "mon" }', "windows.0.open.0.days: is not known; did you mean 'weekdays'?"),
+        (
+            '"* *"',
+            (
+                "windows.0.open.0: '* *' is not a cron expression: "
+                "it needs minute, hour, day of month, month and day of week"
+            ),
+        ),
+    ],
+)
+def test_of_alternatives_the_error_of_the_closest_is_reported(
+    tmp_path: Path, part: str, error: str
+) -> None:
+    done = checked(tmp_path, f'[[windows]]\nname = "office"\nopen = [{part}]\n')
+
+    assert done.exit_code == 1
+    assert done.stderr.rstrip().endswith(f"agent.toml: {error}")
+
+
 def test_a_plugin_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "broken"\n', BROKEN)
 

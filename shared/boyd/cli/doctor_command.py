@@ -11,7 +11,7 @@ from boyd.cli import output
 from boyd.cli.options import agents_option, settings_options, with_agents
 from boyd.cli.tables import folded
 from boyd.embedded.state_folder import with_redis
-from boyd.errors import BoydError, StoreError
+from boyd.errors import BoydError, StoreError, StoreLoginRefused
 from boyd.formatting import counted
 from boyd.plugin import Action, Observer
 from boyd.settings.process_settings import Settings
@@ -64,6 +64,8 @@ def _findings(settings: Settings) -> list[Finding]:
         health = read_health(client, brokers, needs)
     except StoreError as error:
         advice = "start it, or set BOYD_REDIS_URL to another server"
+        if isinstance(error, StoreLoginRefused):
+            advice = "check user and password in BOYD_REDIS_URL"
         return [checks.error("redis", f"{where}: {error}", advice)]
     found = [checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
     if brokers and health.broker_error is None:

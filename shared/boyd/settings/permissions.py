@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, time, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from boyd import schedules
 from boyd.models import ApprovalPolicy, Budget, EarnedAutonomy, Level, Reversibility, Sandbox
@@ -132,9 +141,13 @@ class WindowHours(AgentGroup):
     end: time = time()
     weekdays: list[Weekday] = Field(default=list(WEEKDAYS), min_length=1)
 
-    @field_validator("start", "end")
+    @field_validator("start", "end", mode="wrap")
     @classmethod
-    def _minute(cls, at: time) -> time:
+    def _minute(cls, given: object, read: Callable[[object], time]) -> time:
+        try:
+            at = read(given)
+        except ValidationError:
+            at = time.max
         if at.second or at.microsecond or at.tzinfo:
             raise ValueError("write hours and minutes, as 08:30")
         return at

@@ -20,6 +20,8 @@ MAX_BYTES = 1_048_576
 #: Maximum parts of a dotted name, as reading one takes quadratic memory.
 MAX_PARTS = 32
 
+#: What pydantic calls alternatives that are no models.
+_TYPES = {"str", "int", "float", "bool"}
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_NAME = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MAX_PARTS}}}")
 
@@ -55,7 +57,7 @@ def _text(path: Path) -> str:
 def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
     """One line about the settings that *model* rejects, with the nearest known names."""
     parts = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
+    for item in _closest(error, model):
         place = item["loc"]
         said = told(item["msg"])
         if item["type"] == "extra_forbidden":
@@ -63,6 +65,28 @@ def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
         where = ".".join(str(step) for step in place)
         parts.append(f"{where}: {said}" if where else said)
     return "; ".join(parts)
+
+
+def _closest(error: ValidationError, model: type[BaseModel]) -> list[Any]:
+    """The errors with the places of settings; of alternatives, those that the value is closest to.
+
+    Where a setting may be a text or a table, a wrong value in the table is not told as the lack of
+    a text, too.
+    """
+    alternatives = {one.__name__ for one in _all_models(model)} | _TYPES
+    items: list[Any] = error.errors(include_url=False, include_context=False, include_input=False)
+    for item in items:
+        item["loc"] = tuple(
+            step for step in item["loc"] if step not in alternatives and "[" not in str(step)
+        )
+    deeper = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
+    of_right_type = {item["loc"] for item in items if not item["type"].endswith("_type")}
+    return [
+        item
+        for item in items
+        if item["loc"] not in deeper
+        and not (item["type"].endswith("_type") and item["loc"] in of_right_type)
+    ]
 
 
 def saying(error: object) -> str:
@@ -90,6 +114,17 @@ def _names(model: type[BaseModel], place: Iterable[int | str]) -> set[str]:
         if fields:
             models = [found for field in fields for found in _models(field.annotation)]
     return {name for each in models for name in each.model_fields}
+
+
+def _all_models(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """A model and those of its fields, at every depth."""
+    reached, waiting = set(), [model]
+    while waiting:
+        one = waiting.pop()
+        if one not in reached:
+            reached.add(one)
+            waiting += [m for f in one.model_fields.values() for m in _models(f.annotation)]
+    return reached
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

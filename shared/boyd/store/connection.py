@@ -21,7 +21,13 @@ from redis.connection import parse_url, to_bool
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from boyd.errors import ConfigError, StoreError, StoreReadOnly, StoreUnavailable
+from boyd.errors import (
+    ConfigError,
+    StoreError,
+    StoreLoginRefused,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from boyd.store.cluster_client import ClusterClient
 from boyd.store.idle_connections import ClosingIdle
 from boyd.store.refusals import WritesRefused, is_full, is_moving, leaving
@@ -275,11 +281,16 @@ def translated() -> Iterator[None]:
 
     Raises:
         StoreUnavailable: Redis did not answer.
+        StoreLoginRefused: Redis refused user or password.
         StoreReadOnly: Redis takes no writes now.
         StoreError: Redis answered with an error.
     """
     try:
         yield
+    except redis.AuthenticationError as error:
+        told = str(error).rstrip(".")
+        reason = "it needs a password" if told.startswith("HELLO") else told
+        raise StoreLoginRefused(f"Redis refuses the login: {reason}") from error
     except WritesRefused as error:
         raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
