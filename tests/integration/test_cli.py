@@ -24,6 +24,7 @@ from boyd.models import (
     ActionResult,
     Autonomy,
     DecisionTrace,
+    EffectVerdict,
     LoopResult,
     NotDue,
     Problem,
@@ -50,7 +51,19 @@ from cli_kit import (
     working,
 )
 from harness import Deployment, free_port
-from kit import Recorder, agent, assessed, choice, chooses, fails, plugin, reads, seen, sees
+from kit import (
+    Recorder,
+    agent,
+    assessed,
+    choice,
+    chooses,
+    fails,
+    overdue,
+    plugin,
+    reads,
+    seen,
+    sees,
+)
 
 pytestmark = pytest.mark.real
 
@@ -326,6 +339,17 @@ def test_history_tells_what_was_done_from_what_only_waits(cli: Cli, store: Store
     item = store.agent("test").approvals.page(1).pending[0]
     line = cli("history").splitlines()[1]
     assert line.endswith(f"p:do waits for approval {item.id[:8]}")
+
+
+def test_an_iteration_shows_whether_its_action_had_its_effect(cli: Cli, store: Store) -> None:
+    verified = Recorder().action(verify=lambda: EffectVerdict(verdict="effective", evidence="3 GB"))
+    lab = lab_of(store, reads("mind", "all is well"), chooses(choice("p:do")), verified)
+    lab.run()
+    assert re.search(r"effect +open\n", cli("history", "1"))
+    [verification] = lab.client.zrange("boyd:{test}:due", 0, -1)
+    overdue(lab, verification)
+
+    assert re.search(r"effect +effective: 3 GB\n", cli("history", "1"))
 
 
 def test_into_a_pipe_no_text_is_cut(cli: Cli, store: Store) -> None:
@@ -932,12 +956,13 @@ def test_every_command_explains_itself(cli: Cli) -> None:
         assert "Usage: " in cli(name, "--help")
 
 
-def test_an_agent_that_nobody_runs_is_retired_after_a_question(cli: Cli, lab: Lab) -> None:
+def test_an_agent_that_nobody_runs_is_retired_once_that_is_confirmed(cli: Cli, lab: Lab) -> None:
     assert "is run by" in cli("retire", "--yes", status=5)
     for worker in lab.whole.fleet.workers():
         lab.whole.fleet.leave(worker.name)
 
-    assert cli.result("retire", stdin="n\n").exit_code == 1
+    refused = cli.result("retire", stdin="y\n")
+    assert (refused.exit_code, "pass --yes" in refused.stderr) == (2, True)
     assert "test is retired" in cli("retire", "--yes")
     assert "retired" in cli("agents", "--retired")
     assert "No agent" in cli("agents")

@@ -47,6 +47,14 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
         ["1284", "Nov 21 23:58", "failed", "10 min 50 s", "71", "beat", WHY, "web:restart ok"],
         ["1284", "Nov 21 23:58", "failed", "web:restart ok"],
     ),
+    "executions": (
+        action_commands.EXECUTION_COLUMNS,
+        [
+            *("call:c7cb2ff9-8bdd-5c21-8d67-f943979f0de7", "Nov 21 23:58", "scratch:clean"),
+            *("succeeded", "cannot tell", "web-1", "10 min 50 s", "host-b", BY),
+        ],
+        ["scratch:clean", "succeeded", "cannot tell"],
+    ),
     "runs": (
         run_commands.COLUMNS,
         ["1a2b3c4d", "investigating", "critical", "119 min ago", "cli", BY, WHY],
@@ -169,6 +177,7 @@ def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
         "agents": "agents",
         "keys": "keys list",
         "actions": "actions list",
+        "executions": "actions executions",
         "workers": "status",
         "goals": "goals list",
         "facts": "graph show",

@@ -25,9 +25,9 @@ from boyd.models import ActionResult, ExecutionEntry, Hold, HoldList
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 
 EXECUTION_COLUMNS = (
-    *(label("execution", least=17), whole("started"), label("action"), whole("state")),
-    whole("effect", drop=4),
-    *(label("target", drop=3), whole("took", drop=2), label("host"), label("by", drop=1)),
+    *(label("execution", least=17), whole("started", drop=1), label("action")),
+    *(whole("state"), whole("effect"), label("target", drop=3)),
+    *(whole("took", drop=4), label("host", drop=2), label("by", drop=5)),
 )
 
 

@@ -199,7 +199,10 @@ def retire(api: Api, reason: str | None, yes: bool) -> None:
     """
     name = api.agent_id
     if not yes:
-        click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?", abort=True)
+        if not output.can_ask():
+            raise click.UsageError("pass --yes: there is no terminal on which to ask")
+        if not click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?"):
+            output.stop(1, f"{name} is not retired")
     done = api.agent.post("/retire", responses.Retired, {"reason": reason})
     gone = [
         f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",

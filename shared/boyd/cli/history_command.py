@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import click
 
-from boyd import models
+from boyd import models, naming
 from boyd.cli import completion, output, tape_view
 from boyd.cli.api_access import Api
 from boyd.cli.options import data_options, not_empty
@@ -19,7 +19,7 @@ from boyd.cli.parameter_types import Shaped, Whole, period_options
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
-from boyd.models.responses import IterationList, IterationSummary
+from boyd.models.responses import Execution, IterationList, IterationSummary
 from boyd.tracing.trace_ids import trace_link
 
 #: Observations per observer that are shown with data, the worst first.
@@ -114,8 +114,14 @@ def _data(data: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def show(result: models.LoopResult, trace: str | None) -> None:
-    """Print everything about an iteration; *trace* is the address of its trace, if it has one."""
+def show(result: models.LoopResult, trace: str | None, execution: Execution | None) -> None:
+    """Print everything about an iteration.
+
+    Args:
+        result: the iteration.
+        trace: the address of its trace, if it has one.
+        execution: what became of its action, if that is known.
+    """
     ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
     order: tuple[str, ...] = get_args(models.Phase)
     phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
@@ -149,7 +155,7 @@ def show(result: models.LoopResult, trace: str | None) -> None:
     if result.action_results:
         _heading("Results")
         for item in result.action_results:
-            output.print_pairs(*_action_rows(item))
+            output.print_pairs(*_action_rows(item), *_outcome_rows(item, execution))
 
 
 def _show_problems(title: str, problems: list[models.Problem]) -> None:
@@ -205,6 +211,19 @@ def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
     yield "output", output.text_of(item.output)
     yield "effects", ", ".join(item.side_effects or [])
     yield from ((name, output.text_of(value)) for name, value in (item.metrics or {}).items())
+
+
+def _outcome_rows(
+    item: models.ActionResult, execution: Execution | None
+) -> Iterator[tuple[str, str]]:
+    if execution is None:
+        return
+    if item.waits_for:
+        yield "executed", execution.state
+    if execution.verification is not None:
+        evidence = execution.verification.evidence
+        verdict = output.effect(execution.verification)
+        yield "effect", f"{verdict}: {evidence}" if evidence else verdict
 
 
 def _heading(text: str) -> None:
@@ -352,4 +371,18 @@ def _show_one(api: Api, iteration: str, form: str) -> None:
             )
         output.stop(output.NOT_FOUND, f"iteration {iteration} of {running.agent_id} not found")
     if not output.print_data(form, result):
-        show(result, trace_link(api.traces, result))
+        show(result, trace_link(api.traces, result), _execution_of(api, result))
+
+
+def _execution_of(api: Api, result: models.LoopResult) -> Execution | None:
+    """The execution of an iteration's action, also after its approval, while the ledger has it."""
+    if not result.action_results:
+        return None
+    approval = result.action_results[0].waits_for
+    name = naming.approval(approval) if approval else naming.loop(result.id.partition(":")[2])
+    try:
+        return api.agent.get(f"/executions/{name}", Execution)
+    except ApiProblem as problem:
+        if problem.name != "not-found":
+            raise
+        return None
