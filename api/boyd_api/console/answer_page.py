@@ -26,7 +26,7 @@ _FORGED = "this link is not one of this deployment, or was cut off on the way"
 #: What a link that cannot answer tells its reader.
 _PROBLEMS = {
     LinkProblem.EXPIRED: "The link has expired.",
-    LinkProblem.USED: "You have answered with this link already.",
+    LinkProblem.USED: "Your answer is recorded. The link cannot be used again.",
     LinkProblem.NOT_PENDING: "You are too late: it does not wait any more.",
     LinkProblem.CHANGED: "The request has changed since the message was sent.",
     LinkProblem.LOGIN_NEEDED: "Answering it needs a login.",
@@ -87,6 +87,7 @@ def _page(
         now=now,
         csrf=csrf_token(),
         problem=_PROBLEMS[problem] if problem else "",
+        is_used=problem is LinkProblem.USED,
         refused=refused,
         note=note,
     )

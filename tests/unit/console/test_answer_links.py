@@ -77,7 +77,7 @@ def test_a_link_answers_once(desk: Site, signer: LinkSigner, done: list[str]) ->
     assert "denied by mail:jane@example.com" in late.text
     assert "mine" in late.text
     assert done == []
-    assert "You have answered with this link already." in second.get(link).text
+    assert "Your answer is recorded. The link cannot be used again." in second.get(link).text
 
 
 def test_what_needs_a_login_is_shown_without_a_form(desk: Site, signer: LinkSigner) -> None:
