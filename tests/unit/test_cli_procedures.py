@@ -43,7 +43,7 @@ def go_on(lab: Lab) -> None:
 
 
 def test_a_procedure_is_listed_shown_and_cancelled(cli: Cli, lab: Lab) -> None:
-    assert "No procedures found." in cli("procedures", "list")
+    assert "No procedure has been started." in cli("procedures", "list")
     request = CallRequest(kind="execute", action="p:renew", actor=Actor(principal="ann"))
     call_id = lab.launcher.call(request, None)
     go_on(lab)

@@ -64,3 +64,10 @@ def test_a_worker_without_shared_memory_names_it(
 
     with pytest.raises(ConfigError, match=r"prefork needs .*/shm, .* --pool threads"):
         run_worker(cast(AgentHost, runtime))
+
+
+def test_a_variable_for_a_file_has_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOYD_AUDIT_KEY_FILE", "")
+
+    with pytest.raises(ConfigError, match="BOYD_AUDIT_KEY_FILE is empty; set it to the path"):
+        load_settings()

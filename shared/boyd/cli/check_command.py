@@ -219,7 +219,8 @@ def _traits(agent: Agent, component: Component) -> Iterator[str]:
         yield from _action_traits(agent, component)
     if component.has("applicable_when"):
         yield "conditional"
-    yield f"at most {output.seconds(component.timeout)}"
+    if not isinstance(component, Procedure):
+        yield f"at most {output.seconds(component.timeout)}"
 
 
 def _observer_traits(observer: Observer) -> Iterator[str]:

@@ -125,6 +125,8 @@ def run() -> int:
     try:
         status = boyd.main(prog_name="boyd", standalone_mode=False)
     except click.Abort:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # after the question
         return INTERRUPTED
     except click.ClickException as error:
         error.show()

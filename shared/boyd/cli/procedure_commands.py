@@ -38,7 +38,7 @@ def procedures() -> None:
 @click.option("--limit", type=Whole(1, 500), default=20, show_default=True)
 @data_options
 def list_(api: Api, limit: int, form: str) -> None:
-    """List the procedures, latest first."""
+    """List the procedures that were started, latest first; `boyd actions list` has the others."""
     found = api.agent.get("/procedures", ProcedureList, limit=limit).procedures
     rows = [
         [
@@ -47,7 +47,7 @@ def list_(api: Api, limit: int, form: str) -> None:
         ]
         for one in found
     ]
-    output.print_list(form, found, COLUMNS, rows, "No procedures found.")
+    output.print_list(form, found, COLUMNS, rows, "No procedure has been started.")
 
 
 @procedures.command()

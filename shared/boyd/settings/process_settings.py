@@ -367,6 +367,8 @@ def _read_secret_files() -> None:
             target = name.removesuffix("_FILE")
             if target in os.environ:
                 raise ConfigError(f"both {target} and {name} are set; unset one of them")
+            if not path:
+                raise ConfigError(f"{name} is empty; set it to the path of a file, or unset it")
             try:
                 os.environ[target] = Path(path).read_text(encoding="utf-8").strip()
             except OSError as error:
