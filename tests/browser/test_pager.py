@@ -48,7 +48,7 @@ def test_an_alert_is_answered_on_a_phone_by_the_link_in_a_mail(
         alerts.fire("ServiceDown", service="shop", severity="critical")
         [asked] = wait_until(lambda: box.mails[:1])
         mailed = monotonic() - fired
-        assert asked["Subject"] == "Approval needed: pager:restart"
+        assert asked["Subject"] == "Approval needed: pager:restart (pager)"
         opened = monotonic()
         with console.visitor(size=PHONE) as context:
             page = context.new_page()
@@ -65,7 +65,7 @@ def test_an_alert_is_answered_on_a_phone_by_the_link_in_a_mail(
             took, total = monotonic() - clicked, monotonic() - opened
             page.get_by_text("Execution: succeeded").wait_for()
         answered = wait_until(lambda: box.mails[1:])[0]
-        assert answered["Subject"] == "Approved by jane: pager:restart"
+        assert answered["Subject"] == "Approved by jane: pager:restart (pager)"
         assert not any("/console/open/" in str(parts_of(mail)) for mail in box.mails)
     measure(6, f"mail {mailed:.1f} s after the alert; effect {took:.1f} s after the click")
     measure(6, f"from the link in the mail, over the login, to the effect: {total:.1f} s")

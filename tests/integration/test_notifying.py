@@ -91,7 +91,7 @@ def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Depl
         assert done.done
         wait_until(lambda: deployment.effects() == ["written"])
         answered = wait_until(lambda: box.mails[1:])[0]
-        assert answered["Subject"] == "Approved by mail:jane@example.com: writer:write"
+        assert answered["Subject"] == "Approved by mail:jane@example.com: writer:write (notified)"
         assert LINK.search(parts_of(answered)["text/plain"]) is None
         wait_until(lambda: records(deployment, item)["answered ops/0"].state == "succeeded")
     told = [(n, one.state, one.attempts) for n, one in records(deployment, item).items()]

@@ -64,13 +64,13 @@ def tell(
 
 
 def test_a_message_says_what_why_and_how_to_answer() -> None:
-    said = message(expires_at=NOW + timedelta(minutes=90))
+    said = message(expires_at=NOW + timedelta(minutes=90), target="web1")
 
-    assert said.title == "Approval needed: disk:clean"
+    assert said.title == "Approval needed: disk:clean on web1 (test)"
     assert said.text().splitlines() == [
-        "boyd approvals show 4711 --agent test",
         "time left: 1 h 30 min, until 2026-03-02 13:30:00 UTC",
         "why: / is 97 % full",
+        "boyd approvals show 4711 --agent test",
         "action: disk:clean",
         'params: {"path": "/"}',
         "risk: medium",
@@ -99,10 +99,10 @@ def test_a_message_has_the_preview_the_policy_in_words_who_asked_and_what_is_und
 @pytest.mark.parametrize(
     ("values", "title"),
     [
-        ({"status": "approved", "acted_by": "ann"}, "Approved by ann: disk:clean"),
-        ({"status": "denied", "acted_by": "bob"}, "Denied by bob: disk:clean"),
-        ({"status": "withdrawn", "acted_by": "agent:x"}, "Withdrawn by agent:x: disk:clean"),
-        ({"status": "expired"}, "Expired without an answer: disk:clean"),
+        ({"status": "approved", "acted_by": "ann"}, "Approved by ann: disk:clean (test)"),
+        ({"status": "denied", "acted_by": "bob"}, "Denied by bob: disk:clean (test)"),
+        ({"status": "withdrawn", "acted_by": "agent:x"}, "Withdrawn by agent:x: disk:clean (test)"),
+        ({"status": "expired"}, "Expired without an answer: disk:clean (test)"),
     ],
 )
 def test_an_answer_says_what_it_was_and_by_whom(values: Any, title: str) -> None:
@@ -135,7 +135,7 @@ def test_a_chat_gets_text() -> None:
         [(method, path, headers, body)] = chat.requests
 
     assert (method, path) == ("POST", "/hook")
-    assert json.loads(body)["text"].startswith("Approval needed: disk:clean\nboyd approvals show")
+    assert json.loads(body)["text"].startswith("Approval needed: disk:clean (test)\n")
     assert headers["webhook-id"] == "approval_4711_waiting"
 
 
@@ -174,7 +174,7 @@ def test_a_mail_has_plain_text_and_html_that_a_phone_shows() -> None:
     parts = parts_of(mail)
 
     assert mail.get_content_type() == "multipart/alternative"
-    assert (mail["To"], mail["Subject"]) == ("jane@example.com", "Approval needed: Clean /")
+    assert (mail["To"], mail["Subject"]) == ("jane@example.com", "Approval needed: Clean / (test)")
     plain, html = parts["text/plain"], parts["text/html"]
     for expected in (LINK, "why: / is 97 % full", 'params: {"path": "/"}', "risk: medium"):
         assert expected in plain
@@ -205,7 +205,7 @@ def test_apprise_posts_and_what_fails_hides_the_address() -> None:
             address = chat.url.replace("http://", "json://") + "/secret-path"
             tell(address)
             [(_, _, _, body)] = chat.requests
-            assert json.loads(body)["title"] == "Approval needed: disk:clean"
+            assert json.loads(body)["title"] == "Approval needed: disk:clean (test)"
             chat.status, chat.headers = 302, {"Location": "/secret-place"}
             with pytest.raises(SendError, match="error=302") as failure:
                 tell(address)
@@ -251,7 +251,7 @@ def test_only_who_may_answer_by_a_link_gets_one_and_only_to_answer() -> None:
         with site() as chat:
             tell({"url": chat.url, **recipient}, stage, links, required=policy)
             text: str = json.loads(chat.requests[0][3])["text"]
-        return text.splitlines()[1]
+        return next(line for line in text.splitlines() if line.startswith("https://"))
 
     signed = signer.read(link("waiting", **jane).rpartition("/")[2])
     assert signed is not None

@@ -47,21 +47,27 @@ class NotificationMessage:
 
     def text(self) -> str:
         """The message as plain text, without its title."""
-        return "\n".join([self.link or self.command, *map(_labelled, self.lines)])
+        first, rest = self._parts()
+        answer = self.link or self.command
+        return "\n".join([*map(_labelled, first), answer, *map(_labelled, rest)])
 
     def html(self) -> str:
         """The message as an HTML document that a phone shows without zooming."""
         link = escape(self.link)
         answer = f'<a href="{link}">{link}</a>' if link else f"<code>{escape(self.command)}</code>"
-        rows = "".join(
-            f"<p><b>{escape(label)}:</b> {escape(text)}</p>" for label, text in self.lines
-        )
+        first, rest = ("".join(map(_paragraph, lines)) for lines in self._parts())
         return (
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{escape(self.title)}</title></head>"
-            f'<body style="{_BODY}"><p>{answer}</p>{rows}</body></html>'
+            f'<body style="{_BODY}">{first}<p>{answer}</p>{rest}</body></html>'
         )
+
+    def _parts(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """The lines up to the reason, which come before the long link, and the others."""
+        labels = [label for label, _ in self.lines]
+        end = labels.index("why") + 1 if "why" in labels else 0
+        return self.lines[:end], self.lines[end:]
 
 
 def approval_message(
@@ -70,7 +76,7 @@ def approval_message(
     """The message about *item* at *stage*, with the address *link* if there is one."""
     rows = ((label, _one_line(text)) for label, text in _rows(item, stage, now) if text)
     return NotificationMessage(
-        title=_one_line(f"{_headline(item, stage)}: {item.title or item.action_id}", 200),
+        title=_one_line(f"{_headline(item, stage)}: {_subject(item)}", 200),
         lines=tuple(rows),
         link=link,
         command=f"boyd approvals show {item.id[:8]} --agent {item.agent_id}",
@@ -144,6 +150,11 @@ def _headline(item: ApprovalItem, stage: NotificationStage) -> str:
     return "Expired without an answer" if item.status == "expired" else f"{item.status.title()}{by}"
 
 
+def _subject(item: ApprovalItem) -> str:
+    on = f" on {item.target}" if item.target else ""
+    return f"{item.title or item.action_id}{on} ({item.agent_id})"
+
+
 def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterator[tuple[str, str]]:
     if stage == "answered":
         yield "note", item.note or ""
@@ -193,6 +204,11 @@ def _json(value: object | JsonObject) -> str:
 def _one_line(text: str, longest: int = MAX_LINE) -> str:
     line = " ".join(_HIDDEN.sub(" ", text).split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _paragraph(line: tuple[str, str]) -> str:
+    label, text = line
+    return f"<p><b>{escape(label)}:</b> {escape(text)}</p>"
 
 
 def _labelled(line: tuple[str, str]) -> str:
