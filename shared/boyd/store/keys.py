@@ -93,12 +93,6 @@ class Keys:
         self.investigations = self.prefix + "investigations"
         #: Hash: running totals of the agent's model.
         self.usage = self.prefix + "usage"
-        #: List: ids of the waiting observations, in order.
-        self.intake = self.prefix + "intake"
-        #: Hash: `of:<id>` an observation as JSON, `times:<id>` its count above 1, `next`, `bytes`.
-        self.intake_waiting = self.prefix + "intake:waiting"
-        #: Sorted set: recent events, by time of intake.
-        self.intake_taken = self.prefix + "intake:taken"
         #: Sorted sets: pending items by deadline, resolved ones by time of resolution.
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"
@@ -112,6 +106,18 @@ class Keys:
         self.audit_head = self.prefix + "audit:head"
         #: The latest replay that was published, as JSON.
         self.replay = self.prefix + "replay"
+        self._name_intake()
+
+    def _name_intake(self) -> None:
+        #: List: ids of the waiting observations, in order.
+        self.intake = self.prefix + "intake"
+        #: Hash: `of:<id>` an observation as JSON, `times:<id>` its count above 1, `next`, `bytes`.
+        self.intake_waiting = self.prefix + "intake:waiting"
+        #: Sorted set: recent events, by time of intake.
+        self.intake_taken = self.prefix + "intake:taken"
+        #: Recent beginnings and ends of alerts: a sorted set, by time of intake; a hash.
+        self.intake_alerts = self.prefix + "intake:alerts"
+        self.intake_latest = self.prefix + "intake:latest"
 
     @property
     def traces(self) -> str:

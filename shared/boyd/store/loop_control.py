@@ -19,6 +19,8 @@ from boyd.store.timing import Timing, milliseconds
 
 #: Fields of an observation's metadata that identify repetitions; see `Loop.intake`.
 FINGERPRINT, EVENT_ID = "fingerprint", "eventId"
+#: Fields of the data of an alert: its beginning, on which all who send it agree, and its end.
+STARTS_AT, ENDS_AT = "startsAt", "endsAt"
 #: Milliseconds to remember the outcome of a request.
 REMEMBERED = 86_400_000
 
@@ -139,7 +141,8 @@ class Loop:
 
         An observation replaces a waiting one with the same source and `metadata.fingerprint`, and
         is counted. One with the source and `metadata.eventId` of another within the last hour is
-        dropped. Repeating a *request* changes nothing.
+        dropped, and so is what a second Alertmanager tells of an alert, or tells too late.
+        Repeating a *request* changes nothing.
         """
         room = room or Room()
         n = self._scripts.run(
@@ -196,13 +199,39 @@ class Loop:
         )
 
 
-def _handed(one: Observation) -> tuple[str, str, str]:
-    """An observation as script arguments: digests of its fingerprint and event id, and JSON."""
-    return _known(one, FINGERPRINT), _known(one, EVENT_ID), one.to_json()
+def _handed(one: Observation) -> tuple[str, ...]:
+    """An observation as script arguments: its digests, itself as JSON, and its change, if any."""
+    alert = _digest(one, FINGERPRINT)
+    return alert, _digest(one, EVENT_ID), one.to_json(), *_change(one, alert)
 
 
-def _known(one: Observation, field: str) -> str:
+def _digest(one: Observation, field: str) -> str:
     name = (one.metadata or {}).get(field)
     if not isinstance(name, str) or not name:
         return ""
-    return hashlib.sha256(f"{one.source}\n{name}".encode()).hexdigest()[:32]
+    return _digest_of(one.source, name)
+
+
+def _change(one: Observation, alert: str) -> tuple[str, str, str]:
+    """The status of an alert, a digest of how it came about, and its time; empty if it is none.
+
+    The end of an alert is known by its beginning: two senders need not agree on when it ended.
+    """
+    status, began = one.data.get("status"), _time(one.data.get(STARTS_AT))
+    if not alert or status not in ("firing", "resolved") or began is None:
+        return "", "", ""
+    at = began if status == "firing" else _time(one.data.get(ENDS_AT)) or began
+    change = _digest_of(alert, str(status), began.isoformat(), one.severity or "")
+    return str(status), change, str(to_ms(at))
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return time if time and time.tzinfo else None
+
+
+def _digest_of(*names: str) -> str:
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]

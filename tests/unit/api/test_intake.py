@@ -13,6 +13,7 @@ import pytest
 from api_kit import Site, make_desk
 from boyd.intake import IntakeRequest, formats
 from boyd.models import Observation
+from boyd.store.keys import Keys
 
 KEY = {"Idempotency-Key": "once"}
 PLAIN = {"source": "backup", "severity": "error", "data": {"job": "nightly"}}
@@ -321,9 +322,125 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
     assert second["metadata"]["occurrences"] == 4
     assert second["data"]["status"] == "resolved"
 
-    desk.post("/intake/alertmanager", ALERTS)
+    later = alert("a", startsAt="2026-01-05T13:00:00Z")
+    desk.post("/intake/alertmanager", {**ALERTS, "alerts": [later]})
     desk.lab.run()
-    assert ["occurrences" in one["metadata"] for one in seen(desk)] == [False, False]
+    assert ["occurrences" in one["metadata"] for one in seen(desk)] == [False]
+
+
+def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
+    """An alert that began at noon, or ended ten minutes later."""
+    ended = "2026-01-05T12:10:00Z" if status == "resolved" else "0001-01-01T00:00:00Z"
+    one: dict[str, Any] = ALERTS["alerts"][0]  # type: ignore[index]
+    labels = {**one["labels"], "instance": host}
+    return {
+        **one,
+        "status": status,
+        "labels": labels,
+        "endsAt": ended,
+        "fingerprint": host,
+        **fields,
+    }
+
+
+def observed_of(site: Site, *alerts: dict[str, Any]) -> list[str]:
+    """What the next iteration observes when each alert comes in a request of its own."""
+    for one in alerts:
+        assert site.post("/intake/alertmanager", {**ALERTS, "alerts": [one]}).status_code == 202
+    site.lab.run()
+    return [f"{one['data']['status']} {one['metadata']['fingerprint']}" for one in seen(site)]
+
+
+AGAIN = {"startsAt": "2026-01-05T12:20:00Z"}
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_what_each_of_a_cluster_of_alertmanagers_sends_is_observed_once(
+    desk: Site, replicas: int
+) -> None:
+    fires, ends = alert("a"), alert("a", "resolved")
+
+    assert [observed_of(desk, fires) for _ in range(replicas)] == [
+        ["firing a"],
+        *[[]] * (replicas - 1),
+    ]
+    assert [observed_of(desk, ends) for _ in range(replicas)] == [
+        ["resolved a"],
+        *[[]] * (replicas - 1),
+    ]
+
+
+def test_an_end_that_two_tell_with_different_times_is_observed_once(desk: Site) -> None:
+    assert observed_of(desk, alert("a"), alert("b")) == ["firing a", "firing b"]
+    assert observed_of(desk, alert("a", "resolved")) == ["resolved a"]
+    assert observed_of(desk, alert("a", "resolved", endsAt="2026-01-05T12:10:07Z")) == []
+
+
+def test_an_alert_that_began_before_its_end_was_seen_is_over(desk: Site) -> None:
+    assert observed_of(desk, alert("a", "resolved")) == ["resolved a"]
+    assert observed_of(desk, alert("a"), alert("b")) == ["firing b"]
+
+
+def test_an_end_that_waits_is_not_replaced_by_what_came_before_it(desk: Site) -> None:
+    assert observed_of(desk, alert("a"), alert("a", "resolved"), alert("a")) == ["resolved a"]
+    assert observed_of(desk, alert("a", **AGAIN), alert("a", "resolved")) == ["firing a"]
+
+
+def test_a_late_end_does_not_hide_that_the_alert_fires_again(desk: Site) -> None:
+    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observed_of(desk, alert("a", **AGAIN)) == ["firing a"]
+    assert observed_of(desk, alert("a", "resolved")) == []
+    late = alert("a", "resolved", endsAt="2026-01-05T12:30:00Z", **AGAIN)
+    assert observed_of(desk, late) == ["resolved a"]
+
+
+def test_an_alert_that_fires_again_is_observed_again(desk: Site) -> None:
+    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observed_of(desk, alert("a", "resolved")) == ["resolved a"]
+    assert observed_of(desk, alert("a", **AGAIN)) == ["firing a"]
+
+
+def test_an_end_without_a_time_ends_no_alert_that_began_later(desk: Site) -> None:
+    untimed = alert("a", "resolved", endsAt="")
+    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observed_of(desk, untimed) == ["resolved a"]
+    assert observed_of(desk, alert("a")) == []
+    assert observed_of(desk, alert("a", startsAt="2026-01-05T12:05:00Z")) == ["firing a"]
+
+
+def test_an_alert_that_has_become_worse_is_observed_again(desk: Site) -> None:
+    labels = {"alertname": "Down", "instance": "a", "severity": "warning"}
+    assert observed_of(desk, alert("a", labels=labels)) == ["firing a"]  # type: ignore[arg-type]
+    assert observed_of(desk, alert("a")) == ["firing a"]
+
+
+def test_both_ends_of_an_alert_in_one_request_are_put_in_order(desk: Site) -> None:
+    body = {**ALERTS, "alerts": [alert("a", "resolved"), alert("a"), alert("b"), alert("b")]}
+    desk.post("/intake/alertmanager", body)
+    desk.lab.run()
+
+    assert [one["data"]["status"] for one in seen(desk)] == ["resolved", "firing"]
+
+
+def test_an_alert_is_remembered_for_minutes_so_that_reminders_are_observed(desk: Site) -> None:
+    assert observed_of(desk, alert("a")) == ["firing a"]
+    client, known = desk.lab.client, Keys("desk").intake_alerts
+    for one, taken in client.zscan_iter(known):
+        client.zadd(known, {one: taken - 301_000})
+
+    assert observed_of(desk, alert("a")) == ["firing a"]
+
+
+def test_what_was_refused_as_too_much_is_not_taken_for_a_repetition(desk: Site) -> None:
+    for _ in range(2):
+        desk.post("/intake/json", [PLAIN] * 10_000)
+    body = {**ALERTS, "alerts": [alert("a")]}
+    assert desk.post("/intake/alertmanager", body).status_code == 503
+    desk.lab.run()
+    while desk.lab.client.llen(Keys("desk").intake):
+        desk.lab.run()
+
+    assert observed_of(desk, alert("a")) == ["firing a"]
 
 
 @pytest.mark.long

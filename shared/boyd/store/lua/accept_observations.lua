@@ -1,15 +1,18 @@
 -- Hand observations to the loop from outside; where the mode asks for it, an idle agent starts an iteration. All of them
--- are taken or none. One that repeats another which still waits takes its place, and is counted.
+-- are taken or none. One that repeats another which still waits takes its place, and is counted. A change of an alert that
+-- repeats one which waits no longer, or that is older than the opposite one, is dropped.
 -- start      1: start an iteration when idle
 -- most       how many may wait
 -- most_bytes  how many bytes of JSON they may have together
 -- remember_for  ms that the request is remembered, or 0: it does not come again
--- observations  for each: how it is known ('' if it is like no other), event or '', and itself as JSON
+-- observations  for each: how it is known ('' if it is like no other), event or '', itself as JSON, and of a change of an
+--            alert: 'firing' or 'resolved', a digest of the change, and when it happened in ms; else three times ''
 -- Returns number of the iteration that began, 0, or -1 when too much waits already
 -- Events  iteration.started
-local intake, intake_waiting, intake_taken, loop, iteration, due, events, audit_open, asked = unpack(KEYS)
+local intake, intake_waiting, intake_taken, intake_alerts, intake_latest, loop, iteration, due, events, audit_open,
+  asked = unpack(KEYS)
 local resend_after, start, most, most_bytes, remember_for, actor = unpack(ARGV, 1, 6)
--- @include audit begin_iteration expect rest
+-- @include alerts audit begin_iteration expect rest
 local observations = rest(7)
 local TAKEN_MS, TAKEN_COUNT = 3600000, 10000
 local before = remember_for ~= '0' and redis.call('GET', asked)
@@ -21,6 +24,7 @@ local state = redis.call('HMGET', loop, 'active', 'paused')
 local count = redis.call('LLEN', intake)
 local sums = {}
 expect(intake_waiting, 'hash', intake_taken, 'zset', due, 'zset')
+expect(intake_alerts, 'zset', intake_latest, 'hash')
 if #actor > 0 then
   expect(audit_open, 'stream')
 end
@@ -33,14 +37,38 @@ end
 local bytes, serial = tonumber(sums[1] or 0), tonumber(sums[2] or 0)
 local came, order, taken = 0, {}, {}
 local now = now_ms()
-local fresh, times = {}, {}
-for i = 1, #observations, 3 do
-  local id, event, text = unpack(observations, i, i + 2)
+local fresh, times, changes = {}, {}, {}
+
+-- change_of(name): when the last change of that name happened, and its digest; also of those that come with this one.
+local function change_of(name)
+  if changes[name] then
+    return unpack(changes[name])
+  end
+  return last_change(name, now)
+end
+
+-- is_past(id, status, same, at): whether a change of an alert is known already, or no longer true.
+local function is_past(id, status, same, at)
+  local opposite = change_of(id .. (status == 'firing' and ':resolved' or ':firing'))
+  if opposite and (at < opposite or at == opposite and status == 'firing') then
+    return true
+  end
+  local waits = fresh[id] or redis.call('HEXISTS', intake_waiting, 'of:' .. id) == 1
+  local _, last = change_of(id .. ':' .. status)
+  return not waits and last == same
+end
+
+for i = 1, #observations, 6 do
+  local id, event, text, status, same, at = unpack(observations, i, i + 5)
+  at = tonumber(at)
   came = came + 1
   local known = event ~= '' and (taken[event] or redis.call('ZSCORE', intake_taken, event))
-  if not known then
+  if not known and not (at and is_past(id, status, same, at)) then
     if event ~= '' then
       taken[event] = true
+    end
+    if at and at >= (change_of(id .. ':' .. status) or at) then
+      changes[id .. ':' .. status] = { at, same }
     end
     if id == '' then
       serial = serial + 1
@@ -83,6 +111,7 @@ if next(taken) then
   end
   redis.call('PEXPIRE', intake_taken, TAKEN_MS)
 end
+remember_changes(changes, now)
 if #actor > 0 then
   audit('intake.accepted', 'count', came, unpack(actor))
 end
