@@ -9,6 +9,7 @@ from flask import Response, g, request
 from boyd.intake import (
     BadIntake,
     IntakeRequest,
+    IntakeUnready,
     NotJson,
     UnknownFormat,
     parse,
@@ -63,6 +64,9 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
         raise HttpProblem("malformed-json", str(error)) from None
     except BadIntake as error:
         raise HttpProblem("invalid-request", str(error)) from None
+    except IntakeUnready as error:
+        # Senders give up after 4xx, and it is not their mistake.
+        raise HttpProblem("unavailable", str(error), headers=retry_after(FULL)) from None
     begun = _accept(ctx, observations)
     if begun < 0:
         detail = "too many observations are already waiting; none of these were accepted"

@@ -154,8 +154,9 @@ under the call in `callId`.
 It is unknown whether the endpoint did its work; `callId` is the call.
 
 503 unavailable: Temporarily unavailable
-Redis, the archive or the identity provider does not answer, Redis accepts no writes, or the API is
-overloaded. Retry after the seconds in `Retry-After`.
+Redis, the archive or the identity provider does not answer, Redis accepts no writes, the API is
+overloaded, or it lacks what an intake needs, such as a library or a secret. Retry after the seconds
+in `Retry-After`.
 
 503 overloaded: Too many messages
 The intake limit of the key is exceeded, or too many observations wait for the agent. Nothing was

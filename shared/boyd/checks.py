@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Literal
 
 from boyd import queues
@@ -100,6 +101,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
         *_redis(health),
         *_processes(health.roster),
         *_approval_keys(health.roster.live("worker")),
+        *_intakes(health.roster),
         archive_state(health),
         *_traces(health),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
@@ -308,6 +310,23 @@ def _approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
         yield error("approvals", what, advice)
     elif keys:
         yield ok("approvals", f"signed, secret or key {keys[0]}")
+
+
+def _intakes(roster: Roster) -> Iterator[Finding]:
+    """Libraries that intakes of agents need, and that are not installed here."""
+    present = [entry for name, entry in roster.agents.items() if not roster.retired(name)]
+    used = [(entry.id, one) for entry in present for one in entry.intakes]
+    needs = {
+        "jmespath": sorted({agent for agent, one in used if one.mapping}),
+        "cryptography": sorted({agent for agent, one in used if one.auth.method == "sns"}),
+    }
+    for library, agents in needs.items():
+        if agents and find_spec(library) is None:
+            what = f"those of {', '.join(agents)} need {library}, which is not installed here"
+            advice = (
+                "run `pip install 'boyd[intakes]'` where the API runs; until then it answers 503"
+            )
+            yield warning("intakes", what, advice)
 
 
 def _label(process: WorkerInfo) -> str:

@@ -26,6 +26,10 @@ class ExtractionError(ValueError):
     """An expression cannot be compiled or evaluated."""
 
 
+class UnusableExpression(ExtractionError):
+    """An expression cannot be compiled, or the library is not installed, whatever its input."""
+
+
 class StepMeter:
     """Counts the steps of expressions."""
 
@@ -70,20 +74,20 @@ class Expression:
         """Compile it.
 
         Raises:
-            ExtractionError: it is invalid, or the library is not installed.
+            UnusableExpression: it is invalid, or the library is not installed.
         """
         if len(text) > MAX_TEXT:
-            raise ExtractionError(f"it is longer than {MAX_TEXT} characters")
+            raise UnusableExpression(f"it is longer than {MAX_TEXT} characters")
         jmespath = _library()
         try:
             self._tree = jmespath.compile(text).parsed
             unknown = _called(self._tree) - _functions().FUNCTION_TABLE.keys()
         except jmespath.exceptions.JMESPathError as error:
-            raise ExtractionError(_first_line(error)) from None
+            raise UnusableExpression(_first_line(error)) from None
         except RecursionError:
-            raise ExtractionError("it nests too deeply") from None
+            raise UnusableExpression("it nests too deeply") from None
         if unknown:
-            raise ExtractionError(f"there is no function {min(unknown)}()")
+            raise UnusableExpression(f"there is no function {min(unknown)}()")
         self.text = text
 
     def value(self, scope: Mapping[str, Any], meter: StepMeter) -> Any:
@@ -195,7 +199,7 @@ def _library() -> ModuleType:
         import jmespath
         import jmespath.visitor
     except ImportError as error:
-        raise ExtractionError(
+        raise UnusableExpression(
             f"needs {error.name}, which is not installed: run `pip install 'boyd[intakes]'`"
         ) from None
     found: ModuleType = jmespath

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from boyd import queues
+from boyd import Agent, queues
 from boyd.checks import Finding, examine, span
 from boyd.models import Autonomy
 from boyd.store import AgentEntry, WorkerInfo, connect
@@ -31,6 +32,7 @@ from boyd.version import VERSION
 from kit import Recorder, agent, choice, chooses, fails, seen, sees
 
 NOW = 1_800_000_000.0
+TOPIC = "arn:aws:sns:eu-west-1:0:alarms"
 SERVER = ServerHealth(
     release=Release("Valkey", "9.1.2"),
     role="master",
@@ -103,6 +105,23 @@ def about(seen: HealthSnapshot, subject: str) -> Finding:
 
 def test_all_is_well_when_all_is_well() -> None:
     assert bad(health()) == []
+
+
+def test_intakes_without_their_library_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    intakes = [
+        {"name": "datadog"},
+        {"name": "sns", "use": "cloudwatch", "auth": {"method": "sns", "topics": [TOPIC]}},
+    ]
+    declared = Agent("a", intakes=intakes).settings.intakes
+    watched = AgentHealth(ENTRY.model_copy(update={"intakes": declared}))
+    assert bad(health(watched)) == []
+
+    for library in ("jmespath", "cryptography"):
+        monkeypatch.setitem(sys.modules, library, None)
+    assert bad(health(watched)) == [
+        "warning: those of a need jmespath, which is not installed here",
+        "warning: those of a need cryptography, which is not installed here",
+    ]
 
 
 def test_whatever_is_wrong_comes_with_advice() -> None:

@@ -18,7 +18,7 @@ from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.errors import PluginError
+from boyd.errors import BoydError
 from boyd.intake import (
     MAX_OBSERVATIONS,
     BadIntake,
@@ -120,7 +120,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("installed")
 def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message: str) -> None:
-    with pytest.raises(PluginError, match=message):
+    with pytest.raises(BoydError, match=message):
         parse(name, request({}))
 
 

@@ -10,7 +10,14 @@ from boyd.intake.formats import (
     parse_declared,
 )
 from boyd.intake.mapped import UNOBSERVED
-from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, NotJson, read_json
+from boyd.intake.request import (
+    MAX_OBSERVATIONS,
+    BadIntake,
+    IntakeRequest,
+    IntakeUnready,
+    NotJson,
+    read_json,
+)
 
 __all__ = [
     "GROUP",
@@ -18,6 +25,7 @@ __all__ = [
     "UNOBSERVED",
     "BadIntake",
     "IntakeRequest",
+    "IntakeUnready",
     "NotJson",
     "Parse",
     "UnknownFormat",

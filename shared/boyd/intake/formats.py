@@ -11,7 +11,13 @@ from pydantic_core import PydanticSerializationError
 
 from boyd.errors import PluginError
 from boyd.intake import mapped
-from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
+from boyd.intake.request import (
+    MAX_BYTES,
+    BadIntake,
+    IntakeRequest,
+    IntakeUnready,
+    check_count,
+)
 from boyd.models import Observation
 from boyd.settings.intake_settings import DeclaredIntake, shipped_intakes
 from boyd.settings.validation import saying
@@ -32,15 +38,22 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
     Raises:
         UnknownFormat: there is no such format.
         BadIntake: the request is invalid or too large.
-        PluginError: the format's function cannot be used, failed, or returned something else.
+        IntakeUnready: the format or its mapping cannot be used here.
+        PluginError: the format's function failed, or returned something else.
     """
     return _checked(name, _read(name, find_format(name), request), request)
 
 
 def parse_declared(intake: DeclaredIntake, request: IntakeRequest) -> list[Observation]:
-    """Parse a request to an intake of an agent; errors as for `parse`."""
+    """Parse a request to an intake of an agent; errors as for `parse`.
+
+    Its agent knows the format, so one that is unknown here is `IntakeUnready`.
+    """
     if intake.mapping is None:
-        return parse(intake.use, request)
+        try:
+            return parse(intake.use, request)
+        except UnknownFormat as error:
+            raise IntakeUnready(intake.use, f"is not installed: {error}") from None
     return _checked(intake.use, _read(intake.use, _by_mapping(intake), request), request)
 
 
@@ -63,8 +76,10 @@ def _checked(name: str, found: object, request: IntakeRequest) -> list[Observati
 def _read(name: str, format: Parse, request: IntakeRequest) -> object:
     try:
         return format(request)
-    except BadIntake:
+    except (BadIntake, IntakeUnready):
         raise
+    except ImportError as error:
+        raise IntakeUnready(name, f"needs what is not installed: {saying(error)}") from error
     except Exception as error:  # of a function that is not ours
         raise PluginError(name, f"failed: {type(error).__name__}: {saying(error)}") from error
 
@@ -74,7 +89,7 @@ def find_format(name: str) -> Parse:
 
     Raises:
         UnknownFormat: there is no such format.
-        PluginError: it cannot be imported, or is not callable.
+        IntakeUnready: it cannot be imported, or is not callable.
     """
     shipped = shipped_intakes().get(name)
     if shipped is not None and name not in _installed():
@@ -89,9 +104,9 @@ def find_format(name: str) -> Parse:
     try:
         found = _installed()[name].load()
     except Exception as error:
-        raise PluginError(name, f"cannot be imported: {saying(error)}") from error
+        raise IntakeUnready(name, f"cannot be imported: {saying(error)}") from error
     if not callable(found):
-        raise PluginError(name, f"{found!r} is not a function")
+        raise IntakeUnready(name, f"cannot be used: {found!r} is not a function")
     parse: Parse = found
     return parse
 

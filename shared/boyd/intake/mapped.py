@@ -11,11 +11,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boyd.extraction import Expression, ExtractionError, StepMeter
+from boyd.extraction import Expression, ExtractionError, StepMeter, UnusableExpression
 from boyd.intake.request import (
     MAX_BYTES,
     BadIntake,
     IntakeRequest,
+    IntakeUnready,
     check_count,
     check_one,
     plausible,
@@ -44,6 +45,7 @@ def parse(mapping: IntakeMapping, name: str, request: IntakeRequest) -> list[Obs
 
     Raises:
         BadIntake: it is not JSON, has no items, or has other values than the mapping expects.
+        IntakeUnready: the mapping cannot be used here.
     """
     headers = {header.lower(): request.headers.get(header.lower()) for header in mapping.headers}
     reader = _Reader(mapping, name, {"body": read_json(request.body), "headers": headers})
@@ -125,6 +127,8 @@ class _Reader:
             if counted:
                 self._meter.take_size(found)
             return found
+        except UnusableExpression as error:
+            raise IntakeUnready(self._name, f"has a mapping that cannot be used: {error}") from None
         except ExtractionError as error:
             raise BadIntake(f"the mapping of {self._name}: {error}") from None
 

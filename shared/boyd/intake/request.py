@@ -11,6 +11,7 @@ from typing import Any
 import jiter
 from pydantic import ValidationError
 
+from boyd.errors import BoydError
 from boyd.json_limits import TooManyValues, check_read, check_values
 from boyd.models import Severity, explain, unstorable, utc_now
 
@@ -36,6 +37,13 @@ class BadIntake(ValueError):
         """Convert a validation error below *where*."""
         text = explain(error)
         return cls(f"{where}: {text}" if where else text)
+
+
+class IntakeUnready(BoydError):
+    """Messages cannot be read for want of something on this side; the sender should try again."""
+
+    def __init__(self, format: str, message: str) -> None:
+        super().__init__(f"the format {format!r} {message}")
 
 
 class NotJson(BadIntake):

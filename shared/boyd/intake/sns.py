@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -45,7 +46,7 @@ Fetch = Callable[[str], bytes]
 
 
 class SnsUnavailable(Exception):
-    """Amazon does not answer; SNS sends the message again."""
+    """A message cannot be checked, as when Amazon does not answer; SNS sends it again."""
 
 
 def fetch(url: str) -> bytes:
@@ -78,8 +79,9 @@ class SnsVerifier:
 
         Raises:
             SenderRefused: it is of another topic, too old, or its signature does not fit.
-            SnsUnavailable: Amazon does not answer.
+            SnsUnavailable: Amazon does not answer, or a library is not installed.
         """
+        _check_installed()
         sent = _message(body)
         if sent["TopicArn"] not in auth.topics:
             raise SenderRefused("the topic is not one of those that may send")
@@ -172,6 +174,12 @@ def _checked_url(sent: Mapping[str, str], name: str, rest: re.Pattern[str]) -> s
     if not (plain and here and rest.fullmatch(url.removeprefix(f"https://{parts.netloc}"))):
         raise SenderRefused(f"{name} is not a URL of SNS in the region of the topic")
     return url
+
+
+def _check_installed() -> None:
+    if find_spec("cryptography") is None:
+        missing = "cryptography, which is not installed: run `pip install 'boyd[intakes]'`"
+        raise SnsUnavailable(f"a signature of Amazon needs {missing}")
 
 
 def _public_key(pem: bytes, now: float) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import sys
 import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import fakeredis
 import pytest
 
 from api_kit import Desk, Site
-from boyd import Agent
+from boyd import Agent, extraction
+from boyd.intake import formats, mapped
 from boyd.intake.sender_checks import SenderRefused
 from boyd.intake.sns import SnsUnavailable
 from boyd.store.keys import Keys
@@ -180,6 +183,75 @@ def test_a_message_is_kept_for_later_while_its_secret_is_missing(site: Site) -> 
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "10"
     assert "'nowhere'" in answer.json["detail"]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed here: one format that cannot be imported, one without its library."""
+    points = {
+        "broken": EntryPoint("broken", "no_such_package:parse", formats.GROUP),
+        "lazy": EntryPoint("lazy", f"{__name__}:imports_when_it_reads", formats.GROUP),
+    }
+    monkeypatch.setattr(formats, "_installed", lambda: points)
+
+
+def imports_when_it_reads(_: Any) -> list[Any]:
+    """A format whose library is missing."""
+    import no_such_library  # type: ignore[import-not-found]
+
+    return [no_such_library]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("intake", "reason"),
+    [
+        ({"name": "own", "use": "elsewhere"}, "the format 'elsewhere' is not installed"),
+        ({"name": "own", "use": "broken"}, "the format 'broken' cannot be imported"),
+        ({"name": "own", "use": "lazy"}, "No module named 'no_such_library'"),
+    ],
+)
+def test_a_message_is_kept_for_later_while_its_format_is_not_installed(
+    server: Any, intake: dict[str, Any], reason: str
+) -> None:
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    lab = Lab(Agent("desk", plugins=[Desk()], intakes=[intake]), client=redis)
+    answer = Site(lab, server).post("/intake/own", {})
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert reason in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("library", "path"),
+    [
+        ("jmespath", "intake/datadog"),
+        ("jmespath", "agents/desk/intake/datadog"),
+        ("cryptography", "agents/desk/intake/cloudwatch"),
+    ],
+)
+def test_a_message_is_kept_for_later_while_a_library_is_not_installed(
+    site: Site, monkeypatch: pytest.MonkeyPatch, library: str, path: str
+) -> None:
+    mapped._compiled.cache_clear()
+    monkeypatch.setitem(sys.modules, library, None)
+    body = (DATA / "datadog" / "firing.json").read_bytes()
+    answer = site.client.post(f"/api/v0/{path}", data=body, headers=site.admin)
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert f"{library}, which is not installed" in answer.json["detail"]
+    assert "pip install 'boyd[intakes]'" in answer.json["detail"]
+
+
+def test_a_message_is_kept_for_later_while_an_expression_cannot_be_compiled_here(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped._compiled.cache_clear()
+    monkeypatch.setattr(extraction, "MAX_TEXT", 3)
+    answer = site.post("/intake/datadog", {"alert_id": "1"})
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert "a mapping that cannot be used: it is longer than 3" in answer.json["detail"]
 
 
 def test_senders_are_held_to_the_rate_of_intake_by_503(server: Any, tmp_path: Path) -> None:
