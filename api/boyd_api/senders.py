@@ -19,7 +19,8 @@ from boyd_api.services import Services
 #: Seconds after which to send a message again whose sender could not be checked.
 _RETRY = 10
 #: The scheme that a refusal asks for.
-_CHALLENGES = {"basic": "Basic", "header": "Secret", "hmac": "Signature", "sns": "Signature"}
+_CHALLENGES = {"basic": "Basic", "header": "Secret", "query": "Secret"}
+_CHALLENGES |= {"hmac": "Signature", "sns": "Signature"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def _check(services: Services, intake: DeclaredIntake) -> str | None:
         return services.sns.check(auth, request.get_data())
     assert not isinstance(auth, KeyAuth), "keys are checked elsewhere"
     secrets = read_secrets(services.settings.intake.secrets, auth.secret)
-    return check_sender(auth, secrets, headers, request.get_data, time.time())
+    query = request.args.to_dict(flat=False)
+    return check_sender(auth, secrets, headers, request.get_data, time.time(), query)
 
 
 def sender_principal(agent_id: str, name: str) -> str:

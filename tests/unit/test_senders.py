@@ -36,7 +36,11 @@ def sign(text: bytes, secret: str = SECRETS[1], kind: str = "sha256") -> bytes:
 
 def check(how: Any, **headers: str) -> str | None:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return check_sender(how, SECRETS, named, lambda: BODY, NOW)
+    return check_sender(how, SECRETS, named, lambda: BODY, NOW, {})
+
+
+def check_url(query: dict[str, list[str]], **headers: str) -> str | None:
+    return check_sender(auth(method="query", parameter="t"), SECRETS, headers, bytes, NOW, query)
 
 
 GITHUB = auth(method="hmac", header="X-Hub-Signature-256", prefix="sha256=", once=True)
@@ -60,6 +64,24 @@ def test_any_line_of_the_secret_is_right_while_it_is_replaced() -> None:
         check(auth(method="basic"), authorization=basic(f"boyd:{secret}"))
         check(auth(method="header", header="X-Gitlab-Token"), x_gitlab_token=secret)
         check(GITHUB, x_hub_signature_256=f"sha256={sign(BODY, secret).hex()}")
+        check_url({"t": [secret], "other": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ({}, "does not have the parameter t once"),
+        ({"T": SECRETS}, "does not have"),
+        ({"t": [""]}, "does not have"),
+        ({"t": SECRETS}, "does not have"),
+        ({"t": ["an old secre"]}, "the parameter t of the URL is wrong"),
+        ({"t": ["ü\ud800"]}, "wrong"),
+    ],
+)
+def test_a_secret_in_the_url_is_there_once_and_right(query: Any, why: str) -> None:
+    with pytest.raises(SenderRefused, match=why) as caught:
+        check_url(query, authorization=f"Bearer {SECRETS[0]}")
+    assert not any(secret in str(caught.value) for secret in SECRETS)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +142,7 @@ def test_the_body_is_not_read_for_headers_that_cannot_be_right() -> None:
 
     for headers in ({}, {"x-sig": "00"}, {"x-sig": "00", "x-time": str(NOW - 999)}):
         with pytest.raises(SenderRefused):
-            check_sender(TIMED, SECRETS, headers, never, NOW)
+            check_sender(TIMED, SECRETS, headers, never, NOW, {})
 
 
 @pytest.mark.parametrize(

@@ -114,15 +114,15 @@ def _check(
 ) -> None:
     """Check the sender as the API would, and say so; stop if it is refused."""
     from boyd.intake.sender_checks import SenderRefused, check_sender, read_secrets
-    from boyd.settings.intake_settings import KeyAuth, SnsAuth
+    from boyd.settings.intake_settings import KeyAuth, QueryAuth, SnsAuth
 
     auth = declared.auth
-    if isinstance(auth, KeyAuth | SnsAuth):
+    if isinstance(auth, KeyAuth | QueryAuth | SnsAuth):
         output.note(f"The sender is not checked: only the API can check {auth.method!r}.")
         return
     secrets = read_secrets(settings.intake.secrets, auth.secret)
     try:
-        check_sender(auth, secrets, headers, lambda: body, time.time())
+        check_sender(auth, secrets, headers, lambda: body, time.time(), {})
     except SenderRefused as error:
         output.stop(output.FAILED, f"the sender would be refused: {error}")
     output.note(f"The sender would be admitted ({auth.method}).")

@@ -12,7 +12,7 @@ from pathlib import Path
 from boyd.errors import ConfigError
 from boyd.plugin.connector import Secret
 from boyd.redaction import register
-from boyd.settings.intake_settings import PART, BasicAuth, HeaderAuth, HmacAuth
+from boyd.settings.intake_settings import PART, BasicAuth, HeaderAuth, HmacAuth, QueryAuth
 
 #: The most signatures in one header.
 MAX_SIGNATURES = 10
@@ -47,11 +47,12 @@ def read_secrets(folder: Path | None, name: str) -> list[str]:
 
 
 def check_sender(
-    auth: BasicAuth | HeaderAuth | HmacAuth,
+    auth: BasicAuth | HeaderAuth | QueryAuth | HmacAuth,
     secrets: Sequence[str],
     headers: Mapping[str, str],
     read_body: ReadBody,
     now: float,
+    query: Mapping[str, Sequence[str]],
 ) -> str | None:
     """Check a sender; return an id of the message if the same one must not be taken twice.
 
@@ -61,6 +62,7 @@ def check_sender(
         headers: by lower-case names.
         read_body: called only if the headers are plausible.
         now: seconds since 1970.
+        query: the values of each parameter in the URL.
 
     Raises:
         SenderRefused: it does not prove who it is.
@@ -69,6 +71,8 @@ def check_sender(
         return _check_signature(auth, secrets, headers, read_body, now)
     if isinstance(auth, BasicAuth):
         _check_basic(auth, secrets, headers)
+    elif isinstance(auth, QueryAuth):
+        _check_query(auth, secrets, query.get(auth.parameter, []))
     else:
         _check_header(auth, secrets, headers)
     return None
@@ -93,6 +97,14 @@ def _check_header(auth: HeaderAuth, secrets: Sequence[str], headers: Mapping[str
     expected = [f"{auth.prefix}{secret}".encode() for secret in secrets]
     if not _equals_one(given.encode("utf-8", "surrogateescape"), expected):
         raise SenderRefused(f"the header {auth.header} is wrong")
+
+
+def _check_query(auth: QueryAuth, secrets: Sequence[str], values: Sequence[str]) -> None:
+    if len(values) != 1 or not values[0]:
+        raise SenderRefused(f"the URL does not have the parameter {auth.parameter} once")
+    expected = [secret.encode() for secret in secrets]
+    if not _equals_one(values[0].encode("utf-8", "surrogatepass"), expected):
+        raise SenderRefused(f"the parameter {auth.parameter} of the URL is wrong")
 
 
 def _check_signature(

@@ -96,6 +96,14 @@ class HeaderAuth(Model):
     secret: SecretName
 
 
+class QueryAuth(Model):
+    """Senders that can set no header show a shared secret in the query of the URL."""
+
+    method: Literal["query"]
+    parameter: Annotated[str, Field(pattern=r"^[A-Za-z0-9._~-]{1,100}$")] = "secret"
+    secret: SecretName
+
+
 class HmacAuth(Model):
     """Senders sign each message with a shared secret.
 
@@ -140,7 +148,8 @@ class SnsAuth(Model):
 
 
 IntakeAuth = Annotated[
-    KeyAuth | BasicAuth | HeaderAuth | HmacAuth | SnsAuth, Field(discriminator="method")
+    KeyAuth | BasicAuth | HeaderAuth | QueryAuth | HmacAuth | SnsAuth,
+    Field(discriminator="method"),
 ]
 
 

@@ -10,6 +10,7 @@ import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import fakeredis
 import pytest
@@ -32,6 +33,7 @@ INTAKES = [
     {"name": "lost", "use": "gitlab", "auth": {"secret": "nowhere"}},
     {"name": "cloudwatch", "auth": {"topics": ["arn:aws:sns:eu-west-1:0:alarms"]}},
     {"name": "plain", "use": "json"},
+    {"name": "url", "use": "json", "auth": {"method": "query", "secret": "gh"}},
     {
         "name": "timed",
         "use": "json",
@@ -183,6 +185,41 @@ def test_a_message_is_kept_for_later_while_its_secret_is_missing(site: Site) -> 
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "10"
     assert "'nowhere'" in answer.json["detail"]
+
+
+def test_a_secret_in_the_url_is_kept_out_of_logs_audit_and_answers(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, body = "/api/v0/agents/desk/intake/url", {"source": "backup", "data": {}}
+
+    def send_to(query: dict[str, str], key: dict[str, str] | None = None, **more: Any) -> Any:
+        return site.client.post(url, query_string=query, headers=key, **{"json": body, **more})
+
+    with caplog.at_level(logging.DEBUG):
+        taken = send_to({"secret": SECRET, "via": "status page"})
+        others = [send_to({"secret": "wrong"}), send_to({}), send_to({}, site.admin)]
+        spoilt = send_to({"secret": SECRET}, data=b"{", json=None)
+        site.client.get(url, query_string={"secret": SECRET})
+
+    assert (taken.status_code, taken.json) == (202, {"accepted": 1})
+    assert [one.status_code for one in others] == [401] * 3
+    assert others[0].headers["WWW-Authenticate"] == 'Secret realm="boyd"'
+    assert spoilt.status_code == 400
+    audit = site.get("/audit").text
+    assert "intake:desk/url" in audit
+    answers = "".join(one.text for one in (taken, spoilt, *others))
+    for text in (audit, answers, caplog.text):
+        assert SECRET not in text
+        assert quote(SECRET) not in text
+        assert quote_plus(SECRET) not in text
+
+
+def test_no_other_intake_takes_a_secret_in_the_url(site: Site) -> None:
+    for name in ("gitlab", "plain", "json"):
+        sent = site.client.post(
+            f"/api/v0/agents/desk/intake/{name}", query_string={"secret": SECRET}, json={}
+        )
+        assert sent.status_code == 401
 
 
 @pytest.fixture
