@@ -146,6 +146,28 @@ def test_times_are_read_as_vendors_write_them_and_others_are_now(
 
 
 @pytest.mark.parametrize(
+    ("value", "read_as"),
+    [
+        ("2026-01-05 13:00:00", "2026-01-05T12:00:00+00:00"),
+        ("2025-07-05T14:00:00", "2025-07-05T12:00:00+00:00"),
+        ("2025-03-30T02:30:00", "2025-03-30T01:30:00+00:00"),
+        ("2025-10-26T02:30:00", "2025-10-26T00:30:00+00:00"),
+        ("2026-01-05T12:00:00Z", "2026-01-05T12:00:00+00:00"),
+        ("2026-01-05 14:00:00 +0200", "2026-01-05T12:00:00+00:00"),
+        (1767614400, "2026-01-05T12:00:00+00:00"),
+    ],
+)
+def test_a_time_without_a_zone_is_in_that_of_the_mapping(value: Any, read_as: str) -> None:
+    [one] = read({"at": value}, timestamp="body.at", timezone="Europe/Vienna")
+    assert one.timestamp.isoformat() == read_as
+
+
+def test_a_zone_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"timezone: no such time zone: 'Europe/Wien'"):
+        agent({"name": "own", "mapping": {"timezone": "Europe/Wien"}})
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "[@,@]" + "|[@,@]" * 100,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
@@ -58,6 +59,7 @@ class _Reader:
     def __init__(self, mapping: IntakeMapping, name: str, scope: Mapping[str, Any]) -> None:
         self._mapping = mapping
         self._name = name
+        self._zone = ZoneInfo(mapping.timezone)
         self._scope = scope
         self._meter = StepMeter()
         self._bytes = 0
@@ -94,7 +96,7 @@ class _Reader:
                 severity="info" if resolved else self._severity(item),
                 data=data,
                 metadata=metadata,
-                timestamp=_time(self._value(mapping.timestamp, item)) or utc_now(),
+                timestamp=_time(self._value(mapping.timestamp, item), self._zone) or utc_now(),
             )
         except ValidationError as error:
             raise BadIntake.of(error, f"item {index}") from None
@@ -159,14 +161,14 @@ def _iso(text: str) -> str:
     return "T".join([date, "".join(rest).replace("UTC", "Z")]) if rest else date
 
 
-def _time(value: Any) -> datetime | None:
-    """A time given as ISO 8601, or as a number since 1970; without a zone it is UTC."""
+def _time(value: Any, zone: ZoneInfo) -> datetime | None:
+    """A time given as ISO 8601, in *zone* if it names none, or as a number since 1970."""
     if isinstance(value, str) and len(value) > MAX_WORD:
         return None
     try:
         if isinstance(value, str) and not value.strip().isdigit():
             read = datetime.fromisoformat(_iso(value))
-            return plausible(read if read.tzinfo else read.replace(tzinfo=UTC))
+            return plausible(read if read.tzinfo else read.replace(tzinfo=zone))
         number = float(_text(value))
         unit = next((unit for unit in _UNITS if number / unit < _LATEST), _UNITS[-1])
         return plausible(datetime.fromtimestamp(number / unit, UTC))

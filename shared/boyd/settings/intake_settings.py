@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from boyd.extraction import check_expressions
 from boyd.models import Model, ObservationType, Severity
+from boyd.settings.permissions import TimeZone
 from boyd.settings.validation import nearest, read_toml
 
 #: The data files of the intakes that come with Boyd.
@@ -44,6 +45,7 @@ class IntakeMapping(Model):
         event: an identity of this message; one of the last hour is not observed again.
         resolved: tells whether the alert has ended.
         timestamp: when it happened: a time in ISO 8601, or a number since 1970.
+        timezone: the zone of times that name none.
         data: what is kept.
     """
 
@@ -63,6 +65,7 @@ class IntakeMapping(Model):
     event: str | None = None
     resolved: str | None = None
     timestamp: str | None = None
+    timezone: TimeZone = "UTC"
     data: str = "item"
 
     @property
