@@ -19,6 +19,7 @@ from boyd.cli.output import command_name
 from boyd.embedded.state_folder import read_key, read_runtime
 from boyd.errors import ApiProblem, ConfigError
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
+from boyd.settings.text_files import read_text
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.user_folders import config_folder
 from boyd.settings.validation import read_toml
@@ -92,9 +93,9 @@ def _with_key(profile: Profile, folder: Path) -> Profile:
         raise ConfigError("set either key or key_file in a profile, not both")
     path = folder / Path(profile.key_file).expanduser()
     try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"key_file {path} cannot be read: {error}") from None
+        text = read_text(path).strip()
+    except ConfigError as error:
+        raise ConfigError(f"key_file {error}") from None
     _check_private(path)
     return profile.model_copy(update={"key": text})
 
@@ -170,6 +171,8 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
     fitting = [source for source in sources if source.url is None or is_same(source.url, url)]
     key = next((source.key for source in fitting if source.key), None)
     agent = next((source.agent for source in fitting if source.agent), None)
+    if key is not None and not key.isascii():
+        raise ConfigError("the API key has characters that are in no key; copy it again")
     return Api(url, key, agent, settings.traces)
 
 

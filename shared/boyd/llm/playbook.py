@@ -28,6 +28,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidationError
 
 from boyd.errors import ConfigError
 from boyd.models import SEVERITIES, Model, Observation, Severity, explain
+from boyd.settings.text_files import decode
 
 #: Bytes of a file.
 MAX_BYTES = 256 * 1024
@@ -222,11 +223,11 @@ def _read(file: Path) -> str:
             raw = opened.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise ConfigError(f"{file}: is longer than {MAX_BYTES} bytes")
-        return raw.decode()
+        return decode(raw)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file}: is not UTF-8") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from None
 
 
 def _slug(stem: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from boyd.errors import ConfigError
 from boyd.plugin.plugin_base import Plugin
 from boyd.redaction import register
+from boyd.settings.text_files import read_text
 
 
 class Secret(BaseModel):
@@ -49,11 +50,7 @@ class Secret(BaseModel):
     def _found(self) -> str:
         if self.file is None:
             return os.environ.get(self.env or "", "").strip()
-        try:
-            return self.file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is not text in UTF-8"
-            raise ConfigError(f"{self.file}: {why}") from None
+        return read_text(self.file).strip()
 
 
 class Connector(Plugin):

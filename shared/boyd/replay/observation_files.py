@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from boyd.errors import ConfigError
 from boyd.models import LoopResult, Observation, explain
-from boyd.replay.recordings import portions_of, read_text
+from boyd.replay.recordings import portions_of
+from boyd.settings.text_files import read_text
 
 #: Names that are not data of an observation; those with the same `iteration` belong together.
 _ITERATION = "iteration"

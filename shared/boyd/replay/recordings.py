@@ -15,6 +15,7 @@ from boyd.archive.entries import exact_ms, lowest_beside, lowest_key
 from boyd.archive.search import SCANNED
 from boyd.errors import ConfigError
 from boyd.models.archived import HistoryFilter
+from boyd.settings.text_files import read_text
 from boyd.store import AgentStore
 from boyd.store.ended_work import WorkMark, read_iteration
 
@@ -143,19 +144,6 @@ def portions_of(texts: Sequence[str]) -> Iterator[list[str]]:
     """Texts in portions."""
     for first in range(0, len(texts), PORTION):
         yield list(texts[first : first + PORTION])
-
-
-def read_text(path: Path) -> str:
-    """The content of a text file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path}: {why}") from None
 
 
 def _documents(path: Path) -> list[object]:

@@ -19,6 +19,7 @@ from boyd.errors import ConfigError
 from boyd.models import LoopResult, explain
 from boyd.models.base import JsonObject, Model
 from boyd.models.replayed import Course, Fate, ReplayedIteration
+from boyd.settings.text_files import read_text
 
 FOLDER = "cases"
 _HEAD = "# A case of the agent {agent!r}, which `boyd test` replays; edit what it expects.\n"
@@ -118,11 +119,11 @@ def read_cases(folder: Path) -> dict[str, ReplayCase]:
 
 def _read(path: Path) -> ReplayCase:
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
+        found = yaml.safe_load(read_text(path))
         return ReplayCase.model_validate_json(json.dumps(found, default=_plain))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error)}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
         raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
 
 

@@ -23,6 +23,7 @@ from pydantic import (
 from boyd.errors import ConfigError
 from boyd.models.investigation import Limits, Profile
 from boyd.redaction import register
+from boyd.settings.text_files import read_text
 
 #: Paths that Boyd appends to the address.
 _ENDINGS = ("/chat/completions", "/v1/messages")
@@ -220,10 +221,9 @@ class ModelSettings(_Group):
             return _register(found)
         if self.api_key_file:
             try:
-                return _register(self.api_key_file.read_text(encoding="utf-8").strip())
-            except OSError as error:
-                why = f"llm.api_key_file: {self.api_key_file}: {error.strerror}"
-                raise ConfigError(why) from None
+                return _register(read_text(self.api_key_file).strip())
+            except ConfigError as error:
+                raise ConfigError(f"llm.api_key_file: {error}") from None
         return None
 
 

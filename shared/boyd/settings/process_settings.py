@@ -35,6 +35,7 @@ from pydantic_settings import (
 from boyd.errors import ConfigError
 from boyd.redaction import register
 from boyd.settings.oidc_settings import OidcSettings
+from boyd.settings.text_files import read_text
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.user_folders import state_folder
 from boyd.settings.validation import mistakes, read_toml
@@ -370,19 +371,22 @@ def _read_secret_files() -> None:
             if not path:
                 raise ConfigError(f"{name} is empty; set it to the path of a file, or unset it")
             try:
-                os.environ[target] = Path(path).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise ConfigError(f"{name}: {path}: {error.strerror}") from None
+                os.environ[target] = read_text(Path(path)).strip()
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from None
             del os.environ[name]
 
 
 def _check_environment() -> None:
     known = [*environment_names(), *OTHER_VARIABLES]
-    for name in os.environ:
+    for name, value in list(os.environ.items()):
         if name.startswith(PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"unknown environment variable {name}{hint}")
+        if name in known:
+            # Files of variables with lines of Windows leave a carriage return at the end.
+            os.environ[name] = value.strip()
 
 
 def environment_names() -> list[str]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from boyd.errors import ConfigError
 from boyd.formatting import message_of
 from boyd.models.base import explain, told
+from boyd.settings.text_files import decode
 
 #: Maximum bytes of a file.
 MAX_BYTES = 1_048_576
@@ -47,7 +48,10 @@ def _text(path: Path) -> str:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path}: is longer than {MAX_BYTES} bytes")
-    text = raw.decode("utf-8").replace("\r\n", "\n")
+    try:
+        text = decode(raw).replace("\r\n", "\n")
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if long := _LONG_NAME.search(text):
         line = text.count("\n", 0, long.start()) + 1
         raise ConfigError(f"{path}: line {line}: a name has more than {MAX_PARTS} parts")
