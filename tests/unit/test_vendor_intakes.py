@@ -85,7 +85,10 @@ def changed(message: str, **changes: Any) -> list[Observation]:
         ("github/resolved", {"workflow_run__event": "pull_request"}),
         ("github/resolved", {"workflow_run__event": "pull_request_target"}),
         ("github/firing", {"workflow_run__head_repository": {"full_name": "mallory/Hello-World"}}),
+        ("github/resolved", {"workflow_run__event": "pull_request_review"}),
         ("gitlab/resolved", {"object_attributes__source": "parent_pipeline"}),
+        ("gitlab/firing", {"object_attributes__source": "merge_request_event"}),
+        ("gitlab/resolved", {"object_attributes__source": "external_pull_request_event"}),
     ],
 )
 def test_runs_for_forks_and_parents_say_nothing_of_the_branch(message: str, changes: Any) -> None:
