@@ -349,6 +349,45 @@ def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis
     assert (stream.depth, stream.unacked, stream.consumers) == (2, 3, 1)
 
 
+def test_what_cannot_be_read_hides_no_other_queue(broker: int, client: redis.Redis) -> None:
+    client.lpush("dead", "1", "2")
+    client.set("celery", "no list")
+    client.set("unacked", "no hash")
+    client.xgroup_create("orders", "billing", mkstream=True)
+    client.xadd("orders", {"number": 1})
+    streams = {"late": "billing", "orders": "billing", "dead letters": "billing"}
+    client.xadd("dead letters", {"number": 1})
+    rig = redis_rig(broker, streams=streams, max_depth=2)
+    found = rig.observe()
+
+    assert not seen(found, "unreachable")
+    down = {one["queue"]: one["state"] for one in seen(found, "down")}
+    assert down.keys() == {"celery", "(celery)", "late", "dead letters"}
+    assert "no such key" in down["late"]
+    assert "has no group billing" in down["dead letters"]
+    assert [one["queue"] for one in seen(found, "depth")] == ["dead"]
+    assert [one["queue"] for one in seen(found, "no-consumer")] == ["orders"]
+
+
+def test_a_key_that_is_no_list_is_not_purged(broker: int, client: redis.Redis) -> None:
+    client.set("celery", "no list")
+    for function in ("dry_run", "execute"):
+        with pytest.raises(QueueError, match="nobody knows what is in celery"):
+            redis_rig(broker).act("purge", {"queue": "celery", "at_most": 9}, function)
+    assert client.get("celery") == b"no list"
+
+
+def test_a_stream_that_comes_to_be_does_not_grow(broker: int, client: redis.Redis) -> None:
+    rig = redis_rig(broker, streams={"late": "billing"}, max_growth=1)
+    rig.observe()
+    client.xgroup_create("late", "billing", mkstream=True)
+    for number in range(50):
+        client.xadd("late", {"number": number})
+    rig.clock.forward(60)
+
+    assert not seen(rig.observe(), "growth")
+
+
 def test_a_redis_that_hangs_is_given_up(
     broker: int, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

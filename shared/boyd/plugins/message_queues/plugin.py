@@ -137,7 +137,7 @@ class Queues(Connector):
         except QueueError as error:
             report.add("unreachable", "critical", {"error": str(error)})
             return report.observations("summary", queues=0)
-        ages, growth = self._compare(queues, ctx)
+        ages, growth = self._compare([one for one in queues if not one.down], ctx)
         by_name = {one.name: one for one in queues}
         samples = self._samples(queues, ages, growth)
         alarms = raised(ctx, "alarms", samples, self.options.samples)
@@ -246,6 +246,8 @@ class Queues(Connector):
 
     def _depth(self, queue: str, ctx: Context) -> int:
         for one in self._server().queues(ctx):
+            if one.name == queue and one.down:
+                raise QueueError(f"nobody knows what is in {queue}: {one.down}")
             if one.name == queue:
                 return one.depth
         raise QueueError(f"there is no queue {queue}")

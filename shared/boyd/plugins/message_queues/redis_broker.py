@@ -6,8 +6,9 @@ This is the one plugin that may import redis-py: it talks to its user's server, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 TIME = 5.0
 #: Celery's lists for other priorities than the first.
 _PRIORITIES = ("\x06\x163", "\x06\x166", "\x06\x169")
+#: The name of the unacknowledged messages of Celery.
+_CELERY = "(celery)"
 #: Messages moved in one step.
 _STEP = 100
 
@@ -76,13 +79,18 @@ class RedisBroker:
         self._access = access
 
     def queues(self, ctx: Context) -> Sequence[MessageQueue]:
-        """The lists and streams; Celery's unacknowledged messages are those of `(celery)`."""
+        """The lists and streams; Celery's unacknowledged messages are those of `(celery)`.
+
+        One that cannot be read, such as a stream that is not there yet, is down.
+        """
+        options = self._options
         with self._connected() as client:
-            found = [self._list(client, name) for name in self._options.lists]
-            found += [self._stream(client, *item) for item in self._options.streams.items()]
-            if self._options.celery:
-                found.append(_unacked(client))
-        return found
+            looks = {name: partial(self._list, client, name) for name in options.lists}
+            for name, group in options.streams.items():
+                looks[name] = partial(self._stream, client, name, group)
+            if options.celery:
+                looks[_CELERY] = partial(_unacked, client)
+            return [_readable(name, look) for name, look in looks.items()]
 
     def samples(self, queue: str, number: int, ctx: Context) -> list[str]:
         """The beginnings of the oldest messages."""
@@ -198,6 +206,16 @@ class RedisBroker:
             client.close()
 
 
+def _readable(name: str, look: Callable[[], MessageQueue]) -> MessageQueue:
+    """The queue, or that it is down when the server refuses to tell of this one."""
+    import redis
+
+    try:
+        return look()
+    except (redis.ResponseError, QueueError) as error:
+        return MessageQueue(name=name, depth=0, down=f"it cannot be read: {error}")
+
+
 def _lists(queue: str) -> list[str]:
     return [queue, *(f"{queue}{suffix}" for suffix in _PRIORITIES)]
 
@@ -206,7 +224,7 @@ def _unacked(client: redis.Redis) -> MessageQueue:
     number: Any = client.hlen("unacked")
     first: Any = client.zrange("unacked_index", 0, 0, withscores=True)
     age = max(0.0, _now(client) - first[0][1]) if first else None
-    return MessageQueue(name="(celery)", depth=0, unacked=int(number), age=age)
+    return MessageQueue(name=_CELERY, depth=0, unacked=int(number), age=age)
 
 
 def _now(client: redis.Redis) -> float:
