@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from itertools import combinations
 from typing import Literal
 
 from boyd import queues
@@ -284,6 +285,7 @@ def _processes(roster: Roster) -> Iterator[Finding]:
         yield error("workers", "none is alive", advice)
     yield from _versions(roster.live())
     yield from _brokers(roster.live())
+    yield from _namesakes(workers)
     for process in roster.live():
         if process.problem:
             yield warning(_label(process), process.problem, "check its log")
@@ -339,6 +341,26 @@ def _brokers(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
     if len(numbers) > 1:
         text = f"processes spread messages over {' and '.join(map(str, numbers))} brokers"
         yield error("brokers", text, "give all of them the same BOYD_BROKER_URL, and restart them")
+
+
+def _namesakes(workers: Iterable[WorkerInfo]) -> Iterator[Finding]:
+    """Machines with one name: each look at their host reaches only one of them."""
+    by_host: dict[str, list[WorkerInfo]] = {}
+    for worker in workers:
+        if queues.of_host(worker.host) in worker.queues:
+            by_host.setdefault(worker.host, []).append(worker)
+    for host, there in sorted(by_host.items()):
+        if any(_differ(one.machine, other.machine) for one, other in combinations(there, 2)):
+            names = ", ".join(sorted(worker.name for worker in there))
+            what = f"several machines have this name, so only one of them is observed: {names}"
+            advice = "give each its own BOYD_WORKER__HOST, or another host name, and restart them"
+            yield error(f"host {host}", what, advice)
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """Tell whether boot or system are known of both machines, and are not the same."""
+    parts = zip((one or "").split("."), (other or "").split("."), strict=False)
+    return any(mine and theirs and mine != theirs for mine, theirs in parts)
 
 
 def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:

@@ -107,6 +107,38 @@ def test_all_is_well_when_all_is_well() -> None:
     assert bad(health()) == []
 
 
+@pytest.mark.parametrize(
+    ("machines", "wrong"),
+    [
+        (["b1.s1", "b1.s1"], False),
+        (["b1.s1", "b2.s1"], True),  # a copy of a machine
+        (["b1.s1", "b1.s2"], True),  # two containers with systems of their own
+        (["b1.s1", "b1."], False),  # a container beside its host
+        (["b1.", "b1."], False),
+        ([".s1", "b1.s1"], False),
+        (["b1.s1", "b1.s1", "b2.s2"], True),
+        ([None, "b1.s1"], False),
+        ([None, "b1.s1", "b2.s1"], True),
+        ([None, None], False),
+    ],
+)
+def test_machines_with_one_name_are_told(machines: list[str | None], wrong: bool) -> None:
+    served = ["loop", "observe", "act", "host.here"]
+    seen = health(
+        processes=[process(f"w{n}", machine=one, queues=served) for n, one in enumerate(machines)]
+    )
+    names = ", ".join(f"w{n}" for n in range(len(machines)))
+    found = f"error: several machines have this name, so only one of them is observed: {names}"
+    assert bad(seen) == ([found] if wrong else [])
+
+
+def test_machines_of_which_only_one_looks_at_its_host_may_have_one_name() -> None:
+    looks = process("looks", machine="b1.s1", queues=["loop", "observe", "act", "host.here"])
+    others = [process("works", machine="b2.s1"), process("beat", "beat", machine="b3.s1")]
+    gone = process("gone", machine="b4.s1", queues=looks.queues, silent=600)
+    assert "several machines" not in " ".join(bad(health(processes=[looks, *others, gone])))
+
+
 def test_intakes_without_their_library_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     intakes = [
         {"name": "datadog"},

@@ -27,6 +27,7 @@ from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
 from boyd.version import VERSION
 from boyd_worker.action_process import ActionConfiner
+from boyd_worker.machine import machine
 from boyd_worker.observer_process import Isolation
 
 log = logging.getLogger("boyd.worker")
@@ -126,6 +127,7 @@ class AgentHost:
             problem=problem,
             brokers=max(1, len(self.settings.broker_urls)),
             approval_key=self._signer.key_id if self._signer else None,
+            machine=machine(),
         )
 
     def problem(self) -> str | None:

@@ -99,7 +99,8 @@ class WorkerInfo(Model):
 
     `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill,
     `brokers` the number of servers over which it spreads the messages of agents, `approvalKey` the
-    fingerprint of the secret or key with which it checks approvals.
+    fingerprint of the secret or key with which it checks approvals, `machine` digests of the boot
+    and the system of its host, as `boot.system`.
     """
 
     name: str
@@ -115,6 +116,7 @@ class WorkerInfo(Model):
     problem: str | None = None
     brokers: int = 1
     approval_key: str | None = None
+    machine: str | None = None
 
 
 class WorkerList(Model):
