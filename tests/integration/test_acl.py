@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import redis
@@ -25,66 +23,18 @@ from boyd.store.archive_status import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
 from boyd.store.scripts import Scripts, source_of
-from boyd.testing.model_server import Received, Reply, ScriptedModel, hang, say
+from boyd.testing.model_server import ScriptedModel
 from boyd_api.routes import ALL
 from boyd_api.routing import BASE
-from harness import Deployment, free_port, server_program, wait_until
+from guarded_redis import REDIS, Guarded
+from harness import Deployment, wait_until
 from lua_scripts import NAMES
+from route_kit import BODIES, LAST, PATHS, Client, Known, asked_everything, replied
 from tracing_kit import Sink
 
 pytestmark = pytest.mark.real
 
-REDIS = Path(__file__).parents[2] / "deploy" / "redis"
 STORE = Path(__file__).parents[2] / "shared" / "boyd" / "store"
-ROLES = ("admin", "api", "worker", "beat", "archive", "traces", "metrics")
-
-
-class Guarded:
-    """A Redis with the settings, users and secrets of `deploy/redis`, as they are deployed.
-
-    Attributes:
-        urls: the URL of each user that has one.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        port = free_port()
-        address = f"redis://127.0.0.1:{port}/0"
-        secrets = folder / "secrets"
-        subprocess.run([REDIS / "make-secrets", address, secrets], check=True, capture_output=True)
-        self.urls = {role: (secrets / f"redis-url-{role}").read_text().strip() for role in ROLES}
-        self.probe = (secrets / "redis-password-probe").read_text().strip()
-        self.port = port
-        acl = str(secrets / "users.acl")
-        argv = [str(server_program()), str(REDIS / "redis.conf"), "--dir", str(folder)]
-        argv += ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", acl]
-        with (folder / "redis.log").open("w") as log:
-            self._process = subprocess.Popen(argv, stdout=log)
-        self.admin = connect(self.urls["admin"])
-        wait_until(self._answers, 10)
-
-    def refused(self) -> list[str]:
-        """What was refused to whom, in the words of `ACL LOG`.
-
-        Without what redis-py tells of itself when it connects: it goes on when that is refused, and
-        no rule allows it that both Redis 6.2 and 7.0 understand.
-        """
-        return [
-            f"{entry['username']}: {entry['reason']} {entry['object']} ({entry['context']})"
-            for entry in self.admin.acl_log(count=100)
-            if not entry["object"].startswith("client")
-        ]
-
-    def end(self) -> None:
-        """Stop it."""
-        self.admin.close()
-        self._process.kill()
-        self._process.wait()
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.admin.ping())
-        except (redis.ConnectionError, redis.TimeoutError):
-            return False
 
 
 @pytest.fixture
@@ -118,22 +68,10 @@ def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
             yield made
 
 
-class Client:
-    """Asks the API about one agent."""
-
-    def __init__(self, running: Deployment, url: str) -> None:
-        running.environment["BOYD_REDIS_URL"] = url
-        self.base = running.api("api")
-        self.headers = {name: running.key(name, "admin") for name in ("ann", "bob")}
-        self.headers["bot"] = running.key("bot", "admin", person=False)
-
-    def __call__(
-        self, method: str, path: str, body: Any = None, expect: int = 200, by: str = "ann"
-    ) -> Any:
-        url, headers = f"{self.base}{path}", self.headers[by]
-        got = requests.request(method, url, json=body, headers=headers, timeout=60)
-        assert got.status_code == expect, (path, got.text)
-        return got.json() if got.headers["Content-Type"].startswith("application/") else got.text
+def asking(running: Deployment, guarded: Guarded) -> Client:
+    """A client of an API that is the user of the API."""
+    running.environment["BOYD_REDIS_URL"] = guarded.urls["api"]
+    return Client(running, running.api("api"))
 
 
 def copied_at(running: Deployment) -> datetime:
@@ -151,7 +89,7 @@ def waiting(running: Deployment) -> list[ApprovalItem]:
 def test_every_process_works_as_its_user_and_is_refused_nothing(
     guarded: Guarded, running: Deployment
 ) -> None:
-    ask = Client(running, guarded.urls["api"])
+    ask = asking(running, guarded)
     api = "/api/v0/agents/careful"
     wait_until(lambda: running.agent("ticking").history.get(2))
     ask("POST", "/api/v0/agents/ticking/pause", {"reason": "enough"})
@@ -191,190 +129,6 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
     assert guarded.refused() == []
 
 
-#: Where the routes with a name in their path lie, with the names of things that there are.
-PATHS = {
-    "loop.one": "/loop/history/1",
-    "loop.testimony": "/loop/history/1",
-    "actions.take": "/actions/counter:add",
-    "actions.dry_run": "/actions/counter:add/dry-run",
-    "actions.execution": "/executions/{known.execution}",
-    "actions.rollback": "/executions/{known.execution}/rollback",
-    "procedures.show": "/procedures/{known.procedure}",
-    "procedures.cancel": "/procedures/{known.procedure}/cancel",
-    "procedures.resume": "/procedures/{known.procedure}/resume",
-    "approvals.show": "/approvals/{known.approval}",
-    "approvals.preview": "/approvals/{known.approval}/preview",
-    "approvals.approve": "/approvals/{known.approval}/approve",
-    "approvals.deny": "/approvals/{known.approval}/deny",
-    "approvals.withdraw": "/approvals/{known.approval}/withdraw",
-    "runs.show": "/runs/{known.run}",
-    "runs.cancel": "/runs/{known.waiting_run}/cancel",
-    "runs.callback": "/runs/{known.run}/callback",
-    "runs.redeliver": "/runs/{known.run}/callback/redeliver",
-    "investigations.show": "/investigations/{known.investigation}",
-    "investigations.log": "/investigations/{known.investigation}/log",
-    "investigations.follow": "/investigations/{known.investigation}/events",
-    "investigations.say": "/investigations/{known.investigation}/messages",
-    "investigations.cancel": "/investigations/{known.open_investigation}/cancel",
-    "intake.take": "/intake/json",
-    "plugins.read": "/plugins/counter/",
-    "plugins.post": "/plugins/counter/",
-    "plugins.put": "/plugins/counter/",
-    "plugins.patch": "/plugins/counter/",
-    "plugins.delete": "/plugins/counter/",
-    "keys.revoke": "/keys/{known.key}",
-    "documents.asset": "/docs/swagger-ui.css",
-    "documents.problem": "/problems/not-found",
-}
-#: What is sent to the routes that need a body.
-BODIES: dict[str, Any] = {
-    "actions.lift_hold": {"action": "{known.held}"},
-    "autonomy.revoke_autonomy": {"action": "{known.granted}"},
-    "approvals.approve_all": {"ids": ["{known.approval}"]},
-    "approvals.deny_all": {"ids": ["{known.approval}"]},
-    "approvals.withdraw_all": {"ids": ["{known.approval}"]},
-    "runs.submit": {"title": "t", "description": "d"},
-    "investigations.ask": {"question": "Why?"},
-    "investigations.say": {"text": "And now?"},
-    "intake.take": {"source": "s", "type": "event", "data": {}},
-    "mcp.answer": {
-        "jsonrpc": "2.0",
-        "id": "1",
-        "method": "tools/call",
-        "params": {
-            "name": "boyd_propose_action",
-            "arguments": {"agent": "routed", "action": "counter:add", "rationale": "r"},
-        },
-    },
-    "keys.create": {"name": "n", "principal": "p", "scopes": ["read"]},
-}
-
-
-#: What is asked once no worker runs the agent any more, in this job.
-LAST = ("loop.abandon", "control.retire")
-
-
-#: A question over which the model thinks for long.
-SLOW = "Why, after all?"
-
-
-def replied(request: Received) -> Reply:
-    """The model's answer."""
-    return hang(60, say("Because.")) if SLOW in str(request.body["messages"]) else say("Because.")
-
-
-class Known:
-    """Things of the agent `routed` that paths can name; each is made when it is asked for."""
-
-    def __init__(self, ask: Client, running: Deployment) -> None:
-        self._ask = ask
-        self._running = running
-
-    @property
-    def execution(self) -> str:
-        return str(self._post("/actions/counter:add")["executionId"])
-
-    @property
-    def held(self) -> str:
-        """An action that is held."""
-        fields = {"action": "counter:add", "kind": "suspended", "execution": "loop:1"}
-        self._running.store.client.hset("boyd:{routed}:hold:counter:add:", mapping=fields)
-        return fields["action"]
-
-    @property
-    def granted(self) -> str:
-        """An action that was let run alone."""
-        grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 2e12, "by": ["ann"]}
-        record = json.dumps({"label": "l", "effective": 99, "grant": grant})
-        self._running.store.client.hset("boyd:{routed}:track:counter:add", "s", record)
-        return "counter:add"
-
-    @property
-    def procedure(self) -> str:
-        """One that waits for a person."""
-        id = f"loop:{uuid4()}"
-        fields = {
-            "id": id,
-            "action": "counter:add",
-            "state": "stopped",
-            "params": "{}",
-            "steps": "[]",
-            "at": 0,
-            "startedAt": 1,
-            "until": 2,
-            "stoppedAt": 1,
-        }
-        self._running.store.client.hset(f"boyd:{{routed}}:procedure:{id}", mapping=fields)
-        return id
-
-    @property
-    def approval(self) -> str:
-        return str(self._post("/actions/counter:reset", expect=202)["approvalId"])
-
-    @property
-    def waiting_run(self) -> str:
-        run = {"title": "t", "description": "d", "callbackUrl": "http://127.0.0.1:9/"}
-        self._post("/pause")
-        return str(self._post("/runs", run, 201)["id"])
-
-    @property
-    def run(self) -> str:
-        """One that has ended, so that it has a callback."""
-        made = self.waiting_run
-        self._post(f"/runs/{made}/cancel")
-        self._post("/resume")
-        return made
-
-    @property
-    def open_investigation(self) -> str:
-        return self._asked(SLOW)
-
-    @property
-    def investigation(self) -> str:
-        """One that has ended."""
-        made = self._asked("Why?")
-        store = self._running.agent("routed").investigations
-        wait_until(lambda: (found := store.get(made)) is not None and found.status == "ended")
-        return made
-
-    @property
-    def key(self) -> str:
-        return str(self._ask("POST", f"{BASE}/keys", BODIES["keys.create"], 201)["id"])
-
-    def _asked(self, question: str) -> str:
-        return str(self._post("/investigations", {"question": question}, 201)["id"])
-
-    def _post(self, path: str, body: Any = None, expect: int = 200) -> Any:
-        return self._ask("POST", f"{BASE}/agents/routed{path}", body or {}, expect)
-
-
-def filled(value: Any, known: Known) -> Any:
-    """A path or body with the names of things that there are."""
-    if isinstance(value, str):
-        return value.format(known=known)
-    if isinstance(value, list):
-        return [filled(one, known) for one in value]
-    return {name: filled(inner, known) for name, inner in value.items()}
-
-
-def asked_everything(ask: Client, known: Known) -> Iterator[str]:
-    """Ask every route of the API; those that do not answer with success."""
-    for route in (one for one in ALL if one.name not in LAST):
-        path = filled(PATHS.get(route.name, route.path), known)
-        body = filled(BODIES[route.name], known) if route.name in BODIES else None
-        url = ask.base + list(route.rules.values())[-1].removesuffix(route.path) + path
-        url = url.replace("<agentId>", "routed")
-        headers = ask.headers["bot" if route.noun == "mcp" else "bob"]
-        got = requests.request(
-            route.method, url, json=body, headers=headers, timeout=30, stream=True
-        )
-        if got.headers["Content-Type"].startswith("text/event-stream"):
-            next(got.iter_content(1))
-            got.close()
-        if not 200 <= got.status_code < 400:
-            yield f"{route.method} {path}: {got.text}"
-
-
 def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
     guarded: Guarded, tmp_path: Path
 ) -> None:
@@ -387,7 +141,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
         running.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
         queues = "loop,observe,host,callback,think,act"
         running.start("worker", "worker", "--agent", "agents.routed:routed", "--queues", queues)
-        ask = Client(running, guarded.urls["api"])
+        ask = asking(running, guarded)
         known = Known(ask, running)
         ask("POST", f"{BASE}/agents/routed/loop/trigger", {})
 

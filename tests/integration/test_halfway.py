@@ -11,8 +11,8 @@ import pytest
 
 from boyd.store.keys import Keys
 from faults.blindness import longest
+from guarded_redis import Guarded
 from harness import Deployment, wait_until
-from integration.test_acl import Guarded
 from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
