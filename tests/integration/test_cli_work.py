@@ -406,6 +406,15 @@ def test_the_trail_of_the_deployment_is_read_over_the_api_or_on_redis(
     assert "key.created" in cli("audit", "show", "--deployment", BOYD_REDIS_URL=redis_url)
 
 
+def test_all_trails_are_verified_over_the_api_or_on_redis(cli: Cli, redis_url: str) -> None:
+    cli("pause", "--reason", "holidays")
+    told = cli("audit", "verify", "--all")
+    directly = cli("audit", "verify", "--all", "--redis", BOYD_REDIS_URL=redis_url)
+
+    for lines in (told.splitlines(), directly.splitlines()):
+        assert [line.split()[:2] for line in lines] == [["ok", "deployment"], ["ok", "test"]]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

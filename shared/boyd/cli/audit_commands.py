@@ -17,6 +17,7 @@ from boyd.cli.options import CommandAccess, access_options, agent_option, choose
 from boyd.cli.parameter_types import Whole, period_options
 from boyd.formatting import counted
 from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
+from boyd.models.responses import AgentList
 
 if TYPE_CHECKING:
     from boyd.client import Client
@@ -253,9 +254,7 @@ def verify(
             "--all cannot be combined with --agent, --deployment, --expect or --from"
         )
     if everything:
-        store = open_store(access.settings)
-        trails: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit)}
-        trails |= {name: _DirectTrail(store.agent(name).audit) for name in store.fleet.agents()}
+        trails = _all_trails(access)
     else:
         trails = dict([_trail(access, agent, deployment, directly=begin is not None)])
     found = {name: trail.verify(expect, begin) for name, trail in trails.items()}
@@ -289,6 +288,19 @@ def export(access: CommandAccess, agent: str | None, deployment: bool, wanted: A
     _, trail = _trail(access, agent, deployment)
     for line in trail.export(wanted):
         output.say(line)
+
+
+def _all_trails(access: CommandAccess) -> dict[str, Trail]:
+    """The chains of the deployment and of all agents, also retired ones."""
+    api = access.api()
+    if api is not None:
+        client = api.deployment
+        agents = client.get("/agents", AgentList, retired="true").agents
+        remote: dict[str, Trail] = {EVERYWHERE: _RemoteTrail(client, "/deployment/audit")}
+        return remote | {one.id: _RemoteTrail(client.of(one.id), "/audit") for one in agents}
+    store = open_store(access.settings)
+    direct: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit)}
+    return direct | {name: _DirectTrail(store.agent(name).audit) for name in store.fleet.agents()}
 
 
 def _trail(
