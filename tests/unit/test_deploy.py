@@ -220,6 +220,14 @@ def test_proxies_let_through_the_largest_message_that_the_api_takes(path: str) -
     assert [int(size) * 1_048_576 for size in found] == [IntakeSettings().max_body]
 
 
+def test_the_proxy_of_the_guide_tells_the_name_that_the_browser_has_asked_for() -> None:
+    [block] = re.findall(
+        r"```nginx\n(.+?)```", (ROOT / "docs/deployment.md").read_text(), re.DOTALL
+    )
+
+    assert "proxy_set_header Host $http_host;" in block
+
+
 def test_the_image_runs_boyd_itself_and_not_as_root() -> None:
     last = dict(dockerfile())
 
