@@ -23,6 +23,7 @@ from boyd_api import auth, idempotency_keys
 from boyd_api.console import CONSOLE, serve_console
 from boyd_api.documentation import OPENAPI, document_once
 from boyd_api.intake_routes import agree
+from boyd_api.path_prefix import check_prefix
 from boyd_api.problems import answer_to
 from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
 from boyd_api.routes import ALL
@@ -75,6 +76,7 @@ def _admit(services: Services, bound: Mapping[str, Route]) -> Response | None:
     sent = request.headers.get("X-Request-Id", "")
     g.began = time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+    check_prefix()
     if request.url_rule is None or request.blueprint == CONSOLE:
         return None  # no such path or method: Flask goes on to say so; the console admits by itself
     route = bound.get(request.endpoint or "")

@@ -210,3 +210,27 @@ def test_a_declared_route_knows_what_it_reads_and_may_answer() -> None:
     assert {"invalid-request", "idempotency-mismatch", "unknown-agent", "not-found"} <= set(
         route.possible_problems
     )
+
+
+def test_a_proxy_that_serves_boyd_below_a_path_is_told_so(site: Site) -> None:
+    removed = {"X-Forwarded-Prefix": "/boyd/"}
+    answer = site.post(PAUSE, headers=removed)
+    page = site.client.get("/console/login", headers=removed)
+    kept = [
+        site.client.get(f"/ops/boyd{path}") for path in ("/console/", "/api/v0/agents", "/docs")
+    ]
+
+    assert (answer.status_code, page.status_code) == (400, 400)
+    assert "serves Boyd below /boyd, but it needs a host name of its own" in answer.json["detail"]
+    assert "serves Boyd below /boyd, but" in page.text
+    assert page.mimetype == "text/html"
+    for one in kept:
+        assert (one.status_code, "below /ops/boyd, but" in one.json["detail"]) == (404, True)
+    assert nothing_happened(site)
+
+
+@pytest.mark.parametrize("prefix", ["", "/"])
+def test_a_proxy_that_removes_no_path_is_served(site: Site, prefix: str) -> None:
+    assert site.post(PAUSE, headers={"X-Forwarded-Prefix": prefix}).status_code == 200
+    unknown = site.client.get("/api/v0/agents/console").json
+    assert "host name of its own" not in unknown["detail"]
