@@ -16,6 +16,7 @@ SHARING = (
     "tests/integration/test_up.py",
     "tests/faults/test_shifted_hosts.py",
     "tests/connections/test_queues.py",
+    "tests/integration/test_production.py",
 )
 
 

@@ -69,6 +69,7 @@ class Counter(Plugin):
 routed = Agent(
     "routed",
     plugins=[Counter()],
+    approvals={"required": {"links": "bearer"}},
     llm=ModelSettings(
         base_url=os.environ.get("MODEL_URL", "http://127.0.0.1:9/v1"),
         model="scripted",
