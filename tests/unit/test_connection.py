@@ -151,7 +151,7 @@ def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> Non
         ("[work]\nkey = 'x'", "profile 'work': url: Field required"),
         ("[work]\nurl = 'http://x'\nkye = 'x'", "profile 'work': kye: Extra inputs"),
         ("[work]\nurl = 'http://x'\nkey = 'x'\nkey_file = 'y'", "not both"),
-        ("[work]\nurl = 'http://x'\nkey_file = 'none'", "cannot be read"),
+        ("[work]\nurl = 'http://x'\nkey_file = 'none'", "key_file .*/none: No such file"),
         ("work = 1", "profile 'work'"),
         ("[work", "not valid TOML"),
     ],
