@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import redis
 
 from boyd.store import connect
 from harness import free_port, server_program, wait_until
+from signals import signal_process
 
 REDIS = Path(__file__).parents[1] / "deploy" / "redis"
 ROLES = ("admin", "api", "worker", "beat", "archive", "traces", "metrics")
@@ -30,13 +32,30 @@ class Guarded:
         self.urls = {role: (secrets / f"redis-url-{role}").read_text().strip() for role in ROLES}
         self.probe = (secrets / "redis-password-probe").read_text().strip()
         self.port = port
-        acl = str(secrets / "users.acl")
-        argv = [str(server_program()), str(REDIS / "redis.conf"), "--dir", str(folder)]
-        argv += ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", acl]
-        with (folder / "redis.log").open("w") as log:
+        self._folder = folder
+        self.admin = connect(self.url)
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """The URL of its administrator."""
+        return self.urls["admin"]
+
+    def start(self) -> None:
+        """Start it, also after its end, and wait until it answers."""
+        acl = str(self.secrets / "users.acl")
+        argv = [str(server_program()), str(REDIS / "redis.conf"), "--dir", str(self._folder)]
+        argv += ["--port", str(self.port), "--bind", "127.0.0.1", "--aclfile", acl]
+        with (self._folder / "redis.log").open("a") as log:
             self._process = subprocess.Popen(argv, stdout=log)
-        self.admin = connect(self.urls["admin"])
         wait_until(self._answers, 10)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; it is gone afterwards if that kills."""
+        if self._process.poll() is None:
+            signal_process(self._process.pid, number)
+        if number == signal.SIGKILL:
+            self._process.wait()
 
     def refused(self) -> list[str]:
         """What was refused to whom, in the words of `ACL LOG`.
@@ -53,7 +72,8 @@ class Guarded:
     def end(self) -> None:
         """Stop it."""
         self.admin.close()
-        self._process.kill()
+        if self._process.poll() is None:
+            self._process.kill()
         self._process.wait()
 
     def _answers(self) -> bool:

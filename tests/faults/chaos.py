@@ -2,6 +2,7 @@
 
 make chaos ARGS="--minutes 30 --seed 7 --report chaos.md"
 make chaos ARGS="--minutes 30 --cluster"
+make chaos ARGS="--minutes 30 --production"
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from faults.storm import Outcome, storm, table
 
+#: Where else than on one Redis.
+PLACES = {
+    "cluster": "on a Redis Cluster",
+    "production": "in the set-up of docs/deployment.md",
+}
+
 
 def main() -> None:
     """Run storms until the time is up; the exit status is 1 when anything was not as promised."""
@@ -23,7 +30,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long in all")
     parser.add_argument("--each", type=float, default=120.0, help="seconds of one storm")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first storm")
-    parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster")
+    place = parser.add_mutually_exclusive_group()
+    for name, text in PLACES.items():
+        place.add_argument(f"--{name}", action="store_const", const=name, dest="where", help=text)
     parser.add_argument("--report", type=Path, help="also write the table to this file")
     given = parser.parse_args()
     for name in [name for name in os.environ if name.startswith("BOYD_")]:
@@ -33,7 +42,7 @@ def main() -> None:
     while time.monotonic() < until:
         seed = given.seed + len(outcomes)
         seconds = min(given.each, max(10.0, until - time.monotonic()))
-        outcome = storm(seed, seconds, on_cluster=given.cluster)
+        outcome = storm(seed, seconds, where=given.where or "redis")
         outcomes.append(outcome)
         said = f"{len(outcome.faults)} faults, {len(outcome.violations)} violations"
         print(f"seed {seed}: {outcome.seconds:.0f} s, {said}, {outcome.counts}", flush=True)

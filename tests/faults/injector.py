@@ -100,7 +100,8 @@ class Injector:
     def _inject(self, kind: str, seconds: float) -> None:
         verb, _, what = kind.partition(" ")
         world = self._world
-        names = {"worker": world.workers, "beat": world.beats, "api": world.apis}.get(what)
+        processes = {"worker": world.workers, "beat": world.beats, "api": world.apis}
+        names = processes.get(what) or [name for name in world.others if name == what]
         began = time.time()
         if names:
             target = self._dice.choice(names)
@@ -127,6 +128,30 @@ class Injector:
             time.sleep(seconds / 4)
             self._world.launch(target)
 
+    def _hurt_redis(self, kind: str, seconds: float) -> None:
+        """Kill or stop the server, or hurt what passes through it."""
+        server = self._world.redis
+        if kind == "kill redis":
+            server.signal(signal.SIGKILL)
+            time.sleep(seconds / 4)
+            server.start()
+        elif kind == "pause redis":
+            server.signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            server.signal(signal.SIGCONT)
+        else:
+            self._hurt_broker(kind)
+
+    def _hurt_broker(self, kind: str) -> None:
+        with redis.Redis.from_url(self._world.redis.url, socket_timeout=5) as client:
+            if kind == "drop connections":
+                client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                return
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                for queue in client.scan_iter("boyd.*", count=1000, _type="list"):
+                    client.lpop(queue)
+
 
 class RoughInjector(Injector):
     """Hurts everything that there is on one Redis."""
@@ -139,15 +164,7 @@ class RoughInjector(Injector):
 
     def _inject_other(self, kind: str, seconds: float) -> str:
         target = "redis"
-        if kind == "kill redis":
-            self._world.redis.signal(signal.SIGKILL)
-            time.sleep(seconds / 4)
-            self._world.redis.start()
-        elif kind == "pause redis":
-            self._world.redis.signal(signal.SIGSTOP)
-            time.sleep(seconds)
-            self._world.redis.signal(signal.SIGCONT)
-        elif kind == "fill disk":
+        if kind == "fill disk":
             self._fill_disk(seconds)
         elif kind == "shift clock":
             target = self._shift_clock()
@@ -160,7 +177,7 @@ class RoughInjector(Injector):
         elif kind == "forbid command":
             target = self._forbid(seconds)
         else:
-            self._hurt_broker(kind)
+            self._hurt_redis(kind, seconds)
         return target
 
     def _fill_disk(self, seconds: float) -> None:
@@ -216,13 +233,3 @@ class RoughInjector(Injector):
             time.sleep(seconds / 8)
             client.execute_command("ACL", "SETUSER", "default", f"+{command}")
         return command
-
-    def _hurt_broker(self, kind: str) -> None:
-        with redis.Redis(port=self._world.redis.port, socket_timeout=5) as client:
-            if kind == "drop connections":
-                client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-                return
-            until = time.monotonic() + 0.5
-            while time.monotonic() < until:
-                for queue in client.scan_iter("boyd.*", count=1000, _type="list"):
-                    client.lpop(queue)

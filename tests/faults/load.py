@@ -117,9 +117,12 @@ class Load:
         """Post until somebody answers for good; the same request however often."""
         key = {**headers, "Idempotency-Key": str(uuid.UUID(int=dice.getrandbits(128)))}
         while True:
-            url = self._world.url(dice.choice(self._world.apis))
+            api = dice.choice(self._world.apis)
+            url, trust = self._world.url(api), self._world.trust(api)
             try:
-                said = requests.post(f"{url}/api/v0{path}", json=body, headers=key, timeout=60)
+                said = requests.post(
+                    f"{url}/api/v0{path}", json=body, headers=key, verify=trust, timeout=60
+                )
                 if said.ok or said.status_code == 404:
                     return said
                 retry = said.status_code == 409 or said.status_code >= 500

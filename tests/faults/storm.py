@@ -9,6 +9,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from boyd.models import Actor
 from faults.blindness import longest
@@ -16,10 +17,13 @@ from faults.cluster_world import ClusterInjector, cluster_world
 from faults.injector import Fault, Injector, RoughInjector
 from faults.invariants import Invariants
 from faults.load import Load
+from faults.production_world import ProductionInjector, production_world
 from faults.rough import rough_world
 from faults.world import World
 from harness import wait_until
 
+#: The world of a storm: one Redis, a Redis Cluster, or the set-up of the guide.
+Place = Literal["redis", "cluster", "production"]
 #: Seconds that everything may take to come to rest once nothing hurts any more.
 SETTLE = 90.0
 
@@ -37,11 +41,15 @@ class Outcome:
     blind: float = 0.0
 
 
-def storm(seed: int, seconds: float, pause: float = 2.0, *, on_cluster: bool = False) -> Outcome:
+def storm(seed: int, seconds: float, pause: float = 2.0, where: Place = "redis") -> Outcome:
     """Run one; the same seed gives the same faults in the same order."""
     with tempfile.TemporaryDirectory(prefix="boyd-storm-") as folder, ExitStack() as things:
         injector: Injector
-        if on_cluster:
+        if where == "production":
+            production = things.enter_context(production_world(Path(folder)))
+            injector = ProductionInjector(production, seed, pause)
+            return _storm(production, injector, seed, seconds)
+        if where == "cluster":
             cluster = things.enter_context(cluster_world(Path(folder)))
             injector = ClusterInjector(cluster, seed, pause)
             return _storm(cluster, injector, seed, seconds)
@@ -64,7 +72,7 @@ def _storm(world: World, injector: Injector, seed: int, seconds: float) -> Outco
         seed=seed,
         seconds=seconds,
         faults=injector.faults,
-        violations=Invariants(world, said).check(),
+        violations=[*Invariants(world, said).check(), *world.check()],
         counts={
             "iterations": iterations,
             "runs": len(said.runs),

@@ -22,3 +22,12 @@ def test_nothing_is_lost_or_done_twice_in_a_storm(measure: Measure) -> None:
     assert len(outcome.faults) >= 5
     assert outcome.counts["iterations"] > 10
     assert outcome.counts["approvals"] > 3
+
+
+@pytest.mark.long
+def test_nothing_is_lost_or_done_twice_in_a_storm_over_the_set_up_of_the_guide() -> None:
+    outcome = storm(seed=2, seconds=20, pause=1.5, where="production")
+    print(table([outcome]))
+
+    assert outcome.violations == []
+    assert len(outcome.faults) >= 5

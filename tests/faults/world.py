@@ -85,6 +85,7 @@ class World:
     workers: tuple[str, ...] = ("w0", "w1", "w2")
     beats: tuple[str, ...] = ("b0", "b1")
     apis: tuple[str, ...] = ("a0", "a1")
+    others: tuple[str, ...] = ()
     agents: tuple[str, ...] = AGENTS
     #: Seconds that agents observed nothing, at most, in each world that has ended.
     blind_times: ClassVar[list[float]] = []
@@ -92,7 +93,7 @@ class World:
     def __init__(self, folder: Path, server: Any = None) -> None:
         """On *server*, which has a `url` and passes a `signal` on; absent: a Redis of its own."""
         self.redis: Any = server or RedisProcess(folder)
-        self.deployment = Deployment(self.redis.url, folder)
+        self.deployment = self._deployment(folder)
         self.deployment.environment.update(
             {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000", "BOYD_LOG_LEVEL": "info"}
         )
@@ -104,7 +105,7 @@ class World:
 
     def start(self) -> None:
         """Start everything, and wait until it is there."""
-        for name in (*self.workers, *self.beats, *self.apis):
+        for name in self._names:
             self.launch(name)
         live = len(self.workers) + len(self.beats)
         fleet = self.deployment.store.fleet
@@ -151,10 +152,14 @@ class World:
     def heal(self) -> None:
         """Let everything run again."""
         self.redis.signal(signal.SIGCONT)
-        for name in (*self.workers, *self.beats, *self.apis):
+        for name in self._names:
             self.signal(name, signal.SIGCONT)
             if not self.alive(name):
                 self.launch(name)
+
+    def check(self) -> list[str]:
+        """What is not as promised and concerns only this kind of world."""
+        return []
 
     def end(self) -> None:
         """Kill everything."""
@@ -171,9 +176,20 @@ class World:
         """Where an API process answers."""
         return f"http://127.0.0.1:{self.ports[name]}"
 
+    def trust(self, name: str) -> str | bool:
+        """The authority to trust there; True: those of the system."""
+        return True
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self.workers, *self.beats, *self.apis, *self.others)
+
+    def _deployment(self, folder: Path) -> Deployment:
+        return Deployment(self.redis.url, folder)
+
     def _ready(self, name: str) -> bool:
         try:
-            return requests.get(f"{self.url(name)}/readyz", timeout=60).ok
+            return requests.get(f"{self.url(name)}/readyz", verify=self.trust(name), timeout=60).ok
         except requests.RequestException:
             return False
 
@@ -183,4 +199,6 @@ class World:
             return ("worker", *agents, "--concurrency", "4")
         if name in self.beats:
             return ("beat", *agents)
+        if name in self.others:
+            return (name,)
         return ("api", "--port", str(self.ports[name]))
