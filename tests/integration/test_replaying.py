@@ -345,6 +345,8 @@ def test_archive_and_redis_are_one_past_and_approvals_say_how_they_ended(tmp_pat
     assert count(HistoryFilter(until=last.ended_at)) == 6
     access.close()
     archive.close()
+    access.close()
+    archive.close()
 
 
 # Cases

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,15 @@ def archive(lab: Lab, archive_url: str) -> Iterator[Archive]:
     made = Archive(archive_url, lab.whole)
     yield made
     made.close()
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
+    """Opens archives in one SQLite file; all are closed at the end."""
+    with ExitStack() as stack:
+        yield lambda *given, **more: stack.enter_context(
+            closing(Archive(sqlite(tmp_path), *given, **more))
+        )
 
 
 def test_what_was_copied_is_not_copied_again(lab: Lab, archive: Archive) -> None:
@@ -200,11 +210,13 @@ def test_an_iteration_that_came_before_the_place_is_found_by_a_complete_look(
     assert archive.count("iteration") == 7
 
 
-def test_an_approval_that_is_executed_later_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_approval_that_is_executed_later_is_brought_up_to_date(
+    opened: Callable[..., Archive],
+) -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("eyes", seen()), chooses(choice()), act))
     lab.run()
-    archive = Archive(sqlite(tmp_path), lab.whole)
+    archive = opened(lab.whole)
     archive.copy()
     assert archive.count("approval") == 0
     [item] = lab.store.approvals.page(5).pending
@@ -290,12 +302,12 @@ def test_audit_entries_of_another_chain_are_copied_beside_the_first_ones(
 
 
 def test_what_is_older_than_the_archive_keeps_is_removed_and_not_copied_again(
-    lab: Lab, tmp_path: Path
+    lab: Lab, opened: Callable[..., Archive]
 ) -> None:
-    archive = Archive(sqlite(tmp_path), lab.whole)
+    archive = opened(lab.whole)
     archive.copy()
     assert archive.copier.purge() == 0
-    short = Archive(sqlite(tmp_path), lab.whole, keep=1e-6)
+    short = opened(lab.whole, keep=1e-6)
 
     assert short.copier.purge() > 6
     assert short.copy(completely=True) == 0
@@ -413,11 +425,11 @@ def test_a_record_that_cannot_be_read_is_reported_once_and_hides_no_other(
 
 
 def test_every_statement_of_a_search_uses_an_index(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, opened: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sqlalchemy import event
 
-    archive = Archive(sqlite(tmp_path), lab.whole)
+    archive = opened(lab.whole)
     archive.copy()
     said: list[tuple[str, Any]] = []
     engine = archive.database._engine
