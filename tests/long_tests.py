@@ -103,6 +103,11 @@ class Clone:
         return self._git("rev-parse", "HEAD").strip()
 
     @property
+    def number(self) -> int:
+        """The number of commits up to the one that is checked out."""
+        return int(self._git("rev-list", "--count", "HEAD"))
+
+    @property
     def clean(self) -> bool:
         """Whether the files are those of that commit."""
         return not self._git("status", "--porcelain")

@@ -1,0 +1,109 @@
+"""Runs a part of the unit tests on another release of Python that we promise, each in its turn.
+
+`.ci/run` calls it. Which release and which part it is follows from the number of the commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from areas import ROOT
+from long_tests import Clone
+
+UNIT = ROOT / "tests" / "unit"
+#: The files beside the folders of unit tests, as globs.
+_FILES = ("tests/unit/test_[a-h]*.py", "tests/unit/test_[i-q]*.py", "tests/unit/test_[r-z]*.py")
+_RELEASE = re.compile(r"Programming Language :: Python :: (3\.\d+)")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """An installed Python, with its whole version."""
+
+    program: Path
+    version: str
+
+
+def promised() -> list[str]:
+    """The releases of Python that the package names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [match[1] for line in project["classifiers"] if (match := _RELEASE.fullmatch(line))]
+
+
+def installed(release: str, path: str, pyenv: Path) -> Interpreter | None:
+    """The interpreter of a release on *path* or, the newest, in the folder of pyenv."""
+    on_path = shutil.which(f"python{release}", path=path)
+    others = sorted(pyenv.glob(f"versions/{release}.*/bin/python{release}"), key=_patch)
+    for program in [*([Path(on_path)] if on_path else []), *reversed(others)]:
+        # A shim of pyenv is on the path, and fails, for releases that are not switched on.
+        answer = subprocess.run([program, "-V"], capture_output=True, text=True, check=False)
+        version = answer.stdout.removeprefix("Python ").strip()
+        if answer.returncode == 0 and version.startswith(f"{release}."):
+            return Interpreter(program, version)
+    return None
+
+
+def _patch(program: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", program.parts[-3])]
+
+
+def parts() -> list[str]:
+    """The parts of the unit tests: each folder, and the files beside them in three parts."""
+    folders = sorted({file.parent.name for file in UNIT.glob("*/test_*.py")})
+    return [*(f"tests/unit/{name}" for name in folders), *_FILES]
+
+
+def turn(number: int, pythons: Sequence[Interpreter]) -> tuple[Interpreter, str]:
+    """The interpreter and the part whose turn it is at the commit of that number."""
+    rounds, place = divmod(number, len(pythons))
+    choices = parts()
+    return pythons[place], choices[rounds % len(choices)]
+
+
+def check(python: Interpreter, part: str) -> int:
+    """Run the quick tests of a part in a new environment; the status of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder, "python")
+        make = ["make", "--no-print-directory", f"VENV={environment}", f"PYTHON={python.program}"]
+        made = subprocess.run([*make, str(environment / ".tests")], cwd=ROOT, check=False)
+        if made.returncode != 0:
+            return made.returncode
+        processes = os.environ.get("PROCESSES", "5")
+        files = sorted(str(file) for file in ROOT.glob(part))
+        options = ["-o", f"cache_dir={folder}/cache", "--numprocesses", processes, "-m", "not long"]
+        command = [str(environment / "bin" / "python"), "-m", "pytest", *options, *files]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def main() -> None:
+    """Run what has its turn, and write down what that was."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--closing", type=Path, default=os.devnull, help="a file for what ran")
+    closing = parser.parse_args().closing
+    own = "{}.{}".format(*sys.version_info)
+    others = [release for release in promised() if release != own]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    path = os.environ.get("PATH", os.defpath)
+    found = [python for one in others if (python := installed(one, path, pyenv))]
+    if not found:
+        closing.write_text(f"skipped: none of {', '.join(others)} is installed", encoding="utf-8")
+        return
+    python, part = turn(Clone().number, found)
+    said = f"Python {python.version}, {part}"
+    print(said, flush=True)
+    closing.write_text(said, encoding="utf-8")
+    sys.exit(check(python, part))
+
+
+if __name__ == "__main__":
+    main()
