@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ import pytest
 
 from boyd.models import ActionResult, Observation
 from boyd.plugin import Context
-from boyd.plugins.files import disk_forecast, file_set, plugin
+from boyd.plugins.files import disk_forecast, file_set, plugin, removal
 from boyd.plugins.files.disk_forecast import DiskUsage, forecast
 from boyd.plugins.files.file_set import FilesError, path_of, shown
 from boyd.plugins.files.plugin import DiskFiles
@@ -211,6 +212,27 @@ def test_old_and_big_files_are_seen_and_nothing_else(logs: Path) -> None:
     assert (told["set"], told["files"], told["host"]) == ("logs", 2, "here")
     [big] = seen(found, "big")
     assert (big["path"], big["bytes"]) == (f"{logs}/new.log", 9000)
+
+
+def test_a_set_that_hangs_hides_no_other(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old(logs / "a.log")
+    ended, look = threading.Event(), removal.old_files
+
+    def hangs(of: Any, most: int) -> Any:
+        if of.name == "dead":
+            ended.wait(60)
+        return look(of, most)
+
+    monkeypatch.setattr(plugin, "old_files", hangs)
+    monkeypatch.setattr(plugin, "SET_TIME", 0.2)
+    both = [{"name": name, "root": logs, "patterns": ["*.log"]} for name in ("dead", "logs")]
+    watching = Rig(DiskFiles(mounts=[], sets=both))
+    found = [watching.observe() for _ in range(2)]
+    ended.set()
+
+    errors = [one["error"] for looked in found for one in seen(looked, "unreadable")]
+    assert errors == ["no answer within 0.2 s", "the previous call still hangs"]
+    assert [one["set"] for looked in found for one in seen(looked, "old")] == ["logs"] * 2
 
 
 def test_a_scan_that_is_cut_or_must_not_look_says_so(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from boyd.errors import PluginError
@@ -9,6 +12,7 @@ from boyd.plugins.github import GitHub
 from boyd.plugins.github.github_api import RateLimit
 from boyd.plugins.github.plugin import IssueParams, RevertParams, RunParams
 from boyd.plugins.http_service import ServiceError
+from plugin_kit import Rig, Site, site
 
 
 class Time:
@@ -49,6 +53,65 @@ def test_issues_are_told_apart_by_their_key_or_title() -> None:
     assert one.mark == IssueParams(repository="a/b", title="Slow", body="other").mark
     assert one.mark != IssueParams(repository="a/b", title="Slow", key="k").mark
     assert one.mark == IssueParams(repository="a/b", title="Other", key="Slow").mark
+
+
+def watching(server: Site) -> Rig:
+    names = ["a/gone", "a/shop", "a/odd"]
+    return Rig(GitHub(url=server.url, repositories=names, labels=["incident"]))
+
+
+RUN = {
+    "id": 1,
+    "workflow_id": 1,
+    "name": "Build",
+    "head_branch": "main",
+    "event": "push",
+    "head_sha": "0" * 40,
+    "conclusion": "failure",
+    "html_url": "u",
+    "run_attempt": 1,
+    "created_at": "2026-01-05T11:00:00Z",
+    "updated_at": "2026-01-05T11:00:00Z",
+}
+ISSUE = {"html_url": "i", "number": 1, "title": "It burns", "labels": [], "state": "open"}
+RELEASE = {
+    "tag_name": "1",
+    "target_commitish": "main",
+    "published_at": "2026-01-05T11:00:00Z",
+    "html_url": "r",
+    "name": "1",
+}
+LISTS: dict[str, Any] = {
+    "/actions/runs": {"workflow_runs": [RUN]},
+    "/issues": [{**ISSUE, "created_at": RUN["created_at"], "updated_at": RUN["created_at"]}],
+    "/releases": [RELEASE],
+}
+
+
+def test_a_repository_that_cannot_be_read_hides_no_other() -> None:
+    with site() as server:
+
+        def hold() -> None:
+            path = server.requests[-1][1].partition("?")[0]
+            server.status = 404 if "/gone/" in path else 200
+            [listed] = [body for end, body in LISTS.items() if path.endswith(end)]
+            server.body = json.dumps("nonsense" if "/odd/" in path else listed).encode()
+
+        server.hold = hold
+        found = watching(server).observe()
+
+    lost = [one.data["repository"] for one in found if one.source == "github/unreachable"]
+    assert sorted(map(str, lost)) == ["a/gone"] * 3 + ["a/odd"] * 3
+    told = {one.source for one in found}
+    assert told >= {"github/workflow", "github/issue", "github/release", "github/workflows"}
+
+
+def test_when_no_repository_can_be_read_the_look_fails() -> None:
+    with site() as server:
+        server.status = 503
+        rig = watching(server)
+        with pytest.raises(ServiceError, match="answered 503"):
+            rig.plugin.workflows(rig.ctx)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["shop", "a/b/c", "../x", "a/b?c"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from boyd.plugins.http_service import StateError
 from boyd.plugins.kubernetes import Kubernetes
 from boyd.plugins.kubernetes.cluster_health import desired_and_ready, pod_troubles, warnings_since
 from boyd.plugins.kubernetes.rollouts import choose, differing, is_stuck, progress
-from plugin_kit import Rig
+from plugin_kit import Rig, site
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
@@ -87,6 +88,37 @@ def test_a_workload_that_is_none_is_refused(workload: str) -> None:
     rig = Rig(Kubernetes(actions={"restart": {}}))
     with pytest.raises(ValueError, match="workload"):
         rig.act("restart", {"workload": workload})
+
+
+@pytest.mark.parametrize(
+    ("lost", "lists"),
+    [
+        ("/namespaces/private/", ["deployments", "statefulsets", "daemonsets", "pods", "events"]),
+        ("/statefulsets", ["statefulsets"] * 2),
+    ],
+)
+def test_a_list_that_cannot_be_read_hides_no_other(lost: str, lists: list[str]) -> None:
+    with site() as server:
+
+        def hold() -> None:
+            path = server.requests[-1][1].partition("?")[0]
+            server.status = 403 if lost in path else 200
+            items = [pod()] if path.endswith("/namespaces/shop/pods") else []
+            server.body = json.dumps({"items": items, "metadata": {}}).encode()
+
+        server.hold = hold
+        rig = Rig(Kubernetes(url=server.url, access={}, namespaces=["private", "shop"]))
+        found = rig.observe()
+
+    unread = [one.data for one in found if one.source == "kubernetes/unreadable"]
+    assert [one["list"] for one in unread] == lists
+    assert all("answered 403" in str(one["error"]) for one in unread)
+    assert "kubernetes/pending-pod" in {one.source for one in found}
+
+
+def pod() -> dict[str, Any]:
+    meta = {"name": "a", "namespace": "shop", "creationTimestamp": "2026-01-05T11:00:00Z"}
+    return {"metadata": meta, "spec": {}, "status": {"phase": "Pending"}}
 
 
 def test_an_unknown_action_or_namespace_is_refused() -> None:

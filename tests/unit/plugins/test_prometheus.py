@@ -111,6 +111,20 @@ def test_a_query_of_another_type_does_not_hide_the_others(server: Site) -> None:
         assert [one.data.get("query") for one in found] == ["a", "b", None]
 
 
+def test_a_query_that_gets_no_answer_does_not_hide_the_others(server: Site) -> None:
+    server.body = json.dumps({"data": vector(({}, "0"))}).encode()
+
+    def hold() -> None:
+        server.status = 504 if "slow" in server.requests[-1][1] else 200
+
+    server.hold = hold
+    queries = [{"name": name, "expr": name, "above": 1} for name in ("slow", "quick")]
+    [lost, summary] = observe(rig(server, queries=queries), "queries")
+    assert (lost.severity, lost.data["query"]) == ("error", "slow")
+    assert "answered 504" in str(lost.data["error"])
+    assert summary.data["series"] == 1
+
+
 def test_two_queries_of_one_name_would_count_for_each_other_and_are_refused(server: Site) -> None:
     query = {"name": "q", "expr": "q", "above": 1}
     with pytest.raises(PluginError, match="a name of its own"):

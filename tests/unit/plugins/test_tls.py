@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,6 +111,30 @@ def test_a_server_that_cannot_be_reached_does_not_hide_others(authority: Authori
     assert [one.data["problem"] for one in bad] == ["unreachable", "expires"]
     assert "refused" in str(bad[0].data["error"])
     assert summary.data == {"endpoints": 4, "bad": 4, "omitted": 2}
+
+
+def test_a_server_that_hangs_does_not_hide_others(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, ended = free_port(), threading.Event()
+    connect = socket.create_connection
+
+    def hangs(address: tuple[str, int], timeout: float) -> Any:
+        if address[1] == slow:
+            ended.wait(60)
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", hangs)
+    with tls_server(authority.issue(HOST, days=5)) as port:
+        both = [{"host": HOST, "port": one, "ca_file": authority.file} for one in (slow, port)]
+        rig = Rig(Tls(endpoints=both, timeout=0.5))
+        rig.clock.time = datetime.now(UTC)
+        found = [one.data for _ in range(2) for one in rig.observe()]
+    ended.set()
+
+    assert [one.get("problem") for one in found] == ["unreachable", "expires", None] * 2
+    assert found[0]["error"] == "no answer within 2 s"
+    assert found[3]["error"] == "the previous call still hangs"
 
 
 def test_nonsense_of_one_server_does_not_hide_others(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from boyd.formatting import counted
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.bounded_calls import BoundedCalls
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd.plugins.check_report import CheckReport
 from boyd.plugins.difference import difference
 from boyd.plugins.files.agreement import agreed_preview
@@ -20,6 +20,7 @@ from boyd.plugins.files.file_set import SCAN_TIME, FilesError, FileSet, path_of
 from boyd.plugins.files.log_rotation import LogRotation
 from boyd.plugins.files.open_files import open_files
 from boyd.plugins.files.removal import (
+    OldFiles,
     Removal,
     delete,
     old_files,
@@ -31,6 +32,8 @@ from boyd.plugins.files.trash import Trash, TrashBatch
 from boyd.plugins.host_metrics import Thresholds
 from boyd.plugins.hysteresis import Sample, raised
 
+#: Seconds for a look at one set, its files and its trash.
+SET_TIME = 2 * SCAN_TIME + 2.0
 #: The part of a threshold below which an alarm ends.
 _CLEAR = 0.9
 
@@ -139,7 +142,7 @@ class DiskFiles(Connector):
         own = self.options
         looks = [("space", own.interval, 30.0, "Look at space, inodes and growth.")]
         if own.sets:
-            time = 30.0 + 2 * SCAN_TIME * len(own.sets)
+            time = 30.0 + SET_TIME * len(own.sets)
             looks.append(("sets", own.scan_interval, time, "Look for old and big files."))
         self.components = tuple(
             Observer(
@@ -182,11 +185,11 @@ class DiskFiles(Connector):
         """Observe old and big files, and what the trash holds."""
         report, files = CheckReport(ctx, self.options.max_items, host=ctx.host), 0
         for of in self.options.sets:
-            try:
-                found, batches = old_files(of, 1), self._batches(of)
-            except FilesError as error:
-                report.add("unreadable", "error", {"set": of.name, "error": str(error)})
+            read = self._read_set(of)
+            if isinstance(read, Exception):
+                report.add("unreadable", "error", {"set": of.name, "error": str(read)})
                 continue
+            found, batches = read
             files += found.number
             if found.cut or found.unreadable:
                 data: JsonObject = {"cut": found.cut, "unreadableFolders": found.unreadable}
@@ -441,6 +444,12 @@ class DiskFiles(Connector):
             holders = ", ".join(sorted(set(busy.values()))[:5])
             evidence += f"; {len(busy)} still take space, as {holders} has them open"
         return EffectVerdict(verdict="no effect" if there else "effective", evidence=evidence)
+
+    def _read_set(self, of: FileSet) -> tuple[OldFiles, list[TrashBatch]] | Exception:
+        """The old files and the trash of a set; one that hangs, or fails, hides no other."""
+        name = f"set {of.name}"
+        look = BoundedCall(lambda: (old_files(of, 1), self._batches(of)), SET_TIME)
+        return self._calls.make({name: look})[name]
 
     def _batches(self, of: FileSet) -> list[TrashBatch]:
         with of.opened() as root, Trash(of, root) as trash:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -17,12 +18,15 @@ from boyd.plugins.difference import difference
 from boyd.plugins.github.github_api import RateLimit, Repository
 from boyd.plugins.github.reverts import Revert
 from boyd.plugins.http_service import BaseUrl, HttpAccess, StateError, change
+from boyd.plugins.separate_reads import SeparateReads
 
 _REPOSITORY = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}"
 RepositoryName = Annotated[str, Field(pattern=rf"^{_REPOSITORY}$")]
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}")
 FAILED = ("failure", "timed_out", "startup_failure")
 MAX_TEXT = 300
+#: Seconds of a look, and those after which no other repository is begun.
+TIME, READ_TIME = 120.0, 80.0
 
 
 class GitHubActions(BaseModel):
@@ -104,6 +108,7 @@ class GitHub(Connector):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._limits: dict[str, RateLimit] = {}
+        self._reads = SeparateReads(READ_TIME)
         self.components = (
             self._observer("workflows", "Find workflows whose latest run failed.", self.workflows),
             self._observer("issues", "Find open issues with certain labels.", self.issues),
@@ -115,26 +120,19 @@ class GitHub(Connector):
     def workflows(self, ctx: Context) -> list[Observation]:
         """Find workflows whose latest run on a branch failed."""
         report, runs, failed = self._report(ctx), 0, 0
-        for repository in self._all():
-            latest = self._latest_runs(repository, ctx)
-            self._report_unread(report, repository)
+        for latest in self._each(report, partial(self._latest_runs, ctx=ctx)):
             runs += len(latest)
-            for run in latest:
-                if run["conclusion"] in FAILED:
+            for data in latest:
+                if data["conclusion"] in FAILED:
                     failed += 1
-                    report.add("workflow", "error", _run_data(repository.name, run))
+                    report.add("workflow", "error", data)
         return report.observations("workflows", workflows=runs, failed=failed)
 
     def issues(self, ctx: Context) -> list[Observation]:
         """Find open issues that have one of the labels of the options."""
         report, found = self._report(ctx), dict[str, JsonObject]()
-        for repository in self._all():
-            for label in self.options.labels:
-                for one in repository.pages(ctx, "/issues", state="open", labels=label):
-                    # The API counts pull requests as issues.
-                    if "pull_request" not in one:
-                        found[one["html_url"]] = _issue_data(repository.name, one)
-            self._report_unread(report, repository)
+        for issues in self._each(report, partial(self._labelled_issues, ctx=ctx)):
+            found |= {str(data["url"]): data for data in issues}
         for _, data in sorted(found.items()):
             report.add("issue", "warning", data)
         return report.observations("issues", issues=len(found))
@@ -142,11 +140,10 @@ class GitHub(Connector):
     def releases(self, ctx: Context) -> list[Observation]:
         """Find releases that were published recently: what fails since may be due to them."""
         report, number = self._report(ctx), 0
-        for repository in self._all():
-            for one in repository.get(ctx, "/releases", per_page=10):
-                if one["published_at"] and self._is_recent(one["published_at"], ctx):
-                    number += 1
-                    report.add("release", "info", _release_data(repository.name, one), "event")
+        for releases in self._each(report, partial(self._recent_releases, ctx=ctx)):
+            number += len(releases)
+            for data in releases:
+                report.add("release", "info", data, "event")
         return report.observations("releases", releases=number)
 
     # Tools
@@ -277,7 +274,7 @@ class GitHub(Connector):
         found = repository.pages(ctx, "/issues", state="open")
         return next((one for one in found if params.mark in (one["body"] or "")), None)
 
-    def _latest_runs(self, repository: Repository, ctx: Context) -> list[Any]:
+    def _latest_runs(self, repository: Repository, ctx: Context) -> list[JsonObject]:
         """The latest completed run of each workflow on each branch."""
         since = (ctx.now() - timedelta(seconds=self.options.age)).strftime("%Y-%m-%dT%H:%M:%SZ")
         where: dict[str, Any] = {"branch": self.options.branch} if self.options.branch else {}
@@ -293,19 +290,42 @@ class GitHub(Connector):
         for run in filter(_is_of_its_branch, found):
             # The newest come first.
             latest.setdefault((run["workflow_id"], run["head_branch"] or ""), run)
-        return [latest[key] for key in sorted(latest)]
+        return [_run_data(repository.name, latest[key]) for key in sorted(latest)]
 
-    def _report_unread(self, report: CheckReport, repository: Repository) -> None:
-        """Say that there is more than was read: trouble there is not seen."""
-        for path in sorted(repository.unread):
-            report.add("unread", "warning", {"repository": repository.name, "list": path})
+    def _labelled_issues(self, repository: Repository, ctx: Context) -> list[JsonObject]:
+        """The open issues that have one of the labels."""
+        return [
+            _issue_data(repository.name, one)
+            for label in self.options.labels
+            for one in repository.pages(ctx, "/issues", state="open", labels=label)
+            # The API counts pull requests as issues.
+            if "pull_request" not in one
+        ]
+
+    def _recent_releases(self, repository: Repository, ctx: Context) -> list[JsonObject]:
+        found = repository.get(ctx, "/releases", per_page=10)
+        dated = [one for one in found if one["published_at"]]
+        recent = [one for one in dated if self._is_recent(one["published_at"], ctx)]
+        return [_release_data(repository.name, one) for one in recent]
+
+    def _each(
+        self, report: CheckReport, read: Callable[[Repository], list[JsonObject]]
+    ) -> Iterator[list[JsonObject]]:
+        """The findings of *read* in each repository; reports what cannot be read.
+
+        Trouble there is not seen.
+        """
+        repositories = {name: self._repository(name, "") for name in self.options.repositories}
+        found, lost = self._reads.make(repositories, lambda name: read(repositories[name]))
+        for name, error in lost.items():
+            report.add("unreachable", "error", {"repository": name, "error": error})
+        for name, items in found.items():
+            for path in sorted(repositories[name].unread):
+                report.add("unread", "warning", {"repository": name, "list": path})
+            yield items
 
     def _is_recent(self, text: str, ctx: Context) -> bool:
         return ctx.now() - datetime.fromisoformat(text) <= timedelta(seconds=self.options.age)
-
-    def _all(self) -> Iterator[Repository]:
-        for name in self.options.repositories:
-            yield self._repository(name, "")
 
     def _repository(self, name: str, action: str) -> Repository:
         """A repository of the options, with the credentials of an action or those to read with."""
@@ -323,7 +343,7 @@ class GitHub(Connector):
             name=name,
             description=about,
             interval=self.options.interval,
-            timeout=120.0,
+            timeout=TIME,
             observe=observe,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -28,8 +28,12 @@ from boyd.plugins.kubernetes.kubernetes_params import (
     ScaleParams,
     WorkloadParams,
 )
+from boyd.plugins.separate_reads import SeparateReads
 
 APPS, CORE = "/apis/apps/v1", "/api/v1"
+_KINDS = ("deployment", "statefulset", "daemonset")
+#: Seconds of a look, and those after which no other list is begun.
+TIME, READ_TIME = 60.0, 35.0
 
 
 class Kubernetes(Connector):
@@ -66,6 +70,7 @@ class Kubernetes(Connector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self._reads = SeparateReads(READ_TIME)
         self.components = (
             self._observer("workloads", "Find workloads whose pods are not ready.", self.workloads),
             self._observer("pods", "Find pods that fail or are pending.", self.pods),
@@ -77,21 +82,21 @@ class Kubernetes(Connector):
 
     def workloads(self, ctx: Context) -> list[Observation]:
         """Find deployments, stateful sets and daemon sets whose pods are not ready."""
+        things, lost = self._lists(ctx, APPS, *(f"{kind}s" for kind in _KINDS))
         found = {
-            health.name_of(one, kind): (kind, one)
-            for kind in ("deployment", "statefulset", "daemonset")
-            for one in self._list(ctx, APPS, f"{kind}s")
+            health.name_of(one, resource[:-1]): (resource[:-1], one) for resource, one in things
         }
         samples = {name: _readiness(*one) for name, one in found.items()}
         bad = raised(ctx, "workloads", samples, self.options.samples)
-        troubles = (health.workload_trouble(*found[name]) for name in sorted(bad))
+        troubles = [*lost, *(health.workload_trouble(*found[name]) for name in sorted(bad))]
         return self._report(ctx, troubles, "workloads", workloads=len(found), unready=len(bad))
 
     def pods(self, ctx: Context) -> list[Observation]:
         """Find pods whose containers do not start, and pods that are pending."""
-        pods = list(self._list(ctx, CORE, "pods"))
+        things, lost = self._lists(ctx, CORE, "pods")
+        pods = [one for _, one in things]
         troubles = health.pod_troubles(pods, ctx.now(), self.options.pending_after)
-        return self._report(ctx, troubles, "pods", pods=len(pods))
+        return self._report(ctx, [*lost, *troubles], "pods", pods=len(pods))
 
     def nodes(self, ctx: Context) -> list[Observation]:
         """Find nodes that are not ready or short of something."""
@@ -103,9 +108,9 @@ class Kubernetes(Connector):
     def events(self, ctx: Context) -> list[Observation]:
         """Find recent warning events."""
         since = ctx.now() - timedelta(seconds=self.options.event_age)
-        events = self._list(ctx, CORE, "events", fieldSelector="type=Warning")
-        found = list(health.warnings_since(events, since))
-        return self._report(ctx, found, "events", warnings=len(found))
+        things, lost = self._lists(ctx, CORE, "events", fieldSelector="type=Warning")
+        found = list(health.warnings_since((one for _, one in things), since))
+        return self._report(ctx, [*lost, *found], "events", warnings=len(found))
 
     # Tools
 
@@ -290,16 +295,37 @@ class Kubernetes(Connector):
         access = self.access_of(name, reading) if name else reading
         return Cluster(HttpService(self.options.url, access, self.options.timeout), ctx)
 
-    def _list(self, ctx: Context, api: str, resource: str, **query: str) -> Iterator[Any]:
-        for namespace in self.options.namespaces or [""]:
-            yield from self._cluster(ctx).list(api, resource, namespace, **query)
+    def _lists(
+        self, ctx: Context, api: str, *resources: str, **query: str
+    ) -> tuple[list[tuple[str, Any]], list[health.Trouble]]:
+        """The objects with their resource, and the lists that cannot be read.
+
+        There is a list of each resource in each namespace; nothing is seen in those that are lost.
+        """
+        lists = {
+            f"{namespace} {resource}": (namespace, resource)
+            for resource in resources
+            for namespace in self.options.namespaces or [""]
+        }
+
+        def read(name: str) -> list[tuple[str, Any]]:
+            namespace, resource = lists[name]
+            found = self._cluster(ctx).list(api, resource, namespace, **query)
+            return [(resource, one) for one in found]
+
+        found, lost = self._reads.make(lists, read)
+        troubles = []
+        for name, error in lost.items():
+            data: JsonObject = {"namespace": lists[name][0] or "*", "list": lists[name][1]}
+            troubles.append(health.Trouble("unreadable", "error", {**data, "error": error}))
+        return [one for items in found.values() for one in items], troubles
 
     def _observer(self, name: str, about: str, observe: Callable[..., Any]) -> Observer:
         return Observer(
             name=name,
             description=about,
             interval=self.options.interval,
-            timeout=60.0,
+            timeout=TIME,
             observe=observe,
         )
 

@@ -40,12 +40,15 @@ from boyd.plugins.prometheus.watched_query import (
     selector,
     series_of,
 )
+from boyd.plugins.separate_reads import SeparateReads
 
 #: The most series, and points of each, that a tool returns.
 MAX_SERIES, MAX_POINTS = 50, 60
 MAX_ERROR = 300
 #: Answers to a query that is wrong, or fails; others say that Prometheus is in trouble.
 _QUERY_ERRORS = (400, 422)
+#: Seconds of a look at queries, and those after which no other query is begun.
+TIME, READ_TIME = 120.0, 55.0
 
 
 class PrometheusActions(BaseModel):
@@ -125,11 +128,12 @@ class Prometheus(Connector):
                 name=name,
                 description=description,
                 interval=self.options.interval,
-                timeout=120.0 if name == "queries" else 30.0,
+                timeout=TIME if name == "queries" else 30.0,
                 observe=observe,
             )
             for name, (description, observe) in observers.items()
         ]
+        self._reads = SeparateReads(READ_TIME)
         self._service = HttpService(
             self.options.url, self.options.access, timeout=self.options.timeout
         )
@@ -139,14 +143,14 @@ class Prometheus(Connector):
     def queries(self, ctx: Context) -> list[Observation]:
         """Compare the results of queries with their thresholds."""
         report, seen, bad = self._report(ctx), 0, 0
-        for query in self.options.queries:
-            try:
-                answer = self._query(ctx, query.expr)
-                series = series_of(query, answer["data"])
-            except (ServiceError, ValueError) as error:
-                if isinstance(error, ServiceError) and error.status not in _QUERY_ERRORS:
-                    raise
-                report.add("query", "error", {"query": query.name, "error": str(error)})
+        queries = {one.name: one for one in self.options.queries}
+        found, lost = self._reads.make(queries, lambda name: self._read(queries[name], ctx))
+        for name, error in lost.items():
+            report.add("query", "error", {"query": name, "error": error})
+        for name, (answer, series) in found.items():
+            query = queries[name]
+            if isinstance(answer, Exception):
+                report.add("query", "error", {"query": name, "error": str(answer)})
                 continue
             if doubt := _doubt(answer):
                 report.add("query", "warning", {"query": query.name, "error": doubt})
@@ -321,6 +325,18 @@ class Prometheus(Connector):
         return _verdict(is_over(silence), f"it is {silence['status']['state']}")
 
     # What they share
+
+    def _read(self, query: WatchedQuery, ctx: Context) -> tuple[Any, Any]:
+        """The answer to a query and its series, or the error that the query itself is."""
+        try:
+            answer = self._query(ctx, query.expr)
+            return answer, series_of(query, answer["data"])
+        except ServiceError as error:
+            if error.status not in _QUERY_ERRORS:
+                raise
+            return error, None
+        except ValueError as error:
+            return error, None
 
     def _query(self, ctx: Context, expr: str) -> Any:
         limit = f"{self.options.timeout:g}s"

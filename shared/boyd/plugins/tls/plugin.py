@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,11 +13,20 @@ from pydantic import Field, model_validator
 from boyd.errors import PluginError
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, tool
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd.plugins.check_report import CheckReport
-from boyd.plugins.tls.certificate_check import TlsEndpoint, TlsProblem, look, problems
+from boyd.plugins.tls.certificate_check import (
+    MAX_ERROR,
+    TlsEndpoint,
+    TlsProblem,
+    look,
+    problems,
+)
 
 #: Servers that are checked at the same time.
 PARALLEL = 16
+#: A look makes two connections, each with a handshake: the time limits that it may take.
+SLOW = 4
 
 
 class EndpointParams(Model):
@@ -57,6 +68,7 @@ class Tls(Connector):
         super().__init__(**options)
         if find_spec("cryptography") is None:
             raise PluginError(self.id, "it needs cryptography: run `pip install 'boyd[tls]'`")
+        self._calls = BoundedCalls()
         self.components = (
             Observer(
                 name="certificates",
@@ -69,12 +81,7 @@ class Tls(Connector):
 
     def certificates(self, ctx: Context) -> list[Observation]:
         """Check the certificates of servers."""
-
-        def check(endpoint: TlsEndpoint) -> list[TlsProblem]:
-            options = self.options
-            days = options.warning_days, options.error_days
-            return list(problems(endpoint, options.timeout, ctx.now(), *days))
-
+        check = partial(self._check, ctx.now())
         report, bad = CheckReport(ctx, self.options.max_items), 0
         endpoints = self.options.endpoints
         with ThreadPoolExecutor(PARALLEL) as pool:
@@ -84,6 +91,18 @@ class Tls(Connector):
                     known = {"endpoint": endpoint.id, "name": endpoint.name, "problem": problem}
                     report.add("certificate", severity, {**known, **data})
         return report.observations("certificates", endpoints=len(endpoints), bad=bad)
+
+    def _check(self, now: datetime, endpoint: TlsEndpoint) -> list[TlsProblem]:
+        """The problems of a server; one that trickles, or whose name is not resolved, is slow."""
+        options = self.options
+        days = options.warning_days, options.error_days
+        look = BoundedCall(
+            lambda: list(problems(endpoint, options.timeout, now, *days)), SLOW * options.timeout
+        )
+        found = self._calls.make({endpoint.id: look})[endpoint.id]
+        if isinstance(found, Exception):
+            return [TlsProblem("unreachable", "error", {"error": str(found)[:MAX_ERROR]})]
+        return found
 
     @tool()
     def show_certificate(self, params: EndpointParams) -> JsonObject:
