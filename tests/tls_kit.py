@@ -20,13 +20,22 @@ from cryptography.x509.oid import NameOID
 class Authority:
     """An authority with its certificate in *folder*."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "Authority of the tests") -> None:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Authority of the tests")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        #: What servers send along: certificates of authorities.
+        self.chain = b""
         made = self._build(self._name, self._key, 365, x509.BasicConstraints(True, None))
-        self.file = folder / "authority.pem"
+        self.file = folder / f"{name}.pem"
         self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+
+    def below(self, days: float) -> Authority:
+        """An authority that this one has certified until *days* from now."""
+        lower = Authority(self._folder, f"Intermediate of {days} days")
+        made = self._build(lower._name, lower._key, days, x509.BasicConstraints(True, None))
+        lower.chain = made.public_bytes(serialization.Encoding.PEM)
+        return lower
 
     def issue(self, *names: str, days: float = 90) -> Path:
         """A certificate with its key in a file; *days* from now it ends."""
@@ -37,7 +46,9 @@ class Authority:
         form = serialization.PrivateFormat.PKCS8
         file = self._folder / f"{names[0]}-{days}.pem"
         file.write_bytes(
-            made.public_bytes(pem) + key.private_bytes(pem, form, serialization.NoEncryption())
+            made.public_bytes(pem)
+            + self.chain
+            + key.private_bytes(pem, form, serialization.NoEncryption())
         )
         return file
 

@@ -57,6 +57,35 @@ def test_the_end_of_a_certificate_is_observed_in_time(
     assert found(authority, authority.issue(HOST, days=days)) == problems
 
 
+@pytest.mark.parametrize(
+    ("days", "problems"),
+    [
+        (90, []),
+        (20, [("chain-expires", "warning")]),
+        (5, [("chain-expires", "error")]),
+        (-1, [("untrusted", "error")]),
+    ],
+)
+def test_the_end_of_an_authority_is_observed_in_time(
+    authority: Authority, days: float, problems: list[tuple[str, str]]
+) -> None:
+    lower = authority.below(days)
+    assert found(authority, lower.issue(HOST, days=25 if days != -1 else 90)) == problems
+    with tls_server(lower.issue(HOST)) as port:
+        *bad, _ = check({"host": HOST, "port": port, "ca_file": authority.file})
+    names = [one.data["authority"] for one in bad if "authority" in one.data]
+    assert names == [f"CN=Intermediate of {days} days"] * (days in (5, 20))
+
+
+def test_an_authority_that_has_ended_and_is_not_needed_is_no_trouble(
+    authority: Authority,
+) -> None:
+    lower = authority.below(-1)
+    file = authority.issue(HOST)
+    file.write_bytes(file.read_bytes() + lower.chain)
+    assert found(authority, file) == []
+
+
 def test_a_certificate_for_another_name_is_observed_with_its_names(authority: Authority) -> None:
     file = authority.issue("shop.example", "www.shop.example")
     with tls_server(file) as port:

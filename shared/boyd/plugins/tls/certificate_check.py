@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -70,10 +70,11 @@ class TlsProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class Presented:
-    """The certificate of a server, and the version of the protocol."""
+    """The certificate of a server, those of authorities that it sends along, and the protocol."""
 
     certificate: Certificate
     version: str
+    chain: tuple[Certificate, ...] = ()
 
     def data(self) -> JsonObject:
         """The certificate for people."""
@@ -112,13 +113,33 @@ def problems(
     if dated:
         yield TlsProblem("expired", "critical", data)
     elif left <= timedelta(days=warning):
-        severity: Severity = "error" if left <= timedelta(days=error) else "warning"
-        yield TlsProblem("expires", severity, data)
+        yield TlsProblem("expires", _urgency(left, error), data)
+    if refused is None:
+        yield from _ends_of_chain(presented.chain, now, warning, error)
     if refused and not (dated and refused.verify_code == _EXPIRED):
         problem = _KINDS.get(refused.verify_code, "untrusted")
         yield TlsProblem(problem, "error", {**data, "error": refused.verify_message})
     if _ORDER.index(presented.version) < _ORDER.index(endpoint.min_version):
         yield TlsProblem("protocol", "warning", {**data, "expected": endpoint.min_version})
+
+
+def _ends_of_chain(
+    chain: Iterable[Certificate], now: datetime, warning: float, error: float
+) -> Iterator[TlsProblem]:
+    """Authorities whose certificates end soon, while clients still trust the server.
+
+    One that has ended already is not needed: there is another way to a trusted authority.
+    """
+    for one in chain:
+        left = one.not_valid_after_utc - now
+        if one.issuer != one.subject and timedelta(0) < left <= timedelta(days=warning):
+            data: JsonObject = {"authority": one.subject.rfc4514_string()}
+            data["notAfter"] = one.not_valid_after_utc.isoformat()
+            yield TlsProblem("chain-expires", _urgency(left, error), data)
+
+
+def _urgency(left: timedelta, error: float) -> Severity:
+    return "error" if left <= timedelta(days=error) else "warning"
 
 
 def look(endpoint: TlsEndpoint, timeout: float) -> Presented:
@@ -137,10 +158,28 @@ def look(endpoint: TlsEndpoint, timeout: float) -> Presented:
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     with _connected(endpoint, timeout, context) as connection:
         found = connection.getpeercert(binary_form=True)
+        others = _sent_along(connection)
         version = connection.version()
     if not found or not version:
         raise OSError("the server presents no certificate")
-    return Presented(load_der_x509_certificate(found), version)
+    chain = tuple(map(load_der_x509_certificate, others))
+    return Presented(load_der_x509_certificate(found), version, chain)
+
+
+def _sent_along(connection: ssl.SSLSocket) -> list[bytes]:
+    """The certificates after the server's own, as it sent them."""
+    # Public since Python 3.13; before, only the object behind it has the method.
+    given: Any = connection
+    if not hasattr(given, "get_unverified_chain"):
+        given = getattr(connection, "_sslobj", None)
+    chain = given.get_unverified_chain() if given else None
+    return [_der(one) for one in (chain or ())[1:]]
+
+
+def _der(certificate: Any) -> bytes:
+    if isinstance(certificate, bytes):
+        return certificate
+    return ssl.PEM_cert_to_DER_cert(certificate.public_bytes())
 
 
 def names_of(certificate: Certificate) -> Iterator[str]:
