@@ -115,9 +115,12 @@ def executions(ctx: RequestContext, query: ExecutionsQuery) -> ExecutionPage:
 @routes.get("/executions/<id>", scope="read")
 def execution(ctx: RequestContext, id: str) -> Execution:
     """Show an execution: `loop:<n>`, `approval:<id>`, `call:<id>` or `rollback:<execution>`."""
-    entry = ctx.agent.past_work.execution(id)
+    name = _ledger_name(ctx, id)
+    entry = ctx.agent.past_work.execution(name)
     if entry is not None:
-        return Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
+        shown = Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
+        queued = name != id
+        return shown.patched({"id": id, "approval_id": naming.parts(name)[1]}) if queued else shown
     kind, call_id = naming.parts(id)
     call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
     if call is None or call.execution is None:
@@ -130,7 +133,7 @@ def rollback(
     ctx: RequestContext, id: str, body: RollbackRequest | None, query: WaitQuery
 ) -> JsonResponse:
     """Undo a successful execution, once; what cannot be undone (again) is refused at once."""
-    entry = ctx.agent.store.ledger.get(id)
+    entry = ctx.agent.store.ledger.get(_ledger_name(ctx, id))
     if entry is None:
         raise not_found(f"no execution {id!r}")
     asked = dict(body or RollbackRequest())
@@ -159,6 +162,13 @@ def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonRespon
         )
         return JsonResponse(waiting, 202)
     return JsonResponse(Taken(success=result.success, result=result, execution_id=execution_id))
+
+
+def _ledger_name(ctx: RequestContext, id: str) -> str:
+    """The name under which an execution is in the ledger: a queued call is that of its approval."""
+    kind, call_id = naming.parts(id)
+    call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
+    return naming.approval(call.approval_id) if call and call.approval_id else id
 
 
 def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:

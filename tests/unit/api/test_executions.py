@@ -89,6 +89,23 @@ def test_a_call_that_asks_a_person_is_what_becomes_of_the_approval(
     assert shown["result"]["success"] is (state == "succeeded")
 
 
+def test_a_call_that_was_approved_can_be_judged_and_undone_by_its_own_id(
+    desk: Site, done: list[str]
+) -> None:
+    taken = desk.post(WRITE, {**BODY, "requiresApproval": True}).json
+    bob = desk.key("approvals", principal="bob", person=True)
+    desk.post(f"/approvals/{taken['approvalId']}/approve", headers=bob)
+    shown = desk.get(f"/executions/{taken['executionId']}").json
+    entry = desk.get(f"/executions/approval:{taken['approvalId']}").json
+    assert shown == {**entry, "id": taken["executionId"], "approvalId": taken["approvalId"]}
+
+    undone = desk.post(f"/executions/{taken['executionId']}/rollback")
+    assert (undone.status_code, undone.json["success"]) == (200, True)
+    assert done == ["write x", "wipe x"]
+    again = desk.post(f"/executions/approval:{taken['approvalId']}/rollback")
+    assert (again.status_code, again.json["type"]) == (409, "/problems/rollback-refused")
+
+
 @pytest.mark.parametrize(
     "id", ["unknown", "loop:1", "loop:x", "call:", "call:x", "rollback:", "%20", "%0a", "*", "::"]
 )
