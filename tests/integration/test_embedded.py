@@ -400,6 +400,15 @@ class TestSupervisor:
         ]
         assert gone(first)
 
+    def test_what_a_child_that_ends_in_error_has_said_last_is_told(self, tmp_path: Path) -> None:
+        told: list[str] = []
+        code = "import sys; print('noise'); sys.exit('boyd: broker_url cannot be used')"
+        child = ChildSpec("broken", python(code), tmp_path / "broken.log")
+        with Supervisor(told.append, HASTE) as supervisor:
+            supervisor.start(child)
+            supervisor.wait_until("broken", lambda: bool(told), 120)
+        assert told[0].startswith("broken exited with 1: broker_url cannot be used; starting it")
+
     def test_pauses_between_restarts_double_up_to_a_limit(self, tmp_path: Path) -> None:
         told: list[str] = []
         pace = Pace(first=0.01, longest=0.03, settled=0)

@@ -253,11 +253,12 @@ class Supervisor:
         if post.is_fatal:
             post.process = None
             raise ChildStartFailed(f"{name} cannot start: {post.last_words}")
+        why = post.reason
         pause = post.record_death()
         if not post.settled and post.deaths >= self._pace.tries:
             times = f"{post.deaths} times in a row"
             raise ChildStartFailed(f"{name} cannot start: it {how}, {times}{post.quote(10)}")
-        self._notify(f"{name} {how}; starting it again in {pause:g} s (log: {log})")
+        self._notify(f"{name} {how}{why}; starting it again in {pause:g} s (log: {log})")
 
     def _rotate_logs(self) -> None:
         now = time.monotonic()
@@ -324,6 +325,13 @@ class _Post:
         """Its last log line, or the path of its log."""
         lines = last_log_lines(self.child.log, 1, self._log_began)
         return lines[0].removeprefix("boyd: ") if lines else f"see {self.child.log}"
+
+    @property
+    def reason(self) -> str:
+        """Its last log line if it has ended by itself and in error, as the end of a message."""
+        ended = self.process is not None and (self.process.status or 0) > 0
+        lines = last_log_lines(self.child.log, 1, self._log_began) if ended else []
+        return f": {lines[0].removeprefix('boyd: ')}" if lines else ""
 
     def record_death(self) -> float:
         """Record a death; return the seconds until the restart."""
