@@ -61,7 +61,7 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     except UnknownFormat as error:
         raise not_found(str(error)) from None
     except NotJson as error:
-        raise HttpProblem("malformed-json", str(error)) from None
+        raise HttpProblem("malformed-json", f"{error}{_content_hint(sent)}") from None
     except BadIntake as error:
         raise HttpProblem("invalid-request", str(error)) from None
     except IntakeUnready as error:
@@ -75,6 +75,13 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     if not observations:
         ctx.services.refusals.unobserved(format)
     return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))
+
+
+def _content_hint(sent: IntakeRequest) -> str:
+    """The setting of the sender that is wrong, if it sends a form as GitHub does by default."""
+    if sent.media_type not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        return ""
+    return f"; the sender sends {sent.media_type}: set its content type to application/json"
 
 
 def _check_sent_by(ctx: RequestContext, intake: DeclaredIntake) -> None:

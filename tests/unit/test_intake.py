@@ -314,6 +314,16 @@ def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
     assert one == three != two
 
 
+def test_alerts_without_labels_are_observed_and_told_apart() -> None:
+    bare = {"status": "firing"}
+    given = [bare, {**bare, "generatorURL": "http://a"}, {**bare, "annotations": {"n": "1"}}]
+    found = parse("alertmanager", request({"version": "1", "alerts": [*given, bare]}))
+
+    assert [one.source for one in found] == ["grafana"] * 4
+    prints = [(one.metadata or {})["fingerprint"] for one in found]
+    assert (len(set(prints)), prints[0]) == (3, prints[3])
+
+
 def test_what_all_alerts_of_a_group_repeat_is_bounded() -> None:
     sent = alerts(*[{}] * 100, groupLabels={"a": "x" * 200_000})
 

@@ -61,7 +61,7 @@ class Alert(_Sent):
     """One alert of a notification."""
 
     status: Literal["firing", "resolved"]
-    labels: Labels
+    labels: Labels = Field(default_factory=dict)
     annotations: Labels = Field(default_factory=dict)
     starts_at: Time = None
     ends_at: Time = None
@@ -166,8 +166,9 @@ def _observation(alert: Alert, sent: Notification) -> Observation:
 
 
 def _fingerprint(alert: Alert) -> str:
-    """An identity derived from the labels, for senders that give none."""
-    return hashlib.sha256(json.dumps(alert.labels, sort_keys=True).encode()).hexdigest()[:16]
+    """An identity derived from the labels, for senders that give none; else from other fields."""
+    known = alert.labels or [alert.generator_url, alert.annotations]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _severity(alert: Alert) -> Severity:

@@ -104,6 +104,16 @@ def test_a_binary_event_is_in_the_headers_and_its_data_in_the_body(
     assert one["data"]["id"] == "1"
 
 
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; x=1"])
+def test_who_sends_a_form_is_told_which_setting_is_wrong(desk: Site, kind: str) -> None:
+    answer = desk.post("/intake/datadog", data=b"payload=%7B%7D", content_type=kind)
+    assert answer.status_code == 400
+    assert answer.json["detail"].endswith("set its content type to application/json")
+
+    other = desk.post("/intake/datadog", data=b"{", content_type="application/json")
+    assert "content type" not in other.json["detail"]
+
+
 def test_a_manual_agent_keeps_them_for_its_next_iteration(desk: Site) -> None:
     answer = desk.post("/intake/json", PLAIN)
 
