@@ -108,7 +108,7 @@ def test_redis_keeps_everything_and_throws_nothing_out() -> None:
     lines = (DEPLOY / "redis" / "redis.conf").read_text("utf-8").splitlines()
     (mounted,) = [v for v in redis["volumes"] if v.startswith("./deploy/redis/redis.conf:")]
 
-    assert redis["command"] == ["redis-server", mounted.split(":")[1]]
+    assert redis["command"] == ["valkey-server", mounted.split(":")[1]]
     assert "appendonly yes" in lines
     assert "maxmemory-policy noeviction" in lines
     assert any(line.startswith("maxmemory ") for line in lines)
