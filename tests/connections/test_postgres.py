@@ -14,7 +14,7 @@ import pytest
 
 from archive_kit import PostgreSQL, postgresql, postgresql_programs
 from boyd.models import ActionResult, Observation
-from boyd.plugins.postgres import postgres_server
+from boyd.plugins.postgres import postgres_health, postgres_server
 from boyd.plugins.postgres.plugin import Postgres
 from boyd.plugins.postgres.postgres_server import PostgresError
 from connection_kit import ConnectedAgent
@@ -129,6 +129,26 @@ def test_who_blocks_others_is_found_and_can_be_ended(database: PostgreSQL) -> No
         gone = wait_until(lambda: not seen(postgres.observe(), "blocker"))
     assert gone
     assert postgres.act("terminate_backend", params, "verify").verdict == "effective"
+
+
+@pytest.mark.parametrize(
+    ("refused", "what"),
+    [("read_connections", "blocker"), ("read_slots", "replica-missing"), ("read_tables", None)],
+)
+def test_what_a_server_refuses_hides_nothing_that_it_has_told_before(
+    database: PostgreSQL, monkeypatch: pytest.MonkeyPatch, refused: str, what: str | None
+) -> None:
+    def refuses(connection: psycopg.Connection[Any], *_: Any) -> Any:
+        return connection.execute("SELECT 1/0")
+
+    with locked(database):
+        monkeypatch.setattr(postgres_health, refused, refuses)
+        found = rig(database, replicas=1).observe()
+
+    [error] = seen(found, "server")
+    assert "division by zero" in error["error"]
+    assert what is None or seen(found, what)
+    assert len([one for one in found if one.data.get("check") not in (None, error["check"])]) == 2
 
 
 def test_another_session_with_the_same_process_id_is_left_alone(database: PostgreSQL) -> None:

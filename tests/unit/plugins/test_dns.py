@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.plugins.dns import Dns
-from boyd.plugins.dns.name_check import DnsAnswer, WatchedName, name_problems
+from boyd.plugins.dns.name_check import DnsAnswer, DnsResolver, WatchedName, name_problems
+from boyd.plugins.dns.plugin import PARALLEL, SILENT
+from plugin_kit import Rig
 
 ONE, TWO = DnsAnswer("NOERROR", ("192.0.2.1",)), DnsAnswer("NOERROR", ("192.0.2.2",))
 GONE, EMPTY = DnsAnswer("NXDOMAIN"), DnsAnswer("NOERROR")
@@ -48,6 +51,26 @@ def test_a_resolver_that_has_failed_often_is_trouble_and_not_a_disagreement() ->
         "name: the resolver fails: SERVFAIL",
         "name: the resolver fails: timeout",
     ]
+
+
+def test_a_dead_resolver_does_not_use_up_the_time_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Counter[str] = Counter()
+
+    def ask(resolver: DnsResolver, watched: WatchedName, timeout: float) -> DnsAnswer:
+        asked[resolver.address] += 1
+        lost = resolver.address == "192.0.2.1" or watched.name.startswith("a0.")
+        return LATE if lost else ONE
+
+    monkeypatch.setattr(DnsResolver, "ask", ask)
+    names = [{"name": f"a{number}.example"} for number in range(400)]
+    rig = Rig(Dns(names=names, resolvers=["192.0.2.1", "192.0.2.2"], samples=1, max_items=1000))
+    told = [one.data.get("resolver") for one in rig.observe()]
+
+    assert asked["192.0.2.2"] == 400
+    assert asked["192.0.2.1"] <= SILENT + PARALLEL
+    assert Counter(told) == {"192.0.2.1:53": 400, "192.0.2.2:53": 1, None: 1}
 
 
 def test_values_that_are_not_expected_are_trouble_and_disagreement_may_be_meant() -> None:

@@ -26,6 +26,9 @@ from boyd.plugins.hysteresis import Sample, raised
 
 #: Questions that are asked at the same time.
 PARALLEL = 16
+#: Questions in a row without an answer after which a resolver is asked no more in this look: one
+#: that is dead would use up the time of the others.
+SILENT = 2 * PARALLEL
 
 
 def _parse(text: str) -> DnsResolver:
@@ -122,9 +125,20 @@ class Dns(Connector):
     def _ask_all(self, names: list[WatchedName]) -> list[dict[str, DnsAnswer]]:
         """The answers of each resolver, by name."""
         resolvers = self._resolvers()
+        silent = dict.fromkeys(map(str, resolvers), 0)
+
+        def ask(question: tuple[WatchedName, DnsResolver]) -> DnsAnswer:
+            watched, resolver = question
+            if silent[str(resolver)] >= SILENT:
+                return DnsAnswer("timeout")
+            answer = resolver.ask(watched, self.options.timeout)
+            late = answer.code == "timeout"
+            silent[str(resolver)] = silent[str(resolver)] + 1 if late else 0
+            return answer
+
         questions = [(name, resolver) for name in names for resolver in resolvers]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            found = pool.map(lambda one: one[1].ask(one[0], self.options.timeout), questions)
+            found = pool.map(ask, questions)
             answers = iter(list(found))
         return [{str(resolver): next(answers) for resolver in resolvers} for _ in names]
 

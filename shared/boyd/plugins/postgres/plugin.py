@@ -304,19 +304,24 @@ class Postgres(Connector):
     def _look(
         self, what: str, read: Callable[[Connection], Iterable[Observation]]
     ) -> list[Observation]:
-        """The observations of a check; a server that cannot be asked is one."""
+        """The observations of a check; a server that cannot be asked is one.
+
+        What it said before it refused something is kept.
+        """
+        found: list[Observation] = []
         try:
             with server.session(self.options, self.options.access) as connection:
-                return list(read(connection))
+                found.extend(read(connection))
         except PostgresError as error:
             data: JsonObject = {"server": self.options.where, "check": what, "error": str(error)}
-            return [self._observation("server", "critical", data)]
+            found.append(self._observation("server", "error" if found else "critical", data))
+        return found
 
     def _sessions(self, connection: Connection, ctx: Context) -> Iterator[Observation]:
         options = self.options
         sessions = read_sessions(connection)
-        used = health.read_connections(connection)
         yield from self._harmful(sessions)
+        used = health.read_connections(connection)
         shares = health.shares(used, options.connections)
         full = raised(ctx, "connections", shares, options.samples)
         yield from self._seen("connections", "error", [r for r in used if r["role"] in full])
@@ -351,30 +356,31 @@ class Postgres(Connector):
         check_sight(connection)
         rows: list[health.Row]
         down: list[health.Row] = []
-        kept: list[health.Row] = []
-        if health.is_standby(connection):
+        standby = health.is_standby(connection)
+        if standby:
             rows = [{"replica": options.where, **health.read_standby(connection)}]
             down = [row for row in rows if row["state"] != "streaming"]
         else:
-            rows, slots = health.read_replicas(connection), health.read_slots(connection)
-            kept = [row for row in slots if row["bytes"] >= options.slot_bytes]
+            rows = health.read_replicas(connection)
             if len(rows) < options.replicas:
                 down = [{"connected": len(rows), "expected": options.replicas}]
         lags = health.lags(rows, options.lag_seconds, options.lag_bytes)
         late = raised(ctx, "replication", lags, options.samples)
         yield from self._seen("replica-missing", "error", down)
         yield from self._seen("replica-lag", "error", [r for r in rows if r["replica"] in late])
+        slots = [] if standby else health.read_slots(connection)
+        kept = [row for row in slots if row["bytes"] >= options.slot_bytes]
         yield from self._seen("unused-slot", "warning", kept)
         yield self._summary("replication", replicas=len(rows))
 
     def _upkeep(self, connection: Connection) -> Iterator[Observation]:
         options = self.options
-        tables = health.read_tables(connection, options.dead_rows)
         ages = health.read_ages(connection)
-        dead = [row for row in tables if row["share"] >= options.dead_share]
         old = [row for row in ages if row["age"] >= options.transaction_ids]
-        yield from self._seen("dead-rows", "warning", dead)
         yield from self._seen("wraparound", "critical", old)
+        tables = health.read_tables(connection, options.dead_rows)
+        dead = [row for row in tables if row["share"] >= options.dead_share]
+        yield from self._seen("dead-rows", "warning", dead)
         yield self._summary("upkeep", tables=len(tables), databases=len(ages))
 
     def _seen(
