@@ -115,6 +115,7 @@ def test_a_scheduled_pipeline_does_not_end_the_failure_of_a_push() -> None:
         ("dynatrace/firing", {"ProblemTitle": "Dynatrace problem notification TEST NOTIFICATION"}),
         ("nagios/firing", {"type": "ACKNOWLEDGEMENT"}),
         ("nagios/firing", {"type": "DOWNTIMESTART"}),
+        ("sentry/firing", {"action": "assigned"}),
     ],
 )
 def test_tests_and_notes_of_a_vendor_do_not_fire(message: str, changes: Any) -> None:
@@ -124,6 +125,11 @@ def test_tests_and_notes_of_a_vendor_do_not_fire(message: str, changes: Any) -> 
 def test_a_priority_of_their_own_leaves_the_urgency_to_tell_the_severity() -> None:
     [one] = changed("pagerduty/firing", event__data__priority={"summary": "SEV-1"})
     assert one.severity == "error"
+
+
+def test_a_problem_that_is_merged_into_another_one_has_ended() -> None:
+    [one] = changed("dynatrace/firing", State="MERGED")
+    assert one.data["status"] == "resolved"
 
 
 @pytest.mark.parametrize("vendor", sorted(shipped_intakes().keys() - {"cloudevents", "json"}))
