@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +17,13 @@ from pydantic import ValidationError
 from boyd.errors import PluginError
 from boyd.models import ActionResult, Observation
 from boyd.plugin import Context
+from boyd.plugins.ansible import project_files
 from boyd.plugins.ansible.host_reports import read_events
 from boyd.plugins.ansible.playbook_options import AnsiblePlaybook
 from boyd.plugins.ansible.playbook_outcome import checked_by, previewed, unchanged
 from boyd.plugins.ansible.playbook_run import CompletedRun
 from boyd.plugins.ansible.plugin import Ansible
-from boyd.plugins.ansible.project_files import AnsibleFailure, digest_of
+from boyd.plugins.ansible.project_files import AnsibleFailure, digest_of, running_lock
 from harness import wait_until
 from plugin_kit import Rig
 
@@ -218,6 +220,32 @@ def test_what_a_killed_worker_left_running_keeps_others_out(project: Project) ->
             rig.act("release", PARAMS) if function == "execute" else verified(rig)
     fifo.write_text("go\n")
     running.join()
+
+
+def test_a_rollback_waits_until_what_runs_has_ended(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = project.rig({"rollback": "back.yml"})
+    project.tells(*begun("web2"), {**CHANGED, "host": "web2"}, ended(web2={"changed": 1}))
+    refused, locked = threading.Event(), project_files._locked
+
+    def told(descriptor: int) -> bool:
+        free = locked(descriptor)
+        if not free:
+            refused.set()
+        return free
+
+    output = rig.act("release", PARAMS)
+    action = rig.host.actions["ansible:release"]
+    result = ActionResult(action=action.id, success=True, duration=1, output=output)
+    assert action.params is not None
+    params = action.params.model_validate(PARAMS)
+    monkeypatch.setattr(project_files, "_locked", told)
+    with ThreadPoolExecutor(1) as pool:
+        with running_lock(project.folder):
+            undone = pool.submit(action.call, "rollback", params=params, result=result, ctx=rig.ctx)
+            assert refused.wait(60)
+        assert undone.result(60)["hosts"]
 
 
 def verified(rig: Rig, output: Any = None) -> Any:

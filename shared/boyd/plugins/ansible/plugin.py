@@ -40,6 +40,8 @@ from boyd.redaction import redactor
 ActionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 #: Seconds beyond those of a playbook, for the inventory, a check of its hosts and its end.
 MARGIN = 75.0
+#: Seconds of these for which a rollback waits until no other playbook runs.
+ROLLBACK_PATIENCE = 40.0
 
 
 class HostParams(Model):
@@ -270,7 +272,8 @@ class Ansible(Connector):
         if not changed:
             return {"hosts": {}, "details": [], "note": "nothing was changed: nothing to undo"}
         runner = self._runner(access)
-        with running_lock(self._project) as lock:
+        # The verification of what is undone may be running: it must not cost the approval.
+        with running_lock(self._project, ROLLBACK_PATIENCE) as lock:
             if self._pinned(runner, params) != done["digest"]:
                 raise AnsibleFailure(
                     f"the project or the hosts have changed since {book.file} ran: nothing was "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -14,6 +15,8 @@ from pathlib import Path
 MAX_FILES, MAX_BYTES = 10_000, 67_108_864
 #: Folders that have no part in what a playbook does.
 _IGNORED = (".git", "__pycache__")
+#: Seconds between two looks at a lock that somebody holds.
+_PAUSE = 0.2
 
 
 class AnsibleFailure(Exception):
@@ -67,8 +70,10 @@ def _files(folder: Path, unpinned: tuple[str, ...]) -> Iterator[Path]:
 
 
 @contextmanager
-def running_lock(folder: Path) -> Iterator[int]:
+def running_lock(folder: Path, patience: float = 0.0) -> Iterator[int]:
     """The lock of what runs in *folder* on this host, as the descriptor of a file.
+
+    It is waited for during *patience* seconds.
 
     A process that inherits the descriptor keeps the lock, so that it outlives a worker that was
     killed as long as its playbook does.
@@ -81,10 +86,19 @@ def running_lock(folder: Path) -> Iterator[int]:
     except OSError as error:
         raise AnsibleFailure(f"{folder}: {error.strerror}") from None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AnsibleFailure(f"a playbook of {folder} still runs; wait for its end") from None
+        until = time.monotonic() + patience
+        while not _locked(descriptor):
+            if time.monotonic() >= until:
+                raise AnsibleFailure(f"a playbook of {folder} still runs; wait for its end")
+            time.sleep(_PAUSE)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
