@@ -112,12 +112,16 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
         return work()[0]
     limit = services.settings.api.max_wait + idempotency_keys.GRACE
     answers = services.store.answers
-    return idempotency_keys.once(answers, services.leases, caller.actor, key, limit, work)
+    return idempotency_keys.once(
+        answers, services.leases, caller.actor, key, limit, work, ctx.take_storage
+    )
 
 
 def _work(route: Route, ctx: RequestContext, parts: Mapping[str, Any]) -> tuple[Response, str]:
     """The response of the route, and the body to keep for a repetition of the request."""
     try:
+        if ctx.idempotency_key is not None:
+            ctx.take_storage(idempotency_keys.ANSWER_BYTES)
         result: RouteResult = route.view(ctx, **parts)
     except Exception as error:  # noqa: BLE001  # any error becomes a response
         failed = answer_to(error)

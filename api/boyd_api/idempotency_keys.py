@@ -29,6 +29,9 @@ GRACE = 30.0
 #: Seconds until a request can be retried whose process has died.
 LEASE = 5.0
 
+#: Bytes that Redis keeps for an answer; what a longer one has beyond these is counted by itself.
+ANSWER_BYTES = 2048
+
 #: Printable ASCII characters.
 PATTERN = r"^[\x20-\x7e]+$"
 _FORM = re.compile(r"[\x20-\x7e]{1,255}")
@@ -61,11 +64,13 @@ def once(
     key: str,
     limit: float,
     work: Callable[[], tuple[Response, str]],
+    take_storage: Callable[[int], None],
 ) -> Response:
     """Execute *work*, or return the response that the same request had before.
 
-    *work* returns the response, and the body to keep, within *limit* seconds. Raises `HttpProblem`
-    if another request had the key, or the same one is being executed.
+    *work* returns the response, and the body to keep, within *limit* seconds. A response for which
+    *take_storage* finds no room is not kept. Raises `HttpProblem` if another request had the key,
+    or the same one is being executed.
     """
     digest = _digest(*_place(actor, key))
     claim = answers.take(digest, _content_digest(), LEASE)
@@ -81,7 +86,7 @@ def once(
         response, kept = work()
     status, sent = response.status_code, response.headers
     try:
-        if status >= 300 or g.get("refused"):
+        if status >= 300 or g.get("refused") or not _has_room(kept, take_storage):
             answers.release(digest, claim.token)
         else:
             headers = {name: sent[name] for name in _KEPT_HEADERS if name in sent}
@@ -90,6 +95,18 @@ def once(
         # The work is done, and the client hears so; a repetition creates objects of the same ids.
         log.warning("a response could not be stored: %s", error)
     return response
+
+
+def _has_room(kept: str, take_storage: Callable[[int], None]) -> bool:
+    """Tell whether a response can be kept, beyond the room that was taken for every one."""
+    size = len(kept.encode())
+    try:
+        if size > ANSWER_BYTES:
+            take_storage(size - ANSWER_BYTES)
+    except HttpProblem as error:
+        log.warning("a response is not kept for a repetition: %s", error)
+        return False
+    return True
 
 
 def _place(actor: Actor, key: str) -> tuple[str, str, str, str]:

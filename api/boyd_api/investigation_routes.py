@@ -54,6 +54,7 @@ def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
     check_model(agent.entry)
     _check_shape(body.answer)
     retention = agent.entry.retention
+    ctx.take_storage(len(body.to_json().encode()))
     id = agent.launcher.ask(body, ctx.actor, retention, ctx.idempotent_id())
     where = f"/api/v0/agents/{agent.entry.id}/investigations/{id}"
     return JsonResponse(_found(ctx, id), headers={"Location": where})

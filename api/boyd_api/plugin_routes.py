@@ -22,9 +22,17 @@ _ANSWERS: dict[Status, Media] = {
     "default": Media(_JSON, "The same, with the status that the endpoint chose."),
 }
 _PATH = "/plugins/<plugin>/<rest:path>"
-_PROBLEMS = ["method-not-allowed", "no-worker", "timeout", "endpoint-failed", "endpoint-lost"]
+_PROBLEMS = [
+    *("method-not-allowed", "no-worker", "timeout", "endpoint-failed", "endpoint-lost"),
+    "storage-budget",
+]
 #: Problems of an endpoint that gave no answer, by status.
-_FAILURES = {404: "not-found", 502: "endpoint-failed", 503: "endpoint-lost"}
+_FAILURES = {
+    404: "not-found",
+    429: "storage-budget",
+    502: "endpoint-failed",
+    503: "endpoint-lost",
+}
 _WRITES: dict[str, Any] = {
     "scope": "actions",
     "answers": _ANSWERS,

@@ -143,6 +143,11 @@ A request with this key, and another body or query, was made within the last day
 The rate limit of the key is exceeded, or a queue is full. Retry after the seconds in
 `Retry-After`.
 
+429 storage-budget: The storage budget is used up
+Redis keeps requests and their results for a day or longer, and has kept as much as it may for this
+principal (the setting `principal_bytes`). It was not done; retry after the seconds in
+`Retry-After`, or have the administrator raise the setting.
+
 500 internal: Internal error
 The log of the API has details, under the correlation id in `instance`.
 

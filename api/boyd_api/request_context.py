@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import typing
 from collections.abc import Callable
@@ -17,10 +18,17 @@ from boyd.errors import StoreUnavailable
 from boyd.json_limits import MAX_VALUES
 from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp, utc_now
 from boyd.store import AgentEntry
+from boyd.store.calls import kept
+from boyd.store.storage_budget import DAY
 from boyd_api import idempotency_keys
 from boyd_api.event_streams import EventFeed
-from boyd_api.problems import FieldError, HttpProblem, invalid
+from boyd_api.problems import FieldError, HttpProblem, invalid, retry_after
 from boyd_api.services import AgentAccess, Services
+
+#: Bytes that Redis keeps for a call of a worker besides what was sent: the call and its execution.
+CALL_BYTES = 4096
+#: How often what was sent is kept: in the call, an approval that it waits for, and the ledger.
+CALL_COPIES = 3
 
 _T = TypeVar("_T")
 
@@ -100,7 +108,27 @@ class RequestContext:
         where = queue or queues.ACT
         if not self.services.store.fleet.of(self.agent.entry.id).serving(where):
             raise HttpProblem("no-worker", f"no live worker consumes queue {where!r}")
+        size = CALL_BYTES + CALL_COPIES * len(work.to_json().encode())
+        self.take_storage(size, kept(work))
         return self.agent.launcher.call(work, queue, self.idempotent_id())
+
+    def take_storage(self, size: int, refill: float = DAY) -> None:
+        """Take *size* bytes of the storage budget of the requester, for what Redis is to keep.
+
+        Raises `HttpProblem` if there is not enough left of it.
+        """
+        limit = self.services.settings.principal_bytes
+        if size > limit:
+            detail = f"Redis would keep {size} bytes for it; principal_bytes allows {limit}"
+            raise HttpProblem("too-large", detail)
+        wait = self.services.store.storage.take(self.actor.principal, size, limit, refill)
+        if wait:
+            detail = (
+                f"the storage budget of {self.actor.principal} is used up: {size} of {limit} bytes"
+                f" are free in {math.ceil(wait)} seconds; retry then, send less, or have the"
+                " administrator raise principal_bytes"
+            )
+            raise HttpProblem("storage-budget", detail, headers=retry_after(wait))
 
     def await_call(self, call_id: str, seconds: float) -> Call | None:
         """The call once it has ended; None when it has not within that time."""

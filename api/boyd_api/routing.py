@@ -178,7 +178,7 @@ class Route:
         if self.query:
             found += ["invalid-request"]
         if self.idempotent:
-            found += ["idempotency-mismatch", "idempotency-in-flight"]
+            found += ["idempotency-mismatch", "idempotency-in-flight", "storage-budget"]
         return list(dict.fromkeys(found))
 
 

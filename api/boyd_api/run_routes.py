@@ -23,6 +23,10 @@ routes = Routes("runs")
 INVESTIGATION = "investigation"
 
 
+#: How often what was sent is kept: as a run, and as the investigation or callback that follows.
+_COPIES = 2
+
+
 class RunsQuery(PageQuery):
     """Selects runs; a page may hold fewer than `limit` and still have a `nextCursor`."""
 
@@ -54,6 +58,7 @@ def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
     if body.traceparent is None and parse_traceparent(sent):
         body = body.patched({"traceparent": sent})
     agent = ctx.agent
+    ctx.take_storage(_COPIES * len(body.to_json().encode()))
     if body.kind == INVESTIGATION:
         check_model(agent.entry)
         id, retention = ctx.idempotent_id(), agent.entry.retention

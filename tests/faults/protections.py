@@ -773,6 +773,15 @@ PROTECTIONS = (
         "unit/api/test_runs.py",
         ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told",),
     ),
+    Protection(
+        "P12",
+        "what is kept for a principal has a budget",
+        "api/boyd_api/request_context.py",
+        "        if wait:\n            detail",
+        "        if False:\n            detail",
+        "unit/api/test_storage_budget.py",
+        ("test_calls_of_a_principal_are_refused_beyond_its_budget",),
+    ),
     # P13: two releases.
     Protection(
         "P13",

@@ -283,6 +283,8 @@ def deployment(store: Store) -> None:
         turns.beat(info, 1.0)
     key, text = store.access.create("k", "ann", ["read"], by=ANN)
     assert store.access.admit(text, 10, 10).key
+    assert store.storage.take("ann", 10, 10) == 0
+    assert store.storage.take("ann", 10, 10) > 0
     secret = store.sessions.open(key, address=None, browser="b")
     assert store.sessions.admit(secret, 10, 10).key
     assert store.sessions.close(digest(secret), ANN)

@@ -159,6 +159,7 @@ class AgentHost:
             signer=self._signer,
             thinking=max(1, worker.concurrency // 2),
             identity=_identity(self.settings, self.name),
+            principal_bytes=self.settings.principal_bytes,
         )
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings, self.name)

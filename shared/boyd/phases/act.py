@@ -122,6 +122,9 @@ class Ledger(Protocol):
     def forgo(self, execution_id: str) -> Claim:
         """Give up the right to execute for good; the claim reports an earlier attempt."""
 
+    def shortened(self, result: ActionResult, principal: str) -> ActionResult:
+        """The result as far as the storage budget of *principal* has room for it."""
+
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result; False: the claim was lost meanwhile."""
 
@@ -524,6 +527,8 @@ class _Execution:
         result = result.patched({"host": here.host, "worker": here.worker})
         if self.request.for_model:
             result = without_secrets(result)
+        if self.request.requested_by:
+            result = self.ledger.shortened(result, self.request.requested_by[0])
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = (
                 "the worker lost its claim while executing; another one may have reported the "

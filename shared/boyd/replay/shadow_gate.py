@@ -49,6 +49,10 @@ class ShadowLedger:
         passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
         return act.Claim(result=passed, used=used)
 
+    def shortened(self, result: ActionResult, principal: str) -> ActionResult:
+        """The result; nothing is kept."""
+        return result
+
     def forgo(self, execution_id: str) -> act.Claim:
         """No earlier attempt."""
         return act.Claim()

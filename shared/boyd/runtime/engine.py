@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from boyd.plugin.context import IdentitySigner
 from boyd.runtime.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
 from boyd.runtime.leases import LeasedLedger, Leases
 from boyd.store import AgentEntry, AgentFleet, AgentStore, Fence, Retention
+from boyd.store.storage_budget import DAY
+
+log = logging.getLogger(__name__)
 
 #: Sends a callback: URL, body, an id that stays the same when it is repeated, and the time.
 Post = Callable[[str, bytes, str, datetime], Delivery]
@@ -66,6 +70,7 @@ class EngineSettings:
         signer: checks who approved what; None: whoever can write to Redis can approve.
         thinking: threads that may wait for a model at the same time.
         identity: signs the identity tokens of its agents.
+        principal_bytes: the storage budget of a principal.
     """
 
     worker: str
@@ -79,6 +84,7 @@ class EngineSettings:
     signer: ApprovalSigner | None = None
     thinking: int = 4
     identity: IdentitySigner | None = None
+    principal_bytes: int = 33_554_432
 
 
 class Engine:
@@ -117,7 +123,16 @@ class Engine:
 
     def ledger(self, fence: Fence | None = None) -> LeasedLedger:
         """The ledger for one execution, which is claimed only while *fence* holds; None: always."""
-        return LeasedLedger(self.store, self.leases, self.dispatcher, fence)
+        return LeasedLedger(self.store, self.leases, self.dispatcher, fence, self.has_room)
+
+    def has_room(self, principal: str, size: int, refill: float = DAY) -> bool:
+        """Take *size* bytes of the storage budget of *principal*, if there are so many left."""
+        try:
+            limit = self.settings.principal_bytes
+            return not self.store.storage.take(principal, size, limit, refill)
+        except StoreError as error:
+            log.warning("the storage budget of %s could not be read: %s", principal, error)
+            return True
 
     def context(self, plugin_id: str, iteration: int | None = None) -> Context:
         """The `ctx` of a plugin."""

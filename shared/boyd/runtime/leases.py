@@ -23,6 +23,11 @@ from boyd.store.timing import milliseconds
 
 log = logging.getLogger("boyd.runtime")
 
+#: Bytes of a result for which there is room in what a request takes of its storage budget.
+SMALL = 2048
+#: How often Redis keeps a result: in the ledger, and with the call or approval.
+COPIES = 2
+
 #: Intervals without a lease after which the thread ends.
 IDLE = 30
 
@@ -111,8 +116,12 @@ class LeasedLedger:
         leases: Leases,
         dispatcher: Dispatcher,
         fence: Fence | None = None,
+        has_room: Callable[[str, int], bool] = lambda principal, size: True,
     ) -> None:
-        """Claim only while *fence* holds; None: always."""
+        """Claim only while *fence* holds; None: always.
+
+        *has_room* takes bytes of a principal's storage budget, if there are so many.
+        """
         self._agent_id = store.agent_id
         self._dispatcher = dispatcher
         self._ledger = store.ledger
@@ -122,6 +131,7 @@ class LeasedLedger:
         self._leases = leases
         self._fence = fence
         self._holding = ExitStack()
+        self._has_room = has_room
 
     def find(self, execution_id: str) -> ActionResult | None:
         """The result of that execution, if it has ended."""
@@ -154,6 +164,17 @@ class LeasedLedger:
         return (
             Claim(result=self.find(execution_id)) if reply.outcome == "over" else _read(reply, "")
         )
+
+    def shortened(self, result: ActionResult, principal: str) -> ActionResult:
+        """The result, without its output if the storage budget of *principal* has no room for it.
+
+        That many results of any size are kept shall stop no deployment.
+        """
+        size = len(result.to_json())
+        if size <= SMALL or self._has_room(principal, COPIES * size):
+            return result
+        why = f"omitted: {size} characters exceed what is left of the storage budget of {principal}"
+        return result.patched({"output": why, "side_effects": None, "metrics": None})
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result and release the claim."""

@@ -239,6 +239,8 @@ class Settings(BaseSettings):
         identity_key: the P-256 key, in PEM, with which a worker signs the identity tokens of its
             agents; absent: plugins cannot get any.
         audit_keep: sealed entries that each audit trail keeps.
+        principal_bytes: bytes that Redis keeps for the requests of one principal before it has to
+            wait; all of them are free again a day later.
         archive_url: the SQLite or PostgreSQL database of the archive; absent: no archive.
         archive_keep: seconds that the archive keeps records.
         log_level: the minimum level of log messages.
@@ -268,6 +270,7 @@ class Settings(BaseSettings):
     approval_public_key: SecretStr | None = None
     identity_key: SecretStr | None = None
     audit_keep: int = Field(default=100_000, gt=0)
+    principal_bytes: int = Field(default=33_554_432, ge=1_048_576)
     archive_url: str | None = Field(default=None, min_length=1, repr=False)
     archive_keep: float = Field(default=2_592_000.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

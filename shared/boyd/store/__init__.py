@@ -71,6 +71,7 @@ from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.published_replay import LatestReplay
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
+from boyd.store.storage_budget import StorageBudget
 from boyd.store.timing import Retention, ServerClock, Timing
 from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
@@ -124,6 +125,7 @@ class AgentStore:
         self.replay = LatestReplay(client, keys)
         self.traces = TraceProgress(of_agent)
         self.delegations = Delegations(client, scripts)
+        self.storage = StorageBudget(scripts)
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""
@@ -180,6 +182,7 @@ class Store:
         self.sessions = LoginSessions(client, deployment)
         self.people = People(client)
         self.answers = IdempotentAnswers(client, self._scripts)
+        self.storage = StorageBudget(self._scripts)
         self.audit = Audit(client, deployment, deployment.keys, self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:

@@ -45,6 +45,11 @@ def answer(digest: str) -> str:
     return f"boyd:{{*}}:answer:{digest}"
 
 
+def stored(digest: str) -> str:
+    """The use of the storage budget of a principal, by a digest of its name."""
+    return f"boyd:{{*}}:stored:{digest}"
+
+
 def turn(digest: str) -> str:
     """The last turn of any process at what one does for all."""
     return f"{WORKERS}:turn:sweep:{digest}"

@@ -27,6 +27,7 @@ from boyd.plugin.own_copy import unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields
+from boyd.runtime.leases import SMALL
 from boyd.store import Fence, StuckJob, read_call
 from boyd.store.calls import KEEP, kept
 
@@ -55,10 +56,24 @@ class ClientCallHandler:
         """Execute the call."""
         call = read_call(fields)
         if call.kind == "endpoint":
-            return replace(self._answer(call, fence, retry), keep=kept(call))
+            done = self._as_room(call, self._answer(call, fence, retry))
+            return replace(done, keep=kept(call))
         if call.kind == "dry-run":
-            return _done(self._dry_run(call))
+            ledger = self._engine.ledger(fence)
+            return _done(ledger.shortened(self._dry_run(call), call.actor.principal))
         return _done(self._act(call, fence, retry))
+
+    def _as_room(self, call: Call, done: Done) -> Done:
+        """The answer of an endpoint, or that its client's storage budget has no room for it."""
+        size = len(done.fields.get("reply", ""))
+        principal = call.actor.principal
+        # The result of an action has room already.
+        if "result" in done.fields or size <= SMALL:
+            return done
+        if self._engine.has_room(principal, size, kept(call)):
+            return done
+        why = f"what is left of the storage budget of {principal} has no room for {size} bytes"
+        return _replied(429, f"endpoint {call.action} has answered, but {why}")
 
     def _dry_run(self, call: Call) -> ActionResult:
         """Run an action's dry run; with `previews` store the result with that approval."""

@@ -1,11 +1,12 @@
--- take_allowance(bucket, interval, burst): take one request from an allowance that refills steadily (GCRA).
--- interval is the microseconds in which one request is refilled, burst the size of the whole allowance.
--- Returns ms to wait or 0, requests left, ms until the allowance is whole.
+-- take_allowance(bucket, interval, burst, count): take from an allowance that refills steadily (GCRA).
+-- interval is the microseconds in which one is refilled, burst the size of the whole allowance, count how many are taken
+-- (one if absent).
+-- Returns ms to wait or 0, how many are left, ms until the allowance is whole.
 local function ms_of(micros)
   return math.max(0, math.ceil(micros / 1000))
 end
 
-local function take_allowance(bucket, interval, burst)
+local function take_allowance(bucket, interval, burst, count)
   local t = redis.call('TIME')
   local now = t[1] * 1000000 + t[2]
   interval, burst = tonumber(interval), tonumber(burst)
@@ -13,7 +14,7 @@ local function take_allowance(bucket, interval, burst)
   if whole > now + interval * burst then
     whole = now -- the clock has stepped back
   end
-  local after = whole + interval
+  local after = whole + interval * (count or 1)
   local wait = after - interval * burst - now
   if wait > 0 then
     return ms_of(wait), 0, ms_of(whole - now)
