@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from datetime import datetime
+from functools import partial
 
 from flask import Response
 from pydantic import Field
@@ -11,7 +12,8 @@ from pydantic import Field
 from boyd.models import Model, ObserverHealth, responses
 from boyd.runtime import retire as retire_agent
 from boyd.runtime import revoke as revoke_agent
-from boyd.store import AgentEntry, AgentStore, Topic, reason_text
+from boyd.store import AgentEntry, AgentStore, Store, Topic, reason_text
+from boyd.store.unreadable import readable
 from boyd_api.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.loop_routes import last_result
 from boyd_api.request_context import RequestContext
@@ -50,14 +52,16 @@ def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     processes = store.fleet.workers()
     shown = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
     now = store.clock.now()
-    states = [_agent_state(store.agent(e.id), e, processes, now) for e in shown]
+    state_of = partial(_agent_state, store, processes, now)
+    read = [readable(f"the state of agent {e.id}", state_of, e) for e in shown]
+    states = [state for state in read if state is not None]
     return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
 
 def _agent_state(
-    store: AgentStore, entry: AgentEntry, processes: Sequence[responses.WorkerInfo], now: datetime
+    store: Store, processes: Sequence[responses.WorkerInfo], now: datetime, entry: AgentEntry
 ) -> responses.AgentState:
-    status = store.loop.status()
+    status = store.agent(entry.id).loop.status()
     obstacle = entry.obstacle(processes) if entry.retired_at is None else None
     waits = status.paused is None and entry.retired_at is None and obstacle is None
     workers = sum(one.role == "worker" and entry.id in one.agents for one in processes)

@@ -19,13 +19,20 @@ from werkzeug.http import http_date
 
 from boyd.models import Model
 from boyd.settings.process_settings import Settings
+from boyd.store.unreadable import collect_unreadable
 from boyd_api import auth, idempotency_keys
 from boyd_api.console import CONSOLE, serve_console
 from boyd_api.documentation import OPENAPI, document_once
 from boyd_api.intake_routes import agree
 from boyd_api.path_prefix import check_prefix
 from boyd_api.problems import answer_to
-from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
+from boyd_api.request_context import (
+    RequestContext,
+    check_encoding,
+    passed_over,
+    read_body,
+    read_query,
+)
 from boyd_api.routes import ALL
 from boyd_api.routing import ActionId, JsonResponse, Rest, Route, RouteResult
 from boyd_api.services import Services
@@ -75,6 +82,7 @@ def bind(app: Flask, services: Services, routes: Iterable[Route]) -> None:
 def _admit(services: Services, bound: Mapping[str, Route]) -> Response | None:
     sent = request.headers.get("X-Request-Id", "")
     g.began = time.monotonic()
+    g.unreadable = collect_unreadable()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
     check_prefix()
     if request.url_rule is None or request.blueprint == CONSOLE:
@@ -148,11 +156,21 @@ def _text(body: Model, nulls: Sequence[str]) -> str:
     return json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
 
 
+def _name_unreadable(response: Response) -> None:
+    """Name in the answer the records that it lacks because they cannot be read."""
+    caller = g.get("caller")
+    names = passed_over(caller.key) if caller else []
+    if names:
+        text = ", ".join(name.encode("ascii", "backslashreplace").decode() for name in names)
+        response.headers["Boyd-Unreadable"] = re.sub(r"[^ -~]", "?", text)[:500]
+
+
 def _finish(services: Services, response: Response) -> Response:
     rule = request.url_rule.rule if request.url_rule else None
     took = time.monotonic() - g.get("began", time.monotonic())
     services.metrics.answered(request.method, rule, response.status_code, took)
     _report_refusal(services)
+    _name_unreadable(response)
     response.headers["X-Request-Id"] = g.get("request_id", "-")
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     response.headers.setdefault("Cache-Control", "no-store")

@@ -25,6 +25,7 @@ from boyd.errors import (
     StoreUnavailable,
     TooManyMatches,
     UnknownAgent,
+    UnreadableRecord,
 )
 from boyd.models import Model, explain
 from boyd.models.base import MAX_MISTAKES, told
@@ -147,6 +148,10 @@ The rate limit of the key is exceeded, or a queue is full. Retry after the secon
 Redis keeps requests and their results for a day or longer, and has kept as much as it may for this
 principal (the setting `principal_bytes`). It was not done; retry after the seconds in
 `Retry-After`, or have the administrator raise the setting.
+
+500 unreadable: A record cannot be read
+Another program or a command of a person has written something into Redis that is not a record of
+Boyd; `detail` names it. Everything else is served. Delete or restore what it names.
 
 500 internal: Internal error
 The log of the API has details, under the correlation id in `instance`.
@@ -321,6 +326,9 @@ def problem_of(error: Exception) -> HttpProblem:
         full = isinstance(error, StoreReadOnly)
         why = "Redis does not accept writes now" if full else "Redis does not answer"
         return HttpProblem("unavailable", why, headers=retry_after(_RETRY))
+    if isinstance(error, UnreadableRecord):
+        log.error("%s: %s", g.get("request_id", "-"), error)
+        return HttpProblem("unreadable", str(error))
     if isinstance(error, ArchiveUnavailable):
         log.warning("%s: %s", g.get("request_id", "-"), error)
         refused = isinstance(error, ArchiveRefused)

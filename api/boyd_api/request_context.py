@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, TypeVar
 
-from flask import Response, request
+from flask import Response, g, request
 from pydantic import BeforeValidator, Field, ValidationError
 
 from boyd import intake, queues
@@ -170,6 +170,15 @@ class PeriodQuery(Model):
 
     since: _Moment = None
     until: _Moment = None
+
+
+def passed_over(key: ApiKey | None) -> list[str]:
+    """The records that the response lacks because they cannot be read.
+
+    None for a key that is limited to some agents: they may be of others.
+    """
+    names: list[str] = g.get("unreadable", [])
+    return [] if key is not None and key.agents else names
 
 
 def read_body(model: type[Model], optional: bool) -> Model | None:

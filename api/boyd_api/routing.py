@@ -166,7 +166,7 @@ class Route:
         found = ["bad-request", "internal", *self.problems]
         if self.scope is not None:
             busy = "overloaded" if self.inlet else "too-many-requests"
-            found += ["unauthenticated", "forbidden", busy, "unavailable"]
+            found += ["unauthenticated", "forbidden", busy, "unavailable", "unreadable"]
         if self.reach == "agent":
             found += ["unknown-agent", "no-default-agent"]
         if self.parts:

@@ -26,6 +26,7 @@ from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
 from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.process_settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
+from boyd.store.fleet import read_entry
 from boyd_api.change_watcher import BLOCK, ChangeWatcher
 from boyd_api.event_streams import EventStreams
 from boyd_api.hints import Hints
@@ -185,6 +186,9 @@ class Services:
         """
         seen = self.visible(key)
         wanted = name or self._default(seen, key)
+        if wanted not in seen and (key is None or key.sees(wanted)):
+            # Its entry may be there, but of somebody else's making.
+            read_entry(self.store.client, wanted)
         if wanted not in seen:
             raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(seen) or 'none'}")
         entry, store = seen[wanted], self.store.agent(wanted)

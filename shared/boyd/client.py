@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,8 @@ from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Event, Model, explain, utc_now
 from boyd.models.investigation import Logged, read_entry
 from boyd.version import VERSION
+
+log = logging.getLogger("boyd.client")
 
 _M = TypeVar("_M", bound=Model)
 _T = TypeVar("_T")
@@ -224,6 +227,8 @@ class Client:
     def _check(self, answer: requests.Response) -> requests.Response:
         self._learn_time(answer.headers.get("Date"))
         if 200 <= answer.status_code < 300:
+            if names := answer.headers.get("Boyd-Unreadable"):
+                log.warning("passed over, because it cannot be read: %s", names)
             return answer
         if 300 <= answer.status_code < 400:
             where = answer.headers.get("Location", "elsewhere")

@@ -7,6 +7,7 @@
     ├── StoreError
     │   ├── StoreUnavailable   Redis did not answer
     │   │   └── StoreReadOnly     Redis accepts no writes now
+    │   ├── UnreadableRecord   a record in Redis cannot be read
     │   └── PayloadTooLarge    a value is too large for Redis
     ├── ArchiveUnavailable  the database of the archive did not answer
     │   └── ArchiveRefused     it refused a statement
@@ -80,6 +81,10 @@ class StoreReadOnly(StoreUnavailable):
 
 class NewerFormat(StoreError):
     """A newer release has written this in a format unknown to this one, which leaves it alone."""
+
+
+class UnreadableRecord(StoreError):
+    """A record in Redis cannot be read: something else than Boyd has written it; it is named."""
 
 
 class PayloadTooLarge(StoreError):

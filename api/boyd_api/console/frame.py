@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from boyd.models import ApprovalItem
-from boyd.store import DEPLOYMENT
+from boyd.models import ApprovalItem, ApprovalQueue
+from boyd.store import DEPLOYMENT, Store
 from boyd.store.freezes import Stop
+from boyd.store.unreadable import readable
 
 if TYPE_CHECKING:
     from boyd_api.console.pages import PageRequest
@@ -98,7 +99,11 @@ def _agent(page: PageRequest, serving: Mapping[str, object]) -> str | None:
 def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
     """The approvals of these agents that wait, sorted by who may answer."""
     store = page.services.store
-    queues = [store.agent(name).approvals.page(LISTED, history=False) for name in agents]
+    read = [
+        readable(f"the approvals of agent {name}", partial(_waiting, store), name)
+        for name in agents
+    ]
+    queues = [queue for queue in read if queue is not None]
     waiting = [item for queue in queues for item in queue.pending]
     waiting.sort(key=lambda item: (item.expires_at is None, item.expires_at or item.created_at))
     shown = waiting[:LISTED]
@@ -108,6 +113,10 @@ def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
         (mine if may_answer(page, item) else others).append(item)
     more = len(waiting) > LISTED or any(queue.next_cursor for queue in queues)
     return Inbox(mine, others, more)
+
+
+def _waiting(store: Store, agent_id: str) -> ApprovalQueue:
+    return store.agent(agent_id).approvals.page(LISTED, history=False)
 
 
 def may_answer(page: PageRequest, item: ApprovalItem) -> bool:

@@ -19,6 +19,7 @@ from boyd.models import Model, utc_now
 from boyd.version import VERSION
 from boyd_api.console import frame
 from boyd_api.problems import HttpProblem, not_found
+from boyd_api.request_context import passed_over
 
 if TYPE_CHECKING:
     from boyd_api.console.pages import PageRequest
@@ -43,6 +44,8 @@ def page(shown: PageRequest, template: str, code: int, **values: Any) -> Respons
         "layout": "layout.html",
         # Read again, the page would lose why a form was refused, and what was written in it.
         "is_refusal": code >= 400,
+        # The bar adds to it while it is rendered.
+        "unreadable": passed_over(shown.ctx.key),
     }
     return _respond(template, code, shown.nonce, {**known, **values})
 

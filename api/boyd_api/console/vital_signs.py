@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from boyd.models import utc_now
-from boyd.store import AgentEntry, AgentStore
+from boyd.store import AgentEntry, Store
 from boyd.store.fleet import WorkerInfo
+from boyd.store.unreadable import readable
 from boyd_api.console.pages import PageRequest
 from boyd_api.console.rendering import ago, span
 
@@ -25,19 +27,19 @@ def read_vital_signs(page: PageRequest, agent_ids: list[str]) -> list[VitalSign]
     """The vital signs of these agents."""
     entries, store = page.ctx.agents, page.services.store
     workers, now = store.fleet.workers(), page.ctx.now or utc_now()
-    return [
-        _sign(entries[name], store.agent(name), workers, now)
+    signs = [
+        readable(f"the state of agent {name}", partial(_sign, store, workers, now), entries[name])
         for name in agent_ids
         if name in entries
     ]
+    return [sign for sign in signs if sign is not None]
 
 
-def _sign(
-    entry: AgentEntry, store: AgentStore, processes: list[WorkerInfo], now: datetime
-) -> VitalSign:
+def _sign(whole: Store, processes: list[WorkerInfo], now: datetime, entry: AgentEntry) -> VitalSign:
     obstacle = entry.obstacle(processes)
     if obstacle is not None:
         return VitalSign(entry.id, obstacle.text, obstacle.command)
+    store = whole.agent(entry.id)
     status = store.loop.status()
     if status.phase != "idle":
         return VitalSign(entry.id, f"looking now: iteration {status.iteration}, {status.phase}")

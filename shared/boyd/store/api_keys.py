@@ -21,6 +21,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
 from boyd.store.scripts import KeyedScripts
+from boyd.store.unreadable import readable, reading
 
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID_CHARACTERS = string.ascii_lowercase + string.digits
@@ -113,14 +114,16 @@ class ApiKeys:
     def all(self) -> list[ApiKey]:
         """All keys, including expired ones, oldest first."""
         with translated():
-            found = self._client.hvals(API_KEYS)
-        return sorted(map(ApiKey.from_json, found), key=lambda key: (key.created_at, key.id))
+            found = self._client.hgetall(API_KEYS)
+        read = [readable(_name(id), ApiKey.from_json, text) for id, text in found.items()]
+        keys = [key for key in read if key is not None]
+        return sorted(keys, key=lambda key: (key.created_at, key.id))
 
     def get(self, key_id: str) -> ApiKey | None:
         """One key."""
         with translated():
             text = self._client.hget(API_KEYS, key_id)
-        return ApiKey.from_json(text) if text else None
+        return _read(key_id, text) if text else None
 
     def is_good(self, key_id: str) -> bool:
         """Tell whether a key exists and has not expired."""
@@ -155,7 +158,7 @@ class ApiKeys:
             interval=int(1_000_000 / rate),
             burst=burst,
         )
-        key = ApiKey.from_json(record) if record else None
+        key = _read(key_id, record) if record else None
         if match and (key is None or not hmac.compare_digest(key.hash, digest)):
             return _refuse("unknown")
         if key and key.expires_at and key.expires_at <= from_ms(now):
@@ -195,6 +198,15 @@ def id_of(text: str) -> str:
     match = _TEXT.fullmatch(text)
     assert match is not None, "the text of a key that was admitted has an id"
     return match[1]
+
+
+def _name(key_id: str) -> str:
+    return f"API key {key_id}"
+
+
+def _read(key_id: str, text: str) -> ApiKey:
+    with reading(_name(key_id)):
+        return ApiKey.from_json(text)
 
 
 def _refuse(why: Refused) -> Admission:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import ActionHeld, AgentRevoked, StoreError
+from boyd.errors import ActionHeld, AgentRevoked, UnreadableRecord
 from boyd.models import (
     REVOKED,
     ActionResult,
@@ -30,7 +30,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, near, translated
+from boyd.store.connection import Client, near, replies_by_type, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
 from boyd.store.in_flight import InFlight
@@ -49,6 +49,7 @@ from boyd.store.paging import (
 )
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
+from boyd.store.unreadable import readable
 
 #: The ways in which a person or the loop resolves an item; expiry is not one of them.
 Verdict = Literal["approved", "denied", "withdrawn"]
@@ -269,7 +270,7 @@ class Approvals:
             found = self._scripts.run("expire_approvals", retention=retention.limits())
             expired += found
             if len(found) < EXPIRED_AT_ONCE:
-                return self._read(expired)
+                return self._read(expired, passing_over=True)
 
     def set_deadlines(self, retention: Retention) -> None:
         """Give items that were queued without a deadline the one that they would have now.
@@ -354,7 +355,7 @@ class Approvals:
     def _id(self, proposed_by: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
 
-    def _read(self, ids: list[str]) -> list[ApprovalItem]:
+    def _read(self, ids: list[str], passing_over: bool = False) -> list[ApprovalItem]:
         if not ids:
             return []
         with translated():
@@ -363,9 +364,16 @@ class Approvals:
                 pipe.hgetall(self._keys.approval(approval_id))
                 pipe.zscore(self._keys.approvals_pending, approval_id)
             pipe.time()
-            *found, now = pipe.execute()
+            *found, now = replies_by_type(pipe)
         rows = zip(found[::2], found[1::2], strict=True)
-        items = [_read_now(fields, at, _ms(now)) for fields, at in rows if "status" in fields]
+        known = [(id, row) for id, row in zip(ids, rows, strict=True) if "status" in (row[0] or ())]
+        if not passing_over:
+            return self._in_flight.show_in([_read_now(*row, _ms(now)) for _, row in known])
+        read = [
+            readable(f"approval {id}", partial(_read_now, at=at, now=_ms(now)), fields)
+            for id, (fields, at) in known
+        ]
+        items = [item for item in read if item is not None]
         return self._in_flight.show_in(items)
 
     def _read_page(
@@ -375,22 +383,26 @@ class Approvals:
         hashes = list(portion.read("approval", [name for name, _ in places]))
         with translated():
             now = _ms(near(self._client, self._keys.loop).time())
-        rows = [
-            (place, _read_now(fields, place[1], now))
+        read = [
+            (
+                place,
+                readable(f"approval {place[0]}", partial(_read_now, at=place[1], now=now), fields),
+            )
             for place, fields in zip(places, hashes, strict=False)
             if "status" in fields
         ]
-        items = self._in_flight.show_in([item for _, item in rows])
-        rows = [(place, item) for (place, _), item in zip(rows, items, strict=True)]
+        kept = [(place, item) for place, item in read if item is not None]
+        items = self._in_flight.show_in([item for _, item in kept])
+        rows = [(place, item) for (place, _), item in zip(kept, items, strict=True)]
         more = len(places) == limit or len(hashes) < len(places)
         last = places[len(hashes) - 1] if hashes else position or FIRST
         return Listing(rows, last if more else None)
 
 
-def _read_now(fields: Mapping[str, str], deadline: float | None, now: float) -> ApprovalItem:
-    """An item at the time *now*: a pending one past its deadline has expired."""
+def _read_now(fields: Mapping[str, str], at: float | None, now: float) -> ApprovalItem:
+    """An item at the time *now*: a pending one past its deadline *at* has expired."""
     item = read_item(fields)
-    if item.status != "pending" or deadline is None or deadline > now:
+    if item.status != "pending" or at is None or at > now:
         return item
     changes = {"status": "expired", "version": item.version + 1}
     return item.patched({**changes, "updated_at": item.expires_at or item.updated_at})
@@ -415,7 +427,7 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
             }
         )
     except ValueError as error:
-        raise StoreError(f"approval {fields.get('id')} cannot be read: {error}") from None
+        raise UnreadableRecord(f"approval {fields.get('id')} cannot be read: {error}") from None
 
 
 def _ms(time: tuple[int, int]) -> float:

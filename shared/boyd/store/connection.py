@@ -27,6 +27,7 @@ from boyd.errors import (
     StoreLoginRefused,
     StoreReadOnly,
     StoreUnavailable,
+    UnreadableRecord,
 )
 from boyd.store.cluster_client import ClusterClient
 from boyd.store.idle_connections import ClosingIdle
@@ -300,7 +301,29 @@ def translated() -> Iterator[None]:
             raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
         if is_moving(error):
             raise StoreUnavailable(f"Redis moves the keys to another server: {error}") from error
+        if has_wrong_type(error):
+            raise UnreadableRecord(f"a key in Redis holds something else: {error}") from error
         raise StoreError(f"Redis refused a command: {error}") from error
+
+
+def has_wrong_type(error: object) -> bool:
+    """Tell whether a command met a key of another type than Boyd's."""
+    return isinstance(error, redis.ResponseError) and "WRONGTYPE" in str(error)
+
+
+def replies_by_type(pipe: Any) -> list[Any]:
+    """Run a pipeline; None in place of the reply about a key of another type than Boyd's.
+
+    Raises:
+        redis.RedisError: Redis did not answer, or refused a command for another reason.
+    """
+    replies = [
+        None if has_wrong_type(reply) else reply for reply in pipe.execute(raise_on_error=False)
+    ]
+    for reply in replies:
+        if isinstance(reply, redis.RedisError):
+            raise reply
+    return replies
 
 
 def near(client: Client, key: str) -> Client:

@@ -29,6 +29,7 @@ from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
+from boyd.store.unreadable import reading
 
 #: Seconds to keep an execution: longer than any message about it can be delayed.
 KEEP = 7 * 86400.0
@@ -154,7 +155,8 @@ class ActionLedger:
         with translated():
             names = ["result", "state", "action", "lost"]
             found = self._client.hmget(self._keys.execution(execution_id), names)
-        return _result(*found)
+        with reading(f"execution {execution_id}"):
+            return _result(*found)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
         """The ledger's entry for an execution; `loop:12` names that of iteration 12."""
@@ -163,7 +165,8 @@ class ActionLedger:
             fields = self._client.hgetall(self._keys.execution(whole))
         if "action" not in fields:
             return None
-        return read_ledger_entry(whole, fields)
+        with reading(f"execution {whole}"):
+            return read_ledger_entry(whole, fields)
 
     def page(
         self,

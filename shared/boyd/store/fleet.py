@@ -27,11 +27,12 @@ from boyd.models import (
 )
 from boyd.schedules import Schedule
 from boyd.settings.intake_settings import DeclaredIntake
-from boyd.store.connection import Client, pairs, translated
+from boyd.store.connection import Client, pairs, replies_by_type, translated
 from boyd.store.freezes import Stop, scopes_concerning
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts, flat
 from boyd.store.timing import Retention, milliseconds
+from boyd.store.unreadable import note_unreadable, readable, reading
 
 Role = Literal["worker", "beat"]
 
@@ -111,7 +112,10 @@ def read_entry(client: Client, agent_id: str) -> AgentEntry | None:
     """The entry of an agent; None when it is not registered."""
     with translated():
         text = client.hget(AGENTS, agent_id)
-    return AgentEntry.from_json(text) if text else None
+    if not text:
+        return None
+    with reading(f"the entry of agent {agent_id}"):
+        return AgentEntry.from_json(text)
 
 
 class Fleet:
@@ -231,7 +235,11 @@ class Fleet:
         """All registered agents, by id."""
         with translated():
             found = self._client.hgetall(AGENTS)
-        return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
+        read = {
+            name: readable(f"the entry of agent {name}", AgentEntry.from_json, text)
+            for name, text in sorted(found.items())
+        }
+        return {name: entry for name, entry in read.items() if entry is not None}
 
     def paused(self, agent_ids: Sequence[str]) -> Mapping[str, Stop]:
         """The paused ones among these agents, in one round trip."""
@@ -239,10 +247,10 @@ class Fleet:
             pipe = self._client.pipeline(transaction=False)
             for name in agent_ids:
                 pipe.hmget(Keys(name).loop, ["paused", "pausedAt"])
-            found = dict(zip(agent_ids, pipe.execute(), strict=True))
+            found = dict(zip(agent_ids, replies_by_type(pipe), strict=True))
         return {
             name: Stop(why, from_ms(float(at)) if at else None)
-            for name, (why, at) in found.items()
+            for name, (why, at) in ((name, row or (None, None)) for name, row in found.items())
             if why is not None
         }
 
@@ -281,8 +289,9 @@ class Fleet:
         with translated():
             texts = self._client.hmget(WORKER_INFO, new) if new else []
         # A process that has just left has no text.
-        read = [WorkerInfo.from_json(text) for text in texts if text]
-        return [worker for name, worker in before.items() if name in names] + read
+        read = [_info(name, text) for name, text in zip(new, texts, strict=True) if text]
+        kept = [worker for name, worker in before.items() if name in names]
+        return [*kept, *(worker for worker in read if worker is not None)]
 
     def _read(self) -> tuple[float, list[tuple[float, WorkerInfo]]]:
         """The Redis server's time, and each process with the time of its last beat; in seconds."""
@@ -291,13 +300,22 @@ class Fleet:
             pipe.time()
             pipe.zrange(WORKERS, 0, -1, withscores=True)
             pipe.hgetall(WORKER_INFO)
-            (seconds, micros), beats, infos = pipe.execute()
-        found = [(beat / 1000, _info(infos[name], beat)) for name, beat in beats if name in infos]
+            (seconds, micros), *listed = replies_by_type(pipe)
+        for key, value in zip((WORKERS, WORKER_INFO), listed, strict=True):
+            if value is None:
+                note_unreadable(key, "it holds something else")
+        beats, infos = listed[0] or [], listed[1] or {}
+        read = [(beat, _info(name, infos[name])) for name, beat in beats if name in infos]
+        found = [
+            (beat / 1000, info.patched({"last_beat": from_ms(beat)}))
+            for beat, info in read
+            if info is not None
+        ]
         return seconds + micros / 1e6, found
 
 
-def _info(text: str, beat: float) -> WorkerInfo:
-    return WorkerInfo.from_json(text).patched({"last_beat": from_ms(beat)})
+def _info(name: str, text: str) -> WorkerInfo | None:
+    return readable(f"the entry of process {name}", WorkerInfo.from_json, text)
 
 
 class AgentFleet:
@@ -366,4 +384,8 @@ class Observers:
 
 
 def _read(texts: Mapping[str, str]) -> dict[str, ObserverHealth]:
-    return {name: ObserverHealth.from_json(text) for name, text in texts.items()}
+    read = {
+        name: readable(f"the health of observer {name}", ObserverHealth.from_json, text)
+        for name, text in texts.items()
+    }
+    return {name: health for name, health in read.items() if health is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
@@ -12,13 +13,19 @@ import redis
 from pydantic import ValidationError
 
 from boyd import naming, queues
-from boyd.errors import StoreError
+from boyd.errors import StoreError, UnreadableRecord
 from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.store.approvals import NO_DEADLINE
 from boyd.store.archive_status import parse_status
 from boyd.store.audit_trail import COUNTED
-from boyd.store.connection import Client, replies_of_some, stored_int, translated
+from boyd.store.connection import (
+    Client,
+    has_wrong_type,
+    replies_of_some,
+    stored_int,
+    translated,
+)
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.health_snapshot import (
@@ -42,6 +49,7 @@ from boyd.store.keys import (
     Keys,
 )
 from boyd.store.master_health import read_cluster
+from boyd.store.unreadable import readable
 
 #: Due members to read per agent, earliest first.
 _STEPS = 50
@@ -50,6 +58,7 @@ _URGENCY = 1e13
 #: Queues that every agent has.
 _SHARED = (queues.LOOP, queues.OBSERVE, queues.ACT, queues.CALLBACK, queues.THINK)
 
+_T = TypeVar("_T")
 _Q = TypeVar("_Q", bound=Hashable)
 _Question = Callable[[Client], Any]
 
@@ -70,10 +79,15 @@ def read_roster(client: Client) -> Roster:
         questions[agent, "due"] = _due(keys)
     answers, away = _ask_agents(client, questions)
     reached = [agent for agent in roster.agents if agent not in away]
-    swept = {agent: _seconds(answers[agent, "swept"]) for agent in reached}
-    flights = {agent: _flight(answers[agent, "flight"], answers[agent, "due"]) for agent in reached}
+    swept: dict[str, float | None] = {}
+    flights: dict[str, InFlightIteration | None] = {}
+    for agent in reached:
+        with suppress(TypeError):  # a key of another type, which the whole health names
+            swept[agent] = _seconds(answers[agent, "swept"])
+            flights[agent] = _flight(answers[agent, "flight"], answers[agent, "due"])
     return replace(
-        _with_swept(roster, swept),
+        roster,
+        swept={name: at for name, at in swept.items() if at is not None},
         flights={agent: flight for agent, flight in flights.items() if flight is not None},
     )
 
@@ -101,15 +115,20 @@ def read_health(
     looks = [_Look(entry) for entry in roster.agents.values()]
     answers, away = _ask_agents(client, _merged(look.questions(roster.now) for look in looks))
     looks = [look for look in looks if look.agent_id not in away]
-    details, lost = _ask_agents(client, _merged(look.details(answers) for look in looks))
-    looks = [look for look in looks if look.agent_id not in lost]
-    agents = [look.health(answers, details, first["freezes"]) for look in looks]
+    asked = {look: look.readable(lambda it: it.details(answers)) for look in looks}
+    details, lost = _ask_agents(
+        client, _merged(more for more in asked.values() if more is not None)
+    )
+    looks = [look for look, more in asked.items() if more is not None and look.agent_id not in lost]
+    freezes = first["freezes"]
+    judged = [look.readable(lambda it: it.health(answers, details, freezes)) for look in looks]
+    agents = [health for health in judged if health is not None]
     messages, broker_error = _messages(brokers or [client], roster, agents, queues_of or {})
     info, masters = first["info"], read_cluster(client)
     server = ServerHealth.of(info, first["rules"]) if info is not None else None
     servers = [master.server for master in masters if master.server is not None]
     return HealthSnapshot(
-        roster=_with_swept(roster, {agent.entry.id: agent.swept_at for agent in agents}),
+        roster=_completed(roster, agents, away | lost),
         server=max(servers, key=lambda one: one.fullness, default=server),
         skew=roster.now - (clock + latency / 2),
         latency=latency,
@@ -142,6 +161,8 @@ _ROSTER: dict[str, _Question] = {
     "agents": lambda pipe: pipe.hgetall(AGENTS),
     "freezes": lambda pipe: pipe.hgetall(FREEZES),
 }
+#: Questions about processes, and their keys: a foreign type of those hides no agent.
+_PROCESSES = {"beats": WORKERS, "infos": WORKER_INFO}
 #: Access rules may forbid these.
 _SERVER: dict[str, _Question] = {
     "info": lambda pipe: pipe.info(),
@@ -163,6 +184,8 @@ def _ask(
             question(pipe)
         answers = dict(zip(questions, pipe.execute(raise_on_error=False), strict=True))
         for name, answer in answers.items():
+            if has_wrong_type(answer) and name in _PROCESSES:
+                continue
             if isinstance(answer, redis.RedisError) and name not in optional:
                 raise answer
     return {q: None if isinstance(a, redis.RedisError) else a for q, a in answers.items()}
@@ -171,7 +194,10 @@ def _ask(
 def _ask_agents(
     client: Client, questions: Mapping[tuple[str, str], _Question]
 ) -> tuple[dict[tuple[str, str], Any], set[str]]:
-    """The answers to questions about agents, and the agents whose server does not answer."""
+    """The answers to questions about agents, and the agents whose server does not answer.
+
+    An error stands for the answer about a key of another type.
+    """
     if not questions:
         return {}, set()
     with translated():
@@ -183,7 +209,7 @@ def _ask_agents(
         for (agent, _), answer in answers.items():
             if isinstance(answer, redis.ConnectionError | redis.TimeoutError):
                 away.add(agent)
-            elif isinstance(answer, redis.RedisError):
+            elif isinstance(answer, redis.RedisError) and not has_wrong_type(answer):
                 raise answer
     return answers, away
 
@@ -224,16 +250,22 @@ def _roster(answers: Mapping[str, Any]) -> Roster:
             agents[name] = AgentEntry.from_json(text)
         except ValidationError:
             unreadable.append(f"agent {name}")
-    for name, beat in answers["beats"]:
+    infos = answers["infos"] or {}
+    unreadable += [key for name, key in _PROCESSES.items() if answers[name] is None]
+    for name, beat in answers["beats"] or []:
         try:
-            processes.append(_process(answers["infos"].get(name, ""), beat))
+            processes.append(_process(infos.get(name, ""), beat))
         except ValidationError:
             unreadable.append(name)
     return Roster(seconds + micros / 1e6, agents, processes, unreadable)
 
 
-def _with_swept(roster: Roster, swept: Mapping[str, float | None]) -> Roster:
-    return replace(roster, swept={name: at for name, at in swept.items() if at is not None})
+def _completed(roster: Roster, agents: Sequence[AgentHealth], away: Collection[str]) -> Roster:
+    """The roster with the last sweeps, and with the agents whose values cannot be read."""
+    swept = {agent.entry.id: agent.swept_at for agent in agents if agent.swept_at is not None}
+    broken = sorted(roster.agents.keys() - {agent.entry.id for agent in agents} - set(away))
+    unreadable = [*roster.unreadable, *(f"agent {name}" for name in broken)]
+    return replace(roster, swept=swept, unreadable=unreadable)
 
 
 def _process(text: str, beat: float) -> WorkerInfo:
@@ -250,6 +282,10 @@ class _Look:
         self.agent_id = entry.id
         self._entry = entry
         self._keys = Keys(entry.id)
+
+    def readable(self, read: Callable[[_Look], _T]) -> _T | None:
+        """The agent as *read* makes it; None, with a note, when its values cannot be read."""
+        return readable(f"the state of agent {self.agent_id}", read, self)
 
     def questions(self, now: float) -> dict[tuple[str, str], _Question]:
         """The questions of the first round."""
@@ -383,7 +419,12 @@ class _Look:
     def _health(self, answers: Mapping[tuple[str, str], Any]) -> dict[str, ObserverHealth]:
         texts = self._of(answers, "health") or ()
         found = zip(self._entry.catalog.observers, texts, strict=False)
-        return {name: ObserverHealth.from_json(text) for name, text in found if text}
+        read = {
+            name: readable(f"the health of observer {name}", ObserverHealth.from_json, text)
+            for name, text in found
+            if text
+        }
+        return {name: health for name, health in read.items() if health is not None}
 
     def _first_run(self, level: int) -> _Question:
         least, most = level * _URGENCY, (level + 1) * _URGENCY
@@ -394,7 +435,10 @@ class _Look:
         return {(self._entry.id, name): question for name, question in asked.items()}
 
     def _of(self, answers: Mapping[tuple[str, str], Any], name: str) -> Any:
-        return answers.get((self._entry.id, name))
+        answer = answers.get((self._entry.id, name))
+        if isinstance(answer, redis.RedisError):
+            raise UnreadableRecord(f"{name}: {answer}")
+        return answer
 
 
 #: The version of the format of a hash.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from boyd.models import ActionResult, LoopResult, Situation, from_ms
 from boyd.models.responses import IterationSummary
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
 from boyd.store.scripts import KeyedScripts
+from boyd.store.unreadable import readable, reading
 
 #: The fields of a record that an outline needs.
 FIELDS = ("outline", "endedAt")
@@ -80,7 +82,8 @@ class History:
         """One past iteration."""
         with translated():
             fields = self._client.hgetall(self._keys.archived(iteration))
-        return self._result(fields) if fields else None
+        with reading(f"iteration {iteration}"):
+            return self._result(fields) if fields else None
 
     def results(self, limit: int = 50, before: int | None = None) -> list[LoopResult]:
         """Up to *limit* past iterations in full, newest first, those *before* a number."""
@@ -89,7 +92,14 @@ class History:
             pipe = self._client.pipeline(transaction=False)
             for number in range(last, max(0, last - limit), -1):
                 pipe.hgetall(self._keys.archived(number))
-            return [self._result(fields) for fields in pipe.execute() if fields]
+            numbers = range(last, max(0, last - limit), -1)
+            rows = zip(numbers, replies_by_type(pipe), strict=True)
+        results = [
+            readable(f"iteration {number}", self._result, fields)
+            for number, fields in rows
+            if fields
+        ]
+        return [result for result in results if result is not None]
 
     def outlines(self, limit: int = 50, before: int | None = None) -> Summaries:
         """Outlines of past iterations, newest first, those *before* a number.
@@ -103,7 +113,7 @@ class History:
         read = portion.read("iteration", list(map(str, numbers)), FIELDS)
         found: list[IterationSummary] = []
         for number, fields in zip(numbers, read, strict=False):
-            outline = self._outline(number, fields)
+            outline = readable(f"iteration {number}", partial(self._outline, number), fields)
             if outline is not None:
                 found.append(outline)
         shown = found[:limit]
@@ -132,7 +142,8 @@ class History:
             current, newest = pipe.execute()
             if current is None:
                 current = self._client.hget(keys.archived(_ended(*newest)), "situation")
-        return Situation.from_json(current) if current else None
+        with reading("the latest situation"):
+            return Situation.from_json(current) if current else None
 
     def _outline(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
         if not fields:
@@ -153,4 +164,5 @@ class History:
 
 def _ended(iteration: str | None, active: str | None) -> int:
     """The number of the newest iteration that has ended, of the loop's fields `_NEWEST`."""
-    return int(iteration or 0) - (1 if active else 0)
+    with reading("the number of the last iteration"):
+        return int(iteration or 0) - (1 if active else 0)

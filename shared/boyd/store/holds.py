@@ -9,12 +9,13 @@ from typing import Any, Literal
 from boyd import naming
 from boyd.models import Actor, Compensation, EffectName, Hold, HoldKind, from_ms
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.executions import Fence
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
+from boyd.store.unreadable import readable
 
 _TIMES = ("since", "until")
 
@@ -71,7 +72,8 @@ class Holds:
             pipe = self._client.pipeline(transaction=False)
             for member in members:
                 pipe.hgetall(self._keys.of("hold", member))
-            lasting = map(_read, pipe.execute())
+            rows = zip(members, replies_by_type(pipe), strict=True)
+        lasting = [readable(f"hold {name}", _read, fields or {}) for name, fields in rows]
         in_flight = self._in_flight.all(limit)
         return [*in_flight, *(hold for hold in lasting if hold is not None)]
 

@@ -6,12 +6,14 @@ Redis keeps them in the order of their turns, for each action that limits how ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from boyd import naming
 from boyd.models import ApprovalItem, Hold, from_ms
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
+from boyd.store.unreadable import readable
 
 
 class InFlight:
@@ -51,7 +53,10 @@ class InFlight:
         (_, now), *rows = self._scripts.run("read_in_flight", fields=places, limit=limit)
         by_place: dict[str, list[Hold]] = {}
         for place, *entry in rows:
-            by_place.setdefault(place, []).append(_read(place, entry, float(now)))
+            read = partial(_read, place, now=float(now))
+            hold = readable(f"an execution in flight, {place}", read, entry)
+            if hold is not None:
+                by_place.setdefault(place, []).append(hold)
         return by_place
 
 

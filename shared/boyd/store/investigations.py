@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import QueueFull, StoreError
+from boyd.errors import QueueFull, UnreadableRecord
 from boyd.models import Actor, RunRequest
 from boyd.models.investigation import (
     MOST_ASKED,
@@ -280,7 +280,7 @@ class Investigations:
 
     def listing(self, limit: int, position: Position) -> Listing[Investigation]:
         """The same page, from *position* on, with the place of each investigation."""
-        return self._search.page(limit, position, {}).map(_read_or_none)
+        return self._search.page(limit, position, {}).map(read_investigation)
 
     def _names(self, id: str) -> dict[str, str]:
         investigation = self._keys.job(naming.investigation(id))
@@ -305,20 +305,14 @@ def _named(**values: str | None) -> list[str]:
     return [text for name, value in values.items() if value for text in (name, value)]
 
 
-def _read_or_none(fields: Mapping[str, str]) -> Investigation | None:
-    """An investigation; None when a later release wrote it."""
-    try:
-        return read_investigation(fields)
-    except StoreError:
-        return None
-
-
 def read_investigation(fields: Mapping[str, str]) -> Investigation:
     """An investigation from its hash."""
     try:
         return restore(Investigation, fields)
     except ValueError as error:
-        raise StoreError(f"investigation {fields.get('id')} cannot be read: {error}") from None
+        raise UnreadableRecord(
+            f"investigation {fields.get('id')} cannot be read: {error}"
+        ) from None
 
 
 #: The most fields of totals; models beyond that count as `OTHERS`.

@@ -11,14 +11,16 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
 from boyd.store.api_keys import Refused
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.keys import API_KEYS, SESSIONS, login, session
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
+from boyd.store.unreadable import readable, reading
 
 #: Seconds without a request after which a session ends, and after which it ends in any case.
 IDLE = 30 * 60.0
@@ -116,7 +118,8 @@ class LoginSessions:
         if not found:
             return SessionAdmission(None, "unknown", at)
         record, confirmed, wait, _, _ = found
-        key = ApiKey.from_json(record)
+        with reading("the key of a session"):
+            key = ApiKey.from_json(record)
         if key.expires_at is not None and key.expires_at <= at:
             return SessionAdmission(None, "expired", at)
         refused: Refused | None = "too-many" if wait else None
@@ -168,9 +171,13 @@ class LoginSessions:
                 pipe.hgetall(session(id))
             pipe.hgetall(API_KEYS)
             pipe.time()
-            *found, keys, now = pipe.execute()
+            *found, keys, now = replies_by_type(pipe)
         pairs = zip(ids, found, strict=True)
-        read = [_read(id, fields, keys, now) for id, fields in pairs if fields]
+        read = [
+            readable(f"session {id}", partial(_read, id, keys=keys, now=now), fields)
+            for id, fields in pairs
+            if fields
+        ]
         return [one for one in read if one is not None]
 
 

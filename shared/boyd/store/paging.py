@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from boyd.errors import BadCursor
-from boyd.store.connection import Client, pairs, translated
+from boyd.store.connection import Client, pairs, replies_by_type, translated
 from boyd.store.scripts import KeyedScripts
+from boyd.store.unreadable import note_unreadable, readable
 
 #: A member of an index with its score.
 Place = tuple[str, float]
@@ -86,6 +87,10 @@ PORTION = 8 * 1024 * 1024
 STEP = 1024 * 1024
 
 
+#: What stands for a key of another type in the reply of `read_hashes`.
+_FOREIGN = ["", ""]
+
+
 class ByteBudget:
     """The bytes that a page may still read."""
 
@@ -117,8 +122,10 @@ class ByteBudget:
                 ids=left,
             ):
                 self._left -= sum(len(text.encode(errors="replace")) for text in flat)
+                if flat == _FOREIGN:
+                    note_unreadable(f"{kind} {ids[done]}", "its key holds something else")
                 done += 1
-                yield pairs(flat)
+                yield {} if flat == _FOREIGN else pairs(flat)
 
 
 #: The most hashes to scan for one page with filters.
@@ -129,10 +136,11 @@ _Places = Sequence[Place]
 
 @dataclass(frozen=True)
 class Listing(Generic[_T]):
-    """A page of an index: records with their places; *next* continues it, None at its end."""
+    """A page of an index: records of a *kind* with their places; *next* continues it, if any."""
 
     rows: list[tuple[Place, _T]]
     next: Position = None
+    kind: str = "record"
 
     @property
     def records(self) -> list[_T]:
@@ -150,9 +158,13 @@ class Listing(Generic[_T]):
         return dump_cursor(self.next) if self.next else None
 
     def map(self, read: Callable[[_T], _S | None]) -> Listing[_S]:
-        """Read each record; those that *read* makes None of are left out."""
-        rows = [(place, made) for place, record in self.rows if (made := read(record)) is not None]
-        return Listing(rows, self.next)
+        """Read each record, without those that *read* makes None of or that cannot be read."""
+        rows = [
+            (place, made)
+            for place, record in self.rows
+            if (made := readable(f"{self.kind} {place[0]}", read, record)) is not None
+        ]
+        return Listing(rows, self.next, self.kind)
 
 
 class Search:
@@ -196,13 +208,13 @@ class Search:
                 if self._sign in hash and _fits(hash, filters):
                     rows.append((place, hash))
                 if len(rows) == limit or portion.full:
-                    return Listing(rows, place)
+                    return Listing(rows, place, self._kind)
             looked_at += len(places)
             if len(recent) < step:
-                return Listing(rows)
+                return Listing(rows, kind=self._kind)
             position = places[-1]
             if looked_at >= SCANNED or not filters:
-                return Listing(rows, position)
+                return Listing(rows, position, self._kind)
 
     def every(self, filters: Mapping[str, str]) -> list[str]:
         """The members of all hashes that match; use it rarely, because it scans all of them."""
@@ -224,7 +236,7 @@ class Search:
             pipe = self._client.pipeline(transaction=False)
             for name, _ in places:
                 pipe.hmget(self._scripts.keys.of(self._kind, name), list(filters))
-            answers = pipe.execute()
+            answers = replies_by_type(pipe)
         wanted = list(filters.values())
         return [place for place, found in zip(places, answers, strict=True) if found == wanted]
 

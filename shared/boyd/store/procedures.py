@@ -14,12 +14,13 @@ from boyd.models import (
     StepProgress,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.executions import KEEP, Fence
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
+from boyd.store.unreadable import readable, reading
 
 #: Set by the scripts, in milliseconds, or stored by step.
 _SCRIPTED = frozenset({"progress", "startedAt", "until", "stoppedAt", "endedAt"})
@@ -57,7 +58,8 @@ class ProcedureStore:
         """One procedure, by the id of its execution."""
         with translated():
             fields = self._client.hgetall(self._job(id))
-        return read_procedure(fields) if "id" in fields else None
+        with reading(f"procedure {id}"):
+            return read_procedure(fields) if "id" in fields else None
 
     def all(self, limit: int = 100) -> list[ProcedureRecord]:
         """The procedures, latest first; at most *limit*."""
@@ -66,8 +68,13 @@ class ProcedureStore:
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.hgetall(self._job(name))
-            found = pipe.execute()
-        return [read_procedure(fields) for fields in found if "id" in fields]
+            rows = zip(names, replies_by_type(pipe), strict=True)
+        read = [
+            readable(f"procedure {name}", read_procedure, fields)
+            for name, fields in rows
+            if fields and "id" in fields
+        ]
+        return [record for record in read if record is not None]
 
     def record(
         self,

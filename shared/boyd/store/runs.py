@@ -29,6 +29,7 @@ from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
+from boyd.store.unreadable import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,8 +191,10 @@ class Runs:
             pipe = self._client.pipeline(transaction=False)
             for run_id in ids:
                 pipe.hgetall(self._keys.run(run_id))
+            found = pipe.execute()
+        with reading(f"run {ids[0]}"):
             # A run may have been deleted between two reads.
-            return [read_run(fields) for fields in pipe.execute() if "status" in fields]
+            return [read_run(fields) for fields in found if "status" in fields]
 
 
 def read_run(fields: Mapping[str, str]) -> Run:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from boyd.models import Actor, TrackRecord, from_ms
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
+from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.executions import Fence
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
+from boyd.store.unreadable import readable
 
 _TIMES = ("since", "updated", "until")
 
@@ -38,12 +40,12 @@ class TrackRecords:
             pipe = self._client.pipeline(transaction=False)
             for action in names:
                 pipe.hgetall(self._keys.track(action))
-            hashes = pipe.execute()
+            hashes = replies_by_type(pipe)
         found = [
             record
             for action, texts in zip(names, hashes, strict=True)
-            for situation, text in texts.items()
-            if (record := _read(action, situation, text)) is not None
+            for situation, text in (texts or {}).items()
+            if (record := _readable(action, situation, text)) is not None
         ]
         return sorted(found, key=lambda one: one.updated.timestamp() if one.updated else 0.0)[::-1]
 
@@ -94,6 +96,11 @@ class TrackRecords:
             offered=record.outcomes,
             **{"class": record.situation},
         )
+
+
+def _readable(action: str, situation: str, text: str) -> TrackRecord | None:
+    name = f"the track record of {action} in {situation!r}"
+    return readable(name, partial(_read, action, situation), text)
 
 
 def _read(action: str, situation: str, text: str | None) -> TrackRecord | None:

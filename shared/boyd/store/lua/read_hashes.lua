@@ -3,7 +3,8 @@
 -- bytes      when they have so many, no more are read
 -- fields     to read; none: all of them
 -- ids        of the hashes; the key is that of the first
--- Returns {{field, value, ...}, ...}, as many as were read; an empty one for a hash that is not there
+-- Returns {{field, value, ...}, ...}, as many as were read; an empty one for a hash that is not there, {'', ''} for
+-- a key of another type
 local first = unpack(KEYS)
 local kind, bytes, fields = unpack(ARGV, 1, 3)
 -- @include keys rest
@@ -15,10 +16,14 @@ local found = {}
 -- read(hash): a hash as {field, value, ...}.
 local function read(hash)
   if #fields == 0 then
-    return redis.call('HGETALL', hash)
+    return redis.pcall('HGETALL', hash)
   end
   local flat = {}
-  for i, value in ipairs(redis.call('HMGET', hash, unpack(fields))) do
+  local values = redis.pcall('HMGET', hash, unpack(fields))
+  if values.err then
+    return values
+  end
+  for i, value in ipairs(values) do
     if value then
       flat[#flat + 1] = fields[i]
       flat[#flat + 1] = value
@@ -29,6 +34,9 @@ end
 
 for i, id in ipairs(ids) do
   local flat = read(i == 1 and first or key(kind, id))
+  if flat.err then
+    flat = {'', ''}
+  end
   found[#found + 1] = flat
   for _, text in ipairs(flat) do
     room = room - #text

@@ -17,7 +17,9 @@ redis.call('HSET', worker_info, name, info)
 local lost = {}
 for i = 1, #known, 2 do
   local at = tonumber(redis.call('HGET', registered, known[i]) or '') or 0
-  if at < tonumber(known[i + 1]) or redis.call('HEXISTS', agents, known[i]) == 0 then
+  -- What anybody else has written there is replaced, too.
+  local entry = redis.call('HGET', agents, known[i])
+  if at < tonumber(known[i + 1]) or not entry or not pcall(cjson.decode, entry) then
     lost[#lost + 1] = known[i]
   end
 end

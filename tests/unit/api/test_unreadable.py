@@ -1,0 +1,199 @@
+"""What somebody else has written into Redis takes nothing else with it, and is named."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import fakeredis
+import pytest
+
+from api_kit import Site, make_lab
+from boyd.models import from_ms
+from boyd.store.keys import AGENTS, API_KEYS, WORKER_INFO, WORKERS, Keys
+from console_kit import Browser
+
+KEYS = Keys("desk")
+WRITE = "/actions/desk:write"
+PUBLISH = "/actions/desk:publish"
+
+
+@pytest.fixture
+def busy(desk: Site) -> Site:
+    """An agent of whose every list something can be read."""
+    for text in ("a", "b"):
+        desk.post(WRITE, {"params": {"text": text}})
+        desk.post(PUBLISH, {"params": {"text": text}})
+        desk.post("/runs", {"title": text, "description": text})
+        desk.post("/loop/trigger")
+        desk.lab.deliver()
+    return desk
+
+
+def redis_of(site: Site) -> Any:
+    """A client of its own."""
+    return fakeredis.FakeRedis(server=site.server, decode_responses=True)
+
+
+def ids(site: Site, path: str, name: str) -> list[str]:
+    """The ids in a list of the API, which has to be served."""
+    answer = site.get(path)
+    assert answer.status_code == 200, answer.json
+    return [str(one["iteration" if name == "iterations" else "id"]) for one in answer.json[name]]
+
+
+LISTS = [
+    ("/approvals", "pending", KEYS.approval, "params"),
+    ("/approvals", "pending", KEYS.approval, "expiresAt"),
+    ("/runs", "runs", KEYS.run, "context"),
+    ("/executions", "executions", KEYS.execution, "startedAt"),
+    ("/loop/history", "iterations", lambda id: KEYS.archived(int(id)), "outline"),
+]
+
+#: The record itself is read without its outline.
+OBSERVED = (*LISTS[-1][:3], "situation")
+
+
+def as_text(client: Any, key: str, field: str) -> None:
+    """Replace the record by a text."""
+    client.set(key, "garbage")
+
+
+def in_field(client: Any, key: str, field: str) -> None:
+    """Replace a value of the record."""
+    client.hset(key, field, "garbage")
+
+
+@pytest.mark.parametrize("spoil", [in_field, as_text])
+@pytest.mark.parametrize(("path", "name", "key_of", "field"), LISTS)
+def test_a_list_has_all_records_but_the_one_that_cannot_be_read(
+    busy: Site,
+    path: str,
+    name: str,
+    key_of: Callable[[str], str],
+    field: str,
+    spoil: Callable[[Any, str, str], None],
+) -> None:
+    spoilt, *others = ids(busy, path, name)
+    spoil(redis_of(busy), key_of(spoilt), field)
+
+    assert ids(busy, path, name) == others
+    assert spoilt in busy.get(path).headers["Boyd-Unreadable"]
+
+
+@pytest.mark.parametrize(("path", "name", "key_of", "field"), [*LISTS[:-1], OBSERVED])
+def test_a_record_that_cannot_be_read_is_named_when_it_is_asked_for(
+    busy: Site, path: str, name: str, key_of: Callable[[str], str], field: str
+) -> None:
+    spoilt = ids(busy, path, name)[0]
+    redis_of(busy).hset(key_of(spoilt), field, "garbage")
+    answer = busy.get(f"{path}/{spoilt}")
+
+    assert (answer.status_code, answer.json["type"]) == (500, "/problems/unreadable")
+    assert spoilt in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [(AGENTS, "ghost"), (API_KEYS, "ghost"), (WORKER_INFO, "lab@here")],
+)
+def test_an_entry_of_the_deployment_that_cannot_be_read_hides_no_other(
+    busy: Site, key: str, field: str
+) -> None:
+    redis_of(busy).hset(key, field, "{not json")
+    busy.services.forget_agents()
+
+    for path in ("/agents", "/workers", "/keys", "/loop/status", "/runs", "/approvals"):
+        assert busy.get(path).status_code == 200, path
+
+
+def test_an_agent_whose_entry_cannot_be_read_is_named(busy: Site) -> None:
+    redis_of(busy).hset(AGENTS, "ghost", "{not json")
+    busy.services.forget_agents()
+    answer = busy.get("/agents/ghost/runs")
+
+    assert (answer.status_code, answer.json["type"]) == (500, "/problems/unreadable")
+    assert "the entry of agent ghost cannot be read" in answer.json["detail"]
+
+
+def test_a_worker_replaces_the_entry_of_its_agent_when_it_cannot_be_read(busy: Site) -> None:
+    redis_of(busy).hset(AGENTS, "desk", "{not json")
+    fleet = busy.lab.whole.fleet
+    fleet.beat(fleet.workers()[0])
+    busy.services.forget_agents()
+
+    assert busy.get("/agents/desk/runs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "key", [KEYS.loop, KEYS.approvals_pending, KEYS.history, KEYS.executions, WORKERS, WORKER_INFO]
+)
+def test_a_foreign_type_in_the_state_of_one_agent_hides_no_other(
+    busy: Site, server: Any, key: str
+) -> None:
+    make_lab(server)
+    browser = Browser(busy, busy.key("admin", person=True))
+    client = redis_of(busy)
+    client.delete(key)
+    client.set(key, "garbage")
+    busy.services.forget_agents()
+
+    assert "test" in ids(busy, "/agents", "agents")
+    for path in ("/", "/agents", "/agents/test", "/fleet", "/keys", "/agents/test/runs"):
+        assert browser.get(f"/console{path}").status == 200, path
+
+
+def test_an_index_with_a_foreign_member_is_no_obstacle(busy: Site) -> None:
+    client = redis_of(busy)
+    browser = Browser(busy, busy.key("admin", person=True))
+    for index in (KEYS.history, KEYS.runs, KEYS.executions, KEYS.approvals_history):
+        client.zadd(index, {"ghost": 1e300})
+    client.zadd(KEYS.held_actions, {"ghost": 1e300})
+    client.hset(KEYS.of("hold", "ghost"), "since", "garbage")
+    client.zadd(KEYS.procedures, {"ghost": 1e300})
+    client.hset(KEYS.job("procedure:ghost"), mapping={"id": "ghost", "startedAt": "garbage"})
+    client.hset(KEYS.track("desk:write"), "none", '{"since": "garbage"}')
+
+    for path in ("/loop/history", "/runs", "/executions", "/approvals", "/holds", "/procedures"):
+        assert busy.get(path).status_code == 200, path
+    assert busy.get("/autonomy").status_code == 200
+    assert browser.get("/console/fleet").status == 200
+
+
+def test_what_is_passed_over_is_logged_once(busy: Site, caplog: pytest.LogCaptureFixture) -> None:
+    spoilt = ids(busy, "/runs", "runs")[0]
+    redis_of(busy).hset(KEYS.run(spoilt), "createdAt", "garbage")
+    with caplog.at_level(logging.WARNING, "boyd.store.unreadable"):
+        busy.get("/runs")
+        busy.get("/runs")
+
+    assert [record.getMessage() for record in caplog.records if spoilt in record.getMessage()]
+    assert sum(spoilt in record.getMessage() for record in caplog.records) == 1
+
+
+def test_pages_of_the_console_name_what_they_pass_over(busy: Site) -> None:
+    browser = Browser(busy, busy.key("admin", person=True))
+    spoilt = ids(busy, "/approvals", "pending")[0]
+    redis_of(busy).hset(KEYS.approval(spoilt), "params", "garbage")
+
+    assert f"cannot be read: approval {spoilt}" in browser.get("/console/").text
+
+
+def test_who_may_see_some_agents_only_is_not_told_of_records_of_others(busy: Site) -> None:
+    redis_of(busy).hset(AGENTS, "ghost", "{not json")
+    busy.services.forget_agents()
+
+    assert (
+        "Boyd-Unreadable"
+        not in busy.get("/runs", headers=busy.key("read", agents=["desk"])).headers
+    )
+
+
+def test_times_far_from_now_are_no_obstacle(busy: Site) -> None:
+    spoilt, *others = ids(busy, "/runs", "runs")
+    redis_of(busy).hset(KEYS.run(spoilt), "createdAt", "1e300")
+    with pytest.raises((ValueError, OverflowError)):
+        from_ms(1e300)
+
+    assert ids(busy, "/runs", "runs") == others
