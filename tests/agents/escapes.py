@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import resource
+import socket
 import subprocess
 import time
 import urllib.request
@@ -146,3 +147,18 @@ def end(pid: str) -> str:
     """Kill a process outside."""
     os.kill(int(pid), 9)
     return "killed"
+
+
+def answer_by_hand(line: str) -> str:
+    """Write that line to the socket of the answer, before the answer itself."""
+    for number in range(3, 64):
+        with suppress(OSError):
+            one = socket.socket(fileno=os.dup(number))
+            with one:
+                one.sendall(line.encode() + b"\n")
+    return "the answer"
+
+
+def answer_many(text: str) -> str:
+    """Answer that text, a million times."""
+    return text * 1_000_000

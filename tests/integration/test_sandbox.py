@@ -284,6 +284,21 @@ def test_output_of_an_action_is_logged_under_its_name(
     assert printed in caplog.messages
 
 
+@pytest.mark.parametrize("line", ["garbage", "[]", "{}garbage", '{"answer": 1}', "[" * 100_000])
+def test_something_else_than_an_answer_leaves_open_what_it_did(line: str) -> None:
+    found = tried("answer_by_hand", line, "kernel")
+
+    assert (found.answer, found.lost) == (None, True)
+    assert found.error.startswith("its process answered with something else than a result: ")
+
+
+def test_an_answer_of_too_many_values_is_refused_unread() -> None:
+    found = tried("answer_many", "[],", "kernel")
+
+    assert (found.answer, found.lost) == (None, True)
+    assert found.error.endswith("it has more than 500000 values")
+
+
 # The means of this host
 
 

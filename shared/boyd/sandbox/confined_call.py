@@ -24,8 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from pydantic import ValidationError
+
 from boyd.errors import Overrun
 from boyd.formatting import visible
+from boyd.json_limits import check_values
+from boyd.models import Model, explain
 from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
 from boyd.sandbox import guardian, inside
 from boyd.sandbox.accounts import Account, account
@@ -42,8 +46,8 @@ _GRACE = 0.5
 _ENDING = 5.0
 #: Lines that are logged of what one call prints, and bytes of each.
 _MAX_LINES, _MAX_LINE = 1000, 2000
-#: Bytes of an answer.
-_MAX_ANSWER = 16_000_000
+#: Bytes of an answer, its values without those of the result, and the values of the result.
+_MAX_ANSWER, _MAX_FIELDS, _MAX_VALUES = 16_000_000, 100, 500_000
 #: Exit codes of a process that was killed for a limit.
 _KILLED: dict[int, LimitName] = {128 + 24: "cpu", 128 + 25: "file size"}
 #: Variables that a sandbox gets: a list of secrets to leave out would never be complete.
@@ -54,6 +58,14 @@ _PASSED = {
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 #: The first of the addresses that stand for destinations with a name.
 _ADDRESS = "127.77.{}.{}"
+
+
+class _Answer(Model):
+    """An answer as a sandbox sends it."""
+
+    answer: str | None = None
+    error: str = ""
+    violation: LimitViolation | None = None
 
 
 class CannotConfine(RuntimeError):
@@ -281,10 +293,28 @@ def _converse(
             forwarder.close()
     if not text.endswith(b"\n"):
         return _without_answer(process, max(0.1, until - time.monotonic()))
-    found = json.loads(text)
-    seen = found.get("violation")
-    violation = LimitViolation.model_validate(seen) if seen else None
-    return ConfinedAnswer(found.get("answer"), str(found.get("error", "")), violation)
+    try:
+        return _read(text)
+    except (ValueError, RecursionError) as error:
+        why = f"its process answered with something else than a result: {_in_short(error)}"
+        return ConfinedAnswer(error=why, lost=True)
+
+
+def _read(text: bytes) -> ConfinedAnswer:
+    """The answer in a line that may be anybody's; what has too many values is not parsed.
+
+    Raises:
+        ValueError: it is not an answer.
+    """
+    check_values(text, _MAX_FIELDS)
+    found = _Answer.model_validate_json(text)
+    if found.answer is not None:
+        check_values(found.answer, _MAX_VALUES)
+    return ConfinedAnswer(found.answer, found.error[:_MAX_LINE], found.violation)
+
+
+def _in_short(error: Exception) -> str:
+    return explain(error) if isinstance(error, ValidationError) else str(error)
 
 
 def _line(control: socket.socket, until: float) -> bytes:
