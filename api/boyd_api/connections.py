@@ -138,11 +138,25 @@ class RequestParser(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head."""
         super().parse_header(header_plus)
-        if self.chunked and "CONTENT_LENGTH" in self.headers:
-            # Two lengths: a proxy before us may have taken the other one.
-            raise ParsingError("both Content-Length and Transfer-Encoding are given")
+        self._check_framing(header_plus.split(b"\r\n")[1:])
         if INLET not in (self.path or ""):
             self.adj = self.adj.elsewhere  # type: ignore[has-type]
+
+    def _check_framing(self, lines: list[bytes]) -> None:
+        """Refuse what a proxy before us may have read in another way.
+
+        Raises:
+            ParsingError: the lengths, the hosts or the lines of the head can be taken in two ways.
+        """
+        if self.chunked and "CONTENT_LENGTH" in self.headers:
+            raise ParsingError("both Content-Length and Transfer-Encoding are given")
+        if self.version != "1.1" and "TRANSFER_ENCODING" in self.headers:
+            raise ParsingError(f"HTTP/{self.version} has no Transfer-Encoding")
+        hosts = sum(line[:5].lower() == b"host:" for line in lines)
+        if hosts > 1 or (hosts == 0 and self.version == "1.1"):
+            raise ParsingError(f"one Host is needed, not {hosts}")
+        if any(line[:1] in (b" ", b"\t") for line in lines):
+            raise ParsingError("a header continues on a line of its own")
 
 
 class Channel(HTTPChannel):  # type: ignore[misc]
