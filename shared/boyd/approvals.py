@@ -7,7 +7,8 @@
     item = enqueue_approval(store, proposal, ttl=600)
     waiting = get_approval_queue(store).pending
 
-The functions need no worker; a worker executes approved actions as soon as one runs.
+The functions need no worker; a worker executes approved actions as soon as one runs. Where workers
+have an `approval_secret`, pass `signer=ApprovalSigner(secret)` when you approve.
 """
 
 from __future__ import annotations
@@ -15,11 +16,22 @@ from __future__ import annotations
 import getpass
 from typing import Literal
 
+from boyd.approval_signatures import ApprovalSigner
 from boyd.errors import StoreError
-from boyd.models import ActionResult, Actor, ApprovalItem, ApprovalPolicy, ApprovalQueue, Proposal
+from boyd.models import (
+    ActionResult,
+    Actor,
+    ApprovalItem,
+    ApprovalPolicy,
+    ApprovalQueue,
+    Proposal,
+    Vote,
+    utc_now,
+)
 from boyd.store import AgentStore
 
 __all__ = [
+    "ApprovalSigner",
     "enqueue_approval",
     "get_approval_queue",
     "purge_expired_approvals",
@@ -61,13 +73,18 @@ def resolve_approval(
     note: str | None = None,
     acted_by: Actor | None = None,
     result: ActionResult | None = None,
+    signer: ApprovalSigner | None = None,
 ) -> ApprovalItem | None:
     """Resolve a pending item regardless of its policy; None: it is not pending.
 
-    A worker executes an approved item, unless the caller did and passes the *result*. *acted_by*
-    defaults to the user of this process.
+    A worker executes an approved item whose policy this one approval satisfies, unless the caller
+    did and passes the *result*. Workers with an approval secret or key, as those of `boyd up`,
+    execute only what *signer* has signed, `ApprovalSigner(secret)`. *acted_by* defaults to the user
+    of this process.
     """
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
+    item = store.approvals.get(approval_id) if signer and status == "approved" else None
+    vote = signer.sign(item, Vote.of(actor, note, utc_now())) if signer and item else None
     outcome = store.approvals.resolve(
         approval_id,
         status,
@@ -76,6 +93,7 @@ def resolve_approval(
         note=note,
         policy=ApprovalPolicy(allow_requester=True),
         result=result,
+        vote=vote,
     )
     return store.approvals.get(approval_id) if outcome.counts else None
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from boyd import ActionResult, Decision
 from boyd.approvals import (
+    ApprovalSigner,
     enqueue_approval,
     get_approval_queue,
     purge_expired_approvals,
@@ -13,7 +15,7 @@ from boyd.approvals import (
 )
 from boyd.models import Proposal
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person
+from kit import Recorder, agent, choice, chooses, overdue, person
 
 
 def proposal(**params: Any) -> Proposal:
@@ -53,6 +55,22 @@ def test_the_usual_time_to_live_is_that_of_the_agent() -> None:
 
     assert item.expires_at is not None
     assert (item.expires_at - item.created_at).total_seconds() == 7
+
+
+def test_what_is_approved_with_a_signature_is_executed_where_one_is_needed() -> None:
+    recorder = Recorder()
+    here = lab(recorder)
+    signer = ApprovalSigner("a secret of at least 32 characters")
+    here.engine.settings = replace(here.engine.settings, signer=signer)
+    unsigned = enqueue_approval(here.store, proposal(size=1), ttl=60)
+    signed = enqueue_approval(here.store, proposal(size=2), ttl=60)
+    for item, key in ((unsigned, None), (signed, signer)):
+        resolve_approval(here.store, item.id, "approved", signer=key)
+        overdue(here, f"approval:{item.id}")
+
+    items = [here.store.approvals.get(item.id) for item in (unsigned, signed)]
+    results = [item.result for item in items if item is not None and item.result is not None]
+    assert [result.success for result in results] == [False, True]
 
 
 def test_what_is_approved_is_executed_by_a_worker() -> None:
