@@ -322,6 +322,27 @@ def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:
     assert lab.store.procedures.cancel(record.id, ANN) == "over"
 
 
+def test_a_cancelled_one_that_cannot_be_undone_ends_when_it_is_cancelled_again() -> None:
+    farm = Farm()
+
+    def fails(params: Any) -> None:
+        raise OSError("x")
+
+    ready = farm.action("ready", rollback=farm.undo("ready"))
+    actions = [ready, farm.action("drain", rollback=fails)]
+    lab = farm.lab(step("ready"), step("drain"), step("question", ask="Go on?"), actions=actions)
+    record = started(lab)
+    assert lab.store.procedures.cancel(record.id, ANN) == "ok"
+    stopped = go_on(lab)
+    assert stopped.state == "stopped"
+
+    assert lab.store.procedures.cancel(record.id, ANN, "I did it by hand") == "ok"
+    record = go_on(lab)
+    left = record.progress[1].compensation
+    assert (record.state, left and left.state) == ("cancelled", "failed")
+    assert farm.done[-1] == "undo ready"
+
+
 def test_a_hook_that_vetoes_a_step_fails_it() -> None:
     farm = Farm()
 

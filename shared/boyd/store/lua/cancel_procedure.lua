@@ -1,4 +1,5 @@
--- Cancel a procedure: no further step is started, and its worker undoes the steps that took effect.
+-- Cancel a procedure: no further step is started, and its worker undoes the steps that took effect. What could not be
+-- undone before is left as it is.
 -- by         who cancels
 -- note       why
 -- Returns 'ok', also when it was cancelled before and has not ended, 'over' or 'unknown'
@@ -14,7 +15,8 @@ end
 if have[1] == 'succeeded' or have[1] == 'failed' or have[1] == 'cancelled' then
   return 'over'
 end
-if have[2] then
+-- One that was stopped while it went back is given up by another cancellation.
+if have[2] and have[1] ~= 'stopped' then
   return 'ok'
 end
 local approval = key('approval', have[4] or '')
