@@ -20,6 +20,9 @@ from boyd.plugins.goals.scoring import Outlook
 from boyd.plugins.goals.sessions import Sessions
 from boyd.plugins.goals.state import Episode, GoalEvidence
 from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
+from boyd.replay.differences import judge
+from boyd.replay.shadow import Shadow
+from boyd.testing import Lab
 from goals_kit import CONFIG, Mind, Steer, check, patched
 
 DESCRIPTION = "Find mammals"
@@ -851,3 +854,10 @@ def test_a_cycle_costs_as_many_round_trips_however_much_is_known(
 
     assert few <= 45
     assert many <= few + 15
+
+
+def test_a_replay_can_tell_what_an_idle_iteration_comes_to() -> None:
+    record = Lab(Agent("test", plugins=[Goals()])).run()
+    found = judge(Shadow(Agent("test", plugins=[Goals()])), record)
+
+    assert (found.why, found.differences) == (None, [])

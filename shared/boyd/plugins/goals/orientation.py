@@ -144,6 +144,11 @@ class Orientation(GoalTools):
             changes["confidence"] = mean_confidence(others)
         return changes
 
+    def is_oriented(self, situation: Situation) -> bool:
+        """Tell whether one of our orienters had a goal to work on."""
+        own = {f"{self.id}:{name}" for name in (ACTIVATION, KNOWLEDGE, EPISODIC, PRESSURE)}
+        return any(one.source in own and one.findings != [_IDLE] for one in situation.assessments)
+
     def outlook(self, goal: Goal, situation: Situation, psyche: Psyche | None) -> Outlook:
         """Everything the choice of a tool for the goal depends on, from the assessments."""
         names = (ACTIVATION, KNOWLEDGE, EPISODIC, PRESSURE)

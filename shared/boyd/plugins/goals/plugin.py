@@ -98,8 +98,9 @@ class Goals(Endpoints, Orientation):
         return made[0]
 
     @choose.applicable_when
-    def _has_goal(self, ctx: Context) -> bool:
-        return self.sessions(ctx).at_work() is not None
+    def _has_goal(self, situation: Situation, ctx: Context) -> bool:
+        # An idle iteration reads nothing here, so that a replay can tell that it is one.
+        return self.is_oriented(situation) and self.sessions(ctx).at_work() is not None
 
     @hook(fail_closed=True)
     def on_decide(self, decision: Decision, action: Action | None) -> dict[str, Any] | None:
