@@ -54,7 +54,10 @@ EVENTS = {
     "approval.pending": ("approval, title", "An action waits for approval."),
     "approval.seen": ("approval, title", "The same action was proposed again."),
     "approval.preview": ("approval, title", "A new dry run gave another preview."),
-    "approval.vote": ("approval, title, by", "One of several required approvals was given."),
+    "approval.vote": (
+        "approval, title, by",
+        "One of several approvals was given, or dropped.",
+    ),
     "approval.approved": ("approval, title", "The policy is met; a worker executes the action."),
     "approval.denied": ("approval, title", "Somebody denied the action."),
     "approval.withdrawn": ("approval, title", "The action is not wanted any more."),

@@ -486,6 +486,11 @@ def approvals(store: Store, a: AgentStore) -> None:
     sent = told.patched({"state": "succeeded", "attempts": 1})
     assert a.notifications.store(first, sent, Fence(job, 1, "w/1"))
     policy = LAX.patched({"min_approvals": 2})
+    revoked = person("cid").patched({"key": "0123456789ab"})
+    a.approvals.resolve(first, "approved", revoked, KEEP, policy=policy)
+    voted = a.approvals.get(first)
+    assert voted is not None
+    assert a.approvals.drop_revoked(voted)
     a.approvals.resolve(first, "approved", ANN, KEEP, policy=policy)
     a.approvals.resolve(first, "approved", person("bob"), KEEP, policy=policy)
     second = a.approvals.enqueue(proposal(2, run_ids=["run3"], wakes=["call:c3"]), KEEP)

@@ -148,6 +148,10 @@ class Resolver:
     ) -> Resolution:
         if item is None:
             return Resolution(ApprovalOutcome.NOT_PENDING, None)
+        answerable = item.status == "pending"
+        # Whoever had a stolen key may have approved with it before it was revoked.
+        if answerable and verdict == "approved" and self._store.approvals.drop_revoked(item):
+            item = self._store.approvals.get(approval_id) or item
         refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
         if refusal:
             return Resolution(refusal, item)

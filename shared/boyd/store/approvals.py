@@ -35,7 +35,7 @@ from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
 from boyd.store.in_flight import InFlight
 from boyd.store.jobs import read_execution
-from boyd.store.keys import Keys
+from boyd.store.keys import API_KEYS, Keys
 from boyd.store.notification_records import read_notifications
 from boyd.store.paging import (
     FIRST,
@@ -259,6 +259,24 @@ class Approvals:
             fields=_updates(actor, note, result),
         )
         return ApprovalOutcome(outcome)
+
+    def drop_revoked(self, item: ApprovalItem) -> bool:
+        """Drop the approvals of a pending item whose keys were revoked; tell whether any was."""
+        keys = {vote.by: vote.key for vote in item.approvals if vote.key}
+        if not keys:
+            return False
+        with translated():
+            known = self._client.hmget(API_KEYS, list(keys.values()))
+        revoked = [pair for pair, text in zip(keys.items(), known, strict=True) if text is None]
+        if not revoked:
+            return False
+        dropped = self._scripts.run(
+            "drop_votes",
+            approval=self._keys.approval(item.id),
+            id=item.id,
+            votes=[text for pair in revoked for text in pair],
+        )
+        return bool(dropped)
 
     def expire(self, retention: Retention) -> list[ApprovalItem]:
         """Move pending items past their deadline to history; the sweeper calls this.

@@ -566,3 +566,21 @@ def test_the_api_without_redis_says_so(server: Any) -> None:
     assert (answer.status_code, answer.json["type"]) == (503, "/problems/unavailable")
     server.connected = True
     assert site.lab.store.approvals.get(id).status == "pending"  # type: ignore[union-attr]
+
+
+def test_an_approval_with_a_key_that_was_revoked_since_does_not_count(
+    desk: Site, done: list[str]
+) -> None:
+    id = desk.waiting(min_approvals=2)
+    ann, bob, cid = (desk.key("approvals", principal=name) for name in ("ann", "bob", "cid"))
+    assert desk.post(f"/approvals/{id}/approve", {}, headers=ann).status_code == 202
+    key = ann["Authorization"].split("_")[1]
+    assert desk.open("DELETE", f"/keys/{key}").status_code == 200
+    desk.post(f"/approvals/{id}/approve", {}, headers=bob)
+
+    item = desk.lab.store.approvals.get(id)
+    assert item is not None
+    assert (item.status, [vote.by for vote in item.approvals]) == ("pending", ["bob"])
+    assert "approval.vote-dropped" in [one["kind"] for one in desk.get("/audit").json["entries"]]
+    desk.post(f"/approvals/{id}/approve", {}, headers=cid)
+    assert done == ["publish news"]
