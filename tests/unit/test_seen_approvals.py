@@ -51,6 +51,14 @@ def test_a_plugin_sees_what_waits_and_what_has_come_of_it() -> None:
     assert ctx.approvals.get("unknown") is None
 
 
+def test_what_is_past_its_deadline_does_not_wait_although_nobody_purged() -> None:
+    lab, ctx, id = asked()
+    lab.client.zadd("boyd:{a}:approvals:pending", {id: 1})
+
+    assert ctx.approvals.get(id).status == "expired"
+    assert ctx.approvals.waiting([id]) == set()
+
+
 def test_nothing_is_waiting_of_nothing() -> None:
     _, ctx, _ = asked()
 

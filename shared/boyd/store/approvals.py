@@ -366,9 +366,12 @@ class Approvals:
     def pending_of(self, approval_ids: Sequence[str]) -> set[str]:
         """The ids in *approval_ids* that are pending."""
         with translated():
-            scores = self._client.zmscore(self._keys.approvals_pending, list(approval_ids))
+            pipe = self._client.pipeline(transaction=False)
+            pipe.zmscore(self._keys.approvals_pending, list(approval_ids))
+            pipe.time()
+            scores, now = pipe.execute()
         found = zip(approval_ids, scores, strict=True)
-        return {name for name, score in found if score is not None}
+        return {name for name, score in found if score is not None and score > _ms(now)}
 
     def _id(self, proposed_by: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
