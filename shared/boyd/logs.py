@@ -7,8 +7,9 @@ import logging
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal, TextIO, cast
 
 from boyd.redaction import clean
 
@@ -27,6 +28,32 @@ def setup_logging(level: str, style: Literal["text", "json"]) -> None:
     logging.getLogger("boyd").setLevel(level.upper())
     logging.captureWarnings(True)
     warnings.formatwarning = _warning
+
+
+class _CleanStream:
+    """A stream of text that writes no secrets; all else is that of the stream beneath."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write *text* without secrets."""
+        self._stream.write(clean(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write *lines* without secrets."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def clean_prints() -> None:
+    """Let nothing that this process prints from now on show a secret: plugins print to its log."""
+    sys.stdout = cast(TextIO, _CleanStream(sys.stdout))
+    sys.stderr = cast(TextIO, _CleanStream(sys.stderr))
 
 
 def _warning(

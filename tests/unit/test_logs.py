@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Literal
 
 import pytest
 
-from boyd.logs import setup_logging
+from boyd.logs import clean_prints, setup_logging
+from boyd.redaction import register
 
 Style = Literal["text", "json"]
 STYLES: list[Style] = ["text", "json"]
@@ -54,3 +56,19 @@ def test_a_warning_of_a_library_is_a_line_of_the_log(
     [line] = capsys.readouterr().err.splitlines()
     told = "UserWarning: this is not a good idea"
     assert told == (json.loads(line)["message"] if style == "json" else line[21:])
+
+
+def test_what_a_plugin_prints_shows_no_secret(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boyd.redaction._registered", set())
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    register("correct horse battery")
+    clean_prints()
+    print("the secret is", "correct horse battery")
+    sys.stderr.writelines(["redis://:hunter2@host\n"])
+
+    shown = capsys.readouterr()
+    assert shown.out == "the secret is [redacted]\n"
+    assert shown.err == "redis://:[redacted]@host\n"

@@ -12,7 +12,7 @@ from boyd.cli.options import agents_option, settings_options, with_agents
 from boyd.cli.parameter_types import Whole
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError
-from boyd.logs import setup_logging
+from boyd.logs import clean_prints, setup_logging
 from boyd.settings.process_settings import Settings
 
 log = logging.getLogger("boyd.worker")
@@ -61,6 +61,7 @@ def worker(
     how = settings.worker.model_copy(update=changes)
     settings = with_redis(with_agents(settings, agents)).model_copy(update={"worker": how})
     setup_logging(settings.log_level, settings.log_format)
+    clean_prints()
     consumes = [name.strip() for name in names.split(",") if name.strip()]
     host = AgentHost(settings, "worker", consumes, None if broker is None else broker - 1)
     if not host.agents:
