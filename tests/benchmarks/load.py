@@ -96,7 +96,11 @@ def p99(values: list[float]) -> float:
 
 def measure(deployment: Deployment, agent_id: str) -> dict[str, float]:
     """p99 of reading and of approving, and how many of the crowd's requests failed."""
-    limits = {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000"}
+    limits = {
+        "BOYD_API__RATE": "100000",
+        "BOYD_API__BURST": "100000",
+        "BOYD_PRINCIPAL_BYTES": str(2**30),
+    }
     deployment.environment.update(limits)
     url = deployment.api("api")
     headers = deployment.key("bench", "admin")

@@ -98,6 +98,7 @@ class Soak:
         self._deployment = Deployment(self._redis.url, folder)
         self._deployment.environment |= {
             "BOYD_API__RATE": "100000",
+            "BOYD_PRINCIPAL_BYTES": str(2**30),
             "BOYD_API__BURST": "100000",
             "BOYD_AUDIT_KEEP": "100",
             "BOYD_CALLBACKS__ALLOW_PRIVATE": "true",

@@ -95,7 +95,12 @@ class World:
         self.redis: Any = server or RedisProcess(folder)
         self.deployment = self._deployment(folder)
         self.deployment.environment.update(
-            {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000", "BOYD_LOG_LEVEL": "info"}
+            {
+                "BOYD_API__RATE": "100000",
+                "BOYD_API__BURST": "100000",
+                "BOYD_PRINCIPAL_BYTES": str(2**30),
+                "BOYD_LOG_LEVEL": "info",
+            }
         )
         self.ports = {name: free_port() for name in self.apis}
         #: The clocks that processes look at when they are started; the others look at the true one.

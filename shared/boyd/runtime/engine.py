@@ -84,7 +84,7 @@ class EngineSettings:
     signer: ApprovalSigner | None = None
     thinking: int = 4
     identity: IdentitySigner | None = None
-    principal_bytes: int = 33_554_432
+    principal_bytes: int = 67_108_864
 
 
 class Engine:

@@ -270,7 +270,7 @@ class Settings(BaseSettings):
     approval_public_key: SecretStr | None = None
     identity_key: SecretStr | None = None
     audit_keep: int = Field(default=100_000, gt=0)
-    principal_bytes: int = Field(default=33_554_432, ge=1_048_576)
+    principal_bytes: int = Field(default=67_108_864, ge=1_048_576)
     archive_url: str | None = Field(default=None, min_length=1, repr=False)
     archive_keep: float = Field(default=2_592_000.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
