@@ -135,7 +135,7 @@ def test_who_blocks_others_is_found_and_can_be_ended(database: PostgreSQL) -> No
     ("refused", "what"),
     [("read_connections", "blocker"), ("read_slots", "replica-missing"), ("read_tables", None)],
 )
-def test_what_a_server_refuses_hides_nothing_that_it_has_told_before(
+def test_a_refused_part_of_a_check_hides_none_before_it(
     database: PostgreSQL, monkeypatch: pytest.MonkeyPatch, refused: str, what: str | None
 ) -> None:
     def refuses(connection: psycopg.Connection[Any], *_: Any) -> Any:

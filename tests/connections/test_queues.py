@@ -349,7 +349,7 @@ def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis
     assert (stream.depth, stream.unacked, stream.consumers) == (2, 3, 1)
 
 
-def test_what_cannot_be_read_hides_no_other_queue(broker: int, client: redis.Redis) -> None:
+def test_a_queue_that_cannot_be_read_hides_no_other(broker: int, client: redis.Redis) -> None:
     client.lpush("dead", "1", "2")
     client.set("celery", "no list")
     client.set("unacked", "no hash")

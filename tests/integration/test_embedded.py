@@ -400,7 +400,9 @@ class TestSupervisor:
         ]
         assert gone(first)
 
-    def test_what_a_child_that_ends_in_error_has_said_last_is_told(self, tmp_path: Path) -> None:
+    def test_the_last_words_of_a_child_that_ends_in_error_are_reported(
+        self, tmp_path: Path
+    ) -> None:
         told: list[str] = []
         code = "import sys; print('noise'); sys.exit('boyd: broker_url cannot be used')"
         child = ChildSpec("broken", python(code), tmp_path / "broken.log")

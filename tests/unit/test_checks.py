@@ -122,7 +122,7 @@ def test_all_is_well_when_all_is_well() -> None:
         ([None, None], False),
     ],
 )
-def test_machines_with_one_name_are_told(machines: list[str | None], wrong: bool) -> None:
+def test_machines_with_one_name_are_reported(machines: list[str | None], wrong: bool) -> None:
     served = ["loop", "observe", "act", "host.here"]
     seen = health(
         processes=[process(f"w{n}", machine=one, queues=served) for n, one in enumerate(machines)]
@@ -139,7 +139,7 @@ def test_machines_of_which_only_one_looks_at_its_host_may_have_one_name() -> Non
     assert "several machines" not in " ".join(bad(health(processes=[looks, *others, gone])))
 
 
-def test_intakes_without_their_library_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intakes_without_their_library_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     intakes = [
         {"name": "datadog"},
         {"name": "sns", "use": "cloudwatch", "auth": {"method": "sns", "topics": [TOPIC]}},

@@ -57,7 +57,7 @@ def test_the_usual_time_to_live_is_that_of_the_agent() -> None:
     assert (item.expires_at - item.created_at).total_seconds() == 7
 
 
-def test_what_is_approved_with_a_signature_is_executed_where_one_is_needed() -> None:
+def test_a_signed_approval_of_a_program_is_executed_where_signatures_are_needed() -> None:
     recorder = Recorder()
     here = lab(recorder)
     signer = ApprovalSigner("a secret of at least 32 characters")

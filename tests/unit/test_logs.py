@@ -58,7 +58,7 @@ def test_a_warning_of_a_library_is_a_line_of_the_log(
     assert told == (json.loads(line)["message"] if style == "json" else line[21:])
 
 
-def test_what_a_plugin_prints_shows_no_secret(
+def test_output_of_a_plugin_shows_no_secret(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boyd.redaction._registered", set())

@@ -31,7 +31,7 @@ def test_a_copy_of_a_machine_is_another_one(files: tuple[Path, Path]) -> None:
     assert not any("0123" in str(one) for one in known)
 
 
-def test_what_is_not_known_of_a_machine_is_empty(files: tuple[Path, Path]) -> None:
+def test_an_unknown_part_of_a_machine_is_empty(files: tuple[Path, Path]) -> None:
     boot, system = files
     assert machine() is None
     system.write_text("")

@@ -51,7 +51,7 @@ def test_a_plugin_sees_what_waits_and_what_has_come_of_it() -> None:
     assert ctx.approvals.get("unknown") is None
 
 
-def test_what_is_past_its_deadline_does_not_wait_although_nobody_purged() -> None:
+def test_an_approval_past_its_deadline_does_not_wait_although_nobody_purged() -> None:
     lab, ctx, id = asked()
     lab.client.zadd("boyd:{a}:approvals:pending", {id: 1})
 

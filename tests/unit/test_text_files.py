@@ -54,7 +54,7 @@ def test_settings_and_agents_are_read_in_every_encoding(encoding: str, tmp_path:
 
 
 @pytest.mark.parametrize("raw", [LATIN, UNMARKED, b"\xff\xfea"])
-def test_what_is_no_text_is_told_in_a_line(raw: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_refused_in_one_line(raw: bytes, tmp_path: Path) -> None:
     file = tmp_path / "text.toml"
     file.write_bytes(raw)
     os.environ["BOYD_REDIS_URL_FILE"] = str(file)

@@ -253,12 +253,12 @@ class Supervisor:
         if post.is_fatal:
             post.process = None
             raise ChildStartFailed(f"{name} cannot start: {post.last_words}")
-        why = post.reason
+        reason = post.reason
         pause = post.record_death()
         if not post.settled and post.deaths >= self._pace.tries:
             times = f"{post.deaths} times in a row"
             raise ChildStartFailed(f"{name} cannot start: it {how}, {times}{post.quote(10)}")
-        self._notify(f"{name} {how}{why}; starting it again in {pause:g} s (log: {log})")
+        self._notify(f"{name} {how}{reason}; starting it again in {pause:g} s (log: {log})")
 
     def _rotate_logs(self) -> None:
         now = time.monotonic()

@@ -122,7 +122,7 @@ class Ledger(Protocol):
     def forgo(self, execution_id: str) -> Claim:
         """Give up the right to execute for good; the claim reports an earlier attempt."""
 
-    def shortened(self, result: ActionResult, principal: str) -> ActionResult:
+    def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result as far as the storage budget of *principal* has room for it."""
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
@@ -528,7 +528,7 @@ class _Execution:
         if self.request.for_model:
             result = without_secrets(result)
         if self.request.requested_by:
-            result = self.ledger.shortened(result, self.request.requested_by[0])
+            result = self.ledger.shorten(result, self.request.requested_by[0])
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = (
                 "the worker lost its claim while executing; another one may have reported the "

@@ -49,7 +49,7 @@ class ShadowLedger:
         passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
         return act.Claim(result=passed, used=used)
 
-    def shortened(self, result: ActionResult, principal: str) -> ActionResult:
+    def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result; nothing is kept."""
         return result
 

@@ -165,7 +165,7 @@ class LeasedLedger:
             Claim(result=self.find(execution_id)) if reply.outcome == "over" else _read(reply, "")
         )
 
-    def shortened(self, result: ActionResult, principal: str) -> ActionResult:
+    def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result, without its output if the storage budget of *principal* has no room for it.
 
         That many results of any size are kept shall stop no deployment.
@@ -173,8 +173,10 @@ class LeasedLedger:
         size = len(result.to_json())
         if size <= SMALL or self._has_room(principal, COPIES * size):
             return result
-        why = f"omitted: {size} characters exceed what is left of the storage budget of {principal}"
-        return result.patched({"output": why, "side_effects": None, "metrics": None})
+        note = (
+            f"omitted: {size} characters exceed what is left of the storage budget of {principal}"
+        )
+        return result.patched({"output": note, "side_effects": None, "metrics": None})
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result and release the claim."""

@@ -296,8 +296,8 @@ def _converse(
     try:
         return _read(text)
     except (ValueError, RecursionError) as error:
-        why = f"its process answered with something else than a result: {_in_short(error)}"
-        return ConfinedAnswer(error=why, lost=True)
+        mistake = f"its process answered with something else than a result: {_in_short(error)}"
+        return ConfinedAnswer(error=mistake, lost=True)
 
 
 def _read(text: bytes) -> ConfinedAnswer:

@@ -45,7 +45,7 @@ def answer(digest: str) -> str:
     return f"boyd:{{*}}:answer:{digest}"
 
 
-def stored(digest: str) -> str:
+def storage_key(digest: str) -> str:
     """The use of the storage budget of a principal, by a digest of its name."""
     return f"boyd:{{*}}:stored:{digest}"
 

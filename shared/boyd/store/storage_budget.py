@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from boyd.store.keys import DEPLOYMENT, Keys, stored
+from boyd.store.keys import DEPLOYMENT, Keys, storage_key
 from boyd.store.scripts import Scripts
 
 #: Seconds in which a used up budget is whole again: as long as calls and answers are kept.
@@ -25,7 +25,7 @@ class StorageBudget:
         digest = hashlib.sha256(principal.encode()).hexdigest()[:32]
         wait = self._scripts.run(
             "take_storage",
-            bucket=stored(f"{digest}:{refill:.0f}"),
+            bucket=storage_key(f"{digest}:{refill:.0f}"),
             bytes=size,
             interval=refill * 1_000_000 / limit,
             room=limit,

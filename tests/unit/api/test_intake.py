@@ -105,7 +105,7 @@ def test_a_binary_event_is_in_the_headers_and_its_data_in_the_body(
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; x=1"])
-def test_who_sends_a_form_is_told_which_setting_is_wrong(desk: Site, kind: str) -> None:
+def test_the_answer_to_a_form_names_the_setting_that_is_wrong(desk: Site, kind: str) -> None:
     answer = desk.post("/intake/datadog", data=b"payload=%7B%7D", content_type=kind)
     assert answer.status_code == 400
     assert answer.json["detail"].endswith("set its content type to application/json")
@@ -365,7 +365,7 @@ AGAIN = {"startsAt": "2026-01-05T12:20:00Z"}
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_what_each_of_a_cluster_of_alertmanagers_sends_is_observed_once(
+def test_an_alert_from_each_of_a_cluster_of_alertmanagers_is_observed_once(
     desk: Site, replicas: int
 ) -> None:
     fires, ends = alert("a"), alert("a", "resolved")
@@ -441,7 +441,7 @@ def test_an_alert_is_remembered_for_minutes_so_that_reminders_are_observed(desk:
     assert observed_of(desk, alert("a")) == ["firing a"]
 
 
-def test_what_was_refused_as_too_much_is_not_taken_for_a_repetition(desk: Site) -> None:
+def test_an_alert_refused_for_lack_of_room_is_taken_at_the_next_attempt(desk: Site) -> None:
     for _ in range(2):
         desk.post("/intake/json", [PLAIN] * 10_000)
     body = {**ALERTS, "alerts": [alert("a")]}

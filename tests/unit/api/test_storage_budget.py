@@ -79,7 +79,7 @@ def test_another_key_of_the_principal_has_no_budget_of_its_own(desk: Site) -> No
     assert answer.status_code == 429
 
 
-def test_what_alone_exceeds_the_budget_is_too_large(desk: Site) -> None:
+def test_a_request_that_alone_exceeds_the_budget_is_too_large(desk: Site) -> None:
     answer = desk.post(WRITE, {"params": {"text": "a" * 400_000}})
 
     assert (answer.status_code, answer.json["type"]) == (413, "/problems/too-large")

@@ -161,7 +161,7 @@ def test_an_index_with_a_foreign_member_is_no_obstacle(busy: Site) -> None:
     assert browser.get("/console/fleet").status == 200
 
 
-def test_what_is_passed_over_is_logged_once(busy: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_record_is_logged_once(busy: Site, caplog: pytest.LogCaptureFixture) -> None:
     spoilt = ids(busy, "/runs", "runs")[0]
     redis_of(busy).hset(KEYS.run(spoilt), "createdAt", "garbage")
     with caplog.at_level(logging.WARNING, "boyd.store.unreadable"):
@@ -180,7 +180,7 @@ def test_pages_of_the_console_name_what_they_pass_over(busy: Site) -> None:
     assert f"cannot be read: approval {spoilt}" in browser.get("/console/").text
 
 
-def test_who_may_see_some_agents_only_is_not_told_of_records_of_others(busy: Site) -> None:
+def test_a_key_of_some_agents_gets_no_names_of_records_of_others(busy: Site) -> None:
     redis_of(busy).hset(AGENTS, "ghost", "{not json")
     busy.services.forget_agents()
 

@@ -28,14 +28,14 @@ def reads(things: Things, seconds: float = 10) -> SeparateReads:
     return SeparateReads(seconds, lambda: things.now)
 
 
-def test_what_fails_is_named_and_the_others_are_read() -> None:
+def test_a_read_that_fails_is_named_and_the_others_are_made() -> None:
     things = Things(a=1, b=1, c=1)
     things.broken = {"b"}
 
     assert reads(things).make("abc", things.read) == ({"a": "A", "c": "C"}, {"b": "b is gone"})
 
 
-def test_what_was_slow_and_failed_comes_last_the_next_time() -> None:
+def test_a_slow_read_that_failed_comes_last_the_next_time() -> None:
     things = Things(a=11, b=1, c=1)
     things.broken = {"a"}
     reading = reads(things)
@@ -48,7 +48,7 @@ def test_what_was_slow_and_failed_comes_last_the_next_time() -> None:
     assert things.asked == ["a", "c", "b", "a"]
 
 
-def test_what_was_not_asked_for_lack_of_time_is_named() -> None:
+def test_a_read_without_time_left_is_named() -> None:
     things = Things(a=11, b=1)
 
     found, lost = reads(things).make("ab", things.read)

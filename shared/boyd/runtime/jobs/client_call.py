@@ -60,7 +60,7 @@ class ClientCallHandler:
             return replace(done, keep=kept(call))
         if call.kind == "dry-run":
             ledger = self._engine.ledger(fence)
-            return _done(ledger.shortened(self._dry_run(call), call.actor.principal))
+            return _done(ledger.shorten(self._dry_run(call), call.actor.principal))
         return _done(self._act(call, fence, retry))
 
     def _as_room(self, call: Call, done: Done) -> Done:
@@ -72,8 +72,8 @@ class ClientCallHandler:
             return done
         if self._engine.has_room(principal, size, kept(call)):
             return done
-        why = f"what is left of the storage budget of {principal} has no room for {size} bytes"
-        return _replied(429, f"endpoint {call.action} has answered, but {why}")
+        reason = f"what is left of the storage budget of {principal} has no room for {size} bytes"
+        return _replied(429, f"endpoint {call.action} has answered, but {reason}")
 
     def _dry_run(self, call: Call) -> ActionResult:
         """Run an action's dry run; with `previews` store the result with that approval."""
