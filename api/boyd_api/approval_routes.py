@@ -79,7 +79,8 @@ def show(ctx: RequestContext, id: str) -> JsonResponse:
     item = ctx.agent.past_work.approval(id)
     if item is None:
         raise not_found(f"no approval {id!r}")
-    return _tagged(item, item)
+    shown = ctx.agent.entry.compare_code(item)
+    return _tagged(shown, shown)
 
 
 @routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
@@ -156,7 +157,7 @@ def withdraw_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
 
 
 def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
-    item = ctx.agent.store.approvals.get(id)
+    item = ctx.agent.approval(id)
     if item is None or item.status != "pending":
         raise _refused(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
     return item

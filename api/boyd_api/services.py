@@ -21,7 +21,7 @@ from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAgent
 from boyd.intake.sns import SnsVerifier
 from boyd.messaging.dispatcher import SpreadDispatcher
-from boyd.models import ApiKey, Phase
+from boyd.models import ApiKey, ApprovalItem, Phase
 from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
 from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.process_settings import Settings
@@ -62,6 +62,11 @@ class AgentAccess:
     launcher: Launcher
     past: Past
     past_work: PastWork
+
+    def approval(self, id: str) -> ApprovalItem | None:
+        """An approval in Redis, compared with the code of now."""
+        item = self.store.approvals.get(id)
+        return self.entry.compare_code(item) if item is not None else None
 
 
 class Services:

@@ -189,6 +189,11 @@ class Agent:
         plugins = [version_of(plugin) for plugin in self.host.plugins.values()]
         return AgentBuild.of(self.fingerprint, VERSION, plugins)
 
+    def code_of(self, action_id: str) -> str | None:
+        """The code of the plugin that has an action: its version, or a digest of its file."""
+        plugin = action_id.partition(":")[0]
+        return next((one.text for one in self.build.plugins if one.id == plugin), None)
+
     @cached_property
     def catalog(self) -> Catalog:
         """Its components, with the limits that its settings set to actions."""
@@ -205,6 +210,7 @@ class Agent:
             "windows": self.rules.windows_of(action_id),
             "alone_when": rule.when if rule else None,
             "earned": self.rules.earned(action_id),
+            "code": self.code_of(action_id),
         }
 
     def budget(self, action_id: str) -> Budget | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -445,3 +446,55 @@ def test_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_
 
     assert (entry.kind, entry.who, entry.note) == ("approval.vote", "ann", "looks right")
     assert entry.what["action"] == "p:do"
+
+
+# The code behind an approval
+
+
+def test_an_approval_names_the_code_it_was_proposed_with() -> None:
+    lab = lab_with()
+    code = lab.agent.code_of("p:do")
+
+    assert code is not None
+    assert code.startswith("p ")
+    assert pending(lab).code == code
+    assert [one.code for one in lab.agent.catalog.actions] == [code]
+
+
+@pytest.mark.parametrize("code", ["any", "same"])
+def test_other_code_than_was_proposed_runs_unless_the_policy_refuses_it(code: str) -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder, code=code)
+    item = pending(lab)
+    lab.client.hset(f"boyd:{{test}}:approval:{item.id}", "code", json.dumps("p 0.9"))
+    assert approves(lab, person("ann")) == ["approved"]
+
+    result = now(lab, item).result
+    assert result is not None
+    if code == "any":
+        assert result.success
+        return
+    assert recorder.calls == []
+    assert result.error is not None
+    assert "its code has changed since it was proposed: p 0.9 then, p " in result.error
+
+
+def test_code_that_has_not_changed_runs_under_a_strict_policy() -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder, code="same")
+
+    assert approves(lab, person("ann")) == ["approved"]
+    assert len(recorder.calls) == 1
+
+
+def test_only_what_may_still_run_is_compared_with_the_code_of_now() -> None:
+    lab = lab_with()
+    item = pending(lab)
+    lab.resolver.answer(item.id, "denied", person("ann"))
+
+    assert item.compare_code("p 2").change_of_code == (
+        f"changed since it was proposed: {item.code} then, p 2 now"
+    )
+    assert item.compare_code(item.code).change_of_code is None
+    assert item.compare_code(None).change_of_code is None
+    assert now(lab, item).compare_code("p 2").change_of_code is None

@@ -10,7 +10,6 @@ from typing import Literal
 from flask import redirect, request
 
 from boyd.links import AnswerLink, LinkProblem, LinkSigner
-from boyd.models import ApprovalItem
 from boyd.runtime import Resolver
 from boyd_api import approval_routes
 from boyd_api.console import rendering
@@ -73,7 +72,7 @@ def _page(
     refused: str = "",
     note: str = "",
 ) -> PageResult:
-    item: ApprovalItem | None = agent.store.approvals.get(link.approval_id)
+    item = agent.approval(link.approval_id)
     if item is None:
         raise not_found("the approval is no longer kept")
     now = agent.store.clock.now()

@@ -103,7 +103,7 @@ def _item(page: PageRequest, agent: str, id: str) -> ApprovalItem | None:
     """The approval; None if the reader may see none of that name."""
     if agent not in page.ctx.agents:
         return None
-    return page.of(agent).ctx.agent.store.approvals.get(id)
+    return page.of(agent).ctx.agent.approval(id)
 
 
 def _answer(

@@ -128,6 +128,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
         yield "in flight", hold.course
     for reason in item.instead_of:
         yield "instead", reason
+    yield "code", item.change_of_code or item.code or ""
     yield "because", item.reason or ""
     for step in item.plan:
         yield "step", f"{step.id}: {step.action or step.ask}"

@@ -112,7 +112,8 @@ class ActionInfo(Model):
     `params` and `output` are the JSON Schemas of its parameters and of its output, `sandbox` has
     its privileges and limits. `concurrency` is how many executions of it may be in flight per
     target; null: any number. `windows` are the names of those in which it may run alone,
-    `alone_when` is the condition, and `earned` what it has to show first.
+    `alone_when` is the condition, and `earned` what it has to show first. `code` is its plugin with
+    its version, or a digest of its file.
     """
 
     id: str
@@ -135,6 +136,7 @@ class ActionInfo(Model):
     windows: list[str] = Field(default_factory=list)
     alone_when: str | None = None
     earned: EarnedAutonomy | None = None
+    code: str | None = None
 
 
 class EndpointInfo(Model):

@@ -73,6 +73,8 @@ class ApprovalPolicy(Model):
         person: whether only a person may approve; always true for `human-only` actions.
         links: the links in messages: `never` one, to the page after a `login`, or signed ones that
             the `bearer` can answer with once, unless the approval needs a login.
+        code: the code that may run once it is approved: the `same` as when it was proposed, or
+            `any`.
     """
 
     min_approvals: int = Field(default=1, ge=1, le=20)
@@ -82,6 +84,7 @@ class ApprovalPolicy(Model):
     require_note: bool = False
     person: bool = False
     links: Literal["never", "login", "bearer"] = "login"
+    code: Literal["any", "same"] = "any"
 
     @property
     def words(self) -> str:
@@ -93,6 +96,7 @@ class ApprovalPolicy(Model):
             f"by {who}" + (f" ({' or '.join(among)})" if among else ""),
             "" if self.allow_requester else "not by the requester",
             "with a note" if self.require_note else "",
+            "for unchanged code only" if self.code == "same" else "",
         ]
         return ", ".join(filter(None, parts))
 
@@ -191,6 +195,7 @@ class Proposal(Model):
         situation: as conditions of policies saw it; None: there are no such conditions.
         record: the track record of the action in this class of situation, as it was then; None:
             its outcome does not count, as the agent did not decide on it, or cannot be verified.
+        code: the plugin of the action with its version, or a digest of its file, as it was then.
     """
 
     decision: Decision
@@ -219,6 +224,7 @@ class Proposal(Model):
     plan: list[ProcedureStep] = Field(default_factory=list)
     situation: Situation | None = None
     record: TrackRecord | None = None
+    code: str | None = None
 
 
 class ApprovalItem(Proposal):
@@ -230,7 +236,8 @@ class ApprovalItem(Proposal):
     for. `title` says what approving does. `asked` has later requests for the same. `preview_at` is
     the time of `preview`; `first_preview` is the first dry run, if its result was different. `link`
     is the id of the signed link that resolved it. `notifications` are those to people. `in_flight`
-    are other executions of the action on the same target that were in flight when this was read.
+    are other executions of the action on the same target that were in flight when this was read,
+    `code_now` is the code that would run by then, if it is not that of the proposal.
     """
 
     id: str
@@ -255,6 +262,7 @@ class ApprovalItem(Proposal):
     link: str | None = None
     notifications: list[NotificationRecord] = Field(default_factory=list)
     in_flight: list[Hold] = Field(default_factory=list)
+    code_now: str | None = None
 
     def refusal(self, actor: Actor) -> ApprovalOutcome | None:
         """The outcome with which an approval by *actor* would be refused now, if any."""
@@ -267,6 +275,19 @@ class ApprovalItem(Proposal):
         if any(vote.by == actor.principal for vote in self.approvals):
             return ApprovalOutcome.ALREADY_APPROVED
         return None
+
+    def compare_code(self, code: str | None) -> Self:
+        """The item with the *code* that its action has now, if it waits and that is another."""
+        waits = self.status in ("pending", "approved") and self.result is None
+        changed = waits and self.code is not None and code not in (None, self.code)
+        return self.patched({"code_now": code}) if changed else self
+
+    @property
+    def change_of_code(self) -> str | None:
+        """The change of the code since the proposal, in one line."""
+        if self.code_now is None:
+            return None
+        return f"changed since it was proposed: {self.code} then, {self.code_now} now"
 
     @property
     def is_risky(self) -> bool:

@@ -21,6 +21,11 @@ class PluginVersion(Model):
     version: str | None = None
     digest: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The plugin and what tells its code apart, in one line."""
+        return f"{self.id} {self.version or self.digest or 'of unknown code'}"
+
 
 class AgentBuild(Model):
     """The agent as a worker ran it.

@@ -586,6 +586,7 @@ def _queue(
         bound_to=request.execution_id if request.wakes else None,
         instead_of=list(request.instead_of),
         record=of.record if ctx.iteration is not None and not request.undoes else None,
+        code=ctx.agent.code_of(action.id),
     )
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
         preview = _preview(ctx, action, request)

@@ -15,6 +15,7 @@ from pydantic import Field
 from boyd import queues
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import (
+    ApprovalItem,
     Catalog,
     Delegation,
     Mode,
@@ -91,6 +92,13 @@ class AgentEntry(Model):
         if self.needs_beat and not any(one.role == "beat" for one in serving):
             return Obstacle("no beat starts its iterations", "boyd beat")
         return None
+
+    def compare_code(self, item: ApprovalItem) -> ApprovalItem:
+        """The item with the code that its action has now, if it waits and that is another."""
+        actions = self.catalog.actions
+        return item.compare_code(
+            next((one.code for one in actions if one.id == item.action_id), None)
+        )
 
     def next_start(self, now: datetime) -> datetime | None:
         """The time when beat starts the next iteration; None: it starts none."""

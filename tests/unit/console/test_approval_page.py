@@ -47,6 +47,16 @@ def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -
     assert shown == [review.to_wire()]
 
 
+def test_the_page_says_that_other_code_would_run_by_now(alice: Browser, desk: Site) -> None:
+    id = desk.waiting()
+    desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "code", json.dumps("desk 0.9"))
+    code = desk.lab.agent.code_of("desk:publish")
+    changed = f"changed since it was proposed: desk 0.9 then, {code} now"
+
+    assert f"The code of the action has {changed}." in alice.get(page_of(id)).text
+    assert desk.get(f"/approvals/{id}").json["codeNow"] == code
+
+
 def test_invisible_characters_of_a_rationale_are_shown(alice: Browser, desk: Site) -> None:
     id = desk.waiting()
     item = desk.lab.store.approvals.get(id)

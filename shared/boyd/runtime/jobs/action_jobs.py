@@ -179,6 +179,10 @@ class ApprovedActionHandler:
         required = self._engine.agent.policy(of)
         if not required.satisfied_by(item.approvals):
             return "Refused: the policy has been tightened since the approval"
+        code = self._engine.agent.code_of(item.action_id)
+        if "same" in (required.code, item.required.code) and code != item.code:
+            then = item.code or "unknown code"
+            return f"Refused: its code has changed since it was proposed: {then} then, {code} now"
         signer = self._engine.settings.signer
         if signer is None:
             return None
