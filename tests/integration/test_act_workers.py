@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agents import parallel
 from agents.lone import ALL, PHASES
 from boyd.cli import boyd
 from boyd.models import LoopResult
@@ -143,13 +144,8 @@ def test_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
     assert deployment.agent("lone-act").history.get(begun) == result
 
 
-@pytest.mark.parametrize(
-    ("pool", "methods"), [("prefork", "fork spawn forkserver"), ("threads", "spawn forkserver")]
-)
-def test_an_action_may_compute_in_several_processes(
-    deployment: Deployment, pool: str, methods: str
-) -> None:
-    deployment.environment["METHODS"] = methods
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_an_action_may_compute_in_several_processes(deployment: Deployment, pool: str) -> None:
     deployment.worker("work", "agents.parallel:agent", "--pool", pool)
     begun = deployment.launcher("parallel").trigger("test").iteration
     [result] = deployment.ended("parallel", begun, timeout=90).action_results
@@ -157,4 +153,4 @@ def test_an_action_may_compute_in_several_processes(
     assert result.error is None
     assert isinstance(result.output, dict)
     assert result.output == {name: [2, 4, 6] for name in result.output}
-    assert len(result.output) == 2 * len(methods.split())
+    assert len(result.output) == 2 * len(parallel.METHODS)
