@@ -13,7 +13,7 @@ from boyd.formatting import counted
 from boyd.models.replayed import Course, Difference, ReplayedIteration, ReplayReport
 from boyd.sandbox.kernel import MEANS
 
-#: Findings of one kind, and reasons, that are shown; `--json` has them all.
+#: Findings of one kind, and reasons, that are shown; `-o json` has them all.
 _SHOWN = 10
 _KINDS: Sequence[Difference] = get_args(Difference)
 #: A finding is shown once, with the first of these that it has.
@@ -63,7 +63,7 @@ def _show_kind(kind: Difference, findings: Sequence[ReplayedIteration]) -> None:
     output.say(f"{kind}: {counted(len(findings), 'iteration')}")
     output.print_table(_FINDINGS, map(_row, findings[:_SHOWN]), indent=2)
     if len(findings) > _SHOWN:
-        output.note(f"  and {len(findings) - _SHOWN} more; --json has them all")
+        output.note(f"  and {len(findings) - _SHOWN} more; `-o json` has them all")
 
 
 def _show_reasons(reasons: Mapping[str, int]) -> None:
@@ -75,7 +75,7 @@ def _show_reasons(reasons: Mapping[str, int]) -> None:
     rows = [[str(times), why] for why, times in ordered[:_SHOWN]]
     output.print_table([whole("iterations"), folded("why")], rows, indent=2)
     if len(ordered) > _SHOWN:
-        output.note(f"  and {len(ordered) - _SHOWN} more reasons; --json has them all")
+        output.note(f"  and {len(ordered) - _SHOWN} more reasons; `-o json` has them all")
 
 
 def _row(one: ReplayedIteration) -> list[str]:

@@ -120,7 +120,7 @@ class KeptIterations:
 
 
 class FileOfRecords:
-    """The iterations in a file, as `boyd history N --json` prints them; implements `Recordings`."""
+    """Iterations in a file, as `boyd history N -o json` prints them; implements `Recordings`."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         """Read the file: one record a line, or a single record or list of any form.
