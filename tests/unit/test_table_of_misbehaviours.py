@@ -48,6 +48,10 @@ CELLS = [(row[0], kind, cell) for row in ROWS for kind, cell in zip(HEAD[1:], ro
 Given = dict[str, Any]
 #: A value that JSON cannot hold.
 NO_JSON: Any = {"a": {1}}
+#: A number that no reader of JSON takes, and a value without end.
+HUGE: Any = {"a": 10**5000}
+ENDLESS: Any = {}
+ENDLESS["a"] = ENDLESS
 
 
 @dataclass
@@ -107,6 +111,11 @@ def raising(error: BaseException) -> Body:
     return body
 
 
+def returning(value: Any) -> Body:
+    """A function that returns it."""
+    return lambda given, good: value
+
+
 def spoil(value: Any) -> None:
     """Change it in place, as deep as it goes."""
     if isinstance(value, BaseModel):
@@ -136,6 +145,17 @@ def invalid(given: Given, good: Any) -> Any:
     return made
 
 
+def hollow(given: Given, good: Any) -> Any:
+    """A model of which every field is wrong."""
+    if isinstance(good, list):
+        return [hollow(given, one) for one in good]
+    if isinstance(good, str | dict) and "priority" not in good:
+        return EndpointReply.model_construct(status="ok")  # type: ignore[arg-type]
+    if isinstance(good, dict):
+        return {"assessments": [hollow(given, assessed())]}
+    return type(good).model_construct(action=5, confidence=7, source=5)
+
+
 def bodies(name: str, scenery: Scenery) -> list[Body]:
     """The variants of a misbehaviour."""
 
@@ -161,8 +181,8 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
         "leaves a process with its pipes": [leave],
         "closes its standard output": [close],
         "changes what it gets in place": [spoil_all],
-        "returns what is not JSON": [lambda given, good: {1, 2}, lambda given, good: NO_JSON],
-        "returns a model that is invalid": [invalid],
+        "returns what is not JSON": list(map(returning, ({1, 2}, NO_JSON, HUGE, ENDLESS))),
+        "returns a model that is invalid": [invalid, hollow],
     }
     return known[name]
 

@@ -24,6 +24,8 @@ Level = Literal["low", "medium", "high", "critical"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 #: Maximum nesting of JSON, which is stored within other JSON and read with a limit of 200.
 MAX_DEPTH = 100
+#: Maximum bits of a whole number: no reader of JSON takes one of more than 4300 digits.
+MAX_BITS = 14_000
 #: Maximum number of invalid fields named in an error.
 MAX_MISTAKES = 1000
 
@@ -32,12 +34,18 @@ def unstorable(value: Any) -> str | None:
     """The reason why a stored JSON value could not be read back, or None."""
     layer = [value]
     for _ in range(MAX_DEPTH + 1):
-        if any(isinstance(one, float) and not math.isfinite(one) for one in layer):
+        if any(map(_is_out_of_range, layer)):
             return "it has a number that JSON cannot hold"
         layer = [child for one in layer for child in _children(one)]
         if not layer:
             return None
     return f"it nests deeper than {MAX_DEPTH} levels"
+
+
+def _is_out_of_range(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, int) and value.bit_length() > MAX_BITS
 
 
 def _children(value: Any) -> list[Any]:

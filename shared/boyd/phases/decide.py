@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from boyd.errors import Overrun, Veto
 from boyd.models import (
     NO_OP,
@@ -16,11 +14,10 @@ from boyd.models import (
     Hold,
     Refusal,
     Situation,
-    explain,
     no_op,
 )
 from boyd.phases import time_limit
-from boyd.phases.orient import fields
+from boyd.phases.orient import fields, reason_of
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Hook, Strategy
 from boyd.plugin.own_copy import unchecked
@@ -130,9 +127,8 @@ class _Deciding:
             # Validate again: a Decision may have been built without validation.
             self.decision = Decision.model_validate(unchecked(found))
             return True
-        except ValidationError as error:
-            action = found.action if isinstance(found, Decision) else _action(found)
-            self._refuse(Refusal(by=by, reason=explain(error), action=action))
+        except ValueError as error:
+            self._refuse(Refusal(by=by, reason=reason_of(error), action=_action(found)))
             return False
 
     def _ask_hooks(self) -> None:
@@ -154,8 +150,8 @@ class _Deciding:
             return
         try:
             self._lay_over(hook.plugin_id, answer)
-        except (ValidationError, TypeError) as error:
-            reason = explain(error) if isinstance(error, ValidationError) else str(error)
+        except (ValueError, TypeError) as error:
+            reason = reason_of(error)
             self.ctx.failed(hook, reason)
             action = self.decision.action
             self._refuse(Refusal(by=hook.plugin_id, reason=reason, action=action))
@@ -189,5 +185,5 @@ class _Deciding:
 
 
 def _action(found: Any) -> str:
-    action = found.get("action") if isinstance(found, dict) else None
+    action = found.get("action") if isinstance(found, dict) else getattr(found, "action", None)
     return action if isinstance(action, str) and action else NO_OP

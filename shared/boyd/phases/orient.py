@@ -31,8 +31,8 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
                 changed = situation.patched(fields(changes))
                 ctx.changes.append(Change.of(hook.plugin_id, changes, situation, changed))
                 situation = changed
-            except (ValidationError, TypeError) as error:
-                ctx.failed(hook, _reason(error))
+            except (ValueError, TypeError) as error:
+                ctx.failed(hook, reason_of(error))
     return situation
 
 
@@ -82,11 +82,13 @@ def fields(changes: Any) -> Mapping[str, Any]:
 
     Raises:
         TypeError: they are not a mapping.
+        ValueError: they nest too deeply.
     """
     if not isinstance(changes, Mapping):
         raise TypeError(f"must return a mapping of fields, not {type(changes).__name__}")
     return {name: unchecked(value) for name, value in changes.items()}
 
 
-def _reason(error: ValidationError | TypeError) -> str:
+def reason_of(error: ValueError | TypeError) -> str:
+    """The mistake in what a plugin returned, in one line."""
     return explain(error) if isinstance(error, ValidationError) else str(error)

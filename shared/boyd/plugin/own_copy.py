@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from boyd.models.base import MAX_DEPTH
+
 
 def own_copy(value: Any) -> Any:
     """A copy of models, lists and dictionaries, which shares nothing with *value* that can change.
@@ -29,11 +31,21 @@ def unchecked(value: Any) -> Any:
     """The fields of the models in *value*, to be validated again.
 
     A model may have been built without validation, or its data may have been changed since.
+
+    Raises:
+        ValueError: it contains itself, or nests too deeply for any check.
     """
+    try:
+        return _fields(value)
+    except RecursionError:
+        raise ValueError(f"it contains itself, or nests deeper than {MAX_DEPTH} levels") from None
+
+
+def _fields(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return {name: unchecked(one) for name, one in value.__dict__.items()}
+        return {name: _fields(one) for name, one in value.__dict__.items()}
     if isinstance(value, dict):
-        return {name: unchecked(one) for name, one in value.items()}
+        return {name: _fields(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [unchecked(one) for one in value]
+        return [_fields(one) for one in value]
     return value
