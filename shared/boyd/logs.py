@@ -46,6 +46,10 @@ class _CleanStream:
         for line in lines:
             self.write(line)
 
+    def close(self) -> None:
+        """Flush only: what one function closes, others still print to."""
+        self._stream.flush()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 

@@ -290,6 +290,12 @@ class ApprovalItem(Proposal):
         return f"changed since it was proposed: {self.code} then, {self.code_now} now"
 
     @property
+    def answered_at(self) -> datetime:
+        """The time of the answer that resolved it; its execution changes it again later."""
+        votes = self.approvals if self.status == "approved" else []
+        return votes[-1].at if votes else self.updated_at
+
+    @property
     def is_risky(self) -> bool:
         """True if the higher risk of action and decision is high, or it is unknown."""
         return self.risk is None or not {self.risk, self.decision.risk}.isdisjoint(_RISKY)

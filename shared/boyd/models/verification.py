@@ -118,7 +118,7 @@ class Hold(Model):
         by: who has approved or requested the execution in flight; absent: the agent itself.
         approved: whether that was by an approval.
         host: that executes it.
-        age: seconds since the beginning, when this was read; of executions in flight only.
+        age: seconds in this stage, when this was read; of executions in flight only.
     """
 
     action: str
@@ -165,13 +165,13 @@ class Hold(Model):
 
     @property
     def course(self) -> str:
-        """The stage of the execution in flight, and who has ordered it."""
+        """The stage of the execution in flight, for how long, and who has ordered it."""
         where = f" on {self.host}" if self.host and self.kind == "running" else ""
         done = f"{naming.short(self.execution.partition('.')[0])} {_STAGES[self.kind]}{where}"
         if not self.by:
             return done
-        ago = f" {seconds(int(self.age))} ago" if self.age is not None else ""
-        return f"{done}, {'approved' if self.approved else 'requested'} by {self.by}{ago}"
+        age = f" (for {seconds(int(self.age))})" if self.age is not None else ""
+        return f"{done}{age}, {'approved' if self.approved else 'requested'} by {self.by}"
 
 
 class HoldList(Model):
