@@ -8,7 +8,7 @@ import pytest
 
 from boyd.approvals import enqueue_approval
 from boyd.errors import AgentRevoked
-from boyd.models import Autonomy, Proposal
+from boyd.models import Autonomy, CallRequest, Proposal
 from boyd.models.investigation import Discarded, InvestigationRequest
 from boyd.runtime import revoke
 from boyd.testing import TESTER, Lab
@@ -81,6 +81,28 @@ def test_what_was_approved_before_is_not_executed() -> None:
     assert found.result is not None
     assert found.result.prevented == "revoked"
     assert recorder.calls == []
+
+
+@pytest.mark.parametrize("ordered", ["call", "approval"])
+def test_an_order_from_before_a_revocation_is_refused_also_after_the_right_was_given_back(
+    ordered: str,
+) -> None:
+    recorder = Recorder()
+    lab = acting(recorder, autonomy=GATED if ordered == "approval" else Autonomy())
+    if ordered == "approval":
+        lab.run()
+        [item] = lab.store.approvals.page(50).pending
+        lab.resolver.answer(item.id, "approved", ANN)
+        lab.client.hset(f"boyd:{{test}}:approval:{item.id}", "resolvedAt", 1)
+    else:
+        request = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
+        lab.client.hset(f"boyd:{{test}}:call:{lab.launcher.call(request, None)}", "createdAt", 1)
+    revoked(lab)
+    lab.whole.freezes.restore(lab.agent.id, ANN)
+    lab.deliver()
+
+    assert recorder.calls == []
+    assert lab.run().action_results[0].prevented != "revoked"
 
 
 def test_a_program_cannot_queue_an_approval_for_a_revoked_agent() -> None:

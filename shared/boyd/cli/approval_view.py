@@ -76,7 +76,7 @@ def ended(item: ApprovalItem, now: datetime) -> str:
     """The end of a resolved item: who, when, and the outcome."""
     by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
     claimed = f" for {item.claimed_by}" if item.claimed_by else ""
-    text = f"{item.status}{by}{claimed} {output.age(item.answered_at, now)}"
+    text = f"{item.status}{by}{claimed} {output.age(item.resolved_at or item.updated_at, now)}"
     came_to = outcome(item) or (progress(item) if item.execution else "")
     return ", ".join(filter(None, [text, came_to]))
 

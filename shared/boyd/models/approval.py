@@ -237,7 +237,8 @@ class ApprovalItem(Proposal):
     the time of `preview`; `first_preview` is the first dry run, if its result was different. `link`
     is the id of the signed link that resolved it. `notifications` are those to people. `in_flight`
     are other executions of the action on the same target that were in flight when this was read,
-    `code_now` is the code that would run by then, if it is not that of the proposal.
+    `code_now` is the code that would run by then, if it is not that of the proposal. `resolved_at`
+    is the time of the answer or the expiry, `updated_at` also that of later changes.
     """
 
     id: str
@@ -248,6 +249,7 @@ class ApprovalItem(Proposal):
     seen: int = 1
     created_at: Timestamp
     updated_at: Timestamp
+    resolved_at: Timestamp | None = None
     expires_at: Timestamp | None = None
     preview_at: Timestamp | None = None
     first_preview: ActionResult | None = None
@@ -288,12 +290,6 @@ class ApprovalItem(Proposal):
         if self.code_now is None:
             return None
         return f"changed since it was proposed: {self.code} then, {self.code_now} now"
-
-    @property
-    def answered_at(self) -> datetime:
-        """The time of the answer that resolved it; its execution changes it again later."""
-        votes = self.approvals if self.status == "approved" else []
-        return votes[-1].at if votes else self.updated_at
 
     @property
     def is_risky(self) -> bool:

@@ -81,6 +81,7 @@ class ExecutionRequest:
         undoes: the execution that it rolls back, which is not in the way.
         compensates: whether it undoes something, so that what is only queued is not in the way.
         read_only: whether it changes nothing.
+        ordered_at: when a person has ordered it; a revocation since then ends it.
     """
 
     id: str
@@ -105,6 +106,7 @@ class ExecutionRequest:
     undoes: str | None = None
     compensates: bool = False
     read_only: bool = False
+    ordered_at: datetime | None = None
 
 
 class Ledger(Protocol):
@@ -173,6 +175,7 @@ class Request:
         within: the prefix of the executions of its procedure, whose holds do not bind it.
         compensates: whether it undoes a step of its procedure; no hold binds it then.
         may_wait: whether it waits until what is in flight on its target has ended.
+        ordered_at: when a person has ordered it; a revocation since then ends it.
     """
 
     execution_id: str
@@ -197,6 +200,7 @@ class Request:
     within: str = ""
     compensates: bool = False
     may_wait: bool = True
+    ordered_at: datetime | None = None
 
     @property
     def requester(self) -> str | None:
@@ -456,6 +460,7 @@ class _Execution:
             undoes=self.request.undoes,
             compensates=undoes or self.request.compensates,
             read_only=action.reversibility == "read-only",
+            ordered_at=self.request.ordered_at,
             sandbox=self.ctx.agent.sandbox(action.id),
         )
 

@@ -230,6 +230,7 @@ class LeasedLedger:
                 counting=_counted(execution),
                 in_flight=_in_flight(execution),
                 sandbox=_limits(execution),
+                ordered_at=execution.ordered_at,
             ),
         )
 

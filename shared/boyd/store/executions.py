@@ -104,6 +104,7 @@ class ClaimTerms:
             waits for that one, `undoes` it or `compensates`; None: any number may be in flight.
         sandbox: how many `violations` within `window` ms suspend the action, and the `queue` of who
             tells people.
+        ordered_at: when a person has ordered it; a revocation since then refuses the claim.
     """
 
     verify: JsonObject | None = None
@@ -115,13 +116,15 @@ class ClaimTerms:
     counting: JsonObject | None = None
     in_flight: JsonObject | None = None
     sandbox: JsonObject | None = None
+    ordered_at: datetime | None = None
 
     def options(self) -> JsonObject:
         """The terms that the claim checks."""
         binding: JsonObject = {"held": self.held, "situation": self.situation}
         changes: JsonObject = {"read_only": True} if self.read_only else {}
         flight: JsonObject = {"in_flight": self.in_flight} if self.in_flight else {}
-        return {**binding, "within": self.within, **changes, **flight, **self._granted()}
+        ordered: JsonObject = {"ordered": to_ms(self.ordered_at)} if self.ordered_at else {}
+        return {**binding, "within": self.within, **changes, **flight, **ordered, **self._granted()}
 
     def fields(self) -> dict[str, str]:
         """The terms that the ledger stores."""

@@ -36,7 +36,7 @@ _TEXT = frozenset(
 _LISTS = frozenset({"runIds", "requestedBy", "wakes"})
 _TIMES = frozenset(
     {*("createdAt", "updatedAt", "completedAt", "expiresAt", "startedAt", "endedAt", "previewAt")}
-    | {"until", "stoppedAt"}
+    | {"until", "stoppedAt", "resolvedAt"}
 )
 
 

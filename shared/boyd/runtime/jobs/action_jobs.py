@@ -156,13 +156,14 @@ class ApprovedActionHandler:
             undoes=item.undoes,
             for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
             record=item.record,
+            ordered_at=item.resolved_at,
         )
         engine = self._engine
         ledger = engine.ledger(fence)
         return in_turn(
             engine,
             item.action_id,
-            item.updated_at,
+            item.resolved_at or item.updated_at,
             lambda: act.act(engine.act_context(), request, ledger, engine.approvals),
         )
 

@@ -123,6 +123,7 @@ class ClientCallHandler:
             origin=naming.call(call.id),
             # The answer of an endpoint is given at once, and cannot be made twice.
             may_wait=call.endpoint is None,
+            ordered_at=call.created_at,
         )
         return in_turn(
             self._engine,

@@ -7,7 +7,8 @@
 --            situation (its class), within (holds of executions with this prefix do not bind it), in_flight (none: any
 --            number of it may be; otherwise JSON with limit, the number that may be in flight on the target; waits,
 --            whether it waits for them; and undoes or compensates as in `in_the_way`),
---            grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
+--            ordered (when a person has ordered it, in ms; a revocation since then ends it, also after the right was given
+--            back), grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
 --            compared just now, and the agent is not registered);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with its name as job, attempt and
 --            entered, or none
@@ -99,7 +100,7 @@ if not options.unregistered and not is_confirmed() then
 end
 expect(budget, 'zset', audit_open, 'stream', in_flight, 'hash')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
-local freeze, revocation = frozen(options.agent), revoked(options.agent)
+local freeze, revocation = frozen(options.agent), revoked(options.agent, options.ordered)
 -- Also of an execution that runs again: what began under a grant does not go on without it.
 local grant = options.grant or redis.call('HGET', execution, 'grant')
 local ungranted = grant and not is_granted(given('action'), options.situation, grant)

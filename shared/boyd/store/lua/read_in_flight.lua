@@ -18,7 +18,7 @@ for _, field in ipairs(fields) do
     local where = stage(id, flight.orders[id])
     if where then
       local have = redis.call('HMGET', key('execution', id), 'startedAt', 'endedAt', 'host', 'by')
-      local item = string.match(id, '^approval:') and redis.call('HMGET', key(id), 'updatedAt', 'actedBy') or {}
+      local item = string.match(id, '^approval:') and redis.call('HMGET', key(id), 'resolvedAt', 'actedBy') or {}
       local called = string.match(id, '^call:') and redis.call('HGET', key(id), 'createdAt')
       local since = where == 'open' and have[2] or have[1] or item[1] or called
       alive[#alive + 1] = {field, id, where, since or tostring(now), have[3] or '', have[4] or '', item[2] or ''}

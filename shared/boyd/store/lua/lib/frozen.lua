@@ -13,9 +13,13 @@ local function changed_at(mark)
   return tonumber(string.match(mark or '', '^%d+')) or 0
 end
 
--- revoked(agent): why the agent's right to act is revoked, or nil.
-local function revoked(agent)
-  return reason_of(redis.call('HGET', freezes, 'revoked:' .. agent))
+-- revoked(agent, since): why the agent's right to act is revoked, or was after that time in ms; or nil.
+local function revoked(agent, since)
+  local mark = redis.call('HGET', freezes, 'revoked:' .. agent)
+  if since and since < changed_at(mark) then
+    return reason_of(mark) or 'it was ordered before the right was given back'
+  end
+  return reason_of(mark)
 end
 
 -- frozen(agent): why the agent may not act, by its own freeze or by that of the deployment, or nil.

@@ -80,7 +80,7 @@ local function settle_approval(id, status, fields, ...)
   wake('notice:' .. id)
   forget_approvals(now, id)
   -- The status last, in one step with all that it means: what fails halfway is pending, and settled again.
-  redis.call('HSET', approval, 'status', status, 'updatedAt', now, unpack(fields))
+  redis.call('HSET', approval, 'status', status, 'updatedAt', now, 'resolvedAt', now, unpack(fields))
   redis.call('ZREM', approvals_pending, id)
   redis.call('HINCRBY', approval, 'version', 1)
   emit('approval.' .. status, 'approval', id, 'title', have[6] or have[2] or '')
