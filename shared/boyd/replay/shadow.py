@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -70,18 +70,26 @@ class Shadow:
     def init_plugins(self) -> None:
         """Initialize every plugin, in order.
 
+        Its `init` sees the playbooks of now: those of then are recorded with the phases.
+
         Raises:
-            CannotTell: one failed, or read something.
+            CannotTell: one failed, or read something else.
         """
         for plugin in self.agent.host.plugins.values():
-            by, written = f"{plugin.id}.init", WrittenState()
-            playback = Playback(plugin.id, by, None, utc_now(), self._gaps, written)
-            ctx = _context(self.agent, plugin.id, None, playback, None)
             try:
-                plugin.init(ctx)
+                plugin.init(self._init_context(plugin.id))
             except Exception as error:
                 why = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
                 raise CannotTell(why[0]) from error
+
+    def _init_context(self, plugin_id: str) -> Context:
+        written, now = WrittenState(), utc_now()
+        playback = Playback(plugin_id, f"{plugin_id}.init", None, now, self._gaps, written)
+        return _context(self.agent, plugin_id, None, playback, None, self._playbooks)
+
+    def _playbooks(self) -> dict[str, list[str]]:
+        plugins = self.agent.host.plugins.values()
+        return {one.id: list(one.playbooks(self._init_context(one.id))) for one in plugins}
 
     def replay(self, record: LoopResult) -> ReplayedDecision:
         """Decide on a recorded iteration.
@@ -298,6 +306,7 @@ def _context(
     record: LoopResult | None,
     playback: Playback,
     ran: PhaseRun | None,
+    playbooks: Callable[[], Mapping[str, Sequence[str]]] | None = None,
 ) -> Context:
     def no_link(_item: ApprovalItem, _to: Actor | None, _at: datetime) -> NoReturn:
         playback.missing("makes links to approvals, which are not recorded")
@@ -312,7 +321,7 @@ def _context(
         now=utc_now,
         catalog=agent.catalog,
         _llm=(lambda _plugin_id: nothing) if agent.settings.llm else None,
-        _playbooks=playback.playbooks,
+        _playbooks=playbooks or playback.playbooks,
         _graph=lambda _name, _of: nothing,
         _approvals=_Nothing(),
         _link=no_link,
