@@ -1,7 +1,7 @@
 """Plans of procedures: checks them when an agent is loaded, and fills in the values of steps.
 
-A step refers to a value by `${params.NAME}` or `${steps.ID.output.NAME}`, which is the whole text;
-conditions in CEL use the same names. Only earlier steps are known.
+A step refers to a value by `${params.NAME}` or `${steps.ID.output.NAME}`, which is the whole text,
+or a part of its question; conditions in CEL use the same names. Only earlier steps are known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from boyd.models import (
 from boyd.plugin import Action, PluginHost, Procedure
 from boyd.plugin.composed_action import ASK
 from boyd.plugin.parameters import validate
-from boyd.references import parse_reference, reference_texts
+from boyd.references import (
+    fill,
+    fill_text,
+    parse_reference,
+    reference_texts,
+    references_within,
+)
 from boyd.settings.validation import nearest
 
 _MODES: tuple[AutonomyMode, ...] = ("auto", "approval-required", "human-only")
@@ -54,6 +60,18 @@ def action_of(step: ProcedureStep) -> StepAction:
     if step.ask is not None:
         return StepAction(action=ASK, params={"question": step.ask})
     return StepAction(action=step.action or "", params=step.params)
+
+
+def params_of(step: ProcedureStep, values: Mapping[str, Any]) -> JsonObject:
+    """The parameters of a step's action, with their *values* filled in.
+
+    Raises:
+        MissingValue: one of them has none.
+    """
+    if step.ask is not None:
+        return {"question": fill_text(step.ask, values)}
+    found: JsonObject = fill(step.params, values)
+    return found
 
 
 def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | str | None:
@@ -103,6 +121,8 @@ class _Check:
         action = self._action(step.id, planned.action)
         if step.ask is None:
             self._params(step.id, action, planned.params, self._known)
+        for text in references_within(step.ask or ""):
+            self._reference(step.id, text, self._known)
         self._condition(step.id, "when", step.when)
         if step.until is not None and action.reversibility != "read-only":
             raise self._error(

@@ -1,13 +1,19 @@
-"""References to values, such as `${params.host}`; a reference is the whole text."""
+"""References to values, such as `${params.host}`: a whole text, or parts of a question."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _REFERENCE = re.compile(r"\$\{(\w+)((?:\.[\w-]+)*)\}", re.ASCII)
+
+
+_WITHIN = re.compile(r"\$\{[^}]*\}?")
+#: The most characters of a value within a question.
+LONGEST = 200
 
 
 class MissingValue(ValueError):
@@ -69,3 +75,23 @@ def fill(value: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, Mapping):
         return {name: fill(one, values) for name, one in value.items()}
     return [fill(one, values) for one in value] if isinstance(value, list) else value
+
+
+def references_within(text: str) -> list[str]:
+    """The parts of a text for people that are references, or look like one."""
+    return _WITHIN.findall(text)
+
+
+def fill_text(text: str, values: Mapping[str, Any]) -> str:
+    """A text for people with a value for each reference within it; long ones are cut.
+
+    Raises:
+        MissingValue: there is none.
+    """
+
+    def shown(match: re.Match[str]) -> str:
+        found = fill(match[0], values)
+        word = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        return word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
+
+    return _WITHIN.sub(shown, text)

@@ -504,6 +504,20 @@ def test_a_step_that_takes_down_its_workers_ends_the_procedure(caplog: Any) -> N
     assert [one.state for one in farm.told] == ["failed"]
 
 
+def test_a_question_has_the_values_of_the_procedure() -> None:
+    farm = Farm(drain={"left": [3, "x" * 500]})
+    text = "Go on with ${params.server}, which had ${steps.drain.output.left}?"
+    lab = farm.lab(step("drain"), step("question", ask=text))
+    record = started(lab)
+    item = lab.store.approvals.get(record.progress[1].approval or "")
+
+    assert item is not None
+    asked = str(item.params["question"])
+    assert asked.startswith('Go on with web1, which had [3, "xxx')
+    assert asked.endswith("xxx…?")
+    assert len(asked) < 300
+
+
 def test_after_a_restart_of_redis_a_step_that_may_have_run_is_not_repeated() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?", when="true"), step("restart"))
@@ -532,6 +546,8 @@ def mistakes() -> list[tuple[list[dict[str, Any]], str]]:
         ([{**fine, "params": {"x": "${steps.drain.output}"}}, fine], "comes later"),
         ([{**fine, "params": {"x": "a ${params.server}"}}], "a reference is the whole text"),
         ([{**fine, "params": {"x": ["${steps.drain.x}"]}}], "comes later"),
+        ([{"id": "q", "ask": "Drain ${params.serve}?"}], "there is no parameter 'serve'"),
+        ([{"id": "q", "ask": "Drain ${params.server"}], "a reference is the whole text"),
         ([{**fine, "action": "p:typed"}], "needs the parameter 'count'"),
         ([{**fine, "action": "p:typed", "params": {"count": "x"}}], "Invalid params: count"),
         ([{**fine, "action": "p:typed", "params": {"count": 1, "b": 2}}], "no parameter 'b'"),

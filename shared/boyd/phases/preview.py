@@ -10,8 +10,8 @@ from boyd.phases.action_call import call_action, failed, unknown, without_secret
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Procedure
 from boyd.plugin.parameters import plain, validate
-from boyd.procedure_plans import action_of
-from boyd.references import MissingValue, fill
+from boyd.procedure_plans import action_of, params_of
+from boyd.references import MissingValue
 
 
 def dry_run(
@@ -46,7 +46,7 @@ def _plan(
         planned = action_of(step)
         one: JsonObject = {"step": step.id, "action": planned.action}
         try:
-            one["params"] = fill(planned.params, values)
+            one["params"] = params_of(step, values)
         except MissingValue:
             one |= {"params": planned.params, "preview": "it depends on an earlier step"}
         else:

@@ -21,7 +21,7 @@ from boyd.models import (
 from boyd.phases import act, action_call
 from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK
-from boyd.procedure_plans import action_of, compensation_of
+from boyd.procedure_plans import action_of, compensation_of, params_of
 from boyd.references import fill
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
@@ -75,7 +75,7 @@ class ProcedureSteps:
             StillRunning: another live worker executes it.
         """
         planned = action_of(step)
-        params = fill(planned.params, self.values())
+        params = params_of(step, self.values())
         why = f"step {step.id} of {self._record.action}, started as {self._record.id}"
         each = self._record.approve == "each" and step.until is None
         tries = self._record.progress[self._record.steps.index(step)].tries
