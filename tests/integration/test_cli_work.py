@@ -235,6 +235,7 @@ def test_the_manifest_of_an_action_is_shown(cli: Cli) -> None:
     shown = cli("actions", "show", "p:careful")
     assert "risk" in shown
     assert "none: it runs in the worker" in shown
+    assert re.search(r"in flight +at most 1 per target\n", shown)
     assert cli.json("actions", "show", "p:careful")["id"] == "p:careful"
     assert "did you mean p:careful" in cli("actions", "show", "p:carefull", status=4)
 

@@ -27,10 +27,14 @@ def _rows(action: ActionInfo) -> Iterator[tuple[str, str]]:
     yield "windows", ", ".join(action.windows)
     if action.budget:
         yield "budget", f"{action.budget.limit} in {output.seconds(action.budget.window)}"
+    yield "target", action.target or ""
+    limit = action.concurrency
+    yield "in flight", "any number" if limit is None else f"at most {limit} per target"
     yield "params", fields_of(action.params)
     yield "output", fields_of(action.output)
     yield "time limit", output.seconds(action.timeout)
     yield "queue", action.queue or ""
+    yield "code", action.code or ""
     also = {
         "dry run": action.dry_run,
         "rollback": action.rollback,

@@ -110,10 +110,10 @@ class ActionInfo(Model):
     """The manifest of an action; times are in seconds.
 
     `params` and `output` are the JSON Schemas of its parameters and of its output, `sandbox` has
-    its privileges and limits. `concurrency` is how many executions of it may be in flight per
-    target; null: any number. `windows` are the names of those in which it may run alone,
-    `alone_when` is the condition, and `earned` what it has to show first. `code` is its plugin with
-    its version, or a digest of its file.
+    its privileges and limits. `target` is the parameter that names what it acts on, `concurrency`
+    how many executions of it may be in flight per target; null: any number. `windows` are the names
+    of those in which it may run alone, `alone_when` is the condition, and `earned` what it has to
+    show first. `code` is its plugin with its version, or a digest of its file.
     """
 
     id: str
@@ -130,6 +130,7 @@ class ActionInfo(Model):
     dry_run: bool = False
     rollback: bool = False
     reversibility: Reversibility = "unknown"
+    target: str | None = None
     concurrency: int | None = None
     budget: Budget | None = None
     verify: VerificationPlan | None = None

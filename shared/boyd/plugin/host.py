@@ -172,6 +172,7 @@ def action_info(action: Action) -> ActionInfo:
         dry_run=action.has("dry_run"),
         rollback=action.has("rollback"),
         reversibility=action.reversibility,
+        target=action.target,
         concurrency=action.in_flight_limit,
     )
 
