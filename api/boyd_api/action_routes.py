@@ -165,7 +165,7 @@ def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonRespon
 
 
 def _ledger_name(ctx: RequestContext, id: str) -> str:
-    """The name under which an execution is in the ledger: a queued call is that of its approval."""
+    """The id of an execution in the ledger: of a call that was approved, that of its approval."""
     kind, call_id = naming.parts(id)
     call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
     return naming.approval(call.approval_id) if call and call.approval_id else id

@@ -98,7 +98,7 @@ def once(
 
 
 def _has_room(kept: str, take_storage: Callable[[int], None]) -> bool:
-    """Tell whether a response can be kept, beyond the room that was taken for every one."""
+    """Tell whether the storage budget has room for what a response has beyond the usual."""
     size = len(kept.encode())
     try:
         if size > ANSWER_BYTES:

@@ -78,7 +78,7 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
 
 
 def _content_hint(sent: IntakeRequest) -> str:
-    """The setting of the sender that is wrong, if it sends a form as GitHub does by default."""
+    """Advice for a sender of forms, which GitHub is by default."""
     if sent.media_type not in ("application/x-www-form-urlencoded", "multipart/form-data"):
         return ""
     return f"; the sender sends {sent.media_type}: set its content type to application/json"

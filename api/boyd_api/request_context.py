@@ -173,7 +173,7 @@ class PeriodQuery(Model):
 
 
 def passed_over(key: ApiKey | None) -> list[str]:
-    """The records that the response lacks because they cannot be read.
+    """The names of unreadable records that are missing in the response.
 
     None for a key that is limited to some agents: they may be of others.
     """

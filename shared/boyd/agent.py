@@ -190,7 +190,7 @@ class Agent:
         return AgentBuild.of(self.fingerprint, VERSION, plugins)
 
     def code_of(self, action_id: str) -> str | None:
-        """The code of the plugin that has an action: its version, or a digest of its file."""
+        """The plugin of an action with its version, or a digest of its file."""
         plugin = action_id.partition(":")[0]
         return next((one.text for one in self.build.plugins if one.id == plugin), None)
 

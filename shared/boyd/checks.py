@@ -358,7 +358,7 @@ def _namesakes(workers: Iterable[WorkerInfo]) -> Iterator[Finding]:
 
 
 def _differ(one: str | None, other: str | None) -> bool:
-    """Tell whether boot or system are known of both machines, and are not the same."""
+    """Tell whether two machines differ in boot or system, as far as both are known."""
     parts = zip((one or "").split("."), (other or "").split("."), strict=False)
     return any(mine and theirs and mine != theirs for mine, theirs in parts)
 

@@ -70,8 +70,8 @@ def params_of(step: ProcedureStep, values: Mapping[str, Any]) -> JsonObject:
     """
     if step.ask is not None:
         return {"question": fill_text(step.ask, values)}
-    found: JsonObject = fill(step.params, values)
-    return found
+    params: JsonObject = fill(step.params, values)
+    return params
 
 
 def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | str | None:

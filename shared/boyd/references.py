@@ -89,9 +89,9 @@ def fill_text(text: str, values: Mapping[str, Any]) -> str:
         MissingValue: there is none.
     """
 
-    def shown(match: re.Match[str]) -> str:
-        found = fill(match[0], values)
-        word = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    def replace(match: re.Match[str]) -> str:
+        value = fill(match[0], values)
+        word = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         return word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
 
-    return _WITHIN.sub(shown, text)
+    return _WITHIN.sub(replace, text)

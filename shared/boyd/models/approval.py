@@ -279,7 +279,7 @@ class ApprovalItem(Proposal):
         return None
 
     def compare_code(self, code: str | None) -> Self:
-        """The item with the *code* that its action has now, if it waits and that is another."""
+        """The item with *code*, that of now, if it waits and was proposed with another."""
         waits = self.status in ("pending", "approved") and self.result is None
         changed = waits and self.code is not None and code not in (None, self.code)
         return self.patched({"code_now": code}) if changed else self

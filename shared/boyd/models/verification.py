@@ -137,7 +137,7 @@ class Hold(Model):
 
     @property
     def in_flight(self) -> bool:
-        """Tell whether an execution in flight is the hold: it ends with that."""
+        """Tell whether an execution in flight holds the action, until it ends."""
         return self.kind in IN_FLIGHT
 
     def binds(self, situation: Situation) -> bool:

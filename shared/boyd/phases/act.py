@@ -486,7 +486,7 @@ class _Execution:
         return not free and self.ctx.agent.may_hold(self.action)
 
     def _waits(self) -> bool:
-        """Tell whether it waits for what is in flight, and is not refused."""
+        """Tell whether it waits its turn; otherwise it is refused while another is in flight."""
         # The loop and models decide anew.
         ordered = self.request.approved or not _by_machine(self.ctx, self.request)
         return ordered and self.request.may_wait

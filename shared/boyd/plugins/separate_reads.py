@@ -44,9 +44,9 @@ class SeparateReads:
         self._failed = (self._failed - set(wanted)) | errors.keys()
         if errors and not found:
             raise next(iter(errors.values()))
-        lost = {name: _said(errors[name]) for name in wanted if name in errors}
+        lost = {name: _text_of(errors[name]) for name in wanted if name in errors}
         return {name: found[name] for name in wanted if name in found}, lost
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return message_of(error) or type(error).__name__

@@ -94,7 +94,7 @@ class AgentEntry(Model):
         return None
 
     def compare_code(self, item: ApprovalItem) -> ApprovalItem:
-        """The item with the code that its action has now, if it waits and that is another."""
+        """The item with the code of now, if it waits and was proposed with another."""
         actions = self.catalog.actions
         return item.compare_code(
             next((one.code for one in actions if one.id == item.action_id), None)
