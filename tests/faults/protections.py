@@ -362,7 +362,7 @@ PROTECTIONS = (
         ("test_whatever_a_strategy_hook_or_action_raises_is_told_by_its_name",),
     ),
     Protection(
-        "P4",
+        "P21",
         "a coroutine of a guard blocks",
         "shared/boyd/plugin/components.py",
         "        if inspect.isawaitable(answer) or inspect.isasyncgen(answer):\n",
@@ -774,7 +774,7 @@ PROTECTIONS = (
         ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told",),
     ),
     Protection(
-        "P12",
+        "P22",
         "what is kept for a principal has a budget",
         "api/boyd_api/request_context.py",
         "        if wait:\n            detail",
@@ -1330,6 +1330,54 @@ PROTECTIONS = (
         "",
         "unit/test_in_flight.py",
         ("test_nothing_takes_the_place_of_what_is_running",),
+    ),
+    # P20: what is documented is what is tested.
+    Protection(
+        "P20",
+        "the shipped users may send what Boyd sends",
+        "deploy/redis/users.acl",
+        " +getdel ",
+        " ",
+        "integration/test_acl.py",
+        ("test_the_api_may_send_every_command_of_the_store",),
+    ),
+    Protection(
+        "P20",
+        "a proxy that serves Boyd below a path is told so",
+        "api/boyd_api/app.py",
+        "    check_prefix()\n",
+        "",
+        "unit/api/test_requests.py",
+        ("test_a_proxy_that_serves_boyd_below_a_path_is_told_so",),
+    ),
+    # P21: no component fails another one.
+    Protection(
+        "P21",
+        "each function gets its own copies",
+        "shared/boyd/plugin/components.py",
+        "{name: _handed(values[name]) for name in self.takes}",
+        "{name: values[name] for name in self.takes}",
+        "unit/test_own_copies.py",
+        ("test_changes_in_place_by_a_plugin_reach_nobody_else",),
+    ),
+    # P22: nobody uses up memory.
+    Protection(
+        "P22",
+        "a freeze is stored also when Redis is full",
+        f"{LUA}/set_freeze.lua",
+        "redis.call('HDEL', freezes, '')\n",
+        "",
+        "integration/test_store.py",
+        ("test_agents_are_frozen_also_when_redis_is_full",),
+    ),
+    Protection(
+        "P22",
+        "what clients leave unread is bounded",
+        "api/boyd_api/connections.py",
+        "        if unread <= BACKLOG:\n            return\n",
+        "        return\n",
+        "unit/api/test_server.py",
+        ("test_connections_are_closed_when_their_clients_leave_too_much_unread",),
     ),
 )
 
