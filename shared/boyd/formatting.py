@@ -56,3 +56,9 @@ def message_of(error: object) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - whatever it is, it is about the text only
         return ""
+
+
+def error_line(error: BaseException) -> str:
+    """The type of an error, and its text if it has one."""
+    text = message_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

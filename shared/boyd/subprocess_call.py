@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 
 from boyd.errors import Overrun
-from boyd.formatting import message_of
+from boyd.formatting import error_line
 
 _PR_SET_PDEATHSIG = 1
 #: Seconds in which a process ends after its answer.
@@ -155,7 +155,7 @@ def main() -> None:
     try:
         outcome = {"answer": getattr(importlib.import_module(module), function)(given)}
     except BaseException as error:  # noqa: BLE001 - the parent reports it
-        outcome = {"error": f"{type(error).__name__}: {message_of(error)}"}
+        outcome = {"error": error_line(error)}
     answers.write(json.dumps(outcome) + "\n")
     answers.close()
 

@@ -79,6 +79,8 @@ def dies(text): os._exit(7)
 
 def exits(text): sys.exit("no more")
 
+def mute(text): raise KeyError
+
 def hangs(text): time.sleep(300)
 '''
 
@@ -121,6 +123,11 @@ def test_a_process_that_ends_without_an_answer_has_failed(
 ) -> None:
     with pytest.raises(subprocess_call.Failed, match="its process ended with status 7"):
         called(name)
+
+
+def test_an_error_without_a_text_is_its_type(called: Callable[..., Any]) -> None:
+    with pytest.raises(subprocess_call.Failed, match=r"^KeyError$"):
+        called("mute")
 
 
 def test_an_exit_is_an_error(called: Callable[..., Any]) -> None:

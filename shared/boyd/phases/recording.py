@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from boyd.formatting import message_of
+from boyd.formatting import error_line
 from boyd.models import PluginReads, Read, TapedPhase, Triple, digest_of
 from boyd.plugin import Context, News, State
 from boyd.redaction import redactor
@@ -253,9 +253,7 @@ class _TapedReader:
             try:
                 found = function(*args, **options)
             except Exception as error:
-                self._note(
-                    self._source, key, {"error": f"{type(error).__name__}: {message_of(error)}"}
-                )
+                self._note(self._source, key, {"error": error_line(error)})
                 raise
             if isinstance(found, Iterator):
                 return self._counted(key, found)

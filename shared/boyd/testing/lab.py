@@ -16,7 +16,7 @@ import fakeredis
 
 from boyd import runtime
 from boyd.agent import Agent
-from boyd.formatting import message_of
+from boyd.formatting import error_line
 from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, Sandbox, utc_now
 from boyd.phases.action_call import ConfinedCall, perform
 from boyd.phases.verify import look_confined
@@ -72,7 +72,7 @@ class UnconfinedActions:
         try:
             return ConfinedAnswer(run(action, call, here))
         except Exception as error:  # noqa: BLE001 - as in a sandbox
-            return ConfinedAnswer(error=f"{type(error).__name__}: {message_of(error)}")
+            return ConfinedAnswer(error=error_line(error))
 
 
 class Lab:
