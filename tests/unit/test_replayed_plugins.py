@@ -1,4 +1,4 @@
-"""Every built-in plugin that needs no other one is initialized in a replay."""
+"""An agent with any of the built-in plugins can be replayed."""
 
 from __future__ import annotations
 
@@ -6,40 +6,133 @@ from pathlib import Path
 
 import pytest
 
-from boyd import Agent
+from boyd import Agent, Context, Plugin
 from boyd.agent import agent_from_file
-from boyd.replay.shadow import Shadow
+from boyd.models import LoopResult
+from boyd.plugin.installed_plugins import installed_plugins
+from boyd.replay.differences import judge
+from boyd.replay.shadow import CannotTell, Shadow
+from boyd.testing import Lab
 
 #: What plugins need besides their name.
 OPTIONS = {
     "ansible": 'project = "{folder}"',
-    "dns": 'names = [{{ name = "example.com" }}]',
-    "github": 'repositories = ["o/r"]',
+    "dns": 'names = [{{ name = "localhost" }}]\nresolvers = ["127.0.0.1:9"]\ntimeout = 1',
+    "github": 'repositories = ["o/r"]\nurl = "http://127.0.0.1:9"',
     "http-monitor": 'endpoints = [{{ id = "web", url = "http://127.0.0.1:9/" }}]',
     "loadbalancer": 'haproxy = {{ socket = "{folder}/socket" }}',
     "notifier": 'groups = [{{ name = "ops", recipients = ["https://chat.example.com/x"] }}]',
     "prometheus": 'url = "http://127.0.0.1:9"',
-    "queues": 'redis = {{ host = "127.0.0.1", lists = ["q"] }}',
-    "tls": 'endpoints = [{{ host = "127.0.0.1" }}]',
+    "queues": 'redis = {{ host = "127.0.0.1", port = 9, lists = ["q"] }}',
+    "rules": """
+        [[plugins.options.rules]]
+        name = "tidy"
+        source = "x"
+        action = "shell:run_command"
+        params = {{ command = "true" }}
+    """,
+    "tls": 'endpoints = [{{ host = "127.0.0.1", port = 9 }}]',
 }
-BARE = (
-    *("approval-policy", "example", "files", "goals", "historian", "host-metrics"),
-    *("investigation", "kubernetes", "mcp", "model-strategy", "postgres", "process", "reviewer"),
-    *("shell", "systemd"),
+#: The plugins that others need.
+NEEDED = {"rules": ["shell"]}
+#: Every agent has that one without naming it.
+BUNDLED = "situation-priority"
+BUILT_IN = sorted(
+    one.name for one in installed_plugins() if one.package == "boyd" and one.name != BUNDLED
 )
 
 
-def agent_with(folder: Path, plugin: str) -> Agent:
-    """An agent with a model and that plugin."""
-    options = OPTIONS.get(plugin, "").format(folder=folder)
-    file = folder / "agent.toml"
-    file.write_text(
-        'id = "agent"\n[llm]\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
-        f'[[plugins]]\nuse = "{plugin}"\n[plugins.options]\n{options}\n'
+def agent_with(folder: Path, *plugins: str) -> Agent:
+    """An agent with a model that does not answer, and those plugins."""
+    model = '[llm]\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    used = (
+        f'[[plugins]]\nuse = "{name}"\n[plugins.options]\n{OPTIONS.get(name, "")}\n'.format(
+            folder=folder
+        )
+        for name in plugins
     )
+    file = folder / "agent.toml"
+    file.write_text(f'id = "agent"\n{model}{"".join(used)}')
     return agent_from_file(file)
 
 
-@pytest.mark.parametrize("plugin", [*OPTIONS, *BARE])
-def test_a_replay_initializes_every_plugin(plugin: str, tmp_path: Path) -> None:
-    Shadow(agent_with(tmp_path, plugin)).init_plugins()
+def recorded(agent: Agent) -> LoopResult:
+    """The record of an iteration, as history keeps it."""
+    return LoopResult.from_json(Lab(agent).run().to_json())
+
+
+@pytest.mark.parametrize("plugin", BUILT_IN)
+def test_an_iteration_with_any_plugin_is_replayed_as_recorded(plugin: str, tmp_path: Path) -> None:
+    agent = agent_with(tmp_path, *NEEDED.get(plugin, []), plugin)
+    shadow = Shadow(agent)
+    shadow.init_plugins()
+
+    assert judge(shadow, recorded(agent)).differences == []
+
+
+@pytest.mark.parametrize("reader", ["investigation", "model-strategy"])
+def test_playbooks_that_are_made_from_state_are_left_out_of_init(
+    reader: str, tmp_path: Path
+) -> None:
+    agent = agent_with(tmp_path, "historian", reader)
+    shadow = Shadow(agent)
+    shadow.init_plugins()
+
+    assert judge(shadow, recorded(agent)).differences == []
+
+
+class Keeper(Plugin):
+    """Has a playbook, and keeps those that it sees in `init`."""
+
+    id = "keeper"
+
+    def init(self, ctx: Context) -> None:
+        self.seen = dict(ctx.playbooks())
+
+    def playbooks(self, ctx: Context) -> list[str]:
+        return ["# Mine"]
+
+
+class Rememberer(Plugin):
+    """Makes playbooks from its state."""
+
+    id = "rememberer"
+
+    def playbooks(self, ctx: Context) -> list[str]:
+        return [str(ctx.state.get("last"))]
+
+
+class Broken(Plugin):
+    """Fails to make playbooks."""
+
+    id = "broken"
+
+    def playbooks(self, ctx: Context) -> list[str]:
+        raise ValueError("no such page")
+
+
+class Curious(Plugin):
+    """Reads its state in `init`."""
+
+    id = "curious"
+
+    def init(self, ctx: Context) -> None:
+        ctx.state.get("last")
+
+
+def test_init_sees_the_playbooks_of_now_that_need_no_state() -> None:
+    keeper = Keeper()
+    Shadow(Agent("test", plugins=[Rememberer(), keeper])).init_plugins()
+
+    assert keeper.seen["keeper"] == ["# Mine"]
+    assert keeper.seen["rememberer"] == []
+
+
+def test_playbooks_that_fail_otherwise_keep_a_replay_from_starting() -> None:
+    with pytest.raises(CannotTell, match=r"keeper.init failed: .*no such page"):
+        Shadow(Agent("test", plugins=[Broken(), Keeper()])).init_plugins()
+
+
+def test_an_init_that_reads_state_keeps_a_replay_from_starting() -> None:
+    with pytest.raises(CannotTell, match=r"curious.init reads state last"):
+        Shadow(Agent("test", plugins=[Rememberer(), Keeper(), Curious()])).init_plugins()

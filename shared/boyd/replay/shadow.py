@@ -32,7 +32,7 @@ from boyd.models.replayed import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.recording import kept_key
-from boyd.plugin import Action, Context
+from boyd.plugin import Action, Context, Plugin
 from boyd.replay.playback import Gaps, Playback, WrittenState
 from boyd.replay.shadow_gate import ShadowApprovals, ShadowLedger, target_of
 
@@ -70,26 +70,37 @@ class Shadow:
     def init_plugins(self) -> None:
         """Initialize every plugin, in order.
 
-        Its `init` sees the playbooks of now: those of then are recorded with the phases.
+        Its `init` sees the playbooks of now, as far as they are known here: those of then are
+        recorded with the phases.
 
         Raises:
             CannotTell: one failed, or read something else.
         """
         for plugin in self.agent.host.plugins.values():
             try:
-                plugin.init(self._init_context(plugin.id))
+                plugin.init(self._init_context(plugin.id, self._gaps))
             except Exception as error:
                 why = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
                 raise CannotTell(why[0]) from error
 
-    def _init_context(self, plugin_id: str) -> Context:
+    def _init_context(self, plugin_id: str, gaps: Gaps) -> Context:
         written, now = WrittenState(), utc_now()
-        playback = Playback(plugin_id, f"{plugin_id}.init", None, now, self._gaps, written)
+        playback = Playback(plugin_id, f"{plugin_id}.init", None, now, gaps, written)
         return _context(self.agent, plugin_id, None, playback, None, self._playbooks)
 
     def _playbooks(self) -> dict[str, list[str]]:
         plugins = self.agent.host.plugins.values()
-        return {one.id: list(one.playbooks(self._init_context(one.id))) for one in plugins}
+        return {plugin.id: self._playbooks_of(plugin) for plugin in plugins}
+
+    def _playbooks_of(self, plugin: Plugin) -> list[str]:
+        """The playbooks of a plugin; none if it makes them from what is out of reach here."""
+        gaps = Gaps()
+        try:
+            return list(plugin.playbooks(self._init_context(plugin.id, gaps)))
+        except Exception:
+            if gaps.found:
+                return []
+            raise
 
     def replay(self, record: LoopResult) -> ReplayedDecision:
         """Decide on a recorded iteration.
