@@ -12,8 +12,9 @@ _REFERENCE = re.compile(r"\$\{(\w+)((?:\.[\w-]+)*)\}", re.ASCII)
 
 
 _WITHIN = re.compile(r"\$\{[^}]*\}?")
-#: The most characters of a value within a question.
+#: The most characters of a value within a text, and of that text.
 LONGEST = 200
+LONGEST_TEXT = 2000
 
 
 class MissingValue(ValueError):
@@ -83,7 +84,9 @@ def references_within(text: str) -> list[str]:
 
 
 def fill_text(text: str, values: Mapping[str, Any]) -> str:
-    """A text for people with a value for each reference within it; long ones are cut.
+    """A text for people with a value for each reference within it.
+
+    What is too long is cut, and an empty value is shown as `""`.
 
     Raises:
         MissingValue: there is none.
@@ -91,7 +94,11 @@ def fill_text(text: str, values: Mapping[str, Any]) -> str:
 
     def replace(match: re.Match[str]) -> str:
         value = fill(match[0], values)
-        word = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
+        is_word = isinstance(value, str) and value
+        return _cut(value if is_word else json.dumps(value, ensure_ascii=False), LONGEST)
 
-    return _WITHIN.sub(replace, text)
+    return _cut(_WITHIN.sub(replace, text), LONGEST_TEXT)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -518,6 +518,28 @@ def test_a_question_has_the_values_of_the_procedure() -> None:
     assert len(asked) < 300
 
 
+LEFT = "${steps.drain.output.left}"
+
+
+@pytest.mark.parametrize(
+    ("left", "text", "asked"),
+    [
+        ("", LEFT, '""'),
+        ("x" * 200, LEFT * 11, "x" * 1999 + "…"),
+        ("x" * 200, LEFT * 10, "x" * 2000),
+    ],
+)
+def test_a_question_is_asked_whatever_the_length_of_its_values(
+    left: str, text: str, asked: str
+) -> None:
+    farm = Farm(drain={"left": left})
+    lab = farm.lab(step("drain"), step("question", ask=text))
+    item = lab.store.approvals.get(started(lab).progress[1].approval or "")
+
+    assert item is not None
+    assert item.params["question"] == asked
+
+
 def test_after_a_restart_of_redis_a_step_that_may_have_run_is_not_repeated() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?", when="true"), step("restart"))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from boyd.models import Autonomy, ProcedureApproval, ProcedureStep
 from boyd.plugin.components import Action
 from boyd.plugin.plugin_base import Plugin
+from boyd.references import LONGEST_TEXT
 
 #: The id of the plugin, and of the action that asks a person.
 PROCEDURES = "procedures"
@@ -65,7 +66,7 @@ class _Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    question: str = Field(min_length=1, max_length=2000)
+    question: str = Field(min_length=1, max_length=LONGEST_TEXT)
 
 
 class _Ask(Action):
