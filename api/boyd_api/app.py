@@ -38,6 +38,8 @@ from boyd_api.routing import ActionId, JsonResponse, Rest, Route, RouteResult
 from boyd_api.services import Services
 
 #: Request ids that are adopted from the client.
+#: The scopes of requests that are refused beyond the storage budget; a freeze or an answer is not.
+_ORDERING = frozenset({"actions", "runs", "trigger"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The most bytes of a form part; we read none, so nothing may use memory for one.
 _FORM_MEMORY = 0
@@ -120,15 +122,16 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
         return work()[0]
     limit = services.settings.api.max_wait + idempotency_keys.GRACE
     answers = services.store.answers
+    taken = idempotency_keys.ANSWER_BYTES if route.scope in _ORDERING else 0
     return idempotency_keys.once(
-        answers, services.leases, caller.actor, key, limit, work, ctx.take_storage
+        answers, services.leases, caller.actor, key, limit, work, taken, ctx.take_storage
     )
 
 
 def _work(route: Route, ctx: RequestContext, parts: Mapping[str, Any]) -> tuple[Response, str]:
     """The response of the route, and the body to keep for a repetition of the request."""
     try:
-        if ctx.idempotency_key is not None:
+        if ctx.idempotency_key is not None and route.scope in _ORDERING:
             ctx.take_storage(idempotency_keys.ANSWER_BYTES)
         result: RouteResult = route.view(ctx, **parts)
     except Exception as error:  # noqa: BLE001  # any error becomes a response

@@ -64,13 +64,14 @@ def once(
     key: str,
     limit: float,
     work: Callable[[], tuple[Response, str]],
+    taken: int,
     take_storage: Callable[[int], None],
 ) -> Response:
     """Execute *work*, or return the response that the same request had before.
 
-    *work* returns the response, and the body to keep, within *limit* seconds. A response for which
-    *take_storage* finds no room is not kept. Raises `HttpProblem` if another request had the key,
-    or the same one is being executed.
+    *work* returns the response, and the body to keep, within *limit* seconds. For more than the
+    *taken* bytes *take_storage* has to find room, or the response is not kept. Raises `HttpProblem`
+    if another request had the key, or the same one is being executed.
     """
     digest = _digest(*_place(actor, key))
     claim = answers.take(digest, _content_digest(), LEASE)
@@ -86,7 +87,7 @@ def once(
         response, kept = work()
     status, sent = response.status_code, response.headers
     try:
-        if status >= 300 or g.get("refused") or not _has_room(kept, take_storage):
+        if status >= 300 or g.get("refused") or not _has_room(kept, taken, take_storage):
             answers.release(digest, claim.token)
         else:
             headers = {name: sent[name] for name in _KEPT_HEADERS if name in sent}
@@ -97,12 +98,12 @@ def once(
     return response
 
 
-def _has_room(kept: str, take_storage: Callable[[int], None]) -> bool:
-    """Tell whether the storage budget has room for what a response has beyond the usual."""
+def _has_room(kept: str, taken: int, take_storage: Callable[[int], None]) -> bool:
+    """Take the room for a response that is not *taken* yet; tell whether there is enough."""
     size = len(kept.encode())
     try:
-        if size > ANSWER_BYTES:
-            take_storage(size - ANSWER_BYTES)
+        if size > taken:
+            take_storage(size - taken)
     except HttpProblem as error:
         log.warning("a response is not kept for a repetition: %s", error)
         return False

@@ -96,9 +96,21 @@ def test_answers_that_are_kept_for_repetitions_count(site: Site) -> None:
     codes = set()
     for number in range(600):
         key = {"Idempotency-Key": f"key {number}"}
-        codes.add(site.post("/pause", headers=key).status_code)
+        codes.add(site.post("/loop/trigger", headers=key).status_code)
 
-    assert codes == {200, 429}
+    assert 429 in codes
+
+
+@pytest.mark.parametrize("path", ["/pause", "/freeze", "/revoke"])
+def test_an_agent_can_be_stopped_beyond_the_budget(site: Site, path: str) -> None:
+    refusal(site, "/runs", {"title": "a" * 200, "description": "a" * 20_000})
+    codes, before = set(), kept_bytes(site)
+    for number in range(200):
+        key = {"Idempotency-Key": f"key {number} {path}"}
+        codes.add(site.post(path, headers=key).status_code)
+
+    assert codes == {200}
+    assert kept_bytes(site) - before < 200_000, "answers without room are not kept"
 
 
 @pytest.fixture
