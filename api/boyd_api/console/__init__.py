@@ -12,7 +12,6 @@ from boyd_api.console import (
     approval_page,
     audit_page,
     fleet_page,
-    goals_page,
     history_page,
     history_record,
     inbox_page,
@@ -24,7 +23,9 @@ from boyd_api.console import (
     sign_in,
     stream,
 )
-from boyd_api.console.pages import CONSOLE, Pages, mount
+from boyd_api.console.declared_pages import Pages
+from boyd_api.console.guest_pages import load_guest_pages
+from boyd_api.console.pages import CONSOLE, mount
 from boyd_api.services import Services
 
 _ALL: tuple[Pages, ...] = (
@@ -44,14 +45,13 @@ _ALL: tuple[Pages, ...] = (
     keys_page.pages,
     runs_page.pages,
     investigations_page.pages,
-    goals_page.pages,
     stream.pages,
 )
 
 
 def serve_console(app: Flask, services: Services) -> None:
-    """Serve the console below `/console`."""
-    mount(app, services, _ALL)
+    """Serve the console below `/console`, with the pages that other packages add."""
+    mount(app, services, [*_ALL, *load_guest_pages().values()])
 
 
 __all__ = ["CONSOLE", "serve_console"]

@@ -6,7 +6,8 @@ from flask import redirect, request
 
 from boyd_api import agent_routes, loop_routes, procedure_routes
 from boyd_api.agent_routes import ControlRequest
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.problems import HttpProblem
 
 pages = Pages()

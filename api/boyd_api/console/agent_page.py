@@ -15,9 +15,11 @@ from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
 from boyd_api import agent_routes, autonomy_routes, loop_routes, run_routes
 from boyd_api.console import ring, strip
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
+from boyd_api.console.rendering import render_page
 from boyd_api.console.vital_signs import read_vital_signs
 
 pages = Pages()
@@ -53,7 +55,8 @@ def agent(page: PageRequest) -> PageResult:
     asked = request.args.get("do", "")
     record = store.history.last() if status.phase != "idle" else None
     shown = _shown(page, record).value if record else last.value
-    return page.render(
+    return render_page(
+        page,
         "agent.html",
         entry=entry,
         status=status,

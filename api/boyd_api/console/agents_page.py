@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from boyd.models import responses
 from boyd_api import agent_routes
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest
+from boyd_api.console.rendering import render_page
 
 pages = Pages()
 
@@ -26,7 +28,7 @@ def agents(page: PageRequest) -> PageResult:
     found = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
     rows = [AgentRow(one, *_state(one)) for one in found.agents]
     rows.sort(key=lambda row: (row.agent.retired_at is not None, row.agent.id))
-    return page.render("agents.html", rows=rows)
+    return render_page(page, "agents.html", rows=rows)
 
 
 def _state(agent: responses.AgentState) -> tuple[str, str]:

@@ -19,9 +19,12 @@ from boyd.models import (
 )
 from boyd.runtime import Resolution
 from boyd_api import action_routes, approval_routes
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note, read_version
 from boyd_api.console.inbox_page import VERDICTS, needs_login
-from boyd_api.console.pages import PageRequest, PageResult, Pages, to_login
+from boyd_api.console.page_request import PageRequest
+from boyd_api.console.pages import to_login
+from boyd_api.console.rendering import render_page
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import WaitQuery
 
@@ -101,7 +104,8 @@ def _show(
     if not page.allows("approvals"):
         why_not = "your key lacks the scope 'approvals'"
     asked = request.values.get("answer", request.form.get("verb", ""))
-    return page.render(
+    return render_page(
+        page,
         "approval.html",
         status,
         item=item,

@@ -8,9 +8,11 @@ from boyd.models import AuditPage, Verification
 from boyd.store import Audit
 from boyd_api import administration_routes
 from boyd_api.administration_routes import AuditPageQuery, ExportQuery, VerifyQuery
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.filters import read_filter
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
+from boyd_api.console.rendering import render_page
 from boyd_api.problems import HttpProblem
 
 pages = Pages()
@@ -53,7 +55,8 @@ def _show(page: PageRequest) -> PageResult:
         if query is not None:
             found = read_part(lambda: administration_routes.show(page.ctx, query))
         verified = _verified(page, asked)
-    return page.render(
+    return render_page(
+        page,
         "audit.html",
         filter=filter,
         why_not=why_not,

@@ -10,7 +10,9 @@ from boyd.checks import UnservedQueue, archive_state, unserved
 from boyd.store.fleet import WorkerInfo
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest
+from boyd_api.console.rendering import render_page
 
 pages = Pages()
 
@@ -57,7 +59,8 @@ def fleet(page: PageRequest) -> PageResult:
     roster, gaps = health.roster, list(_gaps(health))
     live = sorted(roster.live(), key=lambda one: (one.role != "worker", one.host, one.name))
     rows = [ProcessRow(one, frozenset(map(_column_of, one.queues))) for one in live]
-    return page.render(
+    return render_page(
+        page,
         "fleet.html",
         gaps=sorted(gaps, key=lambda gap: not gap.queue),
         columns=_columns(health, rows, gaps),

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from boyd.models import ApprovalItem, ApprovalQueue
 from boyd.store import DEPLOYMENT, Store
 from boyd.store.freezes import Stop
 from boyd.store.unreadable import readable
-
-if TYPE_CHECKING:
-    from boyd_api.console.pages import PageRequest
+from boyd_api.console.page_request import PageRequest
 
 #: The most approvals that one list shows.
 LISTED = 200

@@ -9,9 +9,11 @@ from flask import request
 from boyd.models.responses import IterationList, IterationSummary
 from boyd.outcomes import outcome, outcome_kind
 from boyd_api import loop_routes
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.filters import read_filter
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
+from boyd_api.console.rendering import render_page
 from boyd_api.console.strip import SHAPES, WORDS
 from boyd_api.console.vital_signs import read_vital_signs
 from boyd_api.loop_routes import HistoryQuery
@@ -46,7 +48,8 @@ def history(page: PageRequest) -> PageResult:
     part = _read(page, filter.query)
     rows = [_row(one) for one in part.value.iterations] if part.value else []
     nothing = not rows and filter.is_open and not part.why
-    return page.render(
+    return render_page(
+        page,
         "history.html",
         filter=filter,
         problem=filter.problem or part.why,

@@ -14,9 +14,11 @@ from boyd.tracing.trace_ids import trace_link
 from boyd_api import flight_records, loop_routes
 from boyd_api.console import strip
 from boyd_api.console.comparison import compare
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.gantt import WIDTH, chart
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
+from boyd_api.console.rendering import render_page
 from boyd_api.problems import HttpProblem, not_found
 
 pages = Pages()
@@ -45,7 +47,8 @@ def iteration(page: PageRequest, name: str) -> PageResult:
     result, in_flight = _found(page, name)
     groups = _by_source(result.observations)
     text = result.to_json()
-    return page.render(
+    return render_page(
+        page,
         "flight_record.html",
         result=result,
         in_flight=in_flight,

@@ -10,9 +10,12 @@ from flask import request
 from boyd.models import ApprovalItem
 from boyd.store import Verdict
 from boyd_api import approval_routes
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note, read_version
 from boyd_api.console.frame import LISTED
-from boyd_api.console.pages import HOME, PageRequest, PageResult, Pages, to_login
+from boyd_api.console.page_request import HOME, PageRequest
+from boyd_api.console.pages import to_login
+from boyd_api.console.rendering import render_page
 from boyd_api.console.vital_signs import read_vital_signs
 from boyd_api.problems import HttpProblem
 
@@ -42,7 +45,7 @@ def inbox(page: PageRequest) -> PageResult:
     health = read_vital_signs(
         page, [name for name, one in page.ctx.agents.items() if not one.retired_at]
     )
-    return page.render("inbox.html", tab=request.args.get("tab", "mine"), health=health)
+    return render_page(page, "inbox.html", tab=request.args.get("tab", "mine"), health=health)
 
 
 @pages.get("/answered")
@@ -58,7 +61,9 @@ def answered(page: PageRequest) -> PageResult:
     after = queues[0].next_cursor if len(queues) == 1 else None
     older = f"/console/answered?agent={names[0]}&cursor={after}" if after else ""
     missing = next((queue.missing for queue in queues if queue.missing), None)
-    return page.render("answered.html", items=list(past), older=older, names=names, missing=missing)
+    return render_page(
+        page, "answered.html", items=list(past), older=older, names=names, missing=missing
+    )
 
 
 @pages.post("/answer-several", scope="approvals")
@@ -77,12 +82,12 @@ def answer_several(page: PageRequest) -> PageResult:
             return to_login("confirm", HOME)
         if len({item.title for item in found}) > 1:
             raise HttpProblem("bad-request", "the ticked approvals are for different actions")
-        return page.render(
-            "confirm_several.html", verb=verb, items=found, gone=len(items) - len(found)
+        return render_page(
+            page, "confirm_several.html", verb=verb, items=found, gone=len(items) - len(found)
         )
     note = read_note() or None
     done = [_answer(page, agent, id, verb, note, version) for agent, id, version in chosen]
-    return page.render("answered_several.html", verb=verb, results=done)
+    return render_page(page, "answered_several.html", verb=verb, results=done)
 
 
 def _chosen(text: str) -> tuple[str, str, int]:

@@ -11,8 +11,10 @@ from flask import redirect, request
 from boyd.models import ApprovalItem
 from boyd.models.investigation import Investigation, InvestigationRequest, Wanted
 from boyd_api import investigation_routes
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_form
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
+from boyd_api.console.rendering import render_page
 from boyd_api.console.transcript_part import TranscriptTurn, end_calls, find_call, read_part
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import PageQuery
@@ -84,13 +86,14 @@ def call(page: PageRequest, id: str, number: int) -> PageResult:
         raise not_found(f"investigation {id} has no call #{number} that is kept")
     if found.status == "ended" and shown.seen is None:
         shown.state = "no result"
-    return page.render("investigation_call.html", found=found, call=shown)
+    return render_page(page, "investigation_call.html", found=found, call=shown)
 
 
 def _list(page: PageRequest, question: str = "", problem: HttpProblem | None = None) -> PageResult:
     query = read_form(PageQuery, limit=_LISTED, cursor=request.args.get("cursor"))
     found = investigation_routes.investigations(page.ctx, query)
-    return page.render(
+    return render_page(
+        page,
         "investigations.html",
         problem.kind.status if problem else 200,
         items=found.investigations,
@@ -113,7 +116,8 @@ def _show(
     part = read_part(page.ctx.agent.store.investigations, id, before)
     if found.status == "ended":
         end_calls(part.turns)
-    return page.render(
+    return render_page(
+        page,
         "investigation.html",
         problem.kind.status if problem else 200,
         found=found,

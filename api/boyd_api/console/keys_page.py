@@ -13,7 +13,10 @@ from boyd.models import SCOPES, explain, responses
 from boyd.store.login_sessions import OpenSession
 from boyd_api import administration_routes
 from boyd_api.administration_routes import KeyRequest
-from boyd_api.console.pages import LOGIN, PageRequest, PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest
+from boyd_api.console.pages import LOGIN
+from boyd_api.console.rendering import render_page
 from boyd_api.problems import HttpProblem, not_found
 
 pages = Pages()
@@ -48,7 +51,7 @@ def create(page: PageRequest) -> PageResult:
     except ValidationError as error:
         return _show(page, 400, problem=explain(error), asked="create")
     made = administration_routes.create(page.ctx, wanted).body
-    return page.render("key_created.html", made=made)
+    return render_page(page, "key_created.html", made=made)
 
 
 @pages.post("/keys/<id>/revoke", scope="admin", fresh=True)
@@ -71,7 +74,8 @@ def close(page: PageRequest, id: str) -> PageResult:
 def _show(page: PageRequest, status: int = 200, problem: str = "", asked: str = "") -> PageResult:
     why_not = _why_not(page)
     found = [] if why_not else administration_routes.show_keys(page.ctx).keys
-    return page.render(
+    return render_page(
+        page,
         "keys.html",
         status,
         why_not=why_not,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from flask import Response, redirect, request
 
 from boyd.models import Actor
-from boyd_api.console.pages import HOME, PageRequest, PageResult, Pages, local_path
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import HOME, PageRequest, local_path
 from boyd_api.console.session import LOGIN_STATE, cookie_value, delete_cookie, is_secure, set_cookie
 from boyd_api.console.sign_in import open_session, show_form
 from boyd_api.oidc.identities import NoScopes, ProviderUnavailable, TokenRefused

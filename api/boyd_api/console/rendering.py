@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-import secrets
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from importlib.resources.abc import Traversable
+from typing import Any
 
 from flask import Blueprint, Response, current_app, request
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from boyd import naming
 from boyd.formatting import counted, dollars, visible
 from boyd.models import Model, utc_now
 from boyd.version import VERSION
 from boyd_api.console import frame
+from boyd_api.console.guest_pages import load_guest_pages
+from boyd_api.console.page_request import PageRequest, new_nonce
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import passed_over
+from boyd_api.services import Services
 
-if TYPE_CHECKING:
-    from boyd_api.console.pages import PageRequest
-    from boyd_api.services import Services
-
-_ASSETS = "static"
+_PACKAGE = "boyd_api.console"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 #: Nothing but our own scripts and styles, by nonce; htmx turns responses into elements.
 _POLICY = (
@@ -35,19 +34,20 @@ _POLICY = (
 )
 
 
-def page(shown: PageRequest, template: str, code: int, **values: Any) -> Response:
-    """The response with a page for a reader."""
-    known = {
-        "page": shown,
-        "frame": frame.read_frame(shown),
-        "now": shown.ctx.now or utc_now(),
+def render_page(page: PageRequest, template: str, code: int = 200, /, **values: Any) -> Response:
+    """Respond with a template, whose frame shows the state of the deployment."""
+    common = {
+        "page": page,
+        "frame": frame.read_frame(page),
+        "links": [pages.link for pages in load_guest_pages().values() if pages.link],
+        "now": page.ctx.now or utc_now(),
         "layout": "layout.html",
         # Read again, the page would lose why a form was refused, and what was written in it.
         "is_refusal": code >= 400,
         # The bar adds to it while it is rendered.
-        "unreadable": passed_over(shown.ctx.key),
+        "unreadable": passed_over(page.ctx.key),
     }
-    return _respond(template, code, shown.nonce, {**known, **values})
+    return _respond(template, code, page.nonce, {**common, **values})
 
 
 def plain(template: str, nonce: str, status: int = 200, **values: Any) -> Response:
@@ -78,7 +78,7 @@ def _respond(template: str, status: int, nonce: str, values: dict[str, Any]) -> 
 @cache
 def _templates() -> Environment:
     made = Environment(
-        loader=PackageLoader("boyd_api.console"),
+        loader=ChoiceLoader([PackageLoader(_PACKAGE), PrefixLoader(_guest_templates())]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -92,43 +92,50 @@ def _templates() -> Environment:
     return made
 
 
+def _guest_templates() -> dict[str, PackageLoader]:
+    return {name: PackageLoader(package) for name, package in _guest_packages()}
+
+
+def _guest_packages() -> list[tuple[str, str]]:
+    return [(name, pages.package) for name, pages in load_guest_pages().items() if pages.package]
+
+
 def serve_static(blueprint: Blueprint) -> None:
     """Serve the assets; their addresses change with their content, so browsers keep them."""
-    rule = "/console/static/<digest>/<name>"
+    rule = "/console/static/<digest>/<path:name>"
     blueprint.add_url_rule(rule, "static_asset", _serve_asset, methods=["GET"])
 
 
 def asset(name: str) -> str:
     """The address of an asset."""
-    return f"/console/static/{_asset(name)[1]}/{name}"
+    return f"/console/static/{_digest(name)}/{name}"
 
 
 def _serve_asset(digest: str, name: str) -> Response:
-    if name not in _names() or _asset(name)[1] != digest:
+    if name not in _assets() or _digest(name) != digest:
         raise not_found(f"no asset {name!r}")
-    response = Response(_asset(name)[0], mimetype=_TYPES[name.rpartition(".")[2]])
+    response = Response(_assets()[name].read_bytes(), mimetype=_TYPES[name.rpartition(".")[2]])
     response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
     return response
 
 
 @cache
-def _names() -> frozenset[str]:
-    folder = files("boyd_api.console") / _ASSETS
-    return frozenset(
-        path.name for path in folder.iterdir() if path.name.rpartition(".")[2] in _TYPES
-    )
+def _assets() -> dict[str, Traversable]:
+    """The files of the console, and those of guests below the guest's name."""
+    folders = [("", _PACKAGE), *((f"{name}/", package) for name, package in _guest_packages())]
+    return {
+        prefix + path.name: path
+        for prefix, package in folders
+        if (folder := files(package) / "static").is_dir()
+        for path in folder.iterdir()
+        if path.name.rpartition(".")[2] in _TYPES
+    }
 
 
 @cache
-def _asset(name: str) -> tuple[bytes, str]:
-    """An asset and the start of its digest."""
-    content = (files("boyd_api.console") / _ASSETS / name).read_bytes()
-    return content, sha256(content).hexdigest()[:16]
-
-
-def new_nonce() -> str:
-    """A number that is used once, which marks the scripts and styles of one response as ours."""
-    return secrets.token_urlsafe(16)
+def _digest(name: str) -> str:
+    """The start of the digest of an asset."""
+    return sha256(_assets()[name].read_bytes()).hexdigest()[:16]
 
 
 def who(principal: str) -> str:

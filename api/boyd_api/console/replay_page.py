@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import get_args
 
 from boyd.models.replayed import Difference
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import read_part
+from boyd_api.console.rendering import render_page
 
 pages = Pages()
 
@@ -22,7 +24,8 @@ SHAPES = {
 def latest_replay(page: PageRequest) -> PageResult:
     """Show the differences by action, then the iterations."""
     part = read_part(page.ctx.agent.store.replay.read)
-    return page.render(
+    return render_page(
+        page,
         "replay.html",
         problem=part.why,
         found=part.value,

@@ -10,8 +10,10 @@ from flask import redirect, request
 from boyd.models import LEVELS, ApprovalItem, Callback, Run, RunStatus
 from boyd.models.responses import RunCreated
 from boyd_api import run_routes
+from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_form, read_json_field
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
+from boyd_api.console.rendering import render_page
 from boyd_api.console.vital_signs import VitalSign, read_vital_signs
 from boyd_api.problems import HttpProblem
 
@@ -50,7 +52,8 @@ def runs(page: PageRequest) -> PageResult:
     found = run_routes.runs(page.ctx, query)
     kept = {one: args[one] for one in names[:3] if args.get(one)}
     health = _health(page) if not found.runs else None
-    return page.render(
+    return render_page(
+        page,
         "runs.html",
         runs=found,
         query=query,
@@ -118,7 +121,8 @@ def deliver(page: PageRequest, id: str) -> PageResult:
 def _form(
     page: PageRequest, given: dict[str, str], problem: HttpProblem | None = None
 ) -> PageResult:
-    return page.render(
+    return render_page(
+        page,
         "new_run.html",
         problem.kind.status if problem else 200,
         given=given,
@@ -129,7 +133,8 @@ def _form(
 
 
 def _show(page: PageRequest, found: Run, problem: HttpProblem | None = None) -> PageResult:
-    return page.render(
+    return render_page(
+        page,
         "run.html",
         problem.kind.status if problem else 200,
         run=found,

@@ -10,15 +10,8 @@ from boyd.models import ApiKey
 from boyd.store.login_sessions import IDLE, LINK, LONGEST
 from boyd_api import auth
 from boyd_api.console import rendering
-from boyd_api.console.pages import (
-    BASE,
-    HOME,
-    PageRequest,
-    PageResult,
-    Pages,
-    csrf_token,
-    local_path,
-)
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, local_path
 from boyd_api.console.session import (
     SESSION,
     admit_session,

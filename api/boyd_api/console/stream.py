@@ -5,7 +5,8 @@ Every browser has one, however many tabs it has open.
 
 from __future__ import annotations
 
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.hints import HintFeed
 
 pages = Pages()

@@ -10,7 +10,7 @@ from boyd.models import utc_now
 from boyd.store import AgentEntry, Store
 from boyd.store.fleet import WorkerInfo
 from boyd.store.unreadable import readable
-from boyd_api.console.pages import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import ago, span
 
 

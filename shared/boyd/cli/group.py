@@ -28,10 +28,6 @@ COMMANDS = {
     "ask": "boyd.cli.investigation_commands:ask",
     "chat": "boyd.cli.chat_command:chat",
     "investigations": "boyd.cli.investigation_commands:investigations",
-    "agent": "boyd.cli.agent_commands:agent",
-    "goals": "boyd.cli.goal_commands:goals",
-    "questions": "boyd.cli.goal_commands:questions",
-    "graph": "boyd.cli.graph_commands:graph",
     "trigger": "boyd.cli.control_commands:trigger",
     "runs": "boyd.cli.run_commands:runs",
     "actions": "boyd.cli.action_commands:actions",
@@ -69,14 +65,11 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List all names, the built-in ones first."""
-        from importlib.metadata import entry_points
-
-        added = [point.name for point in entry_points(group=GROUP)]
-        return [*COMMANDS, *sorted(set(added) - set(COMMANDS))]
+        return [*COMMANDS, *sorted(_guest_paths().keys() - COMMANDS.keys())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of that name."""
-        path = COMMANDS.get(cmd_name) or _added_path(cmd_name)
+        path = COMMANDS.get(cmd_name) or _guest_paths().get(cmd_name)
         if path is None:
             return None
         module, _, name = path.partition(":")
@@ -100,10 +93,19 @@ class Commands(click.Group):
         raise click.UsageError(f"no command {name!r}; {hint}", ctx)
 
 
-def _added_path(name: str) -> str | None:
-    from importlib.metadata import entry_points
+def _guest_paths() -> dict[str, str]:
+    """The paths of the commands that other packages add, by name, if the package is there.
 
-    return next((point.value for point in entry_points(group=GROUP, name=name)), None)
+    One distribution has several packages, and some may have been left out of an image.
+    """
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    return {
+        point.name: point.value
+        for point in entry_points(group=GROUP)
+        if find_spec(point.module.partition(".")[0])
+    }
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,7 +14,7 @@ from boyd.plugins.goals.api_models import GoalList
 from boyd.plugins.goals.plugin import Goals
 from boyd.plugins.goals.state import Goal, Question, Score
 from boyd.testing import Lab
-from boyd_api.console import goal_graph, goal_reader
+from boyd_goals.console import goal_graph, goal_reader
 from console_kit import Browser, Form
 from goals_kit import a_goal
 

@@ -10,14 +10,16 @@ from flask import redirect, request
 from boyd.models.base import JsonObject
 from boyd.plugins.goals import api_models as api
 from boyd.plugins.goals.state import Goal, Question, ToolDecision
+from boyd_api.console.declared_pages import NavigationLink, PageResult, Pages
 from boyd_api.console.forms import read_form
-from boyd_api.console.goal_graph import NodeGraph, surroundings_of, tree_of
-from boyd_api.console.goal_reader import GoalReader
-from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
+from boyd_api.console.rendering import render_page
 from boyd_api.problems import HttpProblem, not_found
+from boyd_goals.console.goal_graph import NodeGraph, surroundings_of, tree_of
+from boyd_goals.console.goal_reader import GoalReader
 
-pages = Pages()
+pages = Pages("boyd_goals.console", NavigationLink("Goals", "goals", "/goals"))
 
 #: What may become of a goal, with its word.
 VERBS = {"suspend": "Suspend", "resume": "Resume", "fail": "Give up"}
@@ -119,8 +121,9 @@ def _list(
 ) -> PageResult:
     reader = GoalReader(page)
     found = read_part(lambda: _read_list(reader)) if reader.is_used else None
-    return page.render(
-        "goals.html",
+    return render_page(
+        page,
+        "goals/list.html",
         problem.kind.status if problem else 200,
         found=found,
         reader=reader,
@@ -148,8 +151,9 @@ def _show(page: PageRequest, id: str, problem: HttpProblem | None = None) -> Pag
     if not reader.is_used:
         return _list(page, {})
     found = _read_story(reader, id)
-    return page.render(
-        "goal.html",
+    return render_page(
+        page,
+        "goals/goal.html",
         problem.kind.status if problem else 200,
         found=found,
         id=id,

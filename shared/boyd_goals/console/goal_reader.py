@@ -13,7 +13,7 @@ from boyd import queues
 from boyd.models import EndpointReply, Model
 from boyd.models.base import Json
 from boyd_api import plugin_routes
-from boyd_api.console.pages import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.problems import HttpProblem
 
 _M = TypeVar("_M", bound=Model)

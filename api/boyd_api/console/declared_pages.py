@@ -1,0 +1,104 @@
+"""Pages as their modules declare them, here and in other packages.
+
+pages = Pages()
+
+@pages.get("/fleet", scope="read")
+def fleet(page: PageRequest) -> Response:
+    \"\"\"Show the workers and their queues.\"\"\"
+    return render_page(page, "fleet.html", workers=…)
+
+A package adds pages by an entry point of the group `boyd.pages` that names its `Pages`. Its
+templates and assets are in the folders `templates` and `static` of that package, and their names
+begin with that of the entry point: `goals/list.html`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from flask import Response
+from werkzeug.wrappers import Response as AnyResponse
+
+from boyd.models import Scope
+
+PageResult = Response | AnyResponse
+_V = TypeVar("_V", bound=Callable[..., PageResult])
+
+
+@dataclass(frozen=True)
+class Page:
+    """A declared page.
+
+    Attributes:
+        path: below `/console`; a page of one agent has `<agent>` in it.
+        scope: the scope that its reader needs; None: it is open to all.
+        fresh: it needs a recent login.
+        signed: a program sends it, with a signature that the view checks, not a form.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    view: Callable[..., PageResult]
+    scope: Scope | None
+    fresh: bool = False
+    signed: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        """Its name in the blueprint."""
+        module = self.view.__module__.rpartition(".")[2]
+        return f"{module}_{self.view.__name__}"
+
+
+@dataclass(frozen=True)
+class NavigationLink:
+    """An entry of the navigation that a package adds.
+
+    Attributes:
+        section: the first word of the module of the pages that belong to it.
+        path: of its first page, below that of the agent: `/goals`.
+    """
+
+    title: str
+    section: str
+    path: str
+
+
+class Pages:
+    """The pages of one module, or of a package that adds some.
+
+    Args:
+        package: the package whose templates and assets these pages use, if not the console's.
+        link: the entry of the navigation that leads to them.
+    """
+
+    def __init__(self, package: str | None = None, link: NavigationLink | None = None) -> None:
+        self.all: list[Page] = []
+        self.package = package
+        self.link = link
+
+    def get(self, path: str, scope: Scope | None = "read") -> Callable[[_V], _V]:
+        """Declare a page that shows something, and changes nothing."""
+        return self._add("GET", path, scope)
+
+    def post(
+        self, path: str, scope: Scope | None, *, fresh: bool = False, signed: bool = False
+    ) -> Callable[[_V], _V]:
+        """Declare the receiver of a form, or of a signed message."""
+        return self._add("POST", path, scope, fresh, signed)
+
+    def _add(
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        scope: Scope | None,
+        fresh: bool = False,
+        signed: bool = False,
+    ) -> Callable[[_V], _V]:
+        def declare(view: _V) -> _V:
+            self.all.append(Page(method, path, view, scope, fresh, signed))
+            return view
+
+        return declare

@@ -1,0 +1,1 @@
+"""Goals: the plugin, its commands and its pages of the console."""
