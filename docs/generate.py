@@ -20,7 +20,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from boyd import Agent
-from boyd.cli.group import boyd as command_line
 from boyd.errors import StoreUnavailable
 from boyd.models import utc_now
 from boyd.models.archived import ArchiveStatus, TraceStatus
@@ -32,10 +31,11 @@ from boyd.store import Store
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import ServerHealth
 from boyd.testing import Lab
-from boyd_api.documentation import document
-from boyd_api.metrics import Metrics, deployment_metrics
-from boyd_api.problems import PROBLEM_TYPES
-from boyd_api.routes import ALL
+from boyd_api.all_routes import ALL
+from boyd_api.http.documentation import document
+from boyd_api.http.metrics import Metrics, deployment_metrics
+from boyd_api.http.problems import PROBLEM_TYPES
+from boyd_cli.group import boyd as command_line
 
 #: Every event of an agent's stream: the fields of its data, and when it happens.
 EVENTS = {

@@ -84,7 +84,7 @@ def _example(folder: Path) -> Iterator[str]:
         "BOYD_API__PORT": "0",
     }
     output = folder / "output"
-    command = [sys.executable, "-m", "boyd.cli", "up", "examples/watch/agent.toml"]
+    command = [sys.executable, "-m", "boyd_cli", "up", "examples/watch/agent.toml"]
     with output.open("w") as file:
         process = subprocess.Popen(  # noqa: S603  # our own command
             command, cwd=ROOT, env=environment, stdout=file, stderr=file

@@ -32,7 +32,7 @@ from boyd.settings.process_settings import Settings, load_settings
 from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app
-from boyd_api.services import Services
+from boyd_api.http.services import Services
 from harness import wait_until
 from kit import Recorder, agent, choice, chooses, reads, seen, sees
 

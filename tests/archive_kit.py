@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 import pytest
 from sqlalchemy import text
 
-from boyd.archive.access import ArchiveAccess
-from boyd.archive.copier import Copier
-from boyd.archive.database import Database
-from boyd.archive.past import Past
-from boyd.archive.past_work import PastWork
-from boyd.archive.writer import ArchiveWriter
 from boyd.errors import ArchiveUnavailable
+from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.copier import Copier
+from boyd.export.archive.database import Database
+from boyd.export.archive.past import Past
+from boyd.export.archive.past_work import PastWork
+from boyd.export.archive.writer import ArchiveWriter
 from boyd.models.archived import HistoryFilter
 from boyd.store import Store
 from harness import free_port, wait_until

@@ -20,17 +20,17 @@ from click.testing import CliRunner, Result
 
 from api_kit import application
 from boyd import Agent
-from boyd.cli import boyd
-from boyd.cli.output import status_of
 from boyd.errors import ApiProblem
 from boyd.models import Actor, Delivery, Scope, utc_now
 from boyd.runtime import Dispatcher
 from boyd.settings.process_settings import load_settings
 from boyd.store import AgentEntry, Store
 from boyd.testing import Lab
-from boyd_api import services as of_api
-from boyd_api.server import ApiServer
-from boyd_api.services import Services
+from boyd_api.http import services as of_api
+from boyd_api.http.server import ApiServer
+from boyd_api.http.services import Services
+from boyd_cli import boyd
+from boyd_cli.output import status_of
 from harness import nursery, patient_client, wait_until
 from kit import agent
 from warm import Forked
@@ -120,7 +120,7 @@ class Cli:
     @staticmethod
     def argv(arguments: Sequence[str]) -> list[str]:
         """How to start a command."""
-        return [sys.executable, "-m", "boyd.cli", *arguments]
+        return [sys.executable, "-m", "boyd_cli", *arguments]
 
 
 class Command:

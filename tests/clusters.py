@@ -14,8 +14,8 @@ import redis
 from redis.crc import key_slot
 
 from boyd.embedded.redis_cluster import have_met, is_whole, meet, replicate
-from boyd.store.cluster_client import ClusterClient
 from boyd.store.keys import Keys
+from boyd.store.server.cluster_client import ClusterClient
 from harness import BROKERS, free_port, server_program, wait_until
 from signals import signal_process
 

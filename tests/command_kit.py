@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from boyd.cli.group import boyd
-from boyd.links import LinkSigner
 from boyd.models import Actor
+from boyd.security.links import LinkSigner
+from boyd_cli.group import boyd
 from cli_kit import PATIENCE
 from harness import PYTHONPATH, nursery
 from mcp_kit import Rogue

@@ -131,7 +131,7 @@ class UpAgent(AgentClient):
         }
         with self.output.open("w") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "boyd.cli", "up", str(file)],
+                [sys.executable, "-m", "boyd_cli", "up", str(file)],
                 env=environment,
                 stdout=output,
                 stderr=output,

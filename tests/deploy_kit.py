@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 from billiard import pool
 
-from boyd.cli.group import boyd
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin import Action
 from boyd.runtime import EngineSettings
 from boyd.settings.process_settings import environment_names
-from boyd_api.server import DRAIN
+from boyd_api.http.server import DRAIN
+from boyd_cli.group import boyd
 from boyd_worker.worker import HARD_LIMIT_GRACE
 
 ROOT = Path(__file__).parents[1]

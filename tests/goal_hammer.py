@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from boyd.plugins.goals.goal_tree import decompose
-from boyd.plugins.goals.memory import consolidate, is_consolidation_due, push
-from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome
-from boyd.plugins.goals.sessions import claim, release
-from boyd.plugins.goals.state import Config, GoalSession
 from boyd.store import Store, connect
+from boyd_goals.goal_tree import decompose
+from boyd_goals.memory import consolidate, is_consolidation_due, push
+from boyd_goals.outcome import DecisionOutcome, apply_outcome
+from boyd_goals.sessions import claim, release
+from boyd_goals.state import Config, GoalSession
 
 AGENT, PLUGIN, KEY = "racer", "goals", "session:shared"
 CONFIG = Config(working_memory_capacity=30, max_episodes=20, max_decisions=200)

@@ -10,14 +10,14 @@ from boyd import Agent
 from boyd.models import Decision as LoopDecision
 from boyd.models import EndpointReply, EndpointRequest, LoopResult, Triple
 from boyd.plugin import Context, Graph, Plugin
-from boyd.plugins.goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
-from boyd.plugins.goals.judgement import StepFinding
-from boyd.plugins.goals.memory import push
-from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
-from boyd.plugins.goals.plugin import Goals
-from boyd.plugins.goals.sessions import SessionCache
-from boyd.plugins.goals.state import Config, Goal, GoalSession
 from boyd.testing import TESTER, Lab
+from boyd_goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
+from boyd_goals.judgement import StepFinding
+from boyd_goals.memory import push
+from boyd_goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
+from boyd_goals.plugin import Goals
+from boyd_goals.sessions import SessionCache
+from boyd_goals.state import Config, Goal, GoalSession
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CONFIG = Config()

@@ -18,14 +18,14 @@ from typing import IO, Any, Self
 
 import requests
 
-from boyd.approval_signatures import ApprovalSigner
 from boyd.embedded.redis_server import find_program
 from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.runtime import Launcher, Resolver
+from boyd.security.approval_signatures import ApprovalSigner
 from boyd.store import AgentStore, Retention, Store, connect
-from boyd.store.connection import Client
+from boyd.store.server.connection import Client
 from signals import signal_group
 from warm import Forked, Nursery
 
@@ -252,7 +252,7 @@ class Deployment:
         if self.forks and not self.prefix and "LD_PRELOAD" not in environment:
             return nursery().start(arguments, environment, log.fileno())
         return subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "boyd.cli", *arguments],
+            [*self.prefix, sys.executable, "-m", "boyd_cli", *arguments],
             env=environment,
             stdout=log,
             stderr=log,

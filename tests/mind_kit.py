@@ -24,7 +24,7 @@ from boyd.models import (
 from boyd.models.action import APPROVAL_REQUIRED
 from boyd.models.responses import AgentList
 from boyd.models.situation import Triple
-from boyd.plugins.goals.api_models import (
+from boyd_goals.api_models import (
     Consolidated,
     DecisionList,
     EpisodeList,
@@ -44,8 +44,8 @@ from boyd.plugins.goals.api_models import (
     WaitingTool,
     Why,
 )
-from boyd.plugins.goals.psyche import new_psyche
-from boyd.plugins.goals.state import (
+from boyd_goals.psyche import new_psyche
+from boyd_goals.state import (
     Episode,
     Goal,
     GoalStatus,

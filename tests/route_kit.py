@@ -10,8 +10,8 @@ from uuid import uuid4
 import requests
 
 from boyd.testing.model_server import Received, Reply, hang, say
-from boyd_api.routes import ALL
-from boyd_api.routing import BASE, Route
+from boyd_api.all_routes import ALL
+from boyd_api.http.routing import BASE, Route
 from harness import Deployment, wait_until
 
 #: Where the routes with a name in their path lie, with the names of things that there are.

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from boyd.errors import CollectorUnavailable
+from boyd.export.tracing.spans import Span
+from boyd.export.tracing.trace_export import TraceExport
 from boyd.settings.traces_settings import TracesSettings
 from boyd.store import Store
-from boyd.tracing.spans import Span
-from boyd.tracing.trace_export import TraceExport
 
 
 class Kept:
@@ -134,7 +134,7 @@ class Sink:
 
 
 def _span(sent: Any) -> Span:
-    from boyd.tracing.spans import SpanLink
+    from boyd.export.tracing.spans import SpanLink
 
     attributes = {one.key: _value(one.value) for one in sent.attributes}
     parent = int.from_bytes(sent.parent_span_id)

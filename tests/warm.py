@@ -25,7 +25,7 @@ from pathlib import Path
 
 #: What workers, beats and API processes import, directly or later.
 MODULES = (
-    *("boyd.cli.group", "boyd.checks", "boyd.plugins.goals.plugin", "boyd.testing"),
+    *("boyd_cli.group", "boyd.checks", "boyd_goals.plugin", "boyd.testing"),
     *(
         "boyd_worker.beat",
         "boyd_worker.worker_commands",
@@ -229,7 +229,7 @@ def main() -> None:
     arguments = _Parent(socket.socket(fileno=int(sys.argv[1]))).serve()
     if arguments is None:
         return
-    from boyd import cli
+    import boyd_cli as cli
 
     sys.argv = [str(Path(cli.__file__).with_name("__main__.py")), *arguments]
     cli.main()

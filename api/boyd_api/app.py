@@ -20,22 +20,22 @@ from werkzeug.http import http_date
 from boyd.models import Model
 from boyd.settings.process_settings import Settings
 from boyd.store.unreadable import collect_unreadable
-from boyd_api import auth, idempotency_keys
+from boyd_api.all_routes import ALL
 from boyd_api.console import CONSOLE, serve_console
-from boyd_api.documentation import OPENAPI, document_once
-from boyd_api.intake_routes import agree
-from boyd_api.path_prefix import check_prefix
-from boyd_api.problems import answer_to
-from boyd_api.request_context import (
+from boyd_api.http import auth, idempotency_keys
+from boyd_api.http.documentation import OPENAPI, document_once
+from boyd_api.http.path_prefix import check_prefix
+from boyd_api.http.problems import answer_to
+from boyd_api.http.request_context import (
     RequestContext,
     check_encoding,
     passed_over,
     read_body,
     read_query,
 )
-from boyd_api.routes import ALL
-from boyd_api.routing import ActionId, JsonResponse, Rest, Route, RouteResult
-from boyd_api.services import Services
+from boyd_api.http.routing import ActionId, JsonResponse, Rest, Route, RouteResult
+from boyd_api.http.services import Services
+from boyd_api.routes.intake_routes import agree
 
 #: Request ids that are adopted from the client.
 #: The scopes of requests that are refused beyond the storage budget; a freeze or an answer is not.

@@ -8,11 +8,11 @@ import threading
 
 import click
 
-from boyd.cli.options import settings_options
-from boyd.cli.parameter_types import Whole
 from boyd.errors import ConfigError
-from boyd.logs import setup_logging
+from boyd.settings.logs import setup_logging
 from boyd.settings.process_settings import Settings
+from boyd_cli.options import settings_options
+from boyd_cli.parameter_types import Whole
 
 log = logging.getLogger("boyd.api")
 
@@ -24,8 +24,8 @@ log = logging.getLogger("boyd.api")
 def api(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve the HTTP API until SIGTERM; requests in flight are answered first."""
     from boyd_api.app import create_app
-    from boyd_api.server import serve
-    from boyd_api.services import Services
+    from boyd_api.http.server import serve
+    from boyd_api.http.services import Services
 
     setup_logging(settings.log_level, settings.log_format)
     given = {key: value for key, value in {"host": host, "port": port}.items() if value is not None}

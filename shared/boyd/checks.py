@@ -12,14 +12,11 @@ from importlib.util import find_spec
 from itertools import combinations
 from typing import Literal
 
-from boyd import queues
-from boyd.formatting import counted
 from boyd.models import Model
 from boyd.models.archived import FollowerStatus
-from boyd.schedules import Schedule
 from boyd.settings.model import PARSE_CALLS
 from boyd.settings.process_settings import Settings
-from boyd.store.connection import Client, connect
+from boyd.settings.schedules import Schedule
 from boyd.store.fleet import WorkerInfo
 from boyd.store.health_snapshot import (
     AgentHealth,
@@ -28,9 +25,12 @@ from boyd.store.health_snapshot import (
     Roster,
     ServerHealth,
 )
-from boyd.store.scripts import FORMAT
-from boyd.store.server_release import OLDEST
-from boyd.version import VERSION
+from boyd.store.server.connection import Client, connect
+from boyd.store.server.scripts import FORMAT
+from boyd.store.server.server_release import OLDEST
+from boyd.text import queues
+from boyd.text.formatting import counted
+from boyd.text.version import VERSION
 
 Level = Literal["ok", "warning", "error"]
 #: The components that need each queue, by agent and the queue's short name.

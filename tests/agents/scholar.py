@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from boyd import Action, Agent, Context, Decision, LoopResult, Observation, Plugin, hook, observer
-from boyd.plugins.goals.plugin import Goals
+from boyd_goals.plugin import Goals
 
 EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 

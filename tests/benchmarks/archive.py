@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from archive_kit import Archive
-from boyd.archive.entries import SLOT, STEPS
+from boyd.export.archive.entries import SLOT, STEPS
 from boyd.models import from_ms
 from boyd.models.archived import HistoryFilter
 from boyd.store import AgentStore

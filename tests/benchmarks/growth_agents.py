@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from boyd import Agent, Plugin, tool
 from boyd.models.investigation import Limits
-from boyd.plugins.goals.plugin import Goals
 from boyd.settings.model import ModelSettings
+from boyd_goals.plugin import Goals
 
 
 class Word(BaseModel):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from boyd.approvals import enqueue_approval
 from boyd.models import Actor, Decision, JsonObject, Proposal, RunRequest
+from boyd.runtime.approvals import enqueue_approval
 from boyd.store import AgentStore
 from boyd.store.keys import Keys
 from harness import Deployment

@@ -15,11 +15,11 @@ from typing import Any
 
 from kombu import Exchange, Queue
 
-from boyd import queues
-from boyd.logs import setup_logging
 from boyd.messaging.celery_app import TASKS
 from boyd.runtime import IterationSteps
+from boyd.settings.logs import setup_logging
 from boyd.settings.process_settings import Settings, load_settings
+from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import Maintenance
 

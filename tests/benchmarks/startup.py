@@ -31,7 +31,7 @@ def measure(report: Report, folder: Path) -> None:
     began = time.perf_counter()
     with (folder / "up.log").open("w+") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "boyd.cli", "up", str(agent)],
+            [sys.executable, "-m", "boyd_cli", "up", str(agent)],
             env=environment,
             stdout=log,
             stderr=log,

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from boyd.models import ActionResult, Observation
-from boyd.plugins.files.file_set import MAX_ENTRIES, FilesError
-from boyd.plugins.files.plugin import DiskFiles
+from boyd_connectors.files.file_set import MAX_ENTRIES, FilesError
+from boyd_connectors.files.plugin import DiskFiles
 from connection_kit import ConnectedAgent
 from faults.small_disk import SmallDisk, missing
 from harness import PYTHONPATH, Deployment, wait_until
@@ -165,8 +165,8 @@ def killed(folder: Path, code: str) -> None:
     """Run *code* in a process of its own, which kills itself."""
     text = """
     import os, signal, sys
-    from boyd.plugins.files import log_rotation, removal, trash
-    from boyd.plugins.files.plugin import DiskFiles
+    from boyd_connectors.files import log_rotation, removal, trash
+    from boyd_connectors.files.plugin import DiskFiles
     from plugin_kit import Rig
     def die(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -184,7 +184,7 @@ def test_a_worker_killed_while_it_compresses_loses_nothing(tmp_path: Path) -> No
     killed(
         tmp_path,
         """
-        from boyd.plugins.files import file_copies
+        from boyd_connectors.files import file_copies
         file_copies.linked = die
         sets = [{"name": "logs", "root": folder, "patterns": ["*.log"], "rotation": {}}]
         on = Rig(DiskFiles(sets=sets, actions={"rotate": {}}))
@@ -261,8 +261,8 @@ GATED = '''
 import time
 from pathlib import Path
 
-from boyd.plugins.files import removal
-from boyd.plugins.files.plugin import DiskFiles
+from boyd_connectors.files import removal
+from boyd_connectors.files.plugin import DiskFiles
 
 GATE, moved, calls = Path("{gate}"), removal.moved, []
 

@@ -17,8 +17,8 @@ import requests
 
 import github_emulator
 from boyd.models import ActionResult
-from boyd.plugins.github import GitHub
 from boyd.plugins.http_service import ServiceError, StateError
+from boyd_connectors.github import GitHub
 from connection_kit import UpAgent
 from github_emulator import NAME, READ, WRITE, GitRepository
 from harness import free_port, wait_until
@@ -139,7 +139,7 @@ def test_failed_workflows_issues_and_releases_are_observed(
 def test_what_is_too_long_to_be_read_is_told(
     rig: Rig, github: EmulatedGitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd.plugins.github.github_api.PAGE", 1)
+    monkeypatch.setattr("boyd_connectors.github.github_api.PAGE", 1)
     unread = [one.data["list"] for one in rig.observe() if one.source == "github/unread"]
     assert unread == ["/actions/runs"]
 

@@ -17,7 +17,7 @@ import requests
 import kubernetes_emulator
 from boyd.models import ActionResult
 from boyd.plugins.http_service import ServiceError, StateError
-from boyd.plugins.kubernetes import Kubernetes
+from boyd_connectors.kubernetes import Kubernetes
 from connection_kit import UpAgent
 from harness import free_port, wait_until
 from plugin_kit import Rig
@@ -227,7 +227,7 @@ def test_each_kind_of_trouble_is_observed(cluster: EmulatedCluster, rig: Rig) ->
 def test_a_long_list_is_read_page_by_page(
     cluster: EmulatedCluster, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from boyd.plugins.kubernetes import cluster as pages
+    from boyd_connectors.kubernetes import cluster as pages
 
     monkeypatch.setattr(pages, "PAGE", 2)
     for letter in "abcde":
@@ -290,7 +290,7 @@ def test_what_has_changed_since_it_was_approved_is_left_alone(
     cluster.put("deployments", meanwhile)
     for name, asked in (("scale", scale), ("rollout_undo", undone)):
         monkeypatch.setattr(
-            "boyd.plugins.kubernetes.plugin.approved_preview", lambda ctx, name=name: seen[name]
+            "boyd_connectors.kubernetes.plugin.approved_preview", lambda ctx, name=name: seen[name]
         )
         with pytest.raises(StateError, match="has changed since it was approved: before was"):
             rig.act(name, asked)
@@ -374,7 +374,7 @@ def test_an_action_needs_its_credentials_and_a_namespace_of_the_options(
 def test_what_has_changed_meanwhile_is_left_alone(
     cluster: EmulatedCluster, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from boyd.plugins.kubernetes.cluster import Cluster
+    from boyd_connectors.kubernetes.cluster import Cluster
 
     read = Cluster.read
 

@@ -17,9 +17,9 @@ import pytest
 import requests
 
 from boyd.models import ActionResult, Observation
-from boyd.plugins.loadbalancer.balancer import AnswerLost, BalancerError
-from boyd.plugins.loadbalancer.haproxy import HAProxy
-from boyd.plugins.loadbalancer.plugin import LoadBalancer
+from boyd_connectors.loadbalancer.balancer import AnswerLost, BalancerError
+from boyd_connectors.loadbalancer.haproxy import HAProxy
+from boyd_connectors.loadbalancer.plugin import LoadBalancer
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, wait_until
 from plugin_kit import Rig, Site, site

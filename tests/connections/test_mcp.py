@@ -170,7 +170,7 @@ def agent(deployment: Deployment, name: str, argv: list[str], more: str = "") ->
 
 def boyd(deployment: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line beside the agent file."""
-    command = [sys.executable, "-m", "boyd.cli", *arguments]
+    command = [sys.executable, "-m", "boyd_cli", *arguments]
     return subprocess.run(command, cwd=deployment.folder, capture_output=True, text=True)
 
 
@@ -195,7 +195,7 @@ def test_the_command_line_shows_tools_and_finds_a_change(tmp_path: Path) -> None
     (tmp_path / "agent.toml").write_text(AGENT.format(name="rogue", argv=argv, more=""))
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "boyd.cli", "mcp", *arguments]
+        command = [sys.executable, "-m", "boyd_cli", "mcp", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     assert "new: rogue/send sha256:" in run("sync", "agent.toml").stdout

@@ -14,9 +14,9 @@ import pytest
 
 from archive_kit import PostgreSQL, postgresql, postgresql_programs
 from boyd.models import ActionResult, Observation
-from boyd.plugins.postgres import postgres_health, postgres_server
-from boyd.plugins.postgres.plugin import Postgres
-from boyd.plugins.postgres.postgres_server import PostgresError
+from boyd_connectors.postgres import postgres_health, postgres_server
+from boyd_connectors.postgres.plugin import Postgres
+from boyd_connectors.postgres.postgres_server import PostgresError
 from connection_kit import ConnectedAgent
 from harness import Deployment, wait_until
 from plugin_kit import Rig

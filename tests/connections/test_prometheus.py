@@ -14,7 +14,7 @@ import requests
 from alertmanager_kit import Alertmanager, alertmanager
 from boyd.models import ActionResult
 from boyd.plugins.http_service import ServiceError, StateError
-from boyd.plugins.prometheus import Prometheus
+from boyd_connectors.prometheus import Prometheus
 from connection_kit import UpAgent
 from harness import free_port, wait_until
 from plugin_kit import Rig, Site, site

@@ -20,8 +20,8 @@ import redis
 import requests
 
 from boyd.models import ActionResult, Observation
-from boyd.plugins.message_queues.message_queue import ChangeLost, QueueError
-from boyd.plugins.message_queues.plugin import Queues
+from boyd_connectors.message_queues.message_queue import ChangeLost, QueueError
+from boyd_connectors.message_queues.plugin import Queues
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, server_program, wait_until
 from plugin_kit import Rig
@@ -391,7 +391,7 @@ def test_a_stream_that_comes_to_be_does_not_grow(broker: int, client: redis.Redi
 def test_a_redis_that_hangs_is_given_up(
     broker: int, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from boyd.plugins.message_queues import redis_broker
+    from boyd_connectors.message_queues import redis_broker
 
     monkeypatch.setattr(redis_broker, "TIME", 0.5)
     rig = redis_rig(broker)

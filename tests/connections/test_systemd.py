@@ -11,7 +11,7 @@ import pytest
 
 from boyd.models import ActionResult, Observation
 from boyd.plugins.command import CommandFailed
-from boyd.plugins.systemd.plugin import LogParams, Systemd
+from boyd_connectors.systemd.plugin import LogParams, Systemd
 from connection_kit import UpAgent
 from harness import wait_until
 from plugin_kit import Rig

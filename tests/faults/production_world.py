@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from archive_kit import PostgreSQL, bouncer, needed_postgresql, postgresql
-from boyd.archive.database import Database
+from boyd.export.archive.database import Database
 from boyd.store import Sealing, Store
 from faults.injector import NEEDED, Injector
 from faults.world import World

@@ -383,7 +383,7 @@ PROTECTIONS = (
     Protection(
         "P5",
         "a run is stored before it is acknowledged",
-        f"{API}/run_routes.py",
+        f"{API}/routes/run_routes.py",
         "        run = agent.launcher.submit_run(body, ctx.actor, ctx.idempotent_id()).run\n",
         "        import threading, types\n        from boyd.models import utc_now\n"
         "        stored = (body, ctx.actor, ctx.idempotent_id())\n"
@@ -507,7 +507,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "nobody waits for an answer without end",
-        "shared/boyd/store/connection.py",
+        "shared/boyd/store/server/connection.py",
         '"socket_timeout": timeout,',
         '"socket_timeout": None,',
         "unit/test_redis_url.py",
@@ -516,7 +516,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "a command is not repeated below who knows what that means",
-        "shared/boyd/store/connection.py",
+        "shared/boyd/store/server/connection.py",
         '        "retry": Retry(NoBackoff(), 0),\n    }\n',
         '        "retry": Retry(NoBackoff(), 3),\n    }\n',
         "unit/test_redis_url.py",
@@ -525,7 +525,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "a server that takes no writes any more is left",
-        "shared/boyd/store/refusals.py",
+        "shared/boyd/store/server/refusals.py",
         "                if not _refuses(error):\n",
         "                if True:\n",
         "faults/test_failover.py",
@@ -636,7 +636,7 @@ PROTECTIONS = (
     Protection(
         "P10",
         "an API process answers what it has begun",
-        f"{API}/server.py",
+        f"{API}/http/server.py",
         "while self._busy() and time.monotonic() < deadline:",
         "while False:",
         "unit/api/test_server.py",
@@ -776,7 +776,7 @@ PROTECTIONS = (
     Protection(
         "P22",
         "what is kept for a principal has a budget",
-        "api/boyd_api/request_context.py",
+        "api/boyd_api/http/request_context.py",
         "        if wait:\n            detail",
         "        if False:\n            detail",
         "unit/api/test_storage_budget.py",
@@ -823,7 +823,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "every route asks for a key",
-        f"{API}/auth.py",
+        f"{API}/http/auth.py",
         "    if not services.settings.api.allow_unauthenticated:\n",
         "    if False:\n",
         "unit/api/test_auth.py",
@@ -832,7 +832,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "every route asks for its scope",
-        f"{API}/auth.py",
+        f"{API}/http/auth.py",
         "    if route.scope is not None and not key.allows(route.scope):\n",
         "    if False:\n",
         "unit/api/test_auth.py",
@@ -850,7 +850,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a key for one agent sees no other",
-        f"{API}/services.py",
+        f"{API}/http/services.py",
         "for name, e in self.agents().items() if key is None or key.sees(name)}",
         "for name, e in self.agents().items()}",
         "unit/api/test_auth.py",
@@ -922,7 +922,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a signature is of one principal",
-        "shared/boyd/approval_signatures.py",
+        "shared/boyd/security/approval_signatures.py",
         "return list(found.values())",
         "return [vote for vote in item.approvals if self._is_signed(item, vote)]",
         "unit/test_approval_signatures.py",
@@ -940,7 +940,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "who the policy does not name may not approve",
-        f"{RUNTIME}/approval_gateway.py",
+        f"{RUNTIME}/approvals/approval_gateway.py",
         'if (verdict == "approved" or by.link) and not item.required.admits(by):',
         "if False:",
         "unit/test_policies.py",
@@ -949,7 +949,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a signed link that was altered is none",
-        "shared/boyd/links.py",
+        "shared/boyd/security/links.py",
         "self._serializer.loads(token)",
         "self._serializer.loads_unsafe(token)[1]",
         "unit/test_links.py",
@@ -958,7 +958,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a signed link cannot answer what needs a login",
-        f"{RUNTIME}/approval_gateway.py",
+        f"{RUNTIME}/approvals/approval_gateway.py",
         "(LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED)",
         "(LinkProblem.EXPIRED,)",
         "unit/test_links.py",
@@ -1207,7 +1207,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "a script asks whether its commands are permitted before it writes",
-        "shared/boyd/store/scripts.py",
+        "shared/boyd/store/server/scripts.py",
         "  if not redis.acl_check_cmd(command, KEYS[1], KEYS[1], KEYS[1]) then\n",
         "  if false then\n",
         "integration/test_all_or_nothing.py",
@@ -1235,7 +1235,7 @@ PROTECTIONS = (
     Protection(
         "P18",
         "secrets are looked for in slices of a text",
-        "shared/boyd/redaction.py",
+        "shared/boyd/text/redaction.py",
         "pattern.search(text, at, border + _OVERLAP)",
         "pattern.search(text, at, len(text))",
         "unit/test_redaction.py",
@@ -1244,7 +1244,7 @@ PROTECTIONS = (
     Protection(
         "P18",
         "an import of Turtle has a limit of time",
-        "shared/boyd/plugins/goals/knowledge/turtle.py",
+        "shared/boyd_goals/knowledge/turtle.py",
         "request, MAX_SECONDS, MAX_MEMORY)",
         "request, 60.0, MAX_MEMORY)",
         "unit/goals/test_turtle.py",
@@ -1253,7 +1253,7 @@ PROTECTIONS = (
     Protection(
         "P18",
         "JSON with too many values is not read",
-        "shared/boyd/json_limits.py",
+        "shared/boyd/text/json_limits.py",
         "len(plain)) > most:\n        _check_outside",
         "len(plain)) > 1_000 * most:\n        _check_outside",
         "unit/test_values.py",
@@ -1373,7 +1373,7 @@ PROTECTIONS = (
     Protection(
         "P22",
         "what clients leave unread is bounded",
-        "api/boyd_api/connections.py",
+        "api/boyd_api/http/connections.py",
         "        if unread <= BACKLOG:\n            return\n",
         "        return\n",
         "unit/api/test_server.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from boyd import queues
+from boyd.text import queues
 from faults.world import RedisProcess
 from harness import Deployment, wait_until
 

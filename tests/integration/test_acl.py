@@ -16,16 +16,16 @@ import requests
 from click.testing import CliRunner
 from redis.exceptions import NoPermissionError
 
-from boyd.cli import boyd
 from boyd.models import Actor, ApprovalItem, from_ms
 from boyd.store import Store, connect
 from boyd.store.archive_status import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
-from boyd.store.scripts import Scripts, source_of
+from boyd.store.server.scripts import Scripts, source_of
 from boyd.testing.model_server import ScriptedModel
-from boyd_api.routes import ALL
-from boyd_api.routing import BASE
+from boyd_api.all_routes import ALL
+from boyd_api.http.routing import BASE
+from boyd_cli import boyd
 from guarded_redis import REDIS, Guarded
 from harness import Deployment, wait_until
 from lua_scripts import NAMES

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from agents import parallel
 from agents.lone import ALL, PHASES
-from boyd.cli import boyd
 from boyd.models import LoopResult
+from boyd_cli import boyd
 from harness import Deployment, wait_until
 from measuring import Measure
 

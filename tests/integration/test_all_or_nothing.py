@@ -55,11 +55,11 @@ from boyd.store import (
     WorkerInfo,
     connect,
 )
-from boyd.store.connection import Client
 from boyd.store.executions import ClaimTerms
 from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
-from boyd.store.scripts import ScriptCall, Scripts, source_of
+from boyd.store.server.connection import Client
+from boyd.store.server.scripts import ScriptCall, Scripts, source_of
 from harness import patient_client
 from kit import LAX, person, seen, slot_around
 from lua_scripts import NAMES

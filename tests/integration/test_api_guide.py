@@ -103,7 +103,7 @@ def shell(deployment: Deployment, agent: Path, tmp_path: Path) -> Iterator[tuple
     programs = tmp_path / "bin"
     programs.mkdir()
     boyd = programs / "boyd"
-    boyd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m boyd.cli "$@"\n')
+    boyd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m boyd_cli "$@"\n')
     boyd.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "BOYD_REDIS_URL": deployment.redis_url}

@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from archive_kit import PostgreSQL, needed_postgresql, postgresql, sqlite
-from boyd.archive.access import ArchiveAccess
-from boyd.archive.past import Past
+from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.past import Past
 from boyd.models.archived import ArchiveStatus, HistoryFilter
 from boyd.store.archive_status import read_archive_status
 from harness import Deployment, wait_until

@@ -22,8 +22,8 @@ from mcp_types import CallToolResult, Request, RequestParams, Result
 from api_kit import Site, make_desk
 from assistant_kit import failures, rpc, suite_server
 from boyd_api.commands import listen
+from boyd_api.http.server import ApiServer
 from boyd_api.mcp.assistant_tool import TASKS
-from boyd_api.server import ApiServer
 from harness import Deployment, free_port, wait_until
 from mcp import Client
 from npm_kit import MCP

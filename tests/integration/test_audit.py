@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from boyd.cli import boyd
 from boyd.models import Actor, AuditHead, Misfit
 from boyd.store import Audit, Sealing, Store
 from boyd.store.audit_chain import Link, sealed
 from boyd.store.keys import AGENTS, Keys
+from boyd_cli import boyd
 from harness import Deployment, patient_client, wait_until
 
 pytestmark = pytest.mark.real

@@ -16,8 +16,6 @@ import pytest
 import testimony_validate
 
 from boyd import Agent, Context, Observation
-from boyd.cli import boyd, control_commands
-from boyd.cli.output import duration, iteration_line, seconds
 from boyd.embedded.state_folder import RunningDeployment, publish_runtime, state_lock
 from boyd.errors import ApiUnavailable, ConfigError, UnknownAgent
 from boyd.models import (
@@ -37,7 +35,10 @@ from boyd.phases import decide
 from boyd.plugin import Observer, Orienter, Strategy
 from boyd.store import Store, WorkerInfo, mask_url
 from boyd.testing import Lab
-from boyd.version import VERSION
+from boyd.text.version import VERSION
+from boyd_cli import boyd
+from boyd_cli.commands import control_commands
+from boyd_cli.output import duration, iteration_line, seconds
 from cli_kit import (
     PATIENCE,
     Cli,
@@ -458,7 +459,7 @@ def test_history_goes_on_behind_the_first_page(
 ) -> None:
     for _ in range(7):
         lab.run()
-    monkeypatch.setattr("boyd.cli.history_command._PAGE", 2)
+    monkeypatch.setattr("boyd_cli.commands.history_command._PAGE", 2)
     assert [one["iteration"] for one in cli.json("history", "--limit", "6")["iterations"]] == [
         *range(7, 1, -1)
     ]

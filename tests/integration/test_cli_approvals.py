@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from api_kit import InlineDispatcher
-from boyd.cli import approval_commands
 from boyd.models import ActionResult, ApprovalItem, Autonomy, CallRequest, Decision, utc_now
 from boyd.plugin import Strategy
 from boyd.store import Store
+from boyd_cli.commands import approval_commands
 from cli_kit import AGO, Cli, beside, lab_of, new_key, said, serving
 from harness import wait_until
 from kit import Recorder, person

@@ -10,9 +10,9 @@ import pytest
 
 from api_kit import InlineDispatcher
 from boyd import Agent
-from boyd.plugins.goals.plugin import Goals
 from boyd.store import Store
 from boyd.testing import Lab
+from boyd_goals.plugin import Goals
 from cli_kit import Cli, announced, new_key, serving
 
 pytestmark = pytest.mark.real

@@ -16,11 +16,11 @@ import yaml
 from pydantic import BaseModel
 
 from api_kit import InlineDispatcher
-from boyd.cli.waiting import Spinner
 from boyd.models import Autonomy, ExecutionEntry
 from boyd.plugin import Action
 from boyd.store import Store
 from boyd.testing import Lab
+from boyd_cli.waiting import Spinner
 from cli_kit import Cli, beside, lab_of, new_key, said, serving
 from harness import free_port, wait_until
 from kit import Recorder, fails, reads, seen, sees
@@ -527,7 +527,7 @@ def test_completion_knows_commands_and_options(cli: Cli) -> None:
 def completed(cli: Cli, line: str, **more: str) -> list[str]:
     """What bash offers for a line whose end is where the cursor is."""
     program = (
-        f'boyd() {{ "{cli.argv([])[0]}" -m boyd.cli "$@"; }}\n'
+        f'boyd() {{ "{cli.argv([])[0]}" -m boyd_cli "$@"; }}\n'
         f"{cli('completion', 'bash')}\n"
         'COMP_LINE=$1 COMP_POINT=${#1}\n_boyd_completion boyd\nprintf "%s\\n" "${COMPREPLY[@]}"'
     )
@@ -570,7 +570,7 @@ def test_a_shell_is_offered_nothing_where_nobody_answers(cli: Cli) -> None:
 
 
 def test_looking_at_the_version_loads_nothing_heavy(cli: Cli) -> None:
-    code = "import sys, boyd.cli.group as g; g.boyd(['--version'], standalone_mode=False);"
+    code = "import sys, boyd_cli.group as g; g.boyd(['--version'], standalone_mode=False);"
     code += "print(sorted({'requests', 'redis', 'celery', 'rich', 'yaml'} & set(sys.modules)))"
     told = subprocess.run(
         [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True

@@ -15,12 +15,12 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from boyd.cli import boyd
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
-from boyd_api.metrics import Metrics
-from boyd_api.monitoring_routes import Readiness, readiness
+from boyd_api.http.metrics import Metrics
+from boyd_api.routes.monitoring_routes import Readiness, readiness
+from boyd_cli import boyd
 from harness import Deployment, free_port, server_program, wait_until
 from signals import signal_process
 

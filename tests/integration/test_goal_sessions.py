@@ -8,9 +8,9 @@ from itertools import repeat
 
 import pytest
 
-from boyd.plugins.goals.goal_tree import set_status
-from boyd.plugins.goals.state import GoalSession
 from boyd.store import Store
+from boyd_goals.goal_tree import set_status
+from boyd_goals.state import GoalSession
 from goal_hammer import AGENT, CONFIG, CYCLES, KEY, PLUGIN, PUSHES, Account, hammer
 from goals_kit import NOW, check, having, stalled
 

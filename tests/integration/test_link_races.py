@@ -8,10 +8,10 @@ from threading import Barrier
 
 import pytest
 
-from boyd.approvals import enqueue_approval
-from boyd.links import LinkSigner
 from boyd.models import Actor, ApprovalPolicy, Decision, Proposal, utc_now
 from boyd.runtime import Resolution, Resolver
+from boyd.runtime.approvals import enqueue_approval
+from boyd.security.links import LinkSigner
 from boyd.store import Store
 from boyd.testing.lab import ManualDispatcher
 from harness import patient_client

@@ -19,12 +19,12 @@ import redis
 import requests
 
 from boyd import Agent
-from boyd.cli import approval_view
-from boyd.links import LinkSigner
 from boyd.models import ApprovalItem, Autonomy, NotificationRecord
 from boyd.plugins.notifier import Notifier
+from boyd.security.links import LinkSigner
 from boyd.store import connect
 from boyd.testing import Lab
+from boyd_cli.views import approval_view
 from faults.clocks import Clock, missing, tidy
 from harness import Deployment, free_port, server_program, wait_until
 from kit import Recorder, choice, chooses, person, plugin

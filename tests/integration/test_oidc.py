@@ -18,8 +18,8 @@ import requests
 from api_kit import Site, make_desk
 from boyd.models import ApprovalPolicy
 from boyd_api.commands import listen
+from boyd_api.http.server import ApiServer
 from boyd_api.oidc import provider_documents
-from boyd_api.server import ApiServer
 from harness import Deployment, free_port, wait_until
 from npm_kit import OIDC
 from oidc_kit import AUDIENCE, SECRET, Provider, WebBrowser, path_of

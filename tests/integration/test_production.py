@@ -9,10 +9,10 @@ import pytest
 import requests
 
 from boyd.settings.process_settings import load_settings
+from boyd_api.all_routes import ALL
 from boyd_api.app import create_app
 from boyd_api.console.rendering import asset
-from boyd_api.routes import ALL
-from boyd_api.services import Services
+from boyd_api.http.services import Services
 from command_kit import COMMANDS, PROCESS, Things, commands
 from oidc_kit import WebBrowser, path_of
 from production_kit import HOST, Site, production, tls_proxy

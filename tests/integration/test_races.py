@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from boyd.approvals import enqueue_approval
 from boyd.models import ApprovalItem, Decision, JsonObject, Proposal
+from boyd.runtime.approvals import enqueue_approval
 from harness import Deployment, wait_until
 from measuring import Measure
 

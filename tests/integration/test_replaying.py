@@ -18,8 +18,8 @@ import yaml
 from archive_kit import Archive, sqlite
 from boyd import LoopResult
 from boyd.agent import agent_from_file
-from boyd.archive.access import ArchiveAccess
-from boyd.archive.past_work import PastWork
+from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.past_work import PastWork
 from boyd.models.archived import HistoryFilter
 from boyd.models.replayed import ReplayedIteration, ReplayReport
 from boyd.replay.recordings import PORTION, FileOfRecords, KeptIterations
@@ -54,7 +54,7 @@ class Place:
     def boyd(self, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """A running command."""
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "boyd.cli", *arguments],
+            [*prefix, sys.executable, "-m", "boyd_cli", *arguments],
             cwd=self.agent.parent,
             env=self.environment,
             text=True,

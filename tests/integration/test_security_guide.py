@@ -44,7 +44,7 @@ def test_the_user_of_the_guide_is_enough(limited_url: str, redis_url: str, tmp_p
         _look_over_the_api(deployment)
         for command in (["doctor"], ["audit", "verify"]):
             done = subprocess.run(
-                [sys.executable, "-m", "boyd.cli", *command, "--redis-url", limited_url],
+                [sys.executable, "-m", "boyd_cli", *command, "--redis-url", limited_url],
                 capture_output=True,
                 text=True,
             )

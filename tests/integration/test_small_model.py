@@ -72,7 +72,7 @@ def test_boyd_ask_shows_what_a_real_model_answers_and_what_it_took(tmp_path: Pat
                 "PYTHONPATH": PYTHONPATH,
                 "BOYD_STATE_DIR": str(tmp_path / "state"),
             }
-            boyd = [sys.executable, "-m", "boyd.cli"]
+            boyd = [sys.executable, "-m", "boyd_cli"]
             done = subprocess.run(
                 [*boyd, "ask", "What is 2+2? Answer briefly."],
                 env=environment,

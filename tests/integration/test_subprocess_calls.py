@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from boyd import subprocess_call
 from boyd.errors import Overrun
+from boyd.sandbox import subprocess_call
 
 FUNCTIONS = '''
 import ctypes, os, sys, threading, time

@@ -13,8 +13,8 @@ import requests
 from click.testing import CliRunner
 
 from agents.lone import ALL
-from boyd.cli import boyd
 from boyd.models import Actor
+from boyd_cli import boyd
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real

@@ -29,7 +29,7 @@ class Reader:
         programs = folder / "bin"
         programs.mkdir()
         boyd = programs / "boyd"
-        boyd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m boyd.cli "$@"\n')
+        boyd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m boyd_cli "$@"\n')
         boyd.chmod(0o755)
         self._environment = {
             **os.environ,

@@ -68,7 +68,7 @@ class Up:
 
     def command(self, *arguments: str) -> Any:
         """Run another command beside it; its JSON output."""
-        command = [sys.executable, "-m", "boyd.cli", *arguments, "-o", "json"]
+        command = [sys.executable, "-m", "boyd_cli", *arguments, "-o", "json"]
         done = subprocess.run(command, env=self.environment, capture_output=True, check=True)
         return json.loads(done.stdout)
 
@@ -78,7 +78,7 @@ class Up:
         for child in psutil.Process(self.process.pid).children():
             words = child.cmdline()
             is_redis = words[0].split()[0].endswith("-server")
-            found["redis" if is_redis else words[words.index("boyd.cli") + 1]] = child
+            found["redis" if is_redis else words[words.index("boyd_cli") + 1]] = child
         return found
 
     def tree(self) -> list[psutil.Process]:
@@ -99,7 +99,7 @@ class Up:
 
     def _run(self, agents: Sequence[str], output: IO[str]) -> Process:
         return subprocess.Popen(
-            [sys.executable, "-m", "boyd.cli", "up", *agents],
+            [sys.executable, "-m", "boyd_cli", "up", *agents],
             env=self.environment,
             stdout=output,
             stderr=output,

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from boyd.cli.key_commands import keys as keys_command
 from boyd.models import Actor
 from boyd.store import ApiKeys, Store
 from boyd.store.keys import API_KEYS
+from boyd_cli.commands.key_commands import keys as keys_command
 
 MAKER = Actor(principal="maker", person=True)
 
@@ -186,7 +186,7 @@ def test_a_clock_that_steps_back_locks_nobody_out(store: Store, access: ApiKeys)
 
 @pytest.fixture
 def cli(store: Store, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.setattr("boyd.cli.key_commands.open_store", lambda _: store)
+    monkeypatch.setattr("boyd_cli.commands.key_commands.open_store", lambda _: store)
     return CliRunner()
 
 

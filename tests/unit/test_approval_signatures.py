@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from pydantic import SecretStr
 
-from boyd.approval_signatures import ApprovalSigner, KeyPairSigner, read_signer
 from boyd.errors import ConfigError
 from boyd.models import Autonomy, utc_now
 from boyd.runtime import Resolver
+from boyd.security.approval_signatures import ApprovalSigner, KeyPairSigner, read_signer
 from boyd.store import fingerprint
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, machine, person

@@ -17,13 +17,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from archive_kit import Archive, PostgreSQL, listed, sqlite
-from boyd.archive.access import ArchiveAccess
-from boyd.archive.database import Database
-from boyd.archive.past import Past
-from boyd.archive.schema import metadata
-from boyd.archive.search import ArchiveReader
 from boyd.checks import examine
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
+from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.database import Database
+from boyd.export.archive.past import Past
+from boyd.export.archive.schema import metadata
+from boyd.export.archive.search import ArchiveReader
 from boyd.models import Actor, Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
@@ -435,7 +435,7 @@ def test_every_statement_of_a_search_uses_an_index(
     engine = archive.database._engine
     event.listen(engine, "before_cursor_execute", lambda *call: said.append((call[2], call[3])))
     reader = ArchiveReader(archive.database)
-    monkeypatch.setattr("boyd.archive.access.ArchiveAccess.ask", lambda _, ask: ask(reader))
+    monkeypatch.setattr("boyd.export.archive.access.ArchiveAccess.ask", lambda _, ask: ask(reader))
     for query, _ in FILTERS:
         archive.past.page(5, None, HistoryFilter(**query, since=utc_now() - timedelta(days=1)))
     archive.past.get("3")

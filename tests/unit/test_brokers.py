@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from boyd import queues
-from boyd.cli import boyd
 from boyd.messaging.dispatcher import BatchHint, SpreadDispatcher
 from boyd.models import Phase
 from boyd.settings.process_settings import Settings
+from boyd.text import queues
+from boyd_cli import boyd
 from boyd_worker.agent_host import AgentHost
 
 AGENTS = [f"agent-{number}" for number in range(1000)]

@@ -10,7 +10,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from boyd import Agent, queues
+from boyd import Agent
 from boyd.checks import Finding, examine, span
 from boyd.models import Autonomy
 from boyd.store import AgentEntry, WorkerInfo, connect
@@ -26,9 +26,10 @@ from boyd.store.health_snapshot import (
     ServerHealth,
     WaitingWork,
 )
-from boyd.store.server_release import Release
+from boyd.store.server.server_release import Release
 from boyd.testing import Lab
-from boyd.version import VERSION
+from boyd.text import queues
+from boyd.text.version import VERSION
 from kit import Recorder, agent, choice, chooses, fails, seen, sees
 
 NOW = 1_800_000_000.0

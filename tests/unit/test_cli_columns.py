@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from boyd.cli import (
+from boyd_cli import output
+from boyd_cli.commands import (
     action_commands,
-    approval_view,
     control_commands,
-    goal_views,
     history_command,
     investigation_commands,
     key_commands,
-    output,
     plugin_commands,
     run_commands,
     status_command,
 )
-from boyd.cli.tables import Column, folded, layout, sentence, whole
+from boyd_cli.views import approval_view
+from boyd_cli.views.tables import Column, folded, layout, sentence, whole
+from boyd_goals.cli import goal_views
 
 ROOT = Path(__file__).parents[2]
 WHY = "The disk of the build host is nearly full and nothing has been tidied up since spring. " * 9

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from boyd.plugins.goals.api_models import GoalList
-from boyd.plugins.goals.state import GoalEvidence
+from boyd_goals.api_models import GoalList
+from boyd_goals.state import GoalEvidence
 from cli_kit import AGO, Cli, Terminal
 from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
@@ -587,10 +587,8 @@ def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
 
 
 def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> None:
-    code = "import sys, boyd.cli.group as g; g.boyd(['--help'], standalone_mode=False);"
-    code += (
-        "print([n for n in ('boyd.plugins.goals', 'numpy', 'rdflib', 'requests', 'prompt_toolkit')"
-    )
+    code = "import sys, boyd_cli.group as g; g.boyd(['--help'], standalone_mode=False);"
+    code += "print([n for n in ('boyd_goals', 'numpy', 'rdflib', 'requests', 'prompt_toolkit')"
     code += " if n in sys.modules])"
     told = subprocess.run(
         [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True

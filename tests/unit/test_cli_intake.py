@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from boyd.cli.group import boyd
+from boyd_cli.group import boyd
 
 DATA = Path(__file__).parents[1] / "data" / "intake"
 MESSAGE = DATA / "github" / "firing.json"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from boyd.cli import INTERRUPTED, TERMINATED, Importing, is_interrupt
+from boyd_cli import INTERRUPTED, TERMINATED, Importing, is_interrupt
 
 #: Starts a command, and sends SIGINT to itself when it begins to import a module.
 _PROGRAM = """
 import os, signal, sys
-from boyd.cli import main
+from boyd_cli import main
 
 module, sys.argv = sys.argv[1], ["boyd", *sys.argv[2:]]
 
@@ -32,7 +32,7 @@ main()
 #: Takes itself for the first process of a container, and gets SIGTERM before it imports a module.
 _FIRST_PROCESS = """
 import os, signal, sys
-from boyd.cli import main
+from boyd_cli import main
 
 pid, os.getpid = os.getpid(), lambda: 1
 sys.argv = ["boyd", "status"]
@@ -58,7 +58,9 @@ def interrupted(module: str, *command: str, folder: Path) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("module", ["click", "boyd.cli.status_command", "pydantic", "boyd.models"])
+@pytest.mark.parametrize(
+    "module", ["click", "boyd_cli.commands.status_command", "pydantic", "boyd.models"]
+)
 def test_ctrl_c_while_modules_are_imported_ends_calmly(module: str, tmp_path: Path) -> None:
     done = interrupted(module, "status", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
@@ -83,7 +85,7 @@ def test_sigterm_ends_the_first_process_of_a_container_at_once() -> None:
 def test_a_full_disk_is_an_error_of_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "boyd.cli", "plugins", "list"],
+            [sys.executable, "-m", "boyd_cli", "plugins", "list"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -121,8 +123,8 @@ def test_every_public_name_is_found_when_it_is_first_used() -> None:
 
 def test_the_version_is_told_without_importing_models() -> None:
     program = (
-        "import sys\nsys.argv = ['boyd', '--version']\nimport boyd.cli\n"
-        "try:\n    boyd.cli.main()\nexcept SystemExit:\n    pass\n"
+        "import sys\nsys.argv = ['boyd', '--version']\nimport boyd_cli\n"
+        "try:\n    boyd_cli.main()\nexcept SystemExit:\n    pass\n"
         "print(*[name for name in ('pydantic', 'redis', 'rich', 'boyd.models') if name in"
         " sys.modules], file=sys.stderr)"
     )

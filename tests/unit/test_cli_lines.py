@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from boyd.cli import output
-from boyd.cli.status_command import is_repeated, plain_line
 from boyd.models import ActionResult, Event, LoopResult, Observation, Situation, no_op
+from boyd_cli import output
+from boyd_cli.commands.status_command import is_repeated, plain_line
 
 
 def event(kind: str, **data: object) -> Event:

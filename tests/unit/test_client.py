@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from boyd import client as module
-from boyd.client import Client
 from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Model, utc_now
+from boyd_cli import client as module
+from boyd_cli.client import Client
 
 AGAIN = '{"type": "/problems/%s", "title": "t", "status": %d, "detail": "so it is", "more": 1}'
 

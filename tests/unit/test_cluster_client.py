@@ -13,10 +13,10 @@ from redis.exceptions import AskError, MovedError, TryAgainError
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.messaging.celery_app import make_app
 from boyd.store import connect, translated
-from boyd.store.cluster_client import ClusterClient, slot_of
-from boyd.store.connection import replies_of_some
 from boyd.store.keys import Keys
-from boyd.store.slot_map import Place, SlotMap
+from boyd.store.server.cluster_client import ClusterClient, slot_of
+from boyd.store.server.connection import replies_of_some
+from boyd.store.server.slot_map import Place, SlotMap
 
 A, B = ("a", 1), ("b", 1)
 KEY = Keys("agent").loop
@@ -191,7 +191,7 @@ def test_a_script_waits_until_all_its_keys_are_on_one_server(
 def test_a_slot_that_moves_for_long_is_told_as_unavailable(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd.store.cluster_client.MOVING", 0.0)
+    monkeypatch.setattr("boyd.store.server.cluster_client.MOVING", 0.0)
     cluster.let(HERE, TryAgainError("TRYAGAIN"))
 
     with pytest.raises(StoreUnavailable, match="moves the keys"), translated():

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from boyd.agent import agent_from_file
-from boyd.conditions import MAX_ITEMS, MAX_STRING, ConditionError, Language, names_of
+from boyd.agent.conditions import MAX_ITEMS, MAX_STRING, ConditionError, Language, names_of
 from boyd.errors import ConfigError
 from boyd.models import Budget
 from kit import Recorder, agent

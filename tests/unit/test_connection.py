@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from boyd.cli import api_access
-from boyd.cli.api_access import Api, Flags, find_api, open_api
 from boyd.embedded.state_folder import RunningDeployment, key_file
 from boyd.errors import ConfigError
 from boyd.settings.process_settings import load_settings
 from boyd.settings.traces_settings import TracesSettings
+from boyd_cli import api_access
+from boyd_cli.api_access import Api, Flags, find_api, open_api
 
 #: What was opened: URL, key and agent.
 Opened = list[tuple[str, str | None, str | None]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from boyd.formatting import counted
+from boyd.text.formatting import counted
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from boyd.agent import agent_from_file
-from boyd.queues import DEFAULT
 from boyd.settings.process_settings import IntakeSettings
-from boyd.store.scripts import source_of
+from boyd.store.server.scripts import source_of
+from boyd.text.queues import DEFAULT
 from deploy_kit import DEPLOY, LEAST_GRACE, ROOT, VARIABLES, kind_of, parses, queues_of
 from lua_scripts import NAMES
 

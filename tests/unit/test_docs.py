@@ -20,13 +20,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from boyd import Agent, Connector, Plugin
-from boyd.agent import AgentFile, PluginReference, agent_from_file
-from boyd.cli.group import boyd
+from boyd.agent.agent import AgentFile, PluginReference, agent_from_file
 from boyd.plugin import PluginHost, discovery
 from boyd.plugins.approval_policy import Hours
 from boyd.plugins.decision_rules import DecisionRule
-from boyd.plugins.dns.name_check import WatchedName
-from boyd.plugins.goals.goal_options import ForeignTool
 from boyd.plugins.http_monitor import (
     CommandRestart,
     FunctionRestart,
@@ -36,10 +33,13 @@ from boyd.plugins.http_monitor import (
 from boyd.plugins.http_service import HttpAccess
 from boyd.plugins.notifier import Recipient, RecipientGroup
 from boyd.plugins.process import Program
-from boyd.plugins.prometheus import WatchedQuery
-from boyd.plugins.tls.certificate_check import TlsEndpoint
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
+from boyd_cli.group import boyd
+from boyd_connectors.dns.name_check import WatchedName
+from boyd_connectors.prometheus import WatchedQuery
+from boyd_connectors.tls.certificate_check import TlsEndpoint
+from boyd_goals.goal_options import ForeignTool
 from reference import PAGES as REFERENCE
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ COMMANDS = commands()
 BUILT_IN = sorted(
     name
     for name, point in discovery._installed().items()
-    if point.value.startswith(("boyd.plugins.", "boyd.plugins.goals."))
+    if point.value.startswith(("boyd.plugins.", "boyd_goals."))
 )
 
 
@@ -311,8 +311,8 @@ def test_the_common_options_are_those_of_all_commands_that_have_settings() -> No
 
 
 def test_every_exit_code_is_told() -> None:
-    from boyd.cli import output
     from boyd.errors import INIT_FAILED
+    from boyd_cli import output
 
     told = section(page("cli.md"), "## Exit codes")
     for code in (
@@ -457,6 +457,28 @@ def test_every_file_that_a_page_names_exists(path: Path) -> None:
     folders = [path.parent, *(ROOT / root for root in ROOTS)]
     for name in set(NAMED.findall(prose)) - MADE:
         assert any((folder / name).exists() for folder in folders), name
+
+
+#: Where the folders of the map begin, and which of them it need not name.
+MAPPED = ("shared/boyd", "shared/boyd_cli", "shared/boyd_goals", "api/boyd_api")
+UNMAPPED = {"static", "templates"}
+
+
+def test_the_map_of_the_architecture_has_a_line_for_each_folder() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"([\w/]+/)(?=\s)", page.partition("```\n")[2].partition("```")[0]))
+    for top in MAPPED:
+        assert f"{top}/" in names
+        folders = {path.parent.name for path in (ROOT / top).glob("*/__init__.py")} - UNMAPPED
+        missing = {folder for folder in folders if f"{folder}/" not in names}
+        assert not missing, f"docs/architecture.md does not name these folders of {top}"
+
+
+def test_the_library_shows_its_parts_in_one_listing() -> None:
+    entries = [path for path in (ROOT / "shared/boyd").iterdir() if path.name != "__pycache__"]
+    modules = [path for path in entries if path.suffix == ".py"]
+    assert len(entries) <= 24
+    assert len(modules) <= 4, "__init__, errors, naming"
 
 
 def complete() -> Iterator[Any]:

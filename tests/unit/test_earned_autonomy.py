@@ -30,10 +30,10 @@ from boyd.plugin import Strategy
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.runtime.jobs import earned_autonomy
-from boyd.sequential_bounds import DropTest
 from boyd.settings.permissions import AutonomyRule
 from boyd.store import Fence
 from boyd.testing import Lab
+from boyd.text.sequential_bounds import DropTest
 from kit import Recorder, choice, overdue, person, plugin
 
 ACTION = "p:do"

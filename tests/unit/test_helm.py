@@ -15,7 +15,7 @@ import yaml
 
 import helm_kit
 from boyd.settings.process_settings import Settings
-from boyd.version import VERSION
+from boyd.text.version import VERSION
 from dashboard_kit import dashboards
 from deploy_kit import DEPLOY, VARIABLES, parses
 

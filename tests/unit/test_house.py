@@ -14,13 +14,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "boyd": ROOT / "shared" / "boyd",
+    "boyd_cli": ROOT / "shared" / "boyd_cli",
+    "boyd_connectors": ROOT / "shared" / "boyd_connectors",
+    "boyd_goals": ROOT / "shared" / "boyd_goals",
     "boyd_worker": ROOT / "worker" / "boyd_worker",
     "boyd_api": ROOT / "api" / "boyd_api",
 }
 #: Module names that occur more than once, and why.
 SHARED_MODULE_NAMES = {
     "plugin": "the entry module of every plugin that has a folder",
-    "approvals": "the library for programs beside Boyd, and the noun in the store",
 }
 #: Public class names that occur more than once, and why.
 SHARED_CLASS_NAMES: dict[str, str] = {}

@@ -15,8 +15,8 @@ from joserfc.jwk import ECKey
 
 from boyd import Agent, Plugin, action
 from boyd.errors import AgentRevoked, ConfigError
-from boyd.identity_tokens import LIFETIME, IdentityTokens
 from boyd.models import Actor, CallRequest
+from boyd.security.identity_tokens import LIFETIME, IdentityTokens
 from boyd.testing import Lab
 
 

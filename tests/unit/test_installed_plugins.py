@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from pydantic import BaseModel, Field
 
 from boyd import Connector, Plugin, action
-from boyd.cli.plugin_commands import plugins
 from boyd.plugin import discovery
 from boyd.plugin.description import describe_plugin
 from boyd.plugin.option_table import options_of
+from boyd_cli.commands.plugin_commands import plugins
 
 METADATA = """Metadata-Version: 2.1
 Name: boyd-others
@@ -235,7 +235,7 @@ def test_the_package_of_a_new_plugin_installs_and_its_tests_pass(
     python([*offline, "--target", str(site), str(package)], site)
 
     assert "4 passed" in python(["-m", "pytest", "-q", str(package / "tests")], site)
-    shown = python(["-m", "boyd.cli", "plugins", "show", "two-words"], site)
+    shown = python(["-m", "boyd_cli", "plugins", "show", "two-words"], site)
     assert ("actions.set_switch" in shown) == bool(kind)
     python(["-m", "mypy", "--strict", str(package / "src")], site)
 

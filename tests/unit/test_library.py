@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from boyd import ActionResult, Decision
-from boyd.approvals import (
+from boyd.models import Proposal
+from boyd.runtime.approvals import (
     ApprovalSigner,
     enqueue_approval,
     get_approval_queue,
     purge_expired_approvals,
     resolve_approval,
 )
-from boyd.models import Proposal
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, overdue, person
 

@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from boyd.cli.up_command import _children
 from boyd.errors import ConfigError
-from boyd.links import LIFETIME, AnswerLink, LinkBuilder, LinkProblem, LinkSigner, login_reason
 from boyd.models import Actor, ApprovalItem, ApprovalPolicy, Autonomy, Decision, utc_now
+from boyd.security.links import (
+    LIFETIME,
+    AnswerLink,
+    LinkBuilder,
+    LinkProblem,
+    LinkSigner,
+    login_reason,
+)
 from boyd.settings.process_settings import Settings, load_settings
 from boyd.testing import Lab
+from boyd_cli.commands.up_command import _children
 from kit import Recorder, agent, choice, chooses, person
 
 SECRET = "a secret with more than thirty-two characters"

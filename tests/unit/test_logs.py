@@ -11,8 +11,8 @@ from typing import Literal
 
 import pytest
 
-from boyd.logs import clean_prints, setup_logging
-from boyd.redaction import register
+from boyd.settings.logs import clean_prints, setup_logging
+from boyd.text.redaction import register
 
 Style = Literal["text", "json"]
 STYLES: list[Style] = ["text", "json"]
@@ -61,7 +61,7 @@ def test_a_warning_of_a_library_is_a_line_of_the_log(
 def test_output_of_a_plugin_shows_no_secret(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd.redaction._registered", set())
+    monkeypatch.setattr("boyd.text.redaction._registered", set())
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, getattr(sys, name))
     register("correct horse battery")

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent, extraction
+from boyd import Agent
 from boyd.errors import ConfigError
-from boyd.extraction import Expression, ExtractionError, StepMeter
 from boyd.intake import MAX_OBSERVATIONS, BadIntake, IntakeRequest, mapped, parse_declared
 from boyd.models import Observation
 from boyd.runtime import Engine
 from boyd.settings.intake_settings import IntakeMapping
 from boyd.store import AgentEntry
 from boyd.testing import Lab
+from boyd.text import extraction
+from boyd.text.extraction import Expression, ExtractionError, StepMeter
 
 
 def read(body: Any, sent: Any = None, **fields: Any) -> list[Observation]:

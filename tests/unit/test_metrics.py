@@ -27,9 +27,9 @@ from boyd.store.health_snapshot import HealthSnapshot, ServerHealth
 from boyd.store.investigations import MOST_COST, MOST_TOTALS, OTHERS, ROOM
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
-from boyd.version import VERSION
-from boyd_api.metrics import Metrics
-from boyd_api.monitoring_routes import readiness
+from boyd.text.version import VERSION
+from boyd_api.http.metrics import Metrics
+from boyd_api.routes.monitoring_routes import readiness
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, seen, sees
 from reference import generate
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Context, Plugin
-from boyd.cli import approval_view
 from boyd.models import ApprovalItem, Autonomy, NotificationRecipient, NotificationRecord, utc_now
 from boyd.store import Fence, Verdict
 from boyd.testing import Lab
+from boyd_cli.views import approval_view
 from kit import Recorder, choice, chooses, overdue, person, plugin
 
 GATED = Autonomy(mode="approval-required")

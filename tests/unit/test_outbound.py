@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from boyd.cli.group import boyd
 from boyd.errors import ConfigError
 from boyd.models import Delivery, utc_now
 from boyd.outbound import DELAYS, check_url, post_callback, retry_delay
 from boyd.outbound.guarded_session import is_public
 from boyd.settings.process_settings import load_settings
+from boyd_cli.group import boyd
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 OTHER = "whsec_" + base64.b64encode(b"o" * 24).decode().rstrip("=")

@@ -17,7 +17,7 @@ from boyd.models import Decision, Proposal
 from boyd.store import Retention, Store
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, dump_cursor, load_cursor, read_page
-from boyd.store.scripts import Scripts
+from boyd.store.server.scripts import Scripts
 from boyd.testing import TESTER
 from kit import LAX
 

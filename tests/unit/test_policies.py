@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent
-from boyd.agent_rules import Circumstances
+from boyd.agent.agent_rules import Circumstances
 from boyd.models import (
     NO_SITUATION,
     Actor,

@@ -12,7 +12,7 @@ from boyd.models import Decision, JsonObject, LoopResult, Proposal, RunRequest
 from boyd.store import Retention, Store, paging, runs
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
-from boyd.store.scripts import Scripts
+from boyd.store.server.scripts import Scripts
 from boyd.testing import TESTER, Lab
 from kit import LAX, Recorder, agent, choice, chooses, reads, seen, sees
 

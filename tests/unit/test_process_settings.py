@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from boyd.cli.api_access import profile_names
 from boyd.errors import ConfigError
 from boyd.settings.process_settings import Settings, WorkerSettings, load_settings
+from boyd_cli.api_access import profile_names
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.worker import run_worker
 from cli_kit import Cli

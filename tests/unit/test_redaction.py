@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boyd.redaction import (
+from boyd.text.redaction import (
     _OVERLAP,
     _SLICE,
     MARK,

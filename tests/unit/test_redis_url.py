@@ -13,11 +13,11 @@ import pytest
 import redis
 from redis.connection import SSLConnection
 
-from boyd import redaction
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.messaging.celery_app import make_app
 from boyd.store import connect, mask_url, translated
-from boyd.store.connection import Address, Sentinels
+from boyd.store.server.connection import Address, Sentinels
+from boyd.text import redaction
 
 MASTER = {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
 

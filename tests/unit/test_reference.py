@@ -7,11 +7,11 @@ import re
 import click
 import pytest
 
-from boyd.cli.group import boyd
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.settings.process_settings import setting_paths
-from boyd_api.problems import PROBLEM_TYPES
-from boyd_api.routes import ALL
+from boyd_api.all_routes import ALL
+from boyd_api.http.problems import PROBLEM_TYPES
+from boyd_cli.group import boyd
 from reference import PAGES, generate
 
 COMMANDS: dict[str, click.Command] = dict(generate.leaves(boyd, "boyd"))

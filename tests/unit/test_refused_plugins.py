@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from pydantic import BaseModel, Field
 
 from boyd import Agent, Observation, Plugin, action, observer
-from boyd.cli.check_command import check
 from boyd.errors import PluginError
 from boyd.models import JsonObject, Sandbox
 from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
 from boyd.plugin.components import Component
 from boyd.plugin.discovery import find_plugin
 from boyd.testing import Lab
+from boyd_cli.commands.check_command import check
 from kit import agent, seen
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from boyd.llm.reply_text import marked_answer
-from boyd.plugins.goals import scoring
+from boyd_goals import scoring
 from costs import MOST, growth
 
-PACKAGES = ("boyd", "boyd_worker", "boyd_api")
+PACKAGES = ("boyd", "boyd_cli", "boyd_connectors", "boyd_goals", "boyd_worker", "boyd_api")
 METHODS = ("search", "match", "fullmatch", "sub", "findall", "finditer", "split")
 #: Characters of the longest text.
 LONGEST = 16_384
@@ -223,7 +223,7 @@ def test_every_regular_expression_takes_time_in_proportion() -> None:
 
     assert len(found) > 80
     assert {name: texts for name, texts in too_slow.items() if texts} == {}
-    assert made == {"boyd.conditions", "boyd.plugins.goals.scoring", "boyd.llm.reply_text"}
+    assert made == {"boyd.agent.conditions", "boyd_goals.scoring", "boyd.llm.reply_text"}
 
 
 def told(text: str) -> Any:

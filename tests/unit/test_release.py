@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.store.server_release import Hole, Release
+from boyd.store.server.server_release import Hole, Release
 
 VALKEY_INFO = {"server_name": "valkey", "redis_version": "7.2.4", "valkey_version": "9.1.2"}
 

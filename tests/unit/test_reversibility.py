@@ -8,9 +8,9 @@ import pytest
 
 from boyd import Agent
 from boyd.errors import ConfigError, PluginError
-from boyd.links import login_reason
 from boyd.models import ApprovalPolicy, Autonomy, CallRequest, Reversibility
 from boyd.plugins.approval_policy import ApprovalRules
+from boyd.security.links import login_reason
 from boyd.settings.permissions import PolicyRule
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, plugin

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from boyd.approvals import enqueue_approval
 from boyd.errors import AgentRevoked
 from boyd.models import Autonomy, CallRequest, Proposal
 from boyd.models.investigation import Discarded, InvestigationRequest
 from boyd.runtime import revoke
+from boyd.runtime.approvals import enqueue_approval
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import call, hang, say
 from kit import LAX, Recorder, agent, choice, chooses, person

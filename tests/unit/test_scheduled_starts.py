@@ -10,7 +10,7 @@ import pytest
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.models import to_ms, utc_now
 from boyd.runtime import Launcher
-from boyd.schedules import Schedule
+from boyd.settings.schedules import Schedule
 from boyd.store import Begun, Slot
 from boyd.testing import Lab
 from boyd_worker.beat import LOOK, ClockSchedule, SlotScheduler

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.schedules import Schedule, begins, check_cron, check_zone, includes
+from boyd.settings.schedules import Schedule, begins, check_cron, check_zone, includes
 
 VIENNA, NEW_YORK = "Europe/Vienna", "America/New_York"
 #: Its clocks change by half an hour.

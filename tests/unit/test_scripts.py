@@ -11,7 +11,7 @@ import pytest
 
 from boyd.models import Phase
 from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
-from boyd.store.scripts import FORMAT, Scripts, source_of
+from boyd.store.server.scripts import FORMAT, Scripts, source_of
 from lua_scripts import FOLDER, LIBRARY, SCRIPTS
 
 EVERY = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

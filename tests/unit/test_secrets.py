@@ -13,8 +13,8 @@ from boyd import Agent, Plugin, Veto, action, observer, orienter
 from boyd.errors import PluginError
 from boyd.models import ActionResult, Decision
 from boyd.plugin import strategy, tool
-from boyd.redaction import redactor
 from boyd.testing import Lab
+from boyd.text.redaction import redactor
 
 URL, ASSIGNED, OPTION = "hunter2abc", "tr0ub4dor3", "0ption-of-a-plugin"
 SAID = f"postgres://u:{URL}@db/x refused password={ASSIGNED}, asked {OPTION}"

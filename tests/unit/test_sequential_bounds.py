@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.models import EarnedAutonomy, TrackRecord
-from boyd.sequential_bounds import DropTest, lower_bound, stake
 from boyd.settings.permissions import AutonomyRule
+from boyd.text.sequential_bounds import DropTest, lower_bound, stake
 
 LENGTH = 300
 

@@ -14,7 +14,7 @@ from boyd.models import Autonomy
 from boyd.runtime import sweep_all
 from boyd.store import Fence, PhaseEntry
 from boyd.store.due import MOST_DUE
-from boyd.store.scripts import ScriptCall, Scripts
+from boyd.store.server.scripts import ScriptCall, Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
 

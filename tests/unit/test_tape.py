@@ -24,7 +24,7 @@ from boyd.runtime.ending import Abandoner
 from boyd.store import Fence
 from boyd.store.keys import Keys
 from boyd.testing import Lab
-from boyd.version import VERSION
+from boyd.text.version import VERSION
 from kit import Recorder, agent, choice, chooses, overdue, plugin, reads, seen, sees
 
 KEYS = Keys("test")

@@ -16,10 +16,10 @@ from fakeredis.model import _stream
 
 from api_kit import Site
 from archive_kit import Archive, listed, sqlite
-from boyd.archive.access import ArchiveAccess
-from boyd.archive.past import Past
-from boyd.archive.past_work import PastWork, audit_page
-from boyd.archive.search import ArchiveReader
+from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.past import Past
+from boyd.export.archive.past_work import PastWork, audit_page
+from boyd.export.archive.search import ArchiveReader
 from boyd.models import Actor, AuditFilter, Decision, Proposal, RunRequest
 from boyd.models.archived import HistoryFilter
 from boyd.models.investigation import InvestigationRequest

@@ -15,8 +15,12 @@ from typing import Any
 import fakeredis
 import pytest
 
-from boyd import tracing
 from boyd.errors import CollectorUnavailable
+from boyd.export import tracing
+from boyd.export.tracing import conventions as names
+from boyd.export.tracing.otlp import OtlpSender
+from boyd.export.tracing.spans import Span
+from boyd.export.tracing.trace_ids import TraceIds, is_sampled, iteration_trace, trace_link
 from boyd.intake import IntakeRequest, parse
 from boyd.models import Autonomy, LoopResult, ProcedureStep, to_ms
 from boyd.plugin import Observer, Procedure
@@ -24,11 +28,7 @@ from boyd.settings.traces_settings import TracesSettings
 from boyd.store.keys import Keys
 from boyd.testing import Lab, ScriptedModel
 from boyd.testing.model_server import call, say
-from boyd.trace_context import parse_traceparent
-from boyd.tracing import conventions as names
-from boyd.tracing.otlp import OtlpSender
-from boyd.tracing.spans import Span
-from boyd.tracing.trace_ids import TraceIds, is_sampled, iteration_trace, trace_link
+from boyd.text.trace_context import parse_traceparent
 from investigation_kit import Case
 from kit import Recorder, agent, choice, chooses, fails, overdue, person, reads, seen, sees
 from tracing_kit import Sink, check, export_of, tree

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boyd.cli.live_transcript import LiveTranscript, Prose, whole_blocks
-from boyd.cli.transcript import PlainTranscript
-from boyd.formatting import dollars
 from boyd.models.investigation import (
     Asked,
     Compacted,
@@ -30,6 +27,9 @@ from boyd.models.investigation import (
     Waits,
     Warned,
 )
+from boyd.text.formatting import dollars
+from boyd_cli.views.live_transcript import LiveTranscript, Prose, whole_blocks
+from boyd_cli.views.transcript import PlainTranscript
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 USED = Counters(steps=2, tool_calls=1, usage=Usage(input_tokens=200, output_tokens=40))

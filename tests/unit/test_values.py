@@ -10,11 +10,11 @@ import jiter
 import pytest
 
 from boyd.intake import BadIntake, IntakeRequest, parse, read_json, request
-from boyd.json_limits import MAX_VALUES, TooManyValues, check_values
 from boyd.llm.model_errors import Fault
 from boyd.llm.providers.wire import parse_event
 from boyd.llm.reply_text import TextCalls, find_text_calls
 from boyd.llm.tool_calls import parse_arguments
+from boyd.text.json_limits import MAX_VALUES, TooManyValues, check_values
 from holding import longest_step, unit
 
 #: Bytes of a request to intake.

@@ -10,22 +10,23 @@ from datetime import datetime
 
 from celery import Celery
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.agent import load_agents
-from boyd.approval_signatures import read_signer
 from boyd.errors import StoreUnavailable
-from boyd.identity_tokens import IdentityTokens
-from boyd.links import LinkBuilder, LinkSigner
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.outbound import Delivery, post_callback
 from boyd.plugin.context import IdentitySigner
 from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
 from boyd.sandbox import host_means
+from boyd.security.approval_signatures import read_signer
+from boyd.security.identity_tokens import IdentityTokens
+from boyd.security.links import LinkBuilder, LinkSigner
 from boyd.settings.process_settings import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
-from boyd.version import VERSION
+from boyd.text import queues
+from boyd.text.version import VERSION
 from boyd_worker.action_process import ActionConfiner
 from boyd_worker.machine import machine
 from boyd_worker.observer_process import Isolation

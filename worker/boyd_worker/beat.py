@@ -18,7 +18,7 @@ from celery.schedules import BaseSchedule
 
 from boyd.errors import StoreError
 from boyd.runtime import Launcher
-from boyd.schedules import Schedule
+from boyd.settings.schedules import Schedule
 from boyd.store import ServerClock, Slot
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import Maintenance

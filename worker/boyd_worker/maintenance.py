@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from boyd import queues
 from boyd.errors import StoreError
 from boyd.phases.time_limit import abandoned
 from boyd.runtime import sweep_all
+from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
 
 log = logging.getLogger("boyd.worker")

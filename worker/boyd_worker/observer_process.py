@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from boyd import subprocess_call
 from boyd.phases.observe import Isolate, dump, load, validated
+from boyd.sandbox import subprocess_call
 from boyd.settings.process_settings import Settings
 
 

@@ -19,7 +19,6 @@ from celery.exceptions import CPendingDeprecationWarning, Ignore, SecurityWarnin
 from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
 
-from boyd import queues
 from boyd.errors import ConfigError, StoreError
 from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS
 from boyd.models import Phase
@@ -27,7 +26,8 @@ from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.runtime import Engine, IterationSteps, JobRunner, job_runner
-from boyd.subprocess_call import follow_parent
+from boyd.sandbox.subprocess_call import follow_parent
+from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import Maintenance
 

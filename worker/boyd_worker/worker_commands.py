@@ -7,13 +7,13 @@ import sys
 
 import click
 
-from boyd import queues
-from boyd.cli.options import agents_option, settings_options, with_agents
-from boyd.cli.parameter_types import Whole
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError
-from boyd.logs import clean_prints, setup_logging
+from boyd.settings.logs import clean_prints, setup_logging
 from boyd.settings.process_settings import Settings
+from boyd.text import queues
+from boyd_cli.options import agents_option, settings_options, with_agents
+from boyd_cli.parameter_types import Whole
 
 log = logging.getLogger("boyd.worker")
 

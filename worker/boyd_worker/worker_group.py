@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from types import FrameType
 
-from boyd.subprocess_call import follow_parent
+from boyd.sandbox.subprocess_call import follow_parent
 
 #: Signals that are passed on; a terminal sends its own to all of them.
 _PASSED = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
@@ -42,7 +42,7 @@ class _Group:
         signal.signal(signal.SIGINT, lambda *_: None)
 
     def start(self, arguments: list[str]) -> None:
-        command = [sys.executable, "-P", "-m", "boyd.cli", *arguments]
+        command = [sys.executable, "-P", "-m", "boyd_cli", *arguments]
         follow = partial(follow_parent, signal.SIGTERM, os.getpid())
         child = subprocess.Popen(command, preexec_fn=follow)  # noqa: S603 - our own arguments
         self._children[child.pid] = child

@@ -26,7 +26,7 @@ from boyd_api.console import (
 from boyd_api.console.declared_pages import Pages
 from boyd_api.console.guest_pages import load_guest_pages
 from boyd_api.console.pages import CONSOLE, mount
-from boyd_api.services import Services
+from boyd_api.http.services import Services
 
 _ALL: tuple[Pages, ...] = (
     sign_in.pages,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flask import redirect, request
 
-from boyd_api import agent_routes, loop_routes, procedure_routes
-from boyd_api.agent_routes import ControlRequest
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest
-from boyd_api.problems import HttpProblem
+from boyd_api.http.problems import HttpProblem
+from boyd_api.routes import agent_routes, loop_routes, procedure_routes
+from boyd_api.routes.agent_routes import ControlRequest
 
 pages = Pages()
 

@@ -9,11 +9,10 @@ from datetime import datetime
 from flask import request
 
 from boyd import naming
-from boyd.formatting import counted
 from boyd.models import ApprovalItem, ExecutionEntry, LoopResult, LoopStatus, Run, TrackRecord
 from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
-from boyd_api import agent_routes, autonomy_routes, loop_routes, run_routes
+from boyd.text.formatting import counted
 from boyd_api.console import ring, strip
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows
@@ -21,6 +20,7 @@ from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
 from boyd_api.console.rendering import render_page
 from boyd_api.console.vital_signs import read_vital_signs
+from boyd_api.routes import agent_routes, autonomy_routes, loop_routes, run_routes
 
 pages = Pages()
 

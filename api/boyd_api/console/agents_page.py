@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boyd.models import responses
-from boyd_api import agent_routes
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
+from boyd_api.routes import agent_routes
 
 pages = Pages()
 

@@ -9,15 +9,15 @@ from typing import Literal
 
 from flask import redirect, request
 
-from boyd.links import AnswerLink, LinkProblem, LinkSigner
 from boyd.runtime import Resolver
-from boyd_api import approval_routes
+from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note
 from boyd_api.console.page_request import PageRequest, csrf_token
-from boyd_api.problems import HttpProblem, not_found
-from boyd_api.services import AgentAccess
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.services import AgentAccess
+from boyd_api.routes import approval_routes
 
 pages = Pages()
 

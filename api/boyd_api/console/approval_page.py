@@ -18,15 +18,15 @@ from boyd.models import (
     ProcedureRecord,
 )
 from boyd.runtime import Resolution
-from boyd_api import action_routes, approval_routes
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note, read_version
 from boyd_api.console.inbox_page import VERDICTS, needs_login
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.pages import to_login
 from boyd_api.console.rendering import render_page
-from boyd_api.problems import HttpProblem, not_found
-from boyd_api.request_context import WaitQuery
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.request_context import WaitQuery
+from boyd_api.routes import action_routes, approval_routes
 
 pages = Pages()
 

@@ -6,14 +6,14 @@ from flask import request
 
 from boyd.models import AuditPage, Verification
 from boyd.store import Audit
-from boyd_api import administration_routes
-from boyd_api.administration_routes import AuditPageQuery, ExportQuery, VerifyQuery
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.filters import read_filter
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
 from boyd_api.console.rendering import render_page
-from boyd_api.problems import HttpProblem
+from boyd_api.http.problems import HttpProblem
+from boyd_api.routes import administration_routes
+from boyd_api.routes.administration_routes import AuditPageQuery, ExportQuery, VerifyQuery
 
 pages = Pages()
 

@@ -11,7 +11,7 @@ from flask import request
 from pydantic import ValidationError
 
 from boyd.models import Model, explain, utc_now
-from boyd.moments import parse_moment
+from boyd.text.moments import parse_moment
 from boyd_api.console.page_request import PageRequest
 
 _M = TypeVar("_M", bound=Model)

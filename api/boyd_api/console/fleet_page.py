@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from boyd import queues
 from boyd.checks import UnservedQueue, archive_state, unserved
 from boyd.store.fleet import WorkerInfo
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot
+from boyd.text import queues
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page

@@ -10,8 +10,8 @@ from flask import request
 from pydantic import ValidationError
 
 from boyd.models import Model
-from boyd_api.approval_routes import ApprovalAnswer
-from boyd_api.problems import FieldError, HttpProblem, invalid
+from boyd_api.http.problems import FieldError, HttpProblem, invalid
+from boyd_api.routes.approval_routes import ApprovalAnswer
 
 _M = TypeVar("_M", bound=Model)
 

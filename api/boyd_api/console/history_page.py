@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from flask import request
 
+from boyd.models.outcomes import outcome, outcome_kind
 from boyd.models.responses import IterationList, IterationSummary
-from boyd.outcomes import outcome, outcome_kind
-from boyd_api import loop_routes
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.filters import read_filter
 from boyd_api.console.page_request import PageRequest
@@ -16,7 +15,8 @@ from boyd_api.console.parts import Part, read_part
 from boyd_api.console.rendering import render_page
 from boyd_api.console.strip import SHAPES, WORDS
 from boyd_api.console.vital_signs import read_vital_signs
-from boyd_api.loop_routes import HistoryQuery
+from boyd_api.routes import loop_routes
+from boyd_api.routes.loop_routes import HistoryQuery
 
 pages = Pages()
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from flask import Response, request
 
+from boyd.export.tracing.trace_ids import trace_link
 from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation
-from boyd.outcomes import outcome_kind
-from boyd.tracing.trace_ids import trace_link
-from boyd_api import flight_records, loop_routes
+from boyd.models.outcomes import outcome_kind
 from boyd_api.console import strip
 from boyd_api.console.comparison import compare
 from boyd_api.console.declared_pages import PageResult, Pages
@@ -19,7 +18,8 @@ from boyd_api.console.gantt import WIDTH, chart
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
 from boyd_api.console.rendering import render_page
-from boyd_api.problems import HttpProblem, not_found
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.routes import flight_records, loop_routes
 
 pages = Pages()
 

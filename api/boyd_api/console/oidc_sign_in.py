@@ -14,8 +14,8 @@ from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import HOME, PageRequest, local_path
 from boyd_api.console.session import LOGIN_STATE, cookie_value, delete_cookie, is_secure, set_cookie
 from boyd_api.console.sign_in import open_session, show_form
+from boyd_api.http.problems import HttpProblem
 from boyd_api.oidc.identities import NoScopes, ProviderUnavailable, TokenRefused
-from boyd_api.problems import HttpProblem
 
 if TYPE_CHECKING:
     from boyd_api.oidc.provider import IdentityProvider

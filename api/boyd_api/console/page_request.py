@@ -12,8 +12,8 @@ from flask import g, request
 
 from boyd.models import ApiKey, Scope
 from boyd_api.console.session import VISITOR, BrowserSession, cookie_value
-from boyd_api.request_context import RequestContext
-from boyd_api.services import Services
+from boyd_api.http.request_context import RequestContext
+from boyd_api.http.services import Services
 
 #: The path of the console, and its first page.
 BASE = "/console"

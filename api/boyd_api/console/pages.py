@@ -14,7 +14,6 @@ from urllib.parse import urlencode, urlsplit
 from flask import Blueprint, Flask, Response, g, redirect, request
 
 from boyd.models import agent_of
-from boyd_api import auth
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import Page, PageResult, Pages
 from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, referring_page
@@ -24,10 +23,11 @@ from boyd_api.console.session import (
     is_secure,
     set_cookie,
 )
-from boyd_api.event_streams import MEDIA_TYPE as EVENT_STREAM
-from boyd_api.problems import HttpProblem, problem_of
-from boyd_api.request_context import RequestContext
-from boyd_api.services import Services
+from boyd_api.http import auth
+from boyd_api.http.event_streams import MEDIA_TYPE as EVENT_STREAM
+from boyd_api.http.problems import HttpProblem, problem_of
+from boyd_api.http.request_context import RequestContext
+from boyd_api.http.services import Services
 
 #: The name of the blueprint.
 CONSOLE = "console"

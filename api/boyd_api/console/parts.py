@@ -15,7 +15,7 @@ from boyd.errors import (
     StoreUnavailable,
     TooManyMatches,
 )
-from boyd_api.problems import HttpProblem, problem_of
+from boyd_api.http.problems import HttpProblem, problem_of
 
 _T = TypeVar("_T")
 

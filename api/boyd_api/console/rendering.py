@@ -14,15 +14,15 @@ from flask import Blueprint, Response, current_app, request
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from boyd import naming
-from boyd.formatting import counted, dollars, visible
 from boyd.models import Model, utc_now
-from boyd.version import VERSION
+from boyd.text.formatting import counted, dollars, visible
+from boyd.text.version import VERSION
 from boyd_api.console import frame
 from boyd_api.console.guest_pages import load_guest_pages
 from boyd_api.console.page_request import PageRequest, new_nonce
-from boyd_api.problems import HttpProblem, not_found
-from boyd_api.request_context import passed_over
-from boyd_api.services import Services
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.request_context import passed_over
+from boyd_api.http.services import Services
 
 _PACKAGE = "boyd_api.console"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import cos, radians, sin
 from typing import Literal
 
-from boyd.formatting import counted
 from boyd.models import LoopResult, Phase
-from boyd.outcomes import outcome
+from boyd.models.outcomes import outcome
+from boyd.text.formatting import counted
 from boyd_api.console.rendering import ms
 
 #: The phases on the ring, clockwise from the top; `start` and `complete` lie between them.

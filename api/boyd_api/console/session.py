@@ -11,9 +11,9 @@ from werkzeug.wrappers import Response
 from boyd.errors import StoreUnavailable
 from boyd.models import ApiKey
 from boyd.store.login_sessions import digest
-from boyd_api.auth import host_of
-from boyd_api.problems import HttpProblem, retry_after
-from boyd_api.services import Services, is_loopback
+from boyd_api.http.auth import host_of
+from boyd_api.http.problems import HttpProblem, retry_after
+from boyd_api.http.services import Services, is_loopback
 
 #: The names of cookies, without prefix: the session, what forms depend on before a login, and a
 #: login that the browser has begun at the identity provider.

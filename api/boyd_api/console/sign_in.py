@@ -8,7 +8,6 @@ from flask import redirect, request
 
 from boyd.models import ApiKey
 from boyd.store.login_sessions import IDLE, LINK, LONGEST
-from boyd_api import auth
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, local_path
@@ -19,7 +18,8 @@ from boyd_api.console.session import (
     is_secure,
     set_cookie,
 )
-from boyd_api.problems import HttpProblem
+from boyd_api.http import auth
+from boyd_api.http.problems import HttpProblem
 
 pages = Pages()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest
-from boyd_api.hints import HintFeed
+from boyd_api.http.hints import HintFeed
 
 pages = Pages()
 

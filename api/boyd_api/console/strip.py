@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from boyd.models.outcomes import OutcomeKind, outcome, outcome_kind
 from boyd.models.responses import IterationSummary
-from boyd.outcomes import OutcomeKind, outcome, outcome_kind
 from boyd_api.console.rendering import ms, span, when
 
 #: The most characters of an outcome in the title of a mark.

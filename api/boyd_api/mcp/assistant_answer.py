@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from boyd.models import Model
-from boyd.redaction import redactor
+from boyd.text.redaction import redactor
 
 #: The most characters of an answer; the rest is left out, and the answer says so.
 MOST = 60_000

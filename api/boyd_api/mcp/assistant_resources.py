@@ -10,15 +10,15 @@ from urllib.parse import quote, unquote
 
 from mcp_types import INVALID_PARAMS
 
-from boyd.archive.past_work import audit_page
 from boyd.errors import UnknownAgent
+from boyd.export.archive.past_work import audit_page
 from boyd.models import AuditFilter
-from boyd_api import approval_routes
+from boyd_api.http.problems import HttpProblem
 from boyd_api.mcp.assistant_answer import marked
 from boyd_api.mcp.assistant_tool import AssistantRequest
 from boyd_api.mcp.protocol_message import McpRefusal
 from boyd_api.mcp.reading_tools import iteration_record
-from boyd_api.problems import HttpProblem
+from boyd_api.routes import approval_routes
 
 _JSON = "application/json"
 #: Agents on a page of the list.

@@ -18,12 +18,12 @@ from boyd.errors import UnknownAgent
 from boyd.models import ApprovalItem, Call, JsonObject
 from boyd.models.investigation import Investigation
 from boyd.store.calls import KEEP
-from boyd_api import investigation_routes
+from boyd_api.http.problems import HttpProblem
+from boyd_api.http.request_context import RequestContext
 from boyd_api.mcp.assistant_answer import tool_error, tool_result
 from boyd_api.mcp.assistant_tool import AssistantRequest, TaskState
 from boyd_api.mcp.protocol_message import McpRefusal
-from boyd_api.problems import HttpProblem
-from boyd_api.request_context import RequestContext
+from boyd_api.routes import investigation_routes
 
 _PROPOSAL, _INVESTIGATION = "proposal", "investigation"
 _NAME = re.compile(rf"({_PROPOSAL}|{_INVESTIGATION}):([^\s:]{{1,200}}):([0-9a-f-]{{36}})")

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from boyd.models import Model, Scope
-from boyd.redaction import redactor
-from boyd_api import auth
+from boyd.text.redaction import redactor
+from boyd_api.http import auth
+from boyd_api.http.request_context import RequestContext
 from boyd_api.mcp.protocol_message import McpMessage
-from boyd_api.request_context import RequestContext
 
 #: What keys allow here; approvals and administration are for people and their own programs.
 SCOPES: tuple[Scope, ...] = ("read", "runs", "actions")

@@ -25,8 +25,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from werkzeug.datastructures import Headers
 
 from boyd import intake
-from boyd.json_limits import MAX_VALUES
 from boyd.models import JsonObject
+from boyd.text.json_limits import MAX_VALUES
 
 #: The versions that we serve, newest first; before 2025-03-26 the transport was another one.
 VERSIONS = (*reversed(MODERN_PROTOCOL_VERSIONS), *reversed(HANDSHAKE_PROTOCOL_VERSIONS[1:]))

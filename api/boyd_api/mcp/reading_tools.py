@@ -9,10 +9,10 @@ from pydantic import Field
 
 from boyd.models import Model, RunStatus
 from boyd.models.responses import ActionList
-from boyd_api import action_routes, agent_routes, approval_routes, loop_routes, run_routes
+from boyd_api.http.problems import not_found
 from boyd_api.mcp.assistant_answer import tool_result
 from boyd_api.mcp.assistant_tool import AssistantRequest, AssistantTool
-from boyd_api.problems import not_found
+from boyd_api.routes import action_routes, agent_routes, approval_routes, loop_routes, run_routes
 
 _Result = dict[str, Any]
 

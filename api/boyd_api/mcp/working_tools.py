@@ -9,7 +9,8 @@ from pydantic import Field
 
 from boyd.models import CallRequest, JsonObject, Level, Model
 from boyd.models.investigation import MOST_ASKED, Investigation, InvestigationRequest
-from boyd_api import investigation_routes, run_routes
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.request_context import RequestContext
 from boyd_api.mcp.assistant_answer import tool_result
 from boyd_api.mcp.assistant_tasks import (
     find_task,
@@ -19,8 +20,7 @@ from boyd_api.mcp.assistant_tasks import (
 )
 from boyd_api.mcp.assistant_tool import AssistantRequest, AssistantTool, TaskState
 from boyd_api.mcp.reading_tools import AgentArguments
-from boyd_api.problems import HttpProblem, not_found
-from boyd_api.request_context import RequestContext
+from boyd_api.routes import investigation_routes, run_routes
 
 #: The source of runs that assistants submit.
 _SOURCE = "mcp"

@@ -29,9 +29,9 @@ from boyd import (
     strategy,
     tool,
 )
-from boyd.formatting import counted
 from boyd.models import JsonObject, Model
 from boyd.plugins.process import ProcessControl, Program
+from boyd.text.formatting import counted
 
 EXAMPLE = Path(__file__).resolve().parent.parent
 STATE = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "boyd-investigate"

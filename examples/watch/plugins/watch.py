@@ -26,9 +26,9 @@ from boyd import (
     orienter,
     strategy,
 )
-from boyd.formatting import counted
 from boyd.models import Model
 from boyd.plugins.process import ProcessControl, Program, Supervised
+from boyd.text.formatting import counted
 
 MB = 1_000_000
 

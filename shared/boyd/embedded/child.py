@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from boyd.embedded.state_folder import private_folder
-from boyd.subprocess_call import follow_parent
+from boyd.sandbox.subprocess_call import follow_parent
 
 ROTATE_BYTES = 10 * 1024 * 1024
 TAIL_BYTES = 16 * 1024

@@ -30,7 +30,7 @@ from boyd.embedded.state_folder import open_locked, private_folder, write_privat
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import ConfigError
 from boyd.models.base import Model
-from boyd.store.server_release import OLDEST, Release
+from boyd.store.server.server_release import OLDEST, Release
 
 HOST = "127.0.0.1"
 # Below the ephemeral ports of Linux: a client that reconnects while the server is down could

@@ -21,7 +21,7 @@ from boyd.intake.request import (
 from boyd.models import Observation
 from boyd.settings.intake_settings import DeclaredIntake, shipped_intakes
 from boyd.settings.validation import saying
-from boyd.trace_context import parse_traceparent
+from boyd.text.trace_context import parse_traceparent
 
 GROUP = "boyd.intakes"
 

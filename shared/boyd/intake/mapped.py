@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from boyd.extraction import Expression, ExtractionError, StepMeter, UnusableExpression
 from boyd.intake.request import (
     MAX_BYTES,
     BadIntake,
@@ -26,6 +25,7 @@ from boyd.intake.request import (
 )
 from boyd.models import JsonObject, Observation, Severity, utc_now
 from boyd.settings.intake_settings import IntakeMapping
+from boyd.text.extraction import Expression, ExtractionError, StepMeter, UnusableExpression
 
 #: Why a message that was understood gives no observation.
 UNOBSERVED = "it is about nothing that fires or ends, as a ping or a test (`when` is not true)"

@@ -12,8 +12,8 @@ import jiter
 from pydantic import ValidationError
 
 from boyd.errors import BoydError
-from boyd.json_limits import TooManyValues, check_read, check_values
 from boyd.models import Severity, explain, unstorable, utc_now
+from boyd.text.json_limits import TooManyValues, check_read, check_values
 
 #: Maximum observations of one request, and their size in bytes of JSON.
 MAX_OBSERVATIONS = 10_000

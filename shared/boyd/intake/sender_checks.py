@@ -11,8 +11,8 @@ from pathlib import Path
 
 from boyd.errors import ConfigError
 from boyd.plugin.connector import Secret
-from boyd.redaction import register
 from boyd.settings.intake_settings import PART, BasicAuth, HeaderAuth, HmacAuth, QueryAuth
+from boyd.text.redaction import register
 
 #: The most signatures in one header.
 MAX_SIGNATURES = 10

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from boyd.formatting import dollars
 from boyd.llm import synthesis
 from boyd.llm.conversation import Conversation
 from boyd.llm.model_errors import ModelError, Stopped
@@ -26,6 +25,7 @@ from boyd.models.investigation import (
     call_number,
 )
 from boyd.settings.model import Prices
+from boyd.text.formatting import dollars
 
 #: The share of a limit at which a warning is logged.
 WARN = 0.8

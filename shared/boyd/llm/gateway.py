@@ -36,10 +36,10 @@ from boyd.llm.providers.wire import Wire
 from boyd.llm.turn_accumulator import TurnAccumulator, Watch
 from boyd.models.investigation import RequestOutcome, Usage
 from boyd.outbound.guarded_session import Lifeline
-from boyd.redaction import Redactor
 from boyd.settings.model import ModelSettings, ModelTimeouts
 from boyd.settings.model import Wire as WireName
-from boyd.version import VERSION
+from boyd.text.redaction import Redactor
+from boyd.text.version import VERSION
 
 __all__ = ["WAITS", "Gateway", "Meter", "Watch"]
 

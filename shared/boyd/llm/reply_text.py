@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from boyd.json_limits import TooManyValues, check_values
 from boyd.llm.messages import Turn
 from boyd.llm.tool_calls import parse_object
 from boyd.models import JsonObject
+from boyd.text.json_limits import TooManyValues, check_values
 
 _THINKING = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+.#-]*[ \t]*$", re.MULTILINE)

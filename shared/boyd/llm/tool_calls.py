@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from boyd.json_limits import check_values
 from boyd.models import JsonObject, unstorable
 from boyd.models.investigation import Category, ToolStatus
+from boyd.text.json_limits import check_values
 
 SHELL = "bash"
 _ALIASES = {"run_command": SHELL}

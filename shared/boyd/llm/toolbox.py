@@ -17,7 +17,7 @@ from boyd.llm.tool_calls import ToolUse, digest, is_error, parse_json
 from boyd.models import JsonObject, explain
 from boyd.models.investigation import ToolObservation, call_number
 from boyd.plugin import Action, PluginHost, Tool
-from boyd.redaction import MARK
+from boyd.text.redaction import MARK
 
 #: The limits of servers on tool names.
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")

@@ -13,12 +13,12 @@ from urllib.parse import quote
 from celery import Celery, Signature, chain, group
 from kombu.exceptions import OperationalError
 
-from boyd import queues
 from boyd.errors import ConfigError
 from boyd.messaging.broker_connection import BrokerConnection
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Phase
-from boyd.store.connection import Address, mask_url, sentinel_options
+from boyd.store.server.connection import Address, mask_url, sentinel_options
+from boyd.text import queues
 
 log = logging.getLogger("boyd.messaging.celery_app")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from boyd import queues
 from boyd.models import Phase
+from boyd.text import queues
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class JoinedRequest(Model):
 
 
 class VoteSignature(Model):
-    """The proof of what a principal approved; see `boyd.approval_signatures`.
+    """The proof of what a principal approved; see `boyd.security.approval_signatures`.
 
     Attributes:
         nonce: makes each signature a different one.

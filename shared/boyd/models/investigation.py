@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from boyd.models.base import JsonObject, Model, Timestamp, Whole
-from boyd.redaction import redactor
+from boyd.text.redaction import redactor
 
 Profile = Literal["research", "general", "execution", "off"]
 Category = Literal["search", "execution", "delegation"]

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from boyd.models.action import ActionResult
 from boyd.models.base import JsonObject, Level, Model, Timestamp
 from boyd.models.situation import SituationAssessment
-from boyd.trace_context import LONGEST, PATTERN
+from boyd.text.trace_context import LONGEST, PATTERN
 
 RunStatus = Literal["pending", "investigating", "completed", "failed", "cancelled"]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from boyd.formatting import counted
 from boyd.models.base import Model
+from boyd.text.formatting import counted
 
 #: What an action went beyond: a limit, its writable folders, or its destinations.
 LimitName = Literal["cpu", "memory", "processes", "file size", "files", "network", "time"]

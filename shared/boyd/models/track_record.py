@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Self
 
 from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
-from boyd.sequential_bounds import DropTest, lower_bound, stake
+from boyd.text.sequential_bounds import DropTest, lower_bound, stake
 
 #: Outcomes as which a stated confidence counts in the calibrated one.
 PRIOR = 5

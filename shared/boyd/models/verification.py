@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from boyd import naming
-from boyd.formatting import seconds
 from boyd.models.base import Model, Timestamp
 from boyd.models.situation import Situation
+from boyd.text.formatting import seconds
 
 #: What an action has achieved. "ok" alone means only that its call returned.
 EffectName = Literal["effective", "no effect", "worse", "cannot tell"]

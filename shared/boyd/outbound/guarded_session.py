@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from boyd.sandbox.destinations import refuse_destination
-from boyd.version import VERSION
+from boyd.text.version import VERSION
 
 MAX_LENGTH = 2048
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from boyd.agent_rules import Circumstances
+from boyd.agent.agent_rules import Circumstances
 from boyd.errors import ActionHeld, AgentRevoked, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,

@@ -24,8 +24,8 @@ from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
 from boyd.plugin.parameters import plain, validate
-from boyd.redaction import clean, redactor
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
+from boyd.text.redaction import clean, redactor
 
 #: The most characters of a result, as JSON, that are kept.
 MAX_RESULT = 1_000_000

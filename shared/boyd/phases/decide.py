@@ -21,7 +21,7 @@ from boyd.phases.orient import fields, reason_of
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Hook, Strategy
 from boyd.plugin.own_copy import unchecked
-from boyd.redaction import clean
+from boyd.text.redaction import clean
 
 
 def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionTrace]:

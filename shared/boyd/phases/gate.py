@@ -7,7 +7,7 @@ from datetime import datetime
 
 from boyd import naming
 from boyd.agent import Agent
-from boyd.agent_rules import Circumstances, Rules, Undecided
+from boyd.agent.agent_rules import Circumstances, Rules, Undecided
 from boyd.models import Budget, EarnedAutonomy, GateOutcome
 
 

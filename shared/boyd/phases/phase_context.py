@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from boyd.agent import Agent
-from boyd.agent_rules import Circumstances
+from boyd.agent.agent_rules import Circumstances
 from boyd.errors import Overrun, Veto
 from boyd.models import (
     Change,
@@ -29,8 +29,8 @@ from boyd.phases import time_limit
 from boyd.phases.gate import GateAnswer
 from boyd.phases.recording import Tape
 from boyd.plugin import Action, Context, Hook
-from boyd.redaction import clean
 from boyd.settings.validation import saying
+from boyd.text.redaction import clean
 
 if TYPE_CHECKING:
     from boyd.phases.action_call import Confiner

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from boyd.agent.procedure_plans import action_of, params_of
 from boyd.models import ActionResult, Json, JsonObject
 from boyd.phases.action_call import call_action, failed, unknown, without_secrets
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Procedure
 from boyd.plugin.parameters import plain, validate
-from boyd.procedure_plans import action_of, params_of
-from boyd.references import MissingValue
+from boyd.text.references import MissingValue
 
 
 def dry_run(

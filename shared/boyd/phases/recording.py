@@ -17,10 +17,10 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from boyd.formatting import error_line
 from boyd.models import PluginReads, Read, TapedPhase, Triple, digest_of
 from boyd.plugin import Context, News, State
-from boyd.redaction import redactor
+from boyd.text.formatting import error_line
+from boyd.text.redaction import redactor
 
 #: The most characters of a value, as JSON, and of all reads of a phase.
 MAX_VALUE = 8_000

@@ -15,8 +15,8 @@ from boyd.phases.action_call import ConfinedCall, confined, unenforced
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
 from boyd.plugin.parameters import validate
-from boyd.redaction import clean
 from boyd.sandbox.confined_call import ConfinedAnswer
+from boyd.text.redaction import clean
 
 #: Characters of the evidence for a verdict.
 MAX_EVIDENCE = 500

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from boyd.models import Autonomy, ProcedureApproval, ProcedureStep
 from boyd.plugin.components import Action
 from boyd.plugin.plugin_base import Plugin
-from boyd.references import LONGEST_TEXT
+from boyd.text.references import LONGEST_TEXT
 
 #: The id of the plugin, and of the action that asks a person.
 PROCEDURES = "procedures"

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from boyd.errors import ConfigError
 from boyd.plugin.plugin_base import Plugin
-from boyd.redaction import register
 from boyd.settings.text_files import read_text
+from boyd.text.redaction import register
 
 
 class Secret(BaseModel):

@@ -67,7 +67,7 @@ class Graph(Protocol):
         """The number of facts with each symbol as subject or object."""
 
     def symbols_with(self, words: Collection[str], limit: int = 1000) -> dict[str, list[str]]:
-        """For each of those words, as `boyd.tokenizer` has them, up to *limit* labels that hold it.
+        """For each word, split as by `boyd.text.tokenizer`, up to *limit* labels that hold it.
 
         Those with the fewest other words come first, then by label. They are labels of subjects,
         predicates and objects of knowledge: what an agent notes of its own work (`agent:…`) is

@@ -15,8 +15,8 @@ from boyd.models import ApprovalItem, Catalog, NotificationRecipient, Notificati
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 from boyd.plugin.decorators import Declared
-from boyd.redaction import register
 from boyd.settings.validation import mistakes
+from boyd.text.redaction import register
 
 
 def secrets_in(value: Any) -> Iterator[str]:

@@ -10,9 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from boyd.conditions import OBJECT, Condition, ConditionError, Language
+from boyd.agent.conditions import OBJECT, Condition, ConditionError, Language
 from boyd.errors import ConfigError
-from boyd.formatting import counted
 from boyd.models import (
     LEVELS,
     SEVERITIES,
@@ -29,8 +28,9 @@ from boyd.models import (
     SituationAssessment,
 )
 from boyd.plugin import Context, Plugin, Strategy, orienter
-from boyd.references import MissingValue, fill, parse_reference, reference_texts
 from boyd.settings.validation import nearest
+from boyd.text.formatting import counted
+from boyd.text.references import MissingValue, fill, parse_reference, reference_texts
 
 #: The most matches of one rule that an assessment keeps.
 MAX_MATCHES = 100

@@ -11,8 +11,8 @@ from boyd.errors import BoydError
 from boyd.models import ActionInfo, Decision, Level, Reversibility, Review, Situation
 from boyd.plugin import Action, Context, Plugin, hook
 from boyd.plugins.investigator.question import DATA, tag_json
-from boyd.redaction import clean, redactor
 from boyd.settings.permissions import named
+from boyd.text.redaction import clean, redactor
 
 #: The most characters of the decision and of the situation in a prompt, and of a reason.
 DECISION, SITUATION, REASON = 20_000, 20_000, 1000

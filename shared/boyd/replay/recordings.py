@@ -10,10 +10,10 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Protocol
 
-from boyd.archive.access import ArchiveAccess
-from boyd.archive.entries import exact_ms, lowest_beside, lowest_key
-from boyd.archive.search import SCANNED
 from boyd.errors import ConfigError
+from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.entries import exact_ms, lowest_beside, lowest_key
+from boyd.export.archive.search import SCANNED
 from boyd.models.archived import HistoryFilter
 from boyd.settings.text_files import read_text
 from boyd.store import AgentStore

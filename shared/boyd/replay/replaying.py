@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from boyd import naming
-from boyd.archive.past_work import PastWork
+from boyd.export.archive.past_work import PastWork
 from boyd.models.replayed import ReplayedIteration, ReplayReport
 from boyd.replay.differences import report
 from boyd.replay.partial_results import PartialResults

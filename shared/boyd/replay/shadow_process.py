@@ -29,7 +29,7 @@ from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
 from boyd.replay.shadow import CannotTell, Shadow
 from boyd.sandbox.kernel import confine
-from boyd.version import VERSION
+from boyd.text.version import VERSION
 
 
 class ShadowTask(Model):

@@ -9,7 +9,7 @@ from boyd.messaging.dispatcher import BatchHint, Dispatcher
 from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
 from boyd.plugin import Llm
-from boyd.runtime.approval_gateway import Resolution, Resolver
+from boyd.runtime.approvals.approval_gateway import Resolution, Resolver
 from boyd.runtime.ending import Abandoner, Abandonment, retire
 from boyd.runtime.engine import Engine, EngineSettings, Post, retention_of
 from boyd.runtime.iteration import IterationSteps
@@ -18,10 +18,10 @@ from boyd.runtime.jobs.client_call import ClientCallHandler
 from boyd.runtime.jobs.investigation_job import InvestigationHandler
 from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
-from boyd.runtime.jobs.procedure_job import ProcedureHandler
 from boyd.runtime.jobs.run_callbacks import RunCallbackHandler
 from boyd.runtime.jobs.verification_job import VerificationHandler
 from boyd.runtime.leases import Leases
+from boyd.runtime.procedures.procedure_job import ProcedureHandler
 from boyd.runtime.revocation import revoke
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
@@ -72,7 +72,7 @@ def _model_access(
     if settings is None:
         return None
     # Imported only here: an agent without a model does not load what a model needs.
-    from boyd.runtime.investigation.model_access import ModelAccess
+    from boyd.runtime.investigations.model_access import ModelAccess
 
     retention = retention_of(agent)
     return lambda plugin_id: ModelAccess(settings, store, dispatcher, retention, plugin_id)

@@ -25,7 +25,7 @@ from boyd.models.investigation import Ended
 from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.models.responses import Retired
 from boyd.phases import act, action_call, complete
-from boyd.runtime.approval_gateway import Resolver
+from boyd.runtime.approvals.approval_gateway import Resolver
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done
 from boyd.runtime.triggers import Launcher

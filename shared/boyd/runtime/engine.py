@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from boyd.agent import Agent
-from boyd.approval_signatures import ApprovalSigner
 from boyd.errors import AgentRevoked, InitFailed, PluginError, StoreError
-from boyd.links import LinkBuilder
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import REVOKED
 from boyd.outbound import Delivery, post_callback
@@ -20,8 +18,10 @@ from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
 from boyd.plugin.context import IdentitySigner
-from boyd.runtime.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
+from boyd.runtime.approvals.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
 from boyd.runtime.leases import LeasedLedger, Leases
+from boyd.security.approval_signatures import ApprovalSigner
+from boyd.security.links import LinkBuilder
 from boyd.store import AgentEntry, AgentFleet, AgentStore, Fence, Retention
 from boyd.store.storage_budget import DAY
 

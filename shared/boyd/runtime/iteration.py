@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import (
@@ -55,6 +55,7 @@ from boyd.store import (
     dump_results,
 )
 from boyd.store.runs import read_run
+from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.errors import NewerFormat, StoreError
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Problem
@@ -19,6 +19,7 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.store import Retry, StillRunning, Store, StuckBatch
 from boyd.store.due import MOST_DUE
+from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
 from boyd.store import AgentStore, Begun, Retention, Room, Slot, Submitted
+from boyd.text import queues
 
 #: Trigger of iterations that beat starts: by the interval, and by the schedule.
 TICK, SCHEDULE = "beat", "schedule"

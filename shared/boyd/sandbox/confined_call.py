@@ -27,13 +27,13 @@ from typing import IO, Any, Literal
 from pydantic import ValidationError
 
 from boyd.errors import Overrun
-from boyd.formatting import visible
-from boyd.json_limits import check_values
 from boyd.models import Model, explain
 from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
 from boyd.sandbox import guardian, inside
 from boyd.sandbox.accounts import Account, account
 from boyd.sandbox.forwarder import Forwarder
+from boyd.text.formatting import visible
+from boyd.text.json_limits import check_values
 
 _log = logging.getLogger("boyd.sandbox")
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from boyd.errors import LimitExceeded
-from boyd.formatting import message_of
 from boyd.models.sandbox import LimitName, LimitViolation
 from boyd.sandbox import kernel
 from boyd.sandbox.destinations import REFUSED
+from boyd.text.formatting import message_of
 
 _SIOCSIFADDR = 0x8916
 _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from boyd.extraction import check_expressions
 from boyd.models import Model, ObservationType, Severity
 from boyd.settings.permissions import TimeZone
 from boyd.settings.validation import nearest, read_toml
+from boyd.text.extraction import check_expressions
 
 #: The data files of the intakes that come with Boyd.
 SHIPPED = Path(__file__).with_name("intakes")

@@ -22,8 +22,8 @@ from pydantic import (
 
 from boyd.errors import ConfigError
 from boyd.models.investigation import Limits, Profile
-from boyd.redaction import register
 from boyd.settings.text_files import read_text
+from boyd.text.redaction import register
 
 #: Paths that Boyd appends to the address.
 _ENDINGS = ("/chat/completions", "/v1/messages")

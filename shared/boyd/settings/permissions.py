@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from boyd import schedules
 from boyd.models import ApprovalPolicy, Budget, EarnedAutonomy, Level, Reversibility, Sandbox
+from boyd.settings import schedules
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

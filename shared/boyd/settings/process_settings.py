@@ -33,12 +33,12 @@ from pydantic_settings import (
 )
 
 from boyd.errors import ConfigError
-from boyd.redaction import register
 from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.text_files import read_text
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.user_folders import state_folder
 from boyd.settings.validation import mistakes, read_toml
+from boyd.text.redaction import register
 
 PREFIX = "BOYD_"
 #: Read from the working directory unless another file is named.

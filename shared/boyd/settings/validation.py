@@ -12,9 +12,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from boyd.errors import ConfigError
-from boyd.formatting import message_of
 from boyd.models.base import explain, told
 from boyd.settings.text_files import decode
+from boyd.text.formatting import message_of
 
 #: Maximum bytes of a file.
 MAX_BYTES = 1_048_576

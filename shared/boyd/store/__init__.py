@@ -13,7 +13,6 @@ from boyd.store.audit_trail import Audit, actor_fields, seal_all
 from boyd.store.batches import Batches, StuckBatch
 from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls, read_call
-from boyd.store.connection import Client, connect, mask_url, near, translated
 from boyd.store.delegations import Delegations
 from boyd.store.due import Due, take_each
 from boyd.store.ended_work import EndedWork
@@ -70,7 +69,8 @@ from boyd.store.plugin_state import PluginState
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.published_replay import LatestReplay
 from boyd.store.runs import Runs, Submitted, read_callback
-from boyd.store.scripts import Scripts
+from boyd.store.server.connection import Client, connect, mask_url, near, translated
+from boyd.store.server.scripts import Scripts
 from boyd.store.storage_budget import StorageBudget
 from boyd.store.timing import Retention, ServerClock, Timing
 from boyd.store.trace_progress import TraceProgress

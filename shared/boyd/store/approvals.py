@@ -30,7 +30,6 @@ from boyd.models import (
     utc_now,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, near, replies_by_type, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import flatten, restore
 from boyd.store.in_flight import InFlight
@@ -47,7 +46,8 @@ from boyd.store.paging import (
     load_cursor,
     read_page,
 )
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, near, replies_by_type, translated
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 from boyd.store.unreadable import readable
 

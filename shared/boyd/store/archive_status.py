@@ -7,8 +7,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from boyd.models.archived import ArchiveStatus, FollowerStatus, TraceStatus
-from boyd.store.connection import Client, translated
 from boyd.store.keys import ARCHIVE, TRACES
+from boyd.store.server.connection import Client, translated
 from boyd.store.timing import milliseconds
 
 _S = TypeVar("_S", bound=FollowerStatus)

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from boyd.models import AuditEntry, AuditHead, Misfit, Verification, from_ms
 from boyd.models.audit import Fault
-from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
+from boyd.store.server.connection import Client, translated
 
 PLAIN = "sha256"
 #: The head of an empty chain.

@@ -29,9 +29,9 @@ import redis
 from boyd.errors import BadCursor
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, noted, sealed
-from boyd.store.connection import Client, replies_of_some, translated
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, replies_of_some, translated
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
 #: The most entries to seal or read in one step.

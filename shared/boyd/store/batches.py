@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import Timing
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from boyd.models import ActionInfo, Budget, to_ms
-from boyd.store.connection import Client, translated
 from boyd.store.executions import ActionLedger
 from boyd.store.keys import Keys
+from boyd.store.server.connection import Client, translated
 
 #: The most executions of an action whose targets are looked at.
 _RECENT = 200

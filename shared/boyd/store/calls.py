@@ -9,11 +9,11 @@ from boyd import naming
 from boyd.errors import RollbackRefused
 from boyd.models import Call, CallRequest
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
 #: Seconds to keep a call and its answer.

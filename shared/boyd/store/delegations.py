@@ -6,11 +6,11 @@ from boyd.errors import NotDelegated
 from boyd.models import Actor, Delegable, Delegation
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
-from boyd.store.connection import Client, translated
 from boyd.store.fleet import AgentEntry
 from boyd.store.freezes import reason_in, revocation_of
 from boyd.store.keys import AGENTS, FREEZES, Keys
-from boyd.store.scripts import Scripts
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import Scripts
 
 
 class Delegations:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from boyd.errors import StoreError
-from boyd.store.connection import pairs
-from boyd.store.scripts import KeyedScripts, ScriptCall, Scripts
+from boyd.store.server.connection import pairs
+from boyd.store.server.scripts import KeyedScripts, ScriptCall, Scripts
 from boyd.store.timing import Timing
 
 #: The most overdue members to take at once.

@@ -10,11 +10,11 @@ from typing import Literal
 
 from boyd import naming
 from boyd.models import LoopResult, Run
-from boyd.store.connection import Client, translated
 from boyd.store.hashes import restore
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
 from boyd.store.paging import Place
+from boyd.store.server.connection import Client, translated
 
 WorkKind = Literal["iteration", "run", "approval", "execution", "investigation"]
 #: The kinds that have an index.

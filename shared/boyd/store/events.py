@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import redis
 
 from boyd.models import Event, JsonObject, from_ms
-from boyd.store.connection import Client, replies_of_some, translated
 from boyd.store.keys import Keys
+from boyd.store.server.connection import Client, replies_of_some, translated
 from boyd.store.stream_tail import open_tail
 
 #: Events to read at once.

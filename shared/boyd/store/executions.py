@@ -22,12 +22,12 @@ from boyd.models import (
     from_ms,
     to_ms,
 )
-from boyd.store.connection import Client, translated
 from boyd.store.freeze_copy import FreezeCopy
 from boyd.store.hashes import restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 from boyd.store.unreadable import reading
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from boyd.errors import PayloadTooLarge
 from boyd.models import Place, Triple
-from boyd.store.connection import Client, translated
 from boyd.store.keys import GraphKeys
-from boyd.store.scripts import KeyedScripts
-from boyd.tokenizer import words
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import KeyedScripts
+from boyd.text.tokenizer import words
 
 #: The most facts in a graph.
 MOST = 1_000_000
@@ -108,7 +108,7 @@ class FactGraph:
         return dict(zip(symbols, sums, strict=True))
 
     def symbols_with(self, words: Collection[str], limit: int = PAGE) -> dict[str, list[str]]:
-        """Up to *limit* labels with each word, as split by `boyd.tokenizer`."""
+        """Up to *limit* labels with each word, as split by `boyd.text.tokenizer`."""
         wanted = list(words)
         with translated():
             pipe = self._client.pipeline(transaction=False)

@@ -12,7 +12,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from boyd import queues
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import (
     ApprovalItem,
@@ -26,14 +25,15 @@ from boyd.models import (
     responses,
     to_ms,
 )
-from boyd.schedules import Schedule
 from boyd.settings.intake_settings import DeclaredIntake
-from boyd.store.connection import Client, pairs, replies_by_type, translated
+from boyd.settings.schedules import Schedule
 from boyd.store.freezes import Stop, scopes_concerning
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
-from boyd.store.scripts import Scripts, flat
+from boyd.store.server.connection import Client, pairs, replies_by_type, translated
+from boyd.store.server.scripts import Scripts, flat
 from boyd.store.timing import Retention, milliseconds
 from boyd.store.unreadable import note_unreadable, readable, reading
+from boyd.text import queues
 
 Role = Literal["worker", "beat"]
 

@@ -7,10 +7,10 @@ a move it may lack the last marks, and is compared again before anything relies 
 
 from __future__ import annotations
 
-from boyd.store.connection import Client, pairs, translated
 from boyd.store.freezes import halt_text, revocation_of, scopes_concerning
 from boyd.store.keys import DEPLOYMENT, FREEZES, REGISTERED
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import Client, pairs, translated
+from boyd.store.server.scripts import KeyedScripts, flat
 
 
 class FreezeCopy:

@@ -19,9 +19,9 @@ from boyd.errors import StoreError
 from boyd.models import FROZEN, REVOKED, Actor, from_ms
 from boyd.models.responses import WorkerInfo
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, Keys
-from boyd.store.scripts import Scripts
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import Scripts
 
 _LIFTED = re.compile(r"\d+")
 _FROZEN = re.compile(r"(\d+) (.*)", re.DOTALL)

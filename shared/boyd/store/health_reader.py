@@ -12,20 +12,13 @@ from typing import Any, TypeVar, get_args
 import redis
 from pydantic import ValidationError
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.errors import StoreError, UnreadableRecord
 from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.store.approvals import NO_DEADLINE
 from boyd.store.archive_status import parse_status
 from boyd.store.audit_trail import COUNTED
-from boyd.store.connection import (
-    Client,
-    has_wrong_type,
-    replies_of_some,
-    stored_int,
-    translated,
-)
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.health_snapshot import (
@@ -49,7 +42,15 @@ from boyd.store.keys import (
     Keys,
 )
 from boyd.store.master_health import read_cluster
+from boyd.store.server.connection import (
+    Client,
+    has_wrong_type,
+    replies_of_some,
+    stored_int,
+    translated,
+)
 from boyd.store.unreadable import readable
+from boyd.text import queues
 
 #: Due members to read per agent, earliest first.
 _STEPS = 50

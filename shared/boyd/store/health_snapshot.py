@@ -12,7 +12,7 @@ from typing import Any
 from boyd.models import ActionInfo, EndpointInfo, ObserverHealth, from_ms
 from boyd.models.archived import ArchiveStatus, FollowerStatus, TraceStatus
 from boyd.store.fleet import ALIVE, AgentEntry, Role, WorkerInfo
-from boyd.store.server_release import Release
+from boyd.store.server.server_release import Release
 
 #: Seconds without any process running it, after which an agent counts as retired.
 RETIRED = 86_400.0

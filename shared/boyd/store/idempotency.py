@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from boyd.store.connection import Client
 from boyd.store.keys import DEPLOYMENT, Keys, answer
-from boyd.store.scripts import Scripts
+from boyd.store.server.connection import Client
+from boyd.store.server.scripts import Scripts
 from boyd.store.timing import milliseconds
 
 #: Seconds to keep an answer.

@@ -27,16 +27,16 @@ from boyd.models.investigation import (
     redacted,
     title_of,
 )
-from boyd.redaction import redactor
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated
 from boyd.store.executions import Fence
 from boyd.store.hashes import flatten, restore
 from boyd.store.health_snapshot import ModelTotals
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
+from boyd.text.redaction import redactor
 
 #: The most investigations of an agent, including ended ones.
 MOST = 5000

@@ -27,7 +27,6 @@ from boyd.models import (
     from_ms,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, pairs, translated
 from boyd.store.history import summary_of
 from boyd.store.iteration_record import (
     Record,
@@ -37,7 +36,8 @@ from boyd.store.iteration_record import (
     dump_results,
 )
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import Client, pairs, translated
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import Retention, Timing, milliseconds
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from boyd.models import JobExecution, RunResult, RunStatus, from_ms
-from boyd.store.connection import Client, pairs
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import Client, pairs
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import Retention, Timing, milliseconds
 
 #: A run that ends with a job: its id, new status and result.

@@ -16,9 +16,9 @@ from functools import partial
 from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
 from boyd.store.api_keys import Refused
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.keys import API_KEYS, SESSIONS, login, session
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 from boyd.store.unreadable import readable, reading
 

@@ -9,12 +9,12 @@ from datetime import datetime
 
 from boyd.errors import AgentPaused
 from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
-from boyd.schedules import Schedule
+from boyd.settings.schedules import Schedule
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, stored_int, translated
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, stored_int, translated
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Timing, milliseconds
 
 #: Fields of an observation's metadata that identify repetitions; see `Loop.intake`.

@@ -8,7 +8,7 @@ from boyd import naming
 from boyd.models import STAGES, NotificationRecord
 from boyd.store.executions import Fence
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
 #: The prefix of a record's field in the hash of its approval.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from boyd.store.connection import Client, translated
 from boyd.store.keys import PEOPLE
+from boyd.store.server.connection import Client, translated
 
 
 class People:

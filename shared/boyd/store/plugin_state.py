@@ -10,9 +10,9 @@ from typing import Any
 
 from boyd.errors import PayloadTooLarge, PluginError, StoreError
 from boyd.plugin import News
-from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, translated
+from boyd.store.server.scripts import KeyedScripts
 
 #: The default time to live in seconds, and the largest value in bytes.
 DEFAULT_TTL = 7 * 86400.0

@@ -14,11 +14,11 @@ from boyd.models import (
     StepProgress,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.executions import KEEP, Fence
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 from boyd.store.unreadable import readable, reading
 

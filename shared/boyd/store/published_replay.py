@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from boyd.models.replayed import PublishedReplay, ReplayReport
-from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
+from boyd.store.server.connection import Client, translated
 from boyd.store.timing import milliseconds
 
 #: Seconds to keep it, and the findings of it that are kept.

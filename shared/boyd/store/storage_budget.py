@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from boyd.store.keys import DEPLOYMENT, Keys, storage_key
-from boyd.store.scripts import Scripts
+from boyd.store.server.scripts import Scripts
 
 #: Seconds in which a used up budget is whole again: as long as calls and answers are kept.
 DAY = 86_400.0

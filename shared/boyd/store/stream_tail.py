@@ -12,9 +12,9 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
-from boyd.store.cluster_client import PAUSE, ClusterClient
-from boyd.store.connection import Client, replies_of_some
-from boyd.store.slot_map import Server
+from boyd.store.server.cluster_client import PAUSE, ClusterClient
+from boyd.store.server.connection import Client, replies_of_some
+from boyd.store.server.slot_map import Server
 from boyd.store.timing import milliseconds
 
 #: Seconds for which a server waits before it replies that there is nothing.

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from boyd.errors import StoreError
 from boyd.models import Model, from_ms
-from boyd.store.connection import Client, translated
+from boyd.store.server.connection import Client, translated
 
 #: Seconds between two reads of the server's clock, and to the next attempt after a failure.
 RESYNC = 10.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from boyd.store.connection import pairs
-from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.server.connection import pairs
+from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
 #: Seconds after which another process takes over from one that is silent.

@@ -9,10 +9,10 @@ from typing import Any
 
 from boyd.models import Actor, TrackRecord, from_ms
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, replies_by_type, translated
 from boyd.store.executions import Fence
 from boyd.store.keys import Keys
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 from boyd.store.unreadable import readable
 

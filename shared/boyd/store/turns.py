@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from boyd.store.fleet import Fleet, WorkerInfo
 from boyd.store.keys import turn
-from boyd.store.scripts import KeyedScripts
+from boyd.store.server.scripts import KeyedScripts
 
 #: The part of the interval during which a turn blocks others. Processes wait at least 0.8
 #: intervals, so a single process always gets its turn; after a process dies, the next turn comes

@@ -16,14 +16,14 @@ import fakeredis
 
 from boyd import runtime
 from boyd.agent import Agent
-from boyd.formatting import error_line
 from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, Sandbox, utc_now
 from boyd.phases.action_call import ConfinedCall, perform
 from boyd.phases.verify import look_confined
-from boyd.queues import DEFAULT, of_host
 from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 from boyd.store.fleet import ALIVE
+from boyd.text.formatting import error_line
+from boyd.text.queues import DEFAULT, of_host
 
 _WORKER = "lab"
 

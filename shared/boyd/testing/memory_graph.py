@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from boyd.models import Place, Triple
-from boyd.tokenizer import words as words_of
+from boyd.text.tokenizer import words as words_of
 
 #: Redis separates the parts of a fact with it, so no label may contain it.
 _SEPARATOR = "\x1f"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boyd.models import Triple
-from boyd.plugins.goals.state import Goal
+from boyd_goals.state import Goal
 
 #: The size of a node and of the gaps between nodes, in pixels.
 WIDTH, HEIGHT = 210, 44

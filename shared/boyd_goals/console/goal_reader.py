@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from boyd import queues
 from boyd.models import EndpointReply, Model
 from boyd.models.base import Json
-from boyd_api import plugin_routes
+from boyd.text import queues
 from boyd_api.console.page_request import PageRequest
-from boyd_api.problems import HttpProblem
+from boyd_api.http.problems import HttpProblem
+from boyd_api.routes import plugin_routes
 
 _M = TypeVar("_M", bound=Model)
 

@@ -8,16 +8,16 @@ from urllib.parse import quote
 from flask import redirect, request
 
 from boyd.models.base import JsonObject
-from boyd.plugins.goals import api_models as api
-from boyd.plugins.goals.state import Goal, Question, ToolDecision
 from boyd_api.console.declared_pages import NavigationLink, PageResult, Pages
 from boyd_api.console.forms import read_form
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.parts import Part, read_part
 from boyd_api.console.rendering import render_page
-from boyd_api.problems import HttpProblem, not_found
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_goals import api_models as api
 from boyd_goals.console.goal_graph import NodeGraph, surroundings_of, tree_of
 from boyd_goals.console.goal_reader import GoalReader
+from boyd_goals.state import Goal, Question, ToolDecision
 
 pages = Pages("boyd_goals.console", NavigationLink("Goals", "goals", "/goals"))
 

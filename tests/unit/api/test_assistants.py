@@ -13,10 +13,9 @@ import pytest
 from api_kit import Site
 from assistant_kit import rpc_parts
 from boyd import Agent, Decision, Plugin, action, hook
-from boyd.redaction import Redactor
 from boyd.testing import Lab
-from boyd_api import mcp_routes
-from boyd_api.mcp import assistant_answer, working_tools
+from boyd.text.redaction import Redactor
+from boyd_api.mcp import assistant_answer, mcp_routes, working_tools
 
 WRITE = {"action": "desk:write", "params": {"text": "x"}, "rationale": "it is time"}
 
@@ -522,7 +521,7 @@ def test_an_error_inside_is_told_without_its_details(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("boyd.archive.past_work.PastWork.runs", broken)
+    monkeypatch.setattr("boyd.export.archive.past_work.PastWork.runs", broken)
     answer = robot.send("tools/call", name="boyd_runs_list", arguments={})
 
     assert (answer.status_code, answer.json["error"]["code"]) == (500, -32603)

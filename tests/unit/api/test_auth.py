@@ -13,9 +13,9 @@ from api_kit import Site, make_lab
 from boyd.errors import ConfigError
 from boyd.models import SCOPES, Actor
 from boyd.settings.process_settings import load_settings
-from boyd_api.routes import ALL
-from boyd_api.routing import Route
-from boyd_api.services import Services
+from boyd_api.all_routes import ALL
+from boyd_api.http.routing import Route
+from boyd_api.http.services import Services
 
 #: What needs no key; a route that is added here is open to everybody.
 OPEN = {

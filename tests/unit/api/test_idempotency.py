@@ -11,7 +11,7 @@ from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor
 from boyd.store import StoredAnswer
-from boyd_api import idempotency_keys
+from boyd_api.http import idempotency_keys
 
 KEY = {"Idempotency-Key": "job 66"}
 BODY = {"name": "x", "principal": "x", "scopes": ["read"]}

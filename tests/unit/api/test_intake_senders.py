@@ -16,12 +16,13 @@ import fakeredis
 import pytest
 
 from api_kit import Desk, Site
-from boyd import Agent, extraction
+from boyd import Agent
 from boyd.intake import formats, mapped
 from boyd.intake.sender_checks import SenderRefused
 from boyd.intake.sns import SnsUnavailable
 from boyd.store.keys import Keys
 from boyd.testing import Lab
+from boyd.text import extraction
 
 DATA = Path(__file__).parents[2] / "data" / "intake"
 SECRET = "a shared secret of the test"

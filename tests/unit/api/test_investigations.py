@@ -17,9 +17,9 @@ from boyd.models.investigation import Asked, Said
 from boyd.store import investigations
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import call, say
-from boyd_api import event_streams
-from boyd_api import investigation_routes as routes
-from boyd_api.change_watcher import Slots
+from boyd_api.http import event_streams
+from boyd_api.http.change_watcher import Slots
+from boyd_api.routes import investigation_routes as routes
 from investigation_kit import KEY, Case
 
 QUESTION = {"question": "Why is the disk full?"}
@@ -637,7 +637,7 @@ site = Site(lab, server)
 asked = site.post("/investigations", {"question": "x"})
 answers = [site.get("/state"), site.get("/investigations"), asked]
 print([answer.status_code for answer in answers])
-theirs = ("boyd.llm", "boyd.runtime.investigation", "httpx2", "jsonschema")
+theirs = ("boyd.llm", "boyd.runtime.investigations", "httpx2", "jsonschema")
 print(sorted(name for name in sys.modules if name.startswith(theirs)))
 """
 

@@ -11,9 +11,9 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api_kit import Site
-from boyd_api.documentation import document
-from boyd_api.problems import PROBLEM_TYPES
-from boyd_api.routes import ALL
+from boyd_api.all_routes import ALL
+from boyd_api.http.documentation import document
+from boyd_api.http.problems import PROBLEM_TYPES
 
 SPEC: dict[str, Any] = document(ALL)
 OPERATIONS = [

@@ -11,9 +11,9 @@ from pydantic import Field
 from api_kit import Site, make_lab
 from boyd.errors import PayloadTooLarge, StoreError, StoreReadOnly
 from boyd.models import JsonObject, Model
-from boyd_api.problems import PROBLEM_TYPES, HttpProblem, problem_of
-from boyd_api.request_context import RequestContext
-from boyd_api.routing import JsonResponse, Routes
+from boyd_api.http.problems import PROBLEM_TYPES, HttpProblem, problem_of
+from boyd_api.http.request_context import RequestContext
+from boyd_api.http.routing import JsonResponse, Routes
 
 PAUSE = "/pause"
 

@@ -16,7 +16,7 @@ from flask import Flask
 
 from api_kit import Site, make_desk
 from boyd.settings.process_settings import Settings
-from boyd_api.server import ApiServer
+from boyd_api.http.server import ApiServer
 from harness import wait_until
 
 BASE = b"Host: x\r\nContent-Type: application/json\r\n"

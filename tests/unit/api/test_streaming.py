@@ -10,8 +10,8 @@ import pytest
 
 from boyd.errors import StoreUnavailable
 from boyd.store import Topic
-from boyd_api.change_watcher import ChangeWatcher
-from boyd_api.event_streams import EventFeed, EventStream, EventStreams, ServerSentEvent
+from boyd_api.http.change_watcher import ChangeWatcher
+from boyd_api.http.event_streams import EventFeed, EventStream, EventStreams, ServerSentEvent
 from harness import wait_until
 
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies
 
 from api_kit import Site
 from boyd import Agent, Veto
+from boyd.export.testimony import FlightRecord, write_testimony
 from boyd.models import Autonomy, Level, LoopResult, no_op, utc_now
 from boyd.models.verification import EffectVerification
-from boyd.testimony import FlightRecord, write_testimony
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, plugin, reads, seen, sees
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api_kit import Site
-from boyd_api.routes import ALL
+from boyd_api.all_routes import ALL
 
 Request = tuple[str, Any]
 

@@ -11,9 +11,9 @@ import pytest
 from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.runtime import BatchHint
-from boyd_api import change_watcher
-from boyd_api.change_watcher import ChangeWatcher
-from boyd_api.services import MAX_WAITING, BackgroundDispatcher
+from boyd_api.http import change_watcher
+from boyd_api.http.change_watcher import ChangeWatcher
+from boyd_api.http.services import MAX_WAITING, BackgroundDispatcher
 from harness import wait_until
 
 

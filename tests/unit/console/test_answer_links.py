@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from api_kit import Site
-from boyd.links import LinkSigner
 from boyd.models import Actor
+from boyd.security.links import LinkSigner
 from console_kit import Browser
 
 SECRET = "s" * 32

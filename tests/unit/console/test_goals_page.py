@@ -10,11 +10,11 @@ import pytest
 
 from api_kit import Site
 from boyd import Agent
-from boyd.plugins.goals.api_models import GoalList
-from boyd.plugins.goals.plugin import Goals
-from boyd.plugins.goals.state import Goal, Question, Score
 from boyd.testing import Lab
+from boyd_goals.api_models import GoalList
 from boyd_goals.console import goal_graph, goal_reader
+from boyd_goals.plugin import Goals
+from boyd_goals.state import Goal, Question, Score
 from console_kit import Browser, Form
 from goals_kit import a_goal
 

@@ -6,7 +6,7 @@ import pytest
 
 from api_kit import Site
 from boyd.errors import StoreUnavailable
-from boyd_api.hints import HintFeed, Hints
+from boyd_api.http.hints import HintFeed, Hints
 
 
 @pytest.fixture

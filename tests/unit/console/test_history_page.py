@@ -9,8 +9,8 @@ import pytest
 from api_kit import Site
 from boyd.errors import ArchiveUnavailable, TooManyMatches
 from boyd.models import responses
-from boyd_api import loop_routes
 from boyd_api.console import history_page
+from boyd_api.routes import loop_routes
 from console_kit import Browser
 
 HERE = "/console/agents/desk/history"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from boyd.models import Triple
-from boyd.plugins.goals.knowledge import association
-from boyd.plugins.goals.knowledge.association import Activated, activate
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals.knowledge import association
+from boyd_goals.knowledge.association import Activated, activate
 
 
 def fact(subject: str, object: str, confidence: float = 1.0, predicate: str = "knows") -> Triple:

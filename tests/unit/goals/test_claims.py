@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from boyd.plugins.goals.sessions import claim, is_held, release
-from boyd.plugins.goals.state import GoalSession
+from boyd_goals.sessions import claim, is_held, release
+from boyd_goals.state import GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, patched
 
 

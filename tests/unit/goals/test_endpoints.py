@@ -6,10 +6,10 @@ import pytest
 
 from boyd import Plugin, action
 from boyd.models import Triple
-from boyd.plugins.goals import goal_endpoints
-from boyd.plugins.goals.goal_endpoints import Refused, resolve_id
-from boyd.plugins.goals.knowledge import turtle
-from boyd.plugins.goals.tool_profiles import PROFILES
+from boyd_goals import goal_endpoints
+from boyd_goals.goal_endpoints import Refused, resolve_id
+from boyd_goals.knowledge import turtle
+from boyd_goals.tool_profiles import PROFILES
 from goals_kit import Mind
 
 

@@ -11,11 +11,11 @@ from boyd import Decision as LoopDecision
 from boyd import Plugin
 from boyd.models import ApprovalItem, LoopResult, Prevention
 from boyd.phases.action_call import failed
-from boyd.plugins.goals.cycle import approval_outcomes, record_outcome
-from boyd.plugins.goals.plugin import Goals
-from boyd.plugins.goals.state import GoalSession, ToolDecision
 from boyd.testing import TESTER
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals.cycle import approval_outcomes, record_outcome
+from boyd_goals.plugin import Goals
+from boyd_goals.state import GoalSession, ToolDecision
 from goals_kit import CONFIG, NOW, Mind, Steer, check, having, told
 
 CRITERIA = "unicorn habitat, dragon nests and whale songs"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boyd.plugins.goals.goal_tree import (
+from boyd_goals.goal_tree import (
     GoalError,
     above,
     active_goals,
@@ -21,9 +21,9 @@ from boyd.plugins.goals.goal_tree import (
     set_status,
     symbol,
 )
-from boyd.plugins.goals.progress import ensure_plan
-from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, GoalEvidence, GoalSession, GoalStatus
+from boyd_goals.progress import ensure_plan
+from boyd_goals.sessions import claim
+from boyd_goals.state import Config, GoalEvidence, GoalSession, GoalStatus
 from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
 
 

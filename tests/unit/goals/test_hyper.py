@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from boyd.errors import ConfigError
-from boyd.plugins.goals import tool_profiles
-from boyd.plugins.goals.tool_profiles import (
+from boyd_goals import tool_profiles
+from boyd_goals.tool_profiles import (
     DIMENSIONS,
     NOISE,
     bundle,
@@ -22,9 +22,9 @@ from boyd.plugins.goals.tool_profiles import (
 )
 
 SAMPLE = """
-from boyd.plugins.goals.tool_profiles import encode, similarity
-from boyd.plugins.goals.tool_profiles import PROFILES, vector
-from boyd.plugins.goals.tool_profiles import token_vector
+from boyd_goals.tool_profiles import encode, similarity
+from boyd_goals.tool_profiles import PROFILES, vector
+from boyd_goals.tool_profiles import token_vector
 import hashlib
 print(hashlib.sha256(token_vector("mammal").tobytes()).hexdigest())
 print(repr(similarity(encode("read data from the file"), vector(PROFILES["file_io"].keywords))))
@@ -111,8 +111,8 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 def test_what_agents_without_goals_import_loads_neither_library() -> None:
     code = (
-        "import sys, boyd.plugins.goals.scoring\n"
-        "import boyd.plugins.goals.knowledge.turtle, boyd.plugins.goals.knowledge.rules\n"
+        "import sys, boyd_goals.scoring\n"
+        "import boyd_goals.knowledge.turtle, boyd_goals.knowledge.rules\n"
         "print(sorted({'numpy', 'rdflib'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.goals.goal_toolbox import params_for
+from boyd_goals.goal_toolbox import params_for
 from goals_kit import a_goal
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.goals import library
-from boyd.plugins.goals.library import PASSAGES, Library
+from boyd_goals import library
+from boyd_goals.library import PASSAGES, Library
 from goals_kit import Mind
 
 

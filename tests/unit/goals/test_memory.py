@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.goal_tree import symbol
-from boyd.plugins.goals.memory import (
+from boyd_goals.goal_tree import symbol
+from boyd_goals.memory import (
     consolidate,
     consult,
     is_consolidation_due,
@@ -20,7 +20,7 @@ from boyd.plugins.goals.memory import (
     score,
     teaching_nothing,
 )
-from boyd.plugins.goals.state import Config, Episode, GoalSession
+from boyd_goals.state import Config, Episode, GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, remembering
 
 SMALL = Config(working_memory_capacity=4)

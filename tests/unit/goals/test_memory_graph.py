@@ -10,7 +10,7 @@ from boyd.models import Triple
 from boyd.plugin.context import Graph
 from boyd.store.fact_graph import FactGraph
 from boyd.store.keys import GraphKeys
-from boyd.store.scripts import Scripts
+from boyd.store.server.scripts import Scripts
 from boyd.testing.memory_graph import MemoryGraph
 
 CLIENT = fakeredis.FakeRedis(server=fakeredis.FakeServer(), decode_responses=True)

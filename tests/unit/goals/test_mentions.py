@@ -6,8 +6,8 @@ import pytest
 
 from boyd.models import Triple
 from boyd.plugin.context import Graph
-from boyd.plugins.goals.knowledge.association import find_mentions
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals.knowledge.association import find_mentions
 
 
 def known(graph: Graph, *labels: str) -> Graph:

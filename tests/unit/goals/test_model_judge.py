@@ -10,8 +10,8 @@ import pytest
 
 from boyd.models import Model
 from boyd.plugin import Plugin, action
-from boyd.plugins.goals.state import Goal
 from boyd.testing.model_server import ScriptedModel, call, say, status
+from boyd_goals.state import Goal
 from goals_kit import Mind, Steer
 
 #: What the agent works towards; by its words alone it is met.
@@ -110,7 +110,7 @@ def test_without_a_usable_answer_the_words_decide(
 def test_a_model_that_takes_too_long_holds_up_no_cycle(
     judging: Judging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd.plugins.goals.model_judge.SECONDS", 0.2)
+    monkeypatch.setattr("boyd_goals.model_judge.SECONDS", 0.2)
     mind, _ = judging(verdict(is_met=False).patched({"wait": 30.0}))
     goal = worked(mind)
 

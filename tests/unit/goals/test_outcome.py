@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.goal_tree import decompose, set_status
-from boyd.plugins.goals.judgement import StepFinding
-from boyd.plugins.goals.outcome import (
+from boyd_goals.goal_tree import decompose, set_status
+from boyd_goals.judgement import StepFinding
+from boyd_goals.outcome import (
     DecisionOutcome,
     ModelVerdict,
     apply_outcome,
     begin_cycle,
     check_outcome,
 )
-from boyd.plugins.goals.progress import ensure_plan
-from boyd.plugins.goals.psyche import new_psyche
-from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, GoalEvidence, Score
+from boyd_goals.progress import ensure_plan
+from boyd_goals.psyche import new_psyche
+from boyd_goals.sessions import claim
+from boyd_goals.state import Config, GoalEvidence, Score
 from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
 
 FOUR = "alpha beta gamma delta"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from boyd.plugins.goals.progress import (
+from boyd_goals.progress import (
     Need,
     backtrack,
     ensure_plan,
@@ -16,7 +16,7 @@ from boyd.plugins.goals.progress import (
     supersede,
     tick,
 )
-from boyd.plugins.goals.state import ToolPlan
+from boyd_goals.state import ToolPlan
 from goals_kit import CONFIG, a_goal, having, patched
 
 HOST = ["file_io", "shell_exec"]

@@ -14,15 +14,15 @@ from boyd import Agent
 from boyd.errors import PluginError, Veto
 from boyd.models import Decision, LoopResult, Model, Triple
 from boyd.plugin import Action, Plugin, action, hook, observer, orienter
-from boyd.plugins.goals import scoring
-from boyd.plugins.goals.plugin import Goals
-from boyd.plugins.goals.scoring import Outlook
-from boyd.plugins.goals.sessions import Sessions
-from boyd.plugins.goals.state import Episode, GoalEvidence
-from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.testing import Lab
+from boyd_goals import scoring
+from boyd_goals.plugin import Goals
+from boyd_goals.scoring import Outlook
+from boyd_goals.sessions import Sessions
+from boyd_goals.state import Episode, GoalEvidence
+from boyd_goals.tool_profiles import PROFILES, ToolProfile
 from goals_kit import CONFIG, Mind, Steer, check, patched
 
 DESCRIPTION = "Find mammals"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.goals import tool_profiles
-from boyd.plugins.goals.scoring import CHANCE
-from boyd.plugins.goals.tool_profiles import (
+from boyd_goals import tool_profiles
+from boyd_goals.scoring import CHANCE
+from boyd_goals.tool_profiles import (
     PROFILES,
     SYNONYM,
     SYNONYMS,

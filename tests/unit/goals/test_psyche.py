@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.psyche import (
+from boyd_goals.psyche import (
     ARCHETYPES,
     ToolInsight,
     action_text,
@@ -17,7 +17,7 @@ from boyd.plugins.goals.psyche import (
     evolve,
     new_psyche,
 )
-from boyd.plugins.goals.state import Danger, Psyche, ShadowPattern
+from boyd_goals.state import Danger, Psyche, ShadowPattern
 
 
 def worked(tool: str, successes: int, uses: int, *, ineffective: bool = False) -> ToolInsight:

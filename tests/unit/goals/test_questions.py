@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.goals import questions
-from boyd.plugins.goals.questions import Questions
+from boyd_goals import questions
+from boyd_goals.questions import Questions
 from goals_kit import NOW, Mind, Steer, later
 
 CRITERIA = "unicorn habitat and dragon nests"

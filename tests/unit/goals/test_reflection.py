@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from boyd.plugins.goals.goal_tree import symbol
-from boyd.plugins.goals.memory import consolidate
-from boyd.plugins.goals.psyche import (
-    ReflectionReport,
-    ToolInsight,
-    is_due,
-    look_back,
-    new_psyche,
-    reflect,
-)
-from boyd.plugins.goals.state import Config, GoalSession
+from boyd_goals.goal_tree import symbol
+from boyd_goals.memory import consolidate
+from boyd_goals.psyche import ReflectionReport, ToolInsight, is_due, look_back, new_psyche, reflect
+from boyd_goals.state import Config, GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, patched, remembering, told
 
 OFF = Config(reflect_every=0)

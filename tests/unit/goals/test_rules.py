@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from boyd.models import Triple
-from boyd.plugins.goals.knowledge import rules
-from boyd.plugins.goals.knowledge.rules import infer
-from boyd.plugins.goals.knowledge.vocabulary import canonical
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals.knowledge import rules
+from boyd_goals.knowledge.rules import infer
+from boyd_goals.knowledge.vocabulary import canonical
 
 
 def fact(subject: str, predicate: str, object: str, confidence: float = 1.0) -> Triple:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from boyd.models import Triple, utc_now
-from boyd.plugins.goals import scoring
-from boyd.plugins.goals.knowledge.rules import infer
-from boyd.plugins.goals.scoring import Candidate, Outlook, affinity, rank
-from boyd.plugins.goals.state import Archetype, Episode, Goal, Psyche, Score
-from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals import scoring
+from boyd_goals.knowledge.rules import infer
+from boyd_goals.scoring import Candidate, Outlook, affinity, rank
+from boyd_goals.state import Archetype, Episode, Goal, Psyche, Score
+from boyd_goals.tool_profiles import PROFILES, ToolProfile
 
 NOW = utc_now()
 MARS = Triple(subject="Mars", predicate="orbits", object="Sun")

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from boyd.plugins.goals.goal_tree import (
+from boyd_goals.goal_tree import (
     GoalError,
     active_goals,
     add_goal,
@@ -19,12 +19,12 @@ from boyd.plugins.goals.goal_tree import (
     set_status,
     symbol,
 )
-from boyd.plugins.goals.memory import consolidate, consult, push
-from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
-from boyd.plugins.goals.progress import ensure_plan
-from boyd.plugins.goals.psyche import new_psyche, reflect
-from boyd.plugins.goals.sessions import claim, release
-from boyd.plugins.goals.state import Config, GoalStatus
+from boyd_goals.memory import consolidate, consult, push
+from boyd_goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
+from boyd_goals.progress import ensure_plan
+from boyd_goals.psyche import new_psyche, reflect
+from boyd_goals.sessions import claim, release
+from boyd_goals.state import Config, GoalStatus
 from goals_kit import check, empty, later
 
 WORDS = ["red", "green", "blue", "sand", "iron", "salt"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from boyd.models import Triple
-from boyd.plugins.goals.knowledge import association as module
-from boyd.plugins.goals.knowledge.association import Similar, similar, similar_many
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals.knowledge import association as module
+from boyd_goals.knowledge.association import Similar, similar, similar_many
 
 
 def facts(*lines: str) -> list[Triple]:

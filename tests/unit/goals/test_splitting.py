@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.goals.goal_tree import decompose, decompose_stalled, give_up_stuck, parts_of
-from boyd.plugins.goals.progress import ensure_plan
-from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config, GoalSession
+from boyd_goals.goal_tree import decompose, decompose_stalled, give_up_stuck, parts_of
+from boyd_goals.progress import ensure_plan
+from boyd_goals.sessions import claim
+from boyd_goals.state import Config, GoalSession
 from goals_kit import CONFIG, NOW, a_goal, check, having, patched, stalled, told
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.criteria import split_criteria
-from boyd.plugins.goals.progress import clip
-from boyd.plugins.goals.tool_profiles import FUNCTION_WORDS, PROFILES
-from boyd.tokenizer import STOP, is_place, keywords, tokens, words
+from boyd.text.tokenizer import STOP, is_place, keywords, tokens, words
+from boyd_goals.criteria import split_criteria
+from boyd_goals.progress import clip
+from boyd_goals.tool_profiles import FUNCTION_WORDS, PROFILES
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from boyd.plugins.goals.goal_tools import OUTPUT
-from boyd.plugins.goals.outcome import symbols_of
+from boyd_goals.goal_tools import OUTPUT
+from boyd_goals.outcome import symbols_of
 from goals_kit import Mind
 
 

@@ -14,18 +14,10 @@ from hypothesis import strategies as st
 
 from boyd.errors import ConfigError
 from boyd.models import Triple
-from boyd.plugins.goals.knowledge import turtle
-from boyd.plugins.goals.knowledge.rules import infer
-from boyd.plugins.goals.knowledge.turtle import (
-    HEADER,
-    PART,
-    TurtleError,
-    parts,
-    read,
-    statements,
-    write,
-)
 from boyd.testing.memory_graph import MemoryGraph
+from boyd_goals.knowledge import turtle
+from boyd_goals.knowledge.rules import infer
+from boyd_goals.knowledge.turtle import HEADER, PART, TurtleError, parts, read, statements, write
 from costs import MOST, growth
 
 PREFIXES = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from boyd.models import Triple
-from boyd.plugins.goals.state import Goal
+from boyd_goals.state import Goal
 from goals_kit import Mind, Steer
 
 #: Facts as a vocabulary has them: words of almost any goal occur somewhere.

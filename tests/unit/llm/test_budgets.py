@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from pydantic import BaseModel, ValidationError
 
 from boyd import Agent, ConfigError, Plugin
-from boyd.cli.check_command import check
 from boyd.llm.model_errors import ModelError
 from boyd.models.investigation import InvestigationRequest, Wanted
 from boyd.settings.model import ModelSettings
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, hang, say
+from boyd_cli.commands.check_command import check
 
 URL = "http://127.0.0.1:9/v1"
 UNPRICED = "limits.max_cost is never reached without prices: set prices.input and prices.output"

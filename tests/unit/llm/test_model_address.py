@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
 from boyd import Agent, ConfigError
-from boyd.cli.check_command import check
 from boyd.settings.model import ModelSettings
+from boyd_cli.commands.check_command import check
 
 OTHERS = ["model.example", "10.0.0.1", "0.0.0.0", "host.docker.internal", "ollama"]
 

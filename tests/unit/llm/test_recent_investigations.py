@@ -26,7 +26,7 @@ from boyd.models.investigation import (
     ToolCall,
     ToolObservation,
 )
-from boyd.runtime.investigation.recent_investigations import MOST, RecentInvestigations
+from boyd.runtime.investigations.recent_investigations import MOST, RecentInvestigations
 from boyd.settings.model import ModelSettings
 from boyd.store import Store
 from boyd.testing import Lab

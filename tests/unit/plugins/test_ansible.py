@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from boyd.errors import PluginError
 from boyd.models import ActionResult, Observation
 from boyd.plugin import Context
-from boyd.plugins.ansible import project_files
-from boyd.plugins.ansible.host_reports import read_events
-from boyd.plugins.ansible.playbook_options import AnsiblePlaybook
-from boyd.plugins.ansible.playbook_outcome import checked_by, previewed, unchanged
-from boyd.plugins.ansible.playbook_run import CompletedRun
-from boyd.plugins.ansible.plugin import Ansible
-from boyd.plugins.ansible.project_files import AnsibleFailure, digest_of, running_lock
+from boyd_connectors.ansible import project_files
+from boyd_connectors.ansible.host_reports import read_events
+from boyd_connectors.ansible.playbook_options import AnsiblePlaybook
+from boyd_connectors.ansible.playbook_outcome import checked_by, previewed, unchanged
+from boyd_connectors.ansible.playbook_run import CompletedRun
+from boyd_connectors.ansible.plugin import Ansible
+from boyd_connectors.ansible.project_files import AnsibleFailure, digest_of, running_lock
 from harness import wait_until
 from plugin_kit import Rig
 

@@ -24,7 +24,7 @@ from boyd.plugins.http_service import (
     ServiceError,
     change,
 )
-from boyd.redaction import clean
+from boyd.text.redaction import clean
 from harness import free_port
 from plugin_kit import Site, context, site
 

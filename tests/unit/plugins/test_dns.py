@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from boyd.errors import PluginError
-from boyd.plugins.dns import Dns
-from boyd.plugins.dns.name_check import DnsAnswer, DnsResolver, WatchedName, name_problems
-from boyd.plugins.dns.plugin import PARALLEL, SILENT
+from boyd_connectors.dns import Dns
+from boyd_connectors.dns.name_check import DnsAnswer, DnsResolver, WatchedName, name_problems
+from boyd_connectors.dns.plugin import PARALLEL, SILENT
 from plugin_kit import Rig
 
 ONE, TWO = DnsAnswer("NOERROR", ("192.0.2.1",)), DnsAnswer("NOERROR", ("192.0.2.2",))

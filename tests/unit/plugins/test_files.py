@@ -20,10 +20,10 @@ import pytest
 
 from boyd.models import ActionResult, Observation
 from boyd.plugin import Context
-from boyd.plugins.files import disk_forecast, file_set, plugin, removal
-from boyd.plugins.files.disk_forecast import DiskUsage, forecast
-from boyd.plugins.files.file_set import FilesError, path_of, shown
-from boyd.plugins.files.plugin import DiskFiles
+from boyd_connectors.files import disk_forecast, file_set, plugin, removal
+from boyd_connectors.files.disk_forecast import DiskUsage, forecast
+from boyd_connectors.files.file_set import FilesError, path_of, shown
+from boyd_connectors.files.plugin import DiskFiles
 from harness import wait_until
 from plugin_kit import Rig
 from signals import signal_process
@@ -513,7 +513,7 @@ def test_a_file_is_rotated_compressed_and_put_back(
 def test_a_process_that_does_not_open_its_file_anew_is_no_effect(
     logs: Path, writer: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from boyd.plugins.files import log_rotation
+    from boyd_connectors.files import log_rotation
 
     monkeypatch.setattr(log_rotation, "REOPEN", 0.1)
     signal_process(writer.pid, signal.SIGSTOP)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from boyd.errors import PluginError
-from boyd.plugins.github import GitHub
-from boyd.plugins.github.github_api import RateLimit
-from boyd.plugins.github.plugin import IssueParams, RevertParams, RunParams
 from boyd.plugins.http_service import ServiceError
+from boyd_connectors.github import GitHub
+from boyd_connectors.github.github_api import RateLimit
+from boyd_connectors.github.plugin import IssueParams, RevertParams, RunParams
 from plugin_kit import Rig, Site, site
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd.plugins.hysteresis import Sample, raised
+from boyd_connectors.hysteresis import Sample, raised
 from plugin_kit import MemoryState, context
 
 

@@ -10,9 +10,13 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.plugins.http_service import StateError
-from boyd.plugins.kubernetes import Kubernetes
-from boyd.plugins.kubernetes.cluster_health import desired_and_ready, pod_troubles, warnings_since
-from boyd.plugins.kubernetes.rollouts import choose, differing, is_stuck, progress
+from boyd_connectors.kubernetes import Kubernetes
+from boyd_connectors.kubernetes.cluster_health import (
+    desired_and_ready,
+    pod_troubles,
+    warnings_since,
+)
+from boyd_connectors.kubernetes.rollouts import choose, differing, is_stuck, progress
 from plugin_kit import Rig, site
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from boyd.errors import PluginError
-from boyd.plugins.loadbalancer.balancer import BackendServer, BalancerError
-from boyd.plugins.loadbalancer.nginx import changed
-from boyd.plugins.loadbalancer.plugin import LoadBalancer
+from boyd_connectors.loadbalancer.balancer import BackendServer, BalancerError
+from boyd_connectors.loadbalancer.nginx import changed
+from boyd_connectors.loadbalancer.plugin import LoadBalancer
 
 FILE = """\
 upstream web {

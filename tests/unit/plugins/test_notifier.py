@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from boyd.errors import PluginError
-from boyd.links import LinkBuilder, LinkSigner
 from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision
 from boyd.plugins.notifier import Notifier, QuietHours
 from boyd.plugins.notifier.channels import SendError, send_by_apprise
 from boyd.plugins.notifier.message import NotificationMessage, approval_message
+from boyd.security.links import LinkBuilder, LinkSigner
 from harness import free_port
 from mail_kit import mail_server, parts_of
 from plugin_kit import Rig, site

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.postgres.postgres_health import lags
-from boyd.plugins.postgres.postgres_sessions import ServerSession, blockers, without_literals
+from boyd_connectors.postgres.postgres_health import lags
+from boyd_connectors.postgres.postgres_sessions import ServerSession, blockers, without_literals
 
 
 def session(pid: int, *blocked_by: int, waited: float = 10.0) -> ServerSession:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Decision, LoopResult, Plugin, action
-from boyd.cli.approval_view import show
 from boyd.models import ApprovalItem, Review, utc_now
 from boyd.plugin import Observer, Orienter, Strategy
 from boyd.plugins.reviewer import Reviewer
@@ -16,6 +15,7 @@ from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.testing import Lab
 from boyd.testing.model_server import ScriptedModel, call, say, status
+from boyd_cli.views.approval_view import show
 from kit import assessed, seen
 
 #: What an attacker has written where the agent looks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.separate_reads import SeparateReads
+from boyd_connectors.separate_reads import SeparateReads
 
 
 class Things:

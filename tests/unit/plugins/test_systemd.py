@@ -11,10 +11,10 @@ import pytest
 from boyd.errors import PluginError
 from boyd.models import ActionResult, Observation
 from boyd.plugins.command import CommandFailed
-from boyd.plugins.systemd import journal
-from boyd.plugins.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
-from boyd.plugins.systemd.plugin import Systemd, UnitParams
 from boyd.plugins.uncertain import uncertain
+from boyd_connectors.systemd import journal
+from boyd_connectors.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
+from boyd_connectors.systemd.plugin import Systemd, UnitParams
 from plugin_kit import Rig
 
 REFUSED = {"name": "refused", "contains": ["ERROR", "refused"], "count": 4, "window": 60}

@@ -14,7 +14,7 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import Observation
-from boyd.plugins.tls import Tls
+from boyd_connectors.tls import Tls
 from harness import free_port
 from plugin_kit import Rig
 from tls_kit import Authority, tls_server

@@ -28,7 +28,7 @@ from boyd.models import (
     Timestamp,
 )
 from boyd.plugins.investigator.question import at_least, fingerprint, normalize, subject
-from boyd.redaction import redactor
+from boyd.text.redaction import redactor
 
 #: The most keywords of an incident, and characters of a keyword.
 MOST = 15

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from boyd.formatting import counted
 from boyd.models import (
     Anomaly,
     Correlation,
@@ -21,6 +20,7 @@ from boyd.models import (
 from boyd.plugin import Context
 from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint
 from boyd.plugins.http_monitor.probe import Check
+from boyd.text.formatting import counted
 
 #: Seconds the history of an endpoint is kept after its last check.
 KEEP = 7 * 86400.0

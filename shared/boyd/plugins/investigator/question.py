@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from boyd.models import SEVERITIES, Observation, Severity
-from boyd.redaction import redactor
+from boyd.text.redaction import redactor
 
 #: The most characters of all observations together, and of each of them.
 LIMIT, EACH = 20_000, 4_000

@@ -30,10 +30,10 @@ from mcp_types.version import (
 )
 from pydantic import BaseModel, ValidationError
 
-from boyd.json_limits import check_values
 from boyd.models import JsonObject, explain
 from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
-from boyd.version import VERSION
+from boyd.text.json_limits import check_values
+from boyd.text.version import VERSION
 
 #: The most bytes of a message, and of all messages of a connection.
 MAX_MESSAGE = 2_097_152

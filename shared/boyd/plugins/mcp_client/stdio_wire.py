@@ -24,7 +24,7 @@ from boyd.plugins.mcp_client.mcp_connection import (
 )
 from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
-from boyd.subprocess_call import follow_parent
+from boyd.sandbox.subprocess_call import follow_parent
 
 #: The variables of the worker that a server gets; secrets are among the others.
 PASSED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR")

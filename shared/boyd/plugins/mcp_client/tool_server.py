@@ -35,7 +35,7 @@ from boyd.plugins.mcp_client.tool_check import (
     visible_json,
 )
 from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool
-from boyd.redaction import redactor
+from boyd.text.redaction import redactor
 
 #: The most characters of the text of a result, and of its structured content as JSON.
 MAX_TEXT = 100_000

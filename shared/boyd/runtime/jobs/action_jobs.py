@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from boyd import naming, queues
-from boyd.agent_rules import Circumstances
-from boyd.formatting import seconds
+from boyd import naming
+from boyd.agent.agent_rules import Circumstances
 from boyd.models import (
     NO_SITUATION,
     ActionPerformed,
@@ -26,6 +25,8 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.store import Ending, Fence, StuckJob, WaitsForTurn, fingerprint, read_item
+from boyd.text import queues
+from boyd.text.formatting import seconds
 
 #: Seconds for which an order waits for another execution on its target: later, whoever gave it may
 #: not want it any more.

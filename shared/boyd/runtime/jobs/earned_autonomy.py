@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boyd import naming
-from boyd.agent_rules import Circumstances
+from boyd.agent.agent_rules import Circumstances
 from boyd.models import (
     NO_SITUATION,
     ActionResult,

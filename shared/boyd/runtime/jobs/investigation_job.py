@@ -7,19 +7,20 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.errors import ConfigError, StoreError
 from boyd.models.investigation import Ended
 from boyd.phases.phase_context import describe
-from boyd.redaction import redactor
 from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import Fence, Stale, StuckJob
+from boyd.text import queues
+from boyd.text.redaction import redactor
 
 if TYPE_CHECKING:
-    from boyd.runtime.investigation.move import Move
-    from boyd.runtime.investigation.recent_investigations import RecentInvestigations
+    from boyd.runtime.investigations.move import Move
+    from boyd.runtime.investigations.recent_investigations import RecentInvestigations
 
 log = logging.getLogger("boyd.runtime")
 
@@ -101,7 +102,7 @@ class InvestigationHandler:
 
     def _move(self, id: str, fence: Fence, fields: Fields) -> Move:
         # Imported only here: an agent without a model does not load what a model needs.
-        from boyd.runtime.investigation.move import Move
+        from boyd.runtime.investigations.move import Move
 
         assert self._settings is not None, "only an agent with a model makes moves"
         recent = self._recent
@@ -109,7 +110,7 @@ class InvestigationHandler:
 
     @cached_property
     def _recent(self) -> RecentInvestigations:
-        from boyd.runtime.investigation.recent_investigations import RecentInvestigations
+        from boyd.runtime.investigations.recent_investigations import RecentInvestigations
 
         return RecentInvestigations(self._engine.store.investigations)
 

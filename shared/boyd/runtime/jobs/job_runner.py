@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.phases.phase_context import describe
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.store import Ending, Fence, Stale, StillRunning, StuckJob
+from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")
 

@@ -24,10 +24,10 @@ from boyd.outbound import retry_delay
 from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT, describe
 from boyd.plugin import Hook
-from boyd.queues import CALLBACK
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import Fence, StuckJob
+from boyd.text.queues import CALLBACK
 
 log = logging.getLogger("boyd.runtime")
 

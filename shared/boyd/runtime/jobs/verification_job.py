@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from boyd import naming
+from boyd.agent.procedure_plans import compensation_of
 from boyd.models import (
     Compensation,
     Decision,
@@ -22,7 +23,6 @@ from boyd.models import (
 from boyd.phases import act
 from boyd.phases.verify import EffectCheck, verify
 from boyd.plugin import Action
-from boyd.procedure_plans import compensation_of
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers

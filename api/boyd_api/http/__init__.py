@@ -1,0 +1,1 @@
+"""The HTTP server: requests, authentication, errors, streams and metrics."""

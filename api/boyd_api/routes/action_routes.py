@@ -1,0 +1,192 @@
+"""`/actions` and `/executions`: run, dry-run and roll back actions, and list executions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from boyd import naming
+from boyd.models import Call, CallRequest, ExecutionPage, HoldList, JsonObject, Model
+from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.request_context import PageQuery, PeriodQuery, RequestContext, WaitQuery
+from boyd_api.http.routing import JsonResponse, Routes
+
+routes = Routes("actions")
+
+#: Settings of the routes that have a worker execute something.
+_EXECUTE: dict[str, Any] = {
+    "scope": "actions",
+    "answers": {200: Taken, 202: Taken},
+    "problems": ["no-worker"],
+}
+
+_ROLL_BACK = {**_EXECUTE, "problems": ["no-worker", "rollback-refused"]}
+
+
+class DryRunRequest(Model):
+    """A dry run of an action."""
+
+    params: JsonObject = Field(default_factory=dict)
+
+
+class RollbackRequest(Model):
+    """A rollback of an execution; `rationale` says why."""
+
+    rationale: str = Field(default="", max_length=5000)
+    requires_approval: bool = False
+
+
+class ActionRequest(RollbackRequest, DryRunRequest):
+    """An execution of an action; `rationale` says why."""
+
+
+class LiftRequest(Model):
+    """The hold to lift; `note` says why."""
+
+    action: str = Field(min_length=1, max_length=200)
+    target: str = Field(default="", max_length=5000)
+    note: str = Field(default="", max_length=5000)
+
+
+class ExecutionsQuery(PageQuery, PeriodQuery):
+    """Selects executions; a page may hold fewer than `limit` and still have a `nextCursor`."""
+
+    host: str | None = Field(default=None, max_length=255)
+    worker: str | None = Field(default=None, max_length=300)
+    action: str | None = Field(default=None, max_length=200)
+    state: Literal["running", "succeeded", "failed", "unknown"] | None = None
+
+
+@routes.get("/actions", scope="read")
+def actions(ctx: RequestContext) -> ActionList:
+    """List the actions, with the JSON Schema of their parameters."""
+    return ActionList(actions=ctx.agent.entry.catalog.actions)
+
+
+@routes.post("/actions/<action:id>", **_EXECUTE)
+def take(
+    ctx: RequestContext, id: str, body: ActionRequest | None, query: WaitQuery
+) -> JsonResponse:
+    """Execute an action on a worker, with the same gate, hooks and ledger as the loop.
+
+    202: it waits for an approval, or has not ended in time.
+    """
+    asked = dict(body or ActionRequest())
+    work = CallRequest(kind="execute", action=id, actor=ctx.actor, **asked)
+    return _executed(ctx, work, query.wait)
+
+
+@routes.post("/actions/<action:id>/dry-run", **_EXECUTE)
+def dry_run(
+    ctx: RequestContext, id: str, body: DryRunRequest | None, query: WaitQuery
+) -> JsonResponse:
+    """Show what an action would do, without doing it."""
+    asked = dict(body or DryRunRequest())
+    work = CallRequest(kind="dry-run", action=id, actor=ctx.actor, **asked)
+    return _executed(ctx, work, query.wait)
+
+
+@routes.get("/holds", scope="read")
+def holds(ctx: RequestContext) -> HoldList:
+    """List the actions that are not repeated on a target for now, and why."""
+    return HoldList(holds=ctx.agent.store.holds.all())
+
+
+@routes.post("/holds/lift", scope="admin", problems=["in-flight"])
+def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
+    """Let a held action run again without a person, on its target."""
+    outcome = ctx.agent.store.holds.lift(body.action, body.target, ctx.actor, body.note)
+    what = f"{body.action!r} on {body.target!r}" if body.target else f"{body.action!r}"
+    if outcome == "not held":
+        raise not_found(f"{what} is not held")
+    if outcome == "running":
+        raise HttpProblem("in-flight", f"{what} is in flight: it may run again afterwards")
+    return LiftedHold(action=body.action, target=body.target)
+
+
+@routes.get("/executions", scope="read")
+def executions(ctx: RequestContext, query: ExecutionsQuery) -> ExecutionPage:
+    """List executions without their results, newest first."""
+    return ctx.agent.past_work.executions(**dict(query))
+
+
+@routes.get("/executions/<id>", scope="read")
+def execution(ctx: RequestContext, id: str) -> Execution:
+    """Show an execution: `loop:<n>`, `approval:<id>`, `call:<id>` or `rollback:<execution>`."""
+    name = _ledger_name(ctx, id)
+    entry = ctx.agent.past_work.execution(name)
+    if entry is not None:
+        shown = Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
+        queued = name != id
+        return shown.patched({"id": id, "approval_id": naming.parts(name)[1]}) if queued else shown
+    kind, call_id = naming.parts(id)
+    call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
+    if call is None or call.execution is None:
+        raise not_found(f"no execution {id!r}")
+    return _execution_of(ctx, id, call)
+
+
+@routes.post("/executions/<id>/rollback", **_ROLL_BACK)
+def rollback(
+    ctx: RequestContext, id: str, body: RollbackRequest | None, query: WaitQuery
+) -> JsonResponse:
+    """Undo a successful execution, once; what cannot be undone (again) is refused at once."""
+    entry = ctx.agent.store.ledger.get(_ledger_name(ctx, id))
+    if entry is None:
+        raise not_found(f"no execution {id!r}")
+    asked = dict(body or RollbackRequest())
+    work = CallRequest(
+        kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **asked
+    )
+    return _executed(ctx, work, query.wait)
+
+
+def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:
+    agent = ctx.agent.entry
+    action = next((one for one in agent.catalog.actions if one.id == work.action), None)
+    if action is None:
+        raise not_found(f"agent {agent.id!r} has no action {work.action!r}")
+    if work.kind == "rollback" and not action.rollback:
+        raise HttpProblem("rollback-refused", f"action {action.id!r} has no rollback")
+    call_id = ctx.call_worker(work, action.queue)
+    ended = ctx.await_call(call_id, wait)
+    execution_id = naming.call(call_id)
+    result = ended.result if ended else None
+    if result is None:
+        return JsonResponse(Taken(success=False, queued=False, execution_id=execution_id), 202)
+    if result.waits_for:
+        waiting = Taken(
+            success=False, queued=True, approval_id=result.waits_for, execution_id=execution_id
+        )
+        return JsonResponse(waiting, 202)
+    return JsonResponse(Taken(success=result.success, result=result, execution_id=execution_id))
+
+
+def _ledger_name(ctx: RequestContext, id: str) -> str:
+    """The id of an execution in the ledger: of a call that was approved, that of its approval."""
+    kind, call_id = naming.parts(id)
+    call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
+    return naming.approval(call.approval_id) if call and call.approval_id else id
+
+
+def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
+    assert call.execution is not None, "a call is stored with its execution"
+    shown = Execution(
+        id=id,
+        by=call.actor.principal,
+        **dict(call.execution),
+        **call.model_dump(include={"action", "params", "approval_id"}),
+        result=call.result,
+    )
+    item = ctx.agent.store.approvals.get(call.approval_id) if call.approval_id else None
+    if item is None and call.execution.state == "queued":
+        return shown.patched({"in_flight": ctx.agent.store.in_flight.ahead_of(id)})
+    if item is None:
+        return shown
+    if item.status == "pending":
+        return shown.patched({"state": "waiting"})
+    if item.execution is None:
+        return shown.patched({"state": "failed"})
+    return shown.patched({"state": item.execution.state, "result": item.result})

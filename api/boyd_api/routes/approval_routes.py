@@ -1,0 +1,272 @@
+"""`/approvals`: actions that wait for people, and their answers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from flask import request
+from pydantic import Field
+
+from boyd.errors import StoreUnavailable
+from boyd.models import ApprovalItem, ApprovalOutcome, ApprovalQueue, CallRequest, Model
+from boyd.models.responses import Resolved
+from boyd.runtime import Resolution, Resolver
+from boyd.store import Verdict
+from boyd_api.http.problems import HttpProblem, ProblemDocument, not_found
+from boyd_api.http.request_context import PageQuery, RequestContext, WaitQuery
+from boyd_api.http.routing import JsonResponse, Routes
+
+routes = Routes("approvals")
+
+#: The API takes no signed links.
+_REFUSALS = tuple(
+    outcome.value
+    for outcome in ApprovalOutcome
+    if not outcome.counts and outcome != ApprovalOutcome.LINK_REFUSED
+)
+_IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
+_ANSWER: dict[str, Any] = {"scope": "approvals", "problems": _REFUSALS, "headers": _IF_MATCH}
+
+
+class QueueQuery(PageQuery):
+    """Selects a page of the queue; `limit` applies to pending items and to history alike."""
+
+    include_history: bool = True
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class ApprovalAnswer(Model):
+    """An answer; `actedBy` is whom the caller claims to act for, kept beside the principal."""
+
+    note: str | None = Field(default=None, max_length=5000)
+    acted_by: str | None = Field(default=None, max_length=200)
+
+
+class BulkAnswer(ApprovalAnswer):
+    """The same answer to several approvals."""
+
+    ids: list[str] = Field(min_length=1, max_length=100)
+
+
+class BulkItem(Model):
+    """The outcome of one of several approvals."""
+
+    id: str
+    success: bool
+    approval: ApprovalItem | None = None
+    problem: ProblemDocument | None = None
+
+
+class BulkResult(Model):
+    """The outcome of each approval."""
+
+    results: list[BulkItem]
+
+
+@routes.get("/approvals", scope="read")
+def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
+    """List pending approvals, first deadline first, and resolved ones, last first.
+
+    An approval past its deadline is listed as expired.
+    """
+    return ctx.agent.past_work.approvals(query.limit, query.cursor, query.include_history)
+
+
+@routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
+def show(ctx: RequestContext, id: str) -> JsonResponse:
+    """Show one approval; its `ETag` changes with each change."""
+    item = ctx.agent.past_work.approval(id)
+    if item is None:
+        raise not_found(f"no approval {id!r}")
+    shown = ctx.agent.entry.compare_code(item)
+    return _tagged(shown, shown)
+
+
+@routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
+def approve(
+    ctx: RequestContext, id: str, body: ApprovalAnswer | None, query: WaitQuery
+) -> JsonResponse:
+    """Approve; a worker executes the action, even if the client disconnects.
+
+    200: it was executed, with its result. 202: it needs more approvals, or has not ended in time;
+    `execution` of the approval then shows its progress.
+    """
+    found = _answered(ctx, id, "approved", body)
+    item = _item(found)
+    if found.outcome == ApprovalOutcome.APPROVED and query.wait != 0:
+        item = ctx.until(lambda: _executed(ctx, id), query.wait) or _latest(ctx, item)
+    if item.result is None:
+        return _tagged(Resolved(success=True, approval=item), item, 202)
+    resolved = Resolved(success=item.result.success, approval=item, result=item.result)
+    return _tagged(resolved, item)
+
+
+@routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWER)
+def deny(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
+    """Deny; nothing is executed."""
+    return _ended(ctx, id, "denied", body)
+
+
+@routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWER)
+def withdraw(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
+    """Withdraw; the action is not wanted any more, and nothing is executed."""
+    return _ended(ctx, id, "withdrawn", body)
+
+
+@routes.post(
+    "/approvals/<id>/preview",
+    scope="approvals",
+    answers={200: ApprovalItem, 202: ApprovalItem},
+    problems=["not-pending", "no-worker"],
+)
+def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
+    """Repeat the dry run of a pending approval on a worker, and keep its result.
+
+    200: `preview` is the new result. Rollbacks, and actions without a dry run, have none.
+    202: it has not ended in time; `previewAt` is the time of the preview shown.
+    """
+    item = _pending(ctx, id)
+    actions = ctx.agent.entry.catalog.actions
+    if item.undoes or not any(one.id == item.action_id and one.dry_run for one in actions):
+        return _tagged(item, item)
+    work = CallRequest(
+        kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ctx.actor
+    )
+    done = ctx.await_call(ctx.call_worker(work, item.queue), query.wait)
+    current = _pending(ctx, id)
+    return _tagged(current, current, None if done else 202)
+
+
+@routes.post("/approvals/approve", scope="approvals")
+def approve_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
+    """Approve several, each by itself; the actions continue after the response."""
+    return _bulk(ctx, "approved", body)
+
+
+@routes.post("/approvals/deny", scope="approvals")
+def deny_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
+    """Deny several, each by itself."""
+    return _bulk(ctx, "denied", body)
+
+
+@routes.post("/approvals/withdraw", scope="approvals")
+def withdraw_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
+    """Withdraw several, each by itself."""
+    return _bulk(ctx, "withdrawn", body)
+
+
+def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
+    item = ctx.agent.approval(id)
+    if item is None or item.status != "pending":
+        raise _refused(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
+    return item
+
+
+def _resolver(ctx: RequestContext) -> Resolver:
+    agent = ctx.agent
+    services = ctx.services
+    return Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
+
+
+def _answered(
+    ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
+) -> Resolution:
+    given = body or ApprovalAnswer()
+    found = answer(ctx, id, verdict, given.note, _version(), given.acted_by)
+    if not found.done:
+        raise _refused(id, found)
+    return found
+
+
+def answer(
+    ctx: RequestContext,
+    id: str,
+    verdict: Verdict,
+    note: str | None = None,
+    version: int | None = None,
+    claims: str | None = None,
+) -> Resolution:
+    """Answer an approval of the chosen agent, which must still have that *version*, if any."""
+    actor = ctx.actor.patched({"claims": claims or None})
+    return _resolver(ctx).answer(id, verdict, actor, note, version, ctx.repeatable_id)
+
+
+def _ended(
+    ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
+) -> JsonResponse:
+    item = _item(_answered(ctx, id, verdict, body))
+    return _tagged(Resolved(success=True, approval=item), item)
+
+
+def _version() -> int | None:
+    """The version in `If-Match`; an impossible one if it is not an ETag of ours."""
+    given = request.headers.get("If-Match", "*").strip()
+    if given == "*":
+        return None
+    number = given.removeprefix("W/").strip('"')
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else -1
+
+
+def _refused(id: str, found: Resolution) -> HttpProblem:
+    item = found.item
+    if item is None:
+        return HttpProblem(ApprovalOutcome.NOT_PENDING, f"no approval {id!r}", approvalId=id)
+    more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
+    return HttpProblem(found.outcome, refusal_text(found.outcome, item), **more)
+
+
+def refusal_text(outcome: ApprovalOutcome, item: ApprovalItem) -> str:
+    """The reason why an answer to *item* was refused, or would be."""
+    by = f" by {item.acted_by}" if item.acted_by else ""
+    details = {
+        ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
+        ApprovalOutcome.ALREADY_APPROVED: "you have already approved it; it needs another approver",
+        ApprovalOutcome.REQUESTER: f"{' and '.join(item.requested_by)} requested this action; "
+        "someone else must approve it, unless its policy sets allow_requester",
+        ApprovalOutcome.NOT_AN_APPROVER: _who_may(item),
+        ApprovalOutcome.NOTE_REQUIRED: "the policy requires a note with the reason",
+        ApprovalOutcome.CHANGED: f"the approval has changed; its version is now {item.version}",
+    }
+    return details[outcome]
+
+
+def _who_may(item: ApprovalItem) -> str:
+    required = item.required
+    parts = [f"members of {', '.join(required.groups)}"] if required.groups else []
+    parts += [", ".join(required.principals)] if required.principals else []
+    if required.person:
+        return f"it requires a person{' among ' + ' or '.join(parts) if parts else ''}"
+    return f"it may be approved by {' or '.join(parts)}"
+
+
+def _item(found: Resolution) -> ApprovalItem:
+    assert found.item is not None, "an answer that counts was given to an item"
+    return found.item
+
+
+def _executed(ctx: RequestContext, id: str) -> ApprovalItem | None:
+    item = ctx.agent.store.approvals.get(id)
+    return item if item is not None and item.result is not None else None
+
+
+def _latest(ctx: RequestContext, known: ApprovalItem) -> ApprovalItem:
+    """The item as it is now; while Redis is away as it is *known*, for the answer counts."""
+    with suppress(StoreUnavailable):
+        return ctx.agent.store.approvals.get(known.id) or known
+    return known
+
+
+def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult:
+    resolver = _resolver(ctx)
+    actor = ctx.actor.patched({"claims": body.acted_by or None})
+    results = []
+    for id in dict.fromkeys(body.ids):
+        found = resolver.answer(id, verdict, actor, body.note, None, ctx.repeatable_id)
+        problem = None if found.done else _refused(id, found).document
+        results.append(BulkItem(id=id, success=found.done, approval=found.item, problem=problem))
+    return BulkResult(results=results)
+
+
+def _tagged(body: Model, item: ApprovalItem, status: int | None = None) -> JsonResponse:
+    return JsonResponse(body, status, {"ETag": f'"{item.version}"'})

@@ -1,0 +1,249 @@
+"""`/investigations`: questions to the agent's model, their answers and their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from flask import Response
+from pydantic import Field
+
+from boyd.models import JsonObject, Model
+from boyd.models.archived import InvestigationRecord
+from boyd.models.investigation import (
+    MOST_ASKED,
+    Investigation,
+    InvestigationPage,
+    InvestigationRequest,
+    Logged,
+    LogPage,
+)
+from boyd.store import AgentEntry, AgentStore, Topic, is_later
+from boyd_api.http.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
+from boyd_api.http.problems import FieldError, HttpProblem, not_found
+from boyd_api.http.request_context import PageQuery, RequestContext
+from boyd_api.http.routing import JsonResponse, Media, Routes
+
+routes = Routes("investigations")
+
+#: Bytes of JSON after which a page of a log ends; large last entries may exceed it.
+PAGE_BYTES = 8 * 1024 * 1024
+#: Entries to read at once: each may hold the output of a tool.
+STEP = 20
+#: Seconds that the task which has ended an investigation may take to release it.
+SETTLE = 2.0
+
+
+class LogQuery(Model):
+    """Selects the entries after `after`, or from the first on."""
+
+    after: str = Field(default="0-0", pattern=r"^[0-9]{1,19}-[0-9]{1,19}$")
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class FollowUpMessage(Model):
+    """A message to the model after its answer."""
+
+    text: str = Field(min_length=1, max_length=MOST_ASKED)
+
+
+@routes.post("/investigations", scope="runs", answers={201: Investigation}, problems=["no-model"])
+def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
+    """Ask the agent's model a question; it answers when it has used its tools."""
+    agent = ctx.agent
+    check_model(agent.entry)
+    _check_shape(body.answer)
+    retention = agent.entry.retention
+    ctx.take_storage(len(body.to_json().encode()))
+    id = agent.launcher.ask(body, ctx.actor, retention, ctx.idempotent_id())
+    where = f"/api/v0/agents/{agent.entry.id}/investigations/{id}"
+    return JsonResponse(_found(ctx, id), headers={"Location": where})
+
+
+@routes.get("/investigations", scope="read")
+def investigations(ctx: RequestContext, query: PageQuery) -> InvestigationPage:
+    """List investigations, newest first."""
+    return ctx.agent.past_work.investigations(query.limit, query.cursor)
+
+
+@routes.get("/investigations/<id>", scope="read")
+def show(ctx: RequestContext, id: str) -> Investigation:
+    """Show one investigation, with its answer when it has ended."""
+    found = ctx.agent.store.investigations.get(id)
+    return found or _archived(ctx, id).investigation
+
+
+@routes.get("/investigations/<id>/log", scope="read")
+def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
+    """Show the messages and tool calls, oldest first.
+
+    A page may hold fewer than `limit` entries, or none, and still have a `nextAfter`: it ends after
+    about 8 MB, and entries of a later release of Boyd are left out.
+    """
+    entries = _entries(ctx, id)
+    found: list[Logged] = []
+    last, read, size, more = query.after, 0, 0, True
+    while more and read < query.limit and size < PAGE_BYTES:
+        count = min(STEP, query.limit - read)
+        page = entries(id, last, count)
+        more = len(page) == count
+        last = page[-1].id if page else last
+        read += len(page)
+        known = [logged for logged in page if logged.entry is not None]
+        size += sum(len(logged.to_json()) for logged in known)
+        found += known
+    return LogPage(entries=found, next_after=last if more else None)
+
+
+@routes.get(
+    "/investigations/<id>/events",
+    scope="read",
+    answers={200: Media(MEDIA_TYPE, "Lines of `id`, `event` and `data`, until it has ended.")},
+    headers=HEADERS,
+)
+def follow(ctx: RequestContext, id: str) -> Response:
+    """Send messages and tool calls as they come, from the first on, as server-sent events.
+
+    `event` is the kind of an entry of the log, and `data` the entry as JSON. A line with a colon is
+    sent every 15 s. The stream ends when everything was sent and the investigation has ended. The
+    event `missed` says that Redis has lost the entry that `Last-Event-ID` names.
+    """
+    _check_known(ctx, id)
+    return ctx.stream(_InvestigationLog(ctx.agent.store, id))
+
+
+@routes.post(
+    "/investigations/<id>/messages",
+    scope="runs",
+    answers={202: Investigation},
+    problems=["no-model", "busy"],
+)
+def say(ctx: RequestContext, id: str, body: FollowUpMessage) -> Investigation:
+    """Add a message after the answer: the conversation continues."""
+    _check_known(ctx, id)
+    check_model(ctx.agent.entry)
+    if not _continue(ctx, id, body.text):
+        detail = f"the last question of investigation {id} is not answered yet"
+        raise HttpProblem("busy", detail)
+    return _found(ctx, id)
+
+
+@routes.post(
+    "/investigations/<id>/cancel",
+    scope="runs",
+    answers={202: Investigation},
+    problems=["finished"],
+)
+def cancel(ctx: RequestContext, id: str) -> Investigation:
+    """Cancel an investigation: no further step starts, and a worker ends it soon."""
+    investigations = ctx.agent.store.investigations
+    outcome = investigations.cancel(id, ctx.actor, ctx.repeatable_id)
+    if outcome == "unknown":
+        raise _unknown(id)
+    found = _found(ctx, id)
+    if outcome == "over":
+        detail = f"the investigation has already ended ({found.ending})"
+        raise HttpProblem("finished", detail, state="ended", ending=found.ending)
+    return found
+
+
+def check_model(entry: AgentEntry) -> None:
+    """Raise `HttpProblem` if the agent has no model."""
+    if entry.model is None:
+        detail = f"the agent {entry.id!r} has no model; add a table [llm] to its agent file"
+        raise HttpProblem("no-model", detail)
+
+
+def _check_shape(schema: JsonObject | None) -> None:
+    if schema is None:
+        return
+    from boyd.llm.replies import check_schema
+
+    try:
+        check_schema(schema)
+    except ValueError as error:
+        wrong = FieldError(pointer="/answer", detail=str(error))
+        raise HttpProblem("invalid-request", f"answer: {error}", errors=[wrong]) from None
+
+
+def _check_known(ctx: RequestContext, id: str) -> None:
+    if ctx.agent.store.investigations.status(id) is None:
+        raise _unknown(id)
+
+
+def _archived(ctx: RequestContext, id: str) -> InvestigationRecord:
+    found = ctx.agent.past_work.investigation(id)
+    if found is None:
+        raise _unknown(id)
+    return found
+
+
+def _entries(ctx: RequestContext, id: str) -> Callable[[str, str, int], list[Logged]]:
+    """The reader of a log, in Redis or the archive."""
+    investigations = ctx.agent.store.investigations
+    if investigations.status(id) is not None:
+        return investigations.entries
+    record = _archived(ctx, id)
+
+    def archived(_id: str, after: str, count: int) -> list[Logged]:
+        later = (logged for logged in record.log if is_later(logged.id, after))
+        return list(islice(later, count))
+
+    return archived
+
+
+def _found(ctx: RequestContext, id: str) -> Investigation:
+    found = ctx.agent.store.investigations.get(id)
+    if found is None:
+        raise _unknown(id)
+    return found
+
+
+def _unknown(id: str) -> HttpProblem:
+    return not_found(f"no investigation {id!r}")
+
+
+def _continue(ctx: RequestContext, id: str, text: str) -> bool:
+    """Continue with a message; False while the last question is not answered."""
+    agent = ctx.agent
+
+    def go_on() -> bool | None:
+        """True if it continues; None if it may in a moment, when its last task has released it."""
+        try:
+            done = agent.launcher.go_on(id, text, ctx.actor, ctx.repeatable_id)
+        except KeyError:
+            raise _unknown(id) from None
+        return done or (None if agent.store.investigations.status(id) == "ended" else False)
+
+    return ctx.services.changes.until(go_on, SETTLE, ctx.gone) or False
+
+
+class _InvestigationLog(EventFeed):
+    """The log of one investigation."""
+
+    def __init__(self, store: AgentStore, id: str) -> None:
+        self.topic: Topic = (store.agent_id, id)
+        self._store = store.investigations
+        self._id = id
+
+    def newest(self) -> str:
+        return self._store.newest(self._id)
+
+    def first(self) -> str:
+        return "0-0"
+
+    def reaches(self, id: str) -> bool:
+        return not is_later(id, self.newest())
+
+    def after(self, id: str) -> list[ServerSentEvent]:
+        return [_event(logged) for logged in self._store.entries(self._id, id, STEP)]
+
+    def over(self) -> bool:
+        return self._store.status(self._id) in ("ended", None)
+
+
+def _event(logged: Logged) -> ServerSentEvent:
+    entry = logged.entry
+    if entry is None:
+        return ServerSentEvent(logged.id)
+    return ServerSentEvent(logged.id, entry.kind, entry.to_json())

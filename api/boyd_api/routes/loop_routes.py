@@ -1,0 +1,252 @@
+"""`/loop`, `/observations`, `/situation`: start iterations, and read what they found."""
+
+from __future__ import annotations
+
+from flask import Response
+from pydantic import ConfigDict, Field
+
+from boyd.export.archive.past import CURSOR, NAME
+from boyd.export.testimony import MEDIA_TYPE, write_testimony
+from boyd.models import Decision, LoopResult, Model, Observation, Phase, Situation, Timestamp
+from boyd.models.archived import HistoryFilter
+from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
+from boyd.runtime import Abandoner
+from boyd.store import AgentStore, reason_text
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.request_context import PageQuery, PeriodQuery, RequestContext
+from boyd_api.http.routing import JsonResponse, Media, Routes
+from boyd_api.routes import flight_records
+
+loop_routes = Routes("loop")
+observation_routes = Routes("observations")
+situation_routes = Routes("situation")
+
+#: How many iterations to search for a situation, when the last ones have failed before it.
+_SEARCHED = 20
+
+
+class TriggerRequest(Model):
+    """A trigger: `context` is returned, `async` does not wait for the iteration.
+
+    Unknown fields are ignored.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    context: str | None = Field(default=None, max_length=10_000)
+    async_: bool = Field(default=False, alias="async")
+
+
+class AbandonRequest(Model):
+    """The reason, for the record; with `iteration` only that one is abandoned."""
+
+    reason: str | None = Field(default=None, max_length=1000)
+    iteration: int | None = Field(default=None, ge=1, lt=2**53)
+
+
+class LoopState(Model):
+    """The state of the agent; `paused`, `frozen` and `revoked` give reasons.
+
+    `worker` is its place. When it is idle, start, situation and decision are those of the last
+    iteration. `situation` and `decision` are complete; `currentSituation` is a summary,
+    `currentDecision` an action.
+    """
+
+    phase: Phase
+    iteration: int
+    start_time: Timestamp | None = None
+    current_situation: str | None = None
+    current_decision: str | None = None
+    situation: Situation | None = None
+    decision: Decision | None = None
+    agent_id: str
+    paused: str | None = None
+    frozen: str | None = None
+    revoked: str | None = None
+    pending_runs: int
+    pending_approvals: int
+    worker: str | None = None
+
+
+#: Fields that clients find in each status, if only as null.
+_ALWAYS = ("startTime", "currentSituation", "currentDecision", "paused", "frozen", "worker")
+
+
+class HistoryQuery(PageQuery, PeriodQuery, HistoryFilter):
+    """Selects past iterations; `cursor` is a `nextCursor`: the last iteration that was shown.
+
+    `q` are words in situation, decision or errors; of a word of three letters or more the beginning
+    is enough.
+    """
+
+    cursor: str | None = Field(default=None, pattern=CURSOR)
+
+    @property
+    def filter(self) -> HistoryFilter:
+        """The filter without the page."""
+        return HistoryFilter(**{name: getattr(self, name) for name in HistoryFilter.model_fields})
+
+
+class ObservationsQuery(Model):
+    """Selects observations: `source` is a part of their source."""
+
+    limit: int = Field(default=50, ge=1, le=1000)
+    source: str | None = Field(default=None, max_length=500)
+
+
+class ObservationList(Model):
+    """Observations; `total` counts all of the iteration, `filtered` those that match."""
+
+    observations: list[Observation]
+    total: int
+    filtered: int
+
+
+class CurrentSituation(Model):
+    """The latest situation."""
+
+    situation: Situation
+
+
+@loop_routes.post(
+    "/loop/trigger",
+    scope="trigger",
+    answers={200: Triggered, 202: Triggered},
+    problems=["paused"],
+)
+def trigger(ctx: RequestContext, body: TriggerRequest | None) -> JsonResponse:
+    """Start an iteration, or join the one in flight, and wait for its end.
+
+    202: it continues, because `async` was set, or because it has not ended within the time that a
+    request may wait.
+    """
+    asked, actor = body or TriggerRequest(), ctx.actor
+    begun = ctx.agent.launcher.trigger(actor.principal, actor, ctx.repeatable_id)
+    past = ctx.agent.store.history.get
+    result = ctx.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
+    if result is not None and not asked.async_:
+        return JsonResponse(_ended(result, asked.context))
+    going = Triggered(
+        success=True,
+        status="triggered",
+        message="iteration started" if begun.new else "joined the iteration in flight",
+        iteration=begun.iteration,
+        context=asked.context,
+    )
+    return JsonResponse(going, 202)
+
+
+def _ended(result: LoopResult, context: str | None) -> Triggered:
+    return Triggered(
+        success=result.success,
+        status="completed" if result.success else "failed",
+        result=TriggerResult(
+            observations=len(result.observations),
+            situation=result.situation.summary if result.situation else None,
+            decision=result.decision.action if result.decision else None,
+            action_results=len(result.action_results),
+            duration=result.duration,
+        ),
+        error=result.error,
+        iteration=result.iteration,
+        context=context,
+    )
+
+
+@loop_routes.post("/loop/abandon", scope="admin", problems=["finished"])
+def abandon(ctx: RequestContext, body: AbandonRequest | None) -> Abandoned:
+    """End the iteration in flight as failed.
+
+    It needs no worker. An action that has started is not started again; its outcome is unknown
+    unless it was reported. Later reports for the iteration are refused.
+    """
+    asked, agent = body or AbandonRequest(), ctx.agent
+    why = f"abandoned: {reason_text(ctx.actor.principal, asked.reason)}"
+    abandoner = Abandoner(agent.store, ctx.services.dispatcher, agent.entry.retention)
+    found = abandoner.abandon(why, ctx.actor, asked.iteration)
+    if found.outcome == "idle":
+        raise HttpProblem("finished", "no iteration is in flight")
+    if found.outcome == "over":
+        raise HttpProblem("finished", f"iteration {found.iteration} is in flight, not that one")
+    return Abandoned(agent_id=agent.entry.id, iteration=found.iteration, error=why)
+
+
+@loop_routes.get("/loop/status", scope="read", answers={200: LoopState})
+def status(ctx: RequestContext) -> JsonResponse:
+    """Show the current state of the agent."""
+    record = ctx.agent.store.history.last()
+    situation = record.situation if record else None
+    decision = record.decision if record else None
+    now = dict(ctx.agent.store.loop.status())
+    state = LoopState(
+        **now | {"start_time": record.started_at if record else None},
+        current_situation=situation.summary if situation else None,
+        current_decision=decision.action if decision else None,
+        situation=situation,
+        decision=decision,
+    )
+    return JsonResponse(state, nulls=_ALWAYS)
+
+
+@loop_routes.get("/loop/history", scope="read")
+def history(ctx: RequestContext, query: HistoryQuery) -> IterationList:
+    """List past iterations, newest first, from Redis and the archive.
+
+    A page may hold fewer than `limit` iterations, or none, and still have a `nextCursor`.
+    """
+    return ctx.agent.past.page(query.limit, query.cursor, query.filter)
+
+
+@loop_routes.get("/loop/history/<iteration>", scope="read")
+def one(ctx: RequestContext, iteration: str) -> LoopResult:
+    """Show a past iteration in full, with the trace of its decision.
+
+    `iteration` is a number, which means the newest iteration of that number, or what follows the
+    agent in its `id`.
+    """
+    result = ctx.agent.past.get(iteration) if NAME.fullmatch(iteration) else None
+    if result is None:
+        raise not_found(f"iteration {iteration} has not ended, or is no longer in history")
+    return result
+
+
+@loop_routes.get(
+    "/loop/history/<iteration>/testimony",
+    scope="admin",
+    answers={200: Media(MEDIA_TYPE, "A Testimony Record, one JSON object a line.")},
+    label="testimony",
+)
+def testimony_of(ctx: RequestContext, iteration: str) -> Response:
+    """Export a past iteration as a Testimony Record, with approvals, executions and audit."""
+    record = flight_records.flight_record(ctx, one(ctx, iteration))
+    return Response(write_testimony(record, ctx.agent.store.clock.now()), mimetype=MEDIA_TYPE)
+
+
+@observation_routes.get("/observations", scope="read", label="show")
+def show_observations(ctx: RequestContext, query: ObservationsQuery) -> ObservationList:
+    """List the observations of the last iteration."""
+    last = last_result(ctx.agent.store)
+    seen = last.observations if last else []
+    found = [one for one in seen if query.source is None or query.source in one.source]
+    return ObservationList(observations=found[: query.limit], total=len(seen), filtered=len(found))
+
+
+@situation_routes.get("/situation", scope="read", problems=["not-found"], label="show")
+def show_situation(ctx: RequestContext) -> CurrentSituation:
+    """Show the latest situation."""
+    history = ctx.agent.store.history
+    situation = history.situation()
+    if situation is None:
+        outlines = history.outlines(_SEARCHED).iterations
+        older = next((one.iteration for one in outlines if one.situation is not None), None)
+        result = None if older is None else history.get(older)
+        situation = result.situation if result else None
+    if situation is None:
+        raise not_found("no iteration has assessed a situation yet")
+    return CurrentSituation(situation=situation)
+
+
+def last_result(store: AgentStore) -> LoopResult | None:
+    """The newest iteration that has ended."""
+    found = store.history.results(1)
+    return found[0] if found else None

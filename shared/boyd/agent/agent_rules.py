@@ -1,0 +1,343 @@
+"""The rules of an agent that decide whether an action runs alone: conditions, windows, budgets.
+
+They depend only on the settings, the calendars and the circumstances, so that the same decision can
+be judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from boyd.agent.change_calendar import CalendarError
+from boyd.agent.conditions import Condition, ConditionError, Language, names_of
+from boyd.agent.windows import AgentWindows, WindowState
+from boyd.errors import ConfigError
+from boyd.models import (
+    LEVELS,
+    ApprovalPolicy,
+    Budget,
+    Decision,
+    EarnedAutonomy,
+    Situation,
+    TrackRecord,
+    Vote,
+)
+from boyd.plugin import Action, AgentInfo, PluginHost
+from boyd.plugin.parameters import plain, validate
+from boyd.settings.permissions import PermissionSettings, PolicyRule, named
+from boyd.settings.validation import saying
+
+#: The names that every condition knows besides the params, with their types.
+NAMES = {
+    "action.id": "string",
+    "action.plugin": "string",
+    "action.risk": "string",
+    "action.target": "string",
+    "agent.id": "string",
+    "agent.mode": "string",
+    "decision.confidence": "double",
+    "decision.risk": "string",
+    "situation.priority": "string",
+    "situation.confidence": "double",
+    "situation.summary": "string",
+    "situation.anomalies": "list(map)",
+    "now": "timestamp",
+}
+
+
+class Circumstances:
+    """An action that was decided on, in its situation and at its time."""
+
+    def __init__(
+        self,
+        action: Action,
+        decision: Decision,
+        situation: Situation,
+        clock: Callable[[], datetime],
+        records: Callable[[Action, Situation], TrackRecord | None] | None = None,
+        undoes: bool = False,
+    ) -> None:
+        """The circumstances of *action*, or with *undoes* of a rollback of it."""
+        self.action = action
+        self.decision = decision
+        self.situation = situation
+        self._clock = clock
+        self._records = records
+        self.undoes = undoes
+
+    @cached_property
+    def now(self) -> datetime:
+        """The time, the same for all rules."""
+        return self._clock()
+
+    @cached_property
+    def record(self) -> TrackRecord | None:
+        """The track record of the action in such situations; None: it is not known."""
+        return self._records(self.action, self.situation) if self._records else None
+
+    @property
+    def at(self) -> datetime | None:
+        """The time, if any rule asked for it."""
+        return self.__dict__.get("now")
+
+    @cached_property
+    def params(self) -> Mapping[str, Any]:
+        """The params as they would be executed.
+
+        Raises:
+            ValueError: they are invalid.
+        """
+        return plain(validate(self.action, self.decision.params))
+
+
+class Undecided(ValueError):
+    """A rule cannot be evaluated: ask a person."""
+
+
+class Rules:
+    """The rules of one agent."""
+
+    def __init__(
+        self, agent: AgentInfo, settings: PermissionSettings, host: PluginHost, folder: Path
+    ) -> None:
+        """Compile the conditions; paths of calendars are relative to *folder*.
+
+        Raises:
+            ConfigError: a condition is invalid.
+        """
+        self._agent = agent
+        self._settings = settings
+        self._host = host
+        self._languages: dict[str, Language] = {}
+        self._conditions: dict[tuple[str, str], Condition] = {}
+        for key, text, actions in self._texts():
+            for action in actions if text is not None else ():
+                self._conditions[key, action] = self._compiled(key, text or "", action)
+        self._windows = AgentWindows(settings.windows, folder)
+        for id in settings.autonomy.keys() & host.actions.keys():
+            self._check_record(host.actions[id])
+
+    def policy(self, of: Circumstances) -> ApprovalPolicy:
+        """The policy for approving an action; if its condition cannot be evaluated, of a person."""
+        rule, doubt = self._policy_rule(of)
+        if rule is None:
+            return self._settings.approvals.required
+        return rule.required.patched({"person": True}) if doubt else rule.required
+
+    def strictest_policy(self, action: Action) -> ApprovalPolicy:
+        """A policy at least as strict as each that may apply to an action, as far as one can be."""
+        possible = list(self._possible_policies(action))
+        limited = [one for one in possible if one.groups or one.principals]
+        return next(iter([*limited, *possible])).patched(
+            {
+                "min_approvals": max(one.min_approvals for one in possible),
+                "person": any(one.person for one in possible),
+                "require_note": any(one.require_note for one in possible),
+                "allow_requester": all(one.allow_requester for one in possible),
+            }
+        )
+
+    def allows(self, action: Action, votes: list[Vote]) -> bool:
+        """Tell whether votes satisfy every policy that may apply to an action."""
+        return all(one.satisfied_by(votes) for one in self._possible_policies(action))
+
+    def _possible_policies(self, action: Action) -> Iterator[ApprovalPolicy]:
+        """The policies for an action, whatever the situation, params and decision are."""
+        for rule in self._settings.approvals.policies:
+            if not any(rule.fits(action.id, risk, action.reversibility) for risk in LEVELS):
+                continue
+            yield rule.required
+            if rule.when is None and not rule.risk:
+                return  # none after it ever applies
+        yield self._settings.approvals.required
+
+    def policy_doubt(self, of: Circumstances) -> str | None:
+        """The reason why the condition of the policy for an action cannot be evaluated, if so."""
+        return self._policy_rule(of)[1]
+
+    def seen(self, situation: Situation) -> Situation | None:
+        """The parts of a situation that policies depend on; None: they depend on none."""
+        if not any(rule.when for rule in self._settings.approvals.policies):
+            return None
+        return situation.patched({"assessments": [], "correlations": []})
+
+    def _policy_rule(self, of: Circumstances) -> tuple[PolicyRule | None, str | None]:
+        # A decision may raise the action's risk but not lower it.
+        risk = max(of.action.risk, of.decision.risk, key=LEVELS.index)
+        for number, rule in enumerate(self._settings.approvals.policies):
+            if rule.fits(of.action.id, risk, of.action.reversibility):
+                try:
+                    if self._holds(_policy(number), rule.when, of):
+                        return rule, None
+                except Undecided as doubt:
+                    return rule, str(doubt)
+        return None, None
+
+    def budget(self, of: Circumstances) -> Budget | None:
+        """The budget that limits an action: the agent's, or else the action's own.
+
+        Raises:
+            Undecided: the condition of one cannot be evaluated.
+        """
+        id = of.action.id
+        for key, budget in (
+            (_budget(id), self._settings.budgets.get(id)),
+            (_own_budget(id), of.action.budget),
+        ):
+            if budget and self._holds(key, budget.when, of):
+                return budget
+        return None
+
+    def refusal(self, of: Circumstances) -> str | None:
+        """The reason why the autonomy of an action does not let it run alone, if so.
+
+        Raises:
+            Undecided: its condition cannot be evaluated.
+        """
+        rule = self._settings.autonomy.get(of.action.id)
+        if rule is None or self._holds(_autonomy(of.action.id), rule.when, of):
+            return None
+        return f"{_autonomy(of.action.id)} is false: {rule.when}"
+
+    def earned(self, action: str) -> EarnedAutonomy | None:
+        """The rule by which an action earns to run alone; None: it need not."""
+        rule = self._settings.autonomy.get(action)
+        return rule.earned if rule else None
+
+    def calibrates(self, action: str) -> bool:
+        """Tell whether the calibrated confidence in an action counts."""
+        rule = self._settings.autonomy.get(action)
+        return rule is not None and rule.confidence == "calibrated"
+
+    def windows_of(self, action: str) -> list[str]:
+        """The names of the windows of an action."""
+        return [window.name or place for place, window in self._windows.of(action)]
+
+    def windows(self, of: Circumstances) -> list[WindowState]:
+        """The windows that count for an action.
+
+        Raises:
+            Undecided: a condition cannot be evaluated, or a calendar cannot be read.
+        """
+        counting = [
+            (window.name or place, window)
+            for place, window in self._windows.of(of.action.id)
+            if self._holds(f"{place}.when", window.when, of)
+        ]
+        try:
+            return [self._windows.state(name, window, of.now) for name, window in counting]
+        except CalendarError as error:
+            raise Undecided(str(error)) from None
+
+    @property
+    def calendars(self) -> list[Path]:
+        """The files with change freezes."""
+        return self._windows.calendars
+
+    def problems(self) -> Iterator[str]:
+        """The calendars that cannot be read now, and why."""
+        return self._windows.problems()
+
+    # Conditions
+
+    def _texts(self) -> Iterator[tuple[str, str | None, list[str]]]:
+        """The conditions by their places in the settings, with the actions they are about."""
+        for number, rule in enumerate(self._settings.approvals.policies):
+            yield _policy(number), rule.when, self._matching(rule.actions)
+        for number, window in enumerate(self._settings.windows):
+            yield f"windows.{number}.when", window.when, self._matching(window.actions)
+        for id, budget in self._settings.budgets.items():
+            yield _budget(id), budget.when, [id]
+        for id, autonomy in self._settings.autonomy.items():
+            yield _autonomy(id), autonomy.when, [id]
+        for id, action in self._host.actions.items():
+            if action.budget:
+                yield _own_budget(id), action.budget.when, [id]
+
+    def _check_record(self, action: Action) -> None:
+        """Check that an action can have the track record on which its autonomy depends."""
+        place, earned = f"autonomy.{action.id}", self.earned(action.id) is not None
+        if earned and action.autonomy.mode == "human-only":
+            raise ConfigError(f"{place}.mode: the action is human-only, which it never outgrows")
+        if (earned or self.calibrates(action.id)) and not action.has("verify"):
+            why = "it has no `verify`, so nothing is known of its effects"
+            raise ConfigError(f"{place}: the action can have no track record: {why}")
+        if self.calibrates(action.id) and action.autonomy.min_confidence is None:
+            raise ConfigError(f"{place}.confidence: the action has no min_confidence")
+
+    def _matching(self, patterns: list[str]) -> list[str]:
+        # A rule without actions is read too, to find mistakes.
+        return [id for id in self._host.actions if named(patterns, id)] or [""]
+
+    def _compiled(self, key: str, text: str, action: str) -> Condition:
+        try:
+            return self._language(action).compile(text)
+        except ConditionError as error:
+            about = f" (for {action})" if action else ""
+            raise ConfigError(f"{key}: {error}{about}") from None
+
+    def _language(self, action: str) -> Language:
+        if action not in self._languages:
+            params = names_of(_schema(self._host.actions.get(action)))
+            self._languages[action] = Language(NAMES | params)
+        return self._languages[action]
+
+    def _holds(self, key: str, text: str | None, of: Circumstances) -> bool:
+        if text is None:
+            return True
+        try:
+            return self._conditions[key, of.action.id].holds(self._values(of))
+        except Exception as error:  # noqa: BLE001 - also of the plugin's own validation of params
+            raise Undecided(f"{key} cannot be evaluated: {saying(error)}") from None
+
+    def _values(self, of: Circumstances) -> dict[str, Any]:
+        action, situation = of.action, of.situation
+        return {
+            "action.id": action.id,
+            "action.plugin": action.plugin_id,
+            "action.risk": action.risk,
+            "action.target": action.target_of(of.params),
+            "agent.id": self._agent.id,
+            "agent.mode": self._agent.mode,
+            "decision.confidence": of.decision.confidence,
+            "decision.risk": of.decision.risk,
+            "situation.priority": situation.priority,
+            "situation.confidence": situation.confidence,
+            "situation.summary": situation.summary,
+            "situation.anomalies": [one.to_wire() for one in situation.anomalies],
+            "now": of.now,
+            "params": of.params,
+            **{f"params.{name}": value for name, value in of.params.items()},
+        }
+
+
+def _policy(number: int) -> str:
+    return f"approvals.policies.{number}.when"
+
+
+def _budget(action: str) -> str:
+    return f"budgets.{action}.when"
+
+
+def _autonomy(action: str) -> str:
+    return f"autonomy.{action}.when"
+
+
+def _own_budget(action: str) -> str:
+    return f"action {action}: budget.when"
+
+
+def _schema(action: Action | None) -> dict[str, Any] | None:
+    """The JSON Schema of an action's params as they are stored; None: they are not described."""
+    if action is None or action.params is None:
+        return None
+    try:
+        return action.params.model_json_schema(by_alias=True, mode="serialization")
+    except PydanticInvalidForJsonSchema:
+        return None

@@ -1,0 +1,236 @@
+"""Plans of procedures: checks them when an agent is loaded, and fills in the values of steps.
+
+A step refers to a value by `${params.NAME}` or `${steps.ID.output.NAME}`, which is the whole text,
+or a part of its question; conditions in CEL use the same names. Only earlier steps are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from boyd.agent.conditions import ANY, OBJECT, ConditionError, Language, names_of
+from boyd.errors import ConfigError
+from boyd.models import (
+    LEVELS,
+    MAX_STEPS,
+    Autonomy,
+    AutonomyMode,
+    JsonObject,
+    ProcedureStep,
+    Reversibility,
+    StepAction,
+)
+from boyd.plugin import Action, PluginHost, Procedure
+from boyd.plugin.composed_action import ASK
+from boyd.plugin.parameters import validate
+from boyd.settings.validation import nearest
+from boyd.text.references import (
+    fill,
+    fill_text,
+    parse_reference,
+    reference_texts,
+    references_within,
+)
+
+_MODES: tuple[AutonomyMode, ...] = ("auto", "approval-required", "human-only")
+_CLASSES: tuple[Reversibility, ...] = (
+    *("read-only", "reversible", "externally-reversible"),
+    *("unknown", "irreversible"),
+)
+
+
+def compose(host: PluginHost) -> None:
+    """Check every procedure, and give it the class of its strictest step.
+
+    Raises:
+        ConfigError: a step is invalid.
+    """
+    for procedure in host.actions.values():
+        if isinstance(procedure, Procedure):
+            _Check(procedure, host.actions).run()
+            _classify(procedure, host.actions)
+
+
+def action_of(step: ProcedureStep) -> StepAction:
+    """The action of a step; a question is one, too."""
+    if step.ask is not None:
+        return StepAction(action=ASK, params={"question": step.ask})
+    return StepAction(action=step.action or "", params=step.params)
+
+
+def params_of(step: ProcedureStep, values: Mapping[str, Any]) -> JsonObject:
+    """The parameters of a step's action, with their *values* filled in.
+
+    Raises:
+        MissingValue: one of them has none.
+    """
+    if step.ask is not None:
+        return {"question": fill_text(step.ask, values)}
+    params: JsonObject = fill(step.params, values)
+    return params
+
+
+def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | str | None:
+    """The action that undoes a step, `rollback`, or None."""
+    if step.compensate == "none":
+        return None
+    if step.compensate is not None:
+        return step.compensate
+    return "rollback" if action is not None and action.has("rollback") else None
+
+
+def holds(condition: str, values: Mapping[str, Any]) -> bool:
+    """Evaluate a condition of a step with `params`, `steps` and `output`.
+
+    Raises:
+        ConditionError: it cannot be evaluated.
+    """
+    return _language().compile(condition).holds(values)
+
+
+@cache
+def _language() -> Language:
+    return Language({"params": OBJECT, "steps": OBJECT, "output": ANY})
+
+
+class _Check:
+    """The check of one procedure against the actions of its agent."""
+
+    def __init__(self, procedure: Procedure, actions: Mapping[str, Action]) -> None:
+        self._procedure = procedure
+        self._actions = actions
+        self._schema = _schema(procedure)
+        self._known: list[str] = []
+
+    def run(self) -> None:
+        steps = self._procedure.steps
+        if not 0 < len(steps) <= MAX_STEPS:
+            raise self._error("", f"it has {len(steps)} steps; 1 to {MAX_STEPS} are possible")
+        for step in steps:
+            if step.id in self._known:
+                raise self._error(step.id, "two steps have this id")
+            self._step(step)
+            self._known.append(step.id)
+
+    def _step(self, step: ProcedureStep) -> None:
+        planned = action_of(step)
+        action = self._action(step.id, planned.action)
+        if step.ask is None:
+            self._params(step.id, action, planned.params, self._known)
+        for text in references_within(step.ask or ""):
+            self._reference(step.id, text, self._known)
+        self._condition(step.id, "when", step.when)
+        if step.until is not None and action.reversibility != "read-only":
+            raise self._error(
+                step.id, f"`until` repeats {action.id}, which is not declared `read-only`"
+            )
+        self._condition(step.id, "until", step.until, {"output": ANY})
+        undo = step.compensate
+        if isinstance(undo, StepAction):
+            undoing = self._action(step.id, undo.action)
+            self._params(f"{step.id}.compensate", undoing, undo.params, [*self._known, step.id])
+        elif undo == "rollback" and not action.has("rollback"):
+            raise self._error(step.id, f"compensate: {action.id} has no rollback")
+
+    def _action(self, step: str, id: str) -> Action:
+        action = self._actions.get(id)
+        if action is None:
+            raise self._error(step, f"there is no action {id!r}{nearest(id, self._actions)}")
+        if isinstance(action, Procedure):
+            raise self._error(step, f"{id} is a procedure, and a step cannot be one")
+        return action
+
+    def _condition(
+        self, step: str, name: str, text: str | None, more: Mapping[str, str] | None = None
+    ) -> None:
+        if text is None:
+            return
+        kinds = {"output": ANY, "state": "string"}
+        earlier = {f"steps.{id}.{part}": k for id in self._known for part, k in kinds.items()}
+        try:
+            Language({**names_of(self._schema), **earlier, **(more or {})}).compile(text)
+        except ConditionError as error:
+            raise self._error(step, f"{name}: {error}") from None
+
+    def _params(self, step: str, action: Action, params: JsonObject, known: Sequence[str]) -> None:
+        found = list(reference_texts(params))
+        for text in found:
+            self._reference(step, text, known)
+        schema = _schema(action)
+        if schema is not None and not schema.get("additionalProperties"):
+            names: Any = schema.get("properties", {})
+            if strange := next((name for name in params if name not in names), None):
+                what = f"{action.id} takes no parameter {strange!r}{nearest(strange, names)}"
+                raise self._error(step, what)
+        missing = [name for name in _required(schema) if name not in params]
+        if missing:
+            raise self._error(step, f"{action.id} needs the parameter {missing[0]!r}")
+        if not found:
+            try:
+                validate(action, params)
+            except ValueError as error:
+                raise self._error(step, str(error)) from None
+
+    def _reference(self, step: str, text: str, known: Sequence[str]) -> None:
+        found = parse_reference(text)
+        if found is None or found.name not in ("params", "steps") or not found.path:
+            how = "a reference is the whole text: ${params.NAME} or ${steps.ID.output.NAME}"
+            raise self._error(step, f"{text!r}: {how}")
+        first, *rest = found.path
+        if found.name == "params":
+            names = names_of(self._schema)
+            if f"params.{first}" not in names and "params" not in names:
+                raise self._error(step, f"{text}: there is no parameter {first!r}")
+            return
+        if first not in known:
+            ids = [one.id for one in self._procedure.steps]
+            why = "comes later" if first in ids else f"does not exist{nearest(first, known)}"
+            raise self._error(step, f"{text}: step {first!r} {why}")
+        if not rest or rest[0] not in ("output", "state"):
+            raise self._error(step, f"{text}: a step has `output` and `state`")
+
+    def _error(self, step: str, what: str) -> ConfigError:
+        where = f"step {step!r}: " if step else ""
+        return ConfigError(f"procedure {self._procedure.id}: {where}{what}")
+
+
+def _classify(procedure: Procedure, actions: Mapping[str, Action]) -> None:
+    """Give the procedure at least the classes of its steps and of what compensates them."""
+    parts = [actions[one.action] for one in _acting(procedure)]
+    procedure.risk = max([procedure.risk, *(one.risk for one in parts)], key=LEVELS.index)
+    classes = [one.reversibility for one in parts]
+    procedure.reversibility = max(classes, key=_CLASSES.index, default="read-only")
+    if procedure.approve == "each":
+        return  # each step asks a person by itself
+    own = [procedure.autonomy, *(one.autonomy for one in parts)]
+    least = [one.min_confidence for one in own if one.min_confidence is not None]
+    procedure.autonomy = Autonomy(
+        mode=max((one.mode for one in own), key=_MODES.index),
+        min_confidence=max(least, default=None),
+    )
+
+
+def _acting(procedure: Procedure) -> Iterator[StepAction]:
+    for step in procedure.steps:
+        if step.ask is None:
+            yield action_of(step)
+        if isinstance(step.compensate, StepAction):
+            yield step.compensate
+
+
+def _required(schema: Mapping[str, Any] | None) -> list[str]:
+    return list(schema.get("required", [])) if schema else []
+
+
+def _schema(action: Action) -> JsonObject | None:
+    """The JSON Schema of an action's params; None: they are not described."""
+    if action.params is None:
+        return None
+    try:
+        return action.params.model_json_schema(by_alias=True)
+    except PydanticInvalidForJsonSchema:
+        return None

@@ -1,5 +1,0 @@
-"""`python -m boyd.cli` is `boyd`."""
-
-from boyd.cli import main
-
-main()

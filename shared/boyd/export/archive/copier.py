@@ -1,0 +1,206 @@
+"""Copies ended work of one deployment from Redis into the archive.
+
+Each kind of record has an index in Redis, ordered by time. What was copied and the place in the
+index that it reaches are written in one transaction, so a killed copier goes on where it stopped. A
+complete look compares the whole index with the archive: it finds records that changed later, and
+those that a restored or replaced Redis has put before that place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pydantic import ValidationError
+
+from boyd.errors import StoreError
+from boyd.export.archive import entries
+from boyd.export.archive.entries import ArchiveEntry
+from boyd.export.archive.writer import CHUNK, PURGED, ArchiveWriter
+from boyd.models import AuditEntry
+from boyd.models.archived import InvestigationRecord
+from boyd.store import DEPLOYMENT, AgentStore, Audit, Store, read_investigation, read_item
+from boyd.store.ended_work import (
+    WorkKind,
+    WorkMark,
+    read_ended_run,
+    read_iteration,
+)
+from boyd.store.executions import read_ledger_entry
+from boyd.store.paging import Place
+
+log = logging.getLogger("boyd.archive")
+
+KINDS: Sequence[WorkKind] = ("iteration", "run", "approval", "execution", "investigation")
+#: Kinds whose records may change after they were copied first, in ways that no index shows.
+_CHANGING: Sequence[WorkKind] = ("approval", "execution")
+#: Records in one transaction, so that other writers and readers of the database wait little.
+BATCH = 50
+#: Unreadable records to report.
+_UNREADABLE = 1000
+
+
+class Copier:
+    """Copies the work of all agents, and the audit."""
+
+    def __init__(
+        self, store: Store, writer: ArchiveWriter, keep: float, stopping: threading.Event
+    ) -> None:
+        """Copy from *store* to *writer* what is not older than *keep* seconds, until *stopping*."""
+        self._store = store
+        self._writer = writer
+        self._keep_ms = keep * 1000
+        self._stopping = stopping
+        #: Records that cannot be read, so that each is reported once.
+        self._unreadable: set[tuple[str, str, str]] = set()
+
+    def copy(
+        self, agent_id: str, *, completely: bool = False, investigations: Sequence[str] = ()
+    ) -> int:
+        """Copy what has ended since the last time; return the number of new or changed records.
+
+        *investigations* are ids of those that are known to have ended. *completely* compares
+        everything that Redis has.
+        """
+        agent = self._store.agent(agent_id)
+        done = sum(self._kind(agent, kind, completely) for kind in KINDS)
+        known = agent.ended.places("investigation", investigations)
+        done += self._places(agent, "investigation", known)
+        return done + self._audit(agent_id, agent.audit)
+
+    def copy_deployment(self) -> int:
+        """Copy the audit of the deployment."""
+        return self._audit(DEPLOYMENT, self._store.audit)
+
+    def purge(self) -> int:
+        """Remove what is older than the archive keeps; return the number of records."""
+        oldest, removed = int(self._oldest()), 0
+        while not self._stopping.is_set() and (done := self._writer.purge(oldest)):
+            removed += done
+            if done < PURGED:
+                break
+        if removed:
+            self._writer.purge_terms(oldest)
+        return removed
+
+    def _oldest(self) -> float:
+        return self._store.clock.seconds() * 1000 - self._keep_ms
+
+    def _kind(self, agent: AgentStore, kind: WorkKind, completely: bool) -> int:
+        place = self._writer.place(agent.agent_id, kind)
+        since = self._oldest()
+        if place is not None and not completely:
+            since = max(since, float(place))
+        reached = float(place or 0)
+        done = 0
+        for page in agent.ended.pages(kind, since):
+            if self._stopping.is_set():
+                return done
+            # After a clock was set back, the place stays: complete looks find what is before it.
+            reached = max(reached, page[-1][1])
+            done += self._places(agent, kind, page, repr(reached))
+        return done + (self._open(agent, kind) if kind in _CHANGING else 0)
+
+    def _open(self, agent: AgentStore, kind: WorkKind) -> int:
+        """Copy those that had not ended when they were copied."""
+        names = self._writer.open_names(agent.agent_id, kind)
+        places = agent.ended.places(kind, names)
+        gone = set(names) - {member for member, _ in places}
+        self._writer.close(agent.agent_id, kind, sorted(gone))
+        return self._places(agent, kind, places)
+
+    def _places(
+        self, agent: AgentStore, kind: WorkKind, places: Sequence[Place], reached: str = ""
+    ) -> int:
+        """Copy those that are new or have changed; the last transaction notes *reached*."""
+        name = agent.agent_id
+        marks = agent.ended.marks(kind, places)
+        known = self._writer.stamps(name, kind, [mark.name for mark in marks])
+        changed = [mark for mark in marks if known.get(mark.name) != mark.stamp]
+        last = reached if reached != self._writer.place(name, kind) else ""
+        done = 0
+        while changed or last:
+            some, changed = changed[:BATCH], changed[BATCH:]
+            done += self._writer.write(
+                name, kind, list(self._read(agent, kind, some)), "" if changed else last
+            )
+            last = last if changed else ""
+        return done
+
+    def _read(
+        self, agent: AgentStore, kind: WorkKind, marks: Sequence[WorkMark]
+    ) -> Iterator[ArchiveEntry]:
+        oldest = self._oldest()
+        times = agent.ended.times(kind, marks)
+        for mark, fields in agent.ended.fields(kind, marks):
+            try:
+                entry = _entry(agent, kind, mark, times[mark.member], fields)
+            except (ValidationError, ValueError, KeyError, StoreError) as error:
+                self._report(agent.agent_id, kind, mark.name, error)
+                continue
+            if entry.at >= oldest:
+                yield entry
+
+    def _report(self, agent_id: str, kind: str, name: str, error: Exception) -> None:
+        """Log a record that cannot be read, for example because a later release wrote it."""
+        if (agent_id, kind, name) not in self._unreadable and len(self._unreadable) < _UNREADABLE:
+            self._unreadable.add((agent_id, kind, name))
+            text = str(error).partition("\n")[0]
+            log.warning("%s %s of agent %s cannot be read: %s", kind, name, agent_id, text)
+
+    def _audit(self, whose: str, audit: Audit) -> int:
+        done = 0
+        oldest = self._oldest()
+        for some in _batches(self._sealed(whose, audit)):
+            if self._stopping.is_set():
+                return done
+            kept = [entries.of_audit(whose, e) for e in some if e.at.timestamp() * 1000 >= oldest]
+            place = f"{some[-1].seq}:{some[-1].hash}"
+            done += self._writer.write(whose, "audit", kept, place)
+        return done
+
+    def _sealed(self, whose: str, audit: Audit) -> Iterator[AuditEntry]:
+        """The sealed entries that were not copied yet."""
+        number, _, digest = (self._writer.place(whose, "audit") or "0:").partition(":")
+        last = int(number)
+        if last and not _goes_on(audit, last, digest):
+            last = 0  # another chain is in its place: Redis was emptied or replaced
+        return audit.entries(after=last)
+
+
+def _goes_on(audit: Audit, seq: int, digest: str) -> bool:
+    """Tell whether the chain is still the one whose entry *seq* has that hash."""
+    first = next(audit.entries(after=seq - 1), None)
+    if first is None:
+        return False
+    # A later entry: the cap has removed that one.
+    return first.hash == digest if first.seq == seq else first.seq > seq
+
+
+def _entry(
+    agent: AgentStore, kind: WorkKind, mark: WorkMark, at: float, fields: Mapping[str, str]
+) -> ArchiveEntry:
+    name, stamp = agent.agent_id, mark.stamp
+    if kind == "iteration":
+        return entries.of_iteration(read_iteration(name, fields), at, stamp)
+    if kind == "run":
+        return entries.of_run(name, read_ended_run(fields), at, stamp)
+    if kind == "approval":
+        return entries.of_approval(name, read_item(fields), at, stamp)
+    if kind == "execution":
+        return entries.of_execution(name, read_ledger_entry(mark.name, fields), at, stamp)
+    log = [one for one in agent.investigations.log(mark.name) if one.entry is not None]
+    record = InvestigationRecord(investigation=read_investigation(fields), log=log)
+    return entries.of_investigation(name, record, at, stamp)
+
+
+def _batches(items: Iterable[AuditEntry]) -> Iterator[list[AuditEntry]]:
+    some: list[AuditEntry] = []
+    for item in items:
+        some.append(item)
+        if len(some) == CHUNK:
+            yield some
+            some = []
+    if some:
+        yield some

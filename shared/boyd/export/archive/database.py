@@ -1,0 +1,193 @@
+"""The database of the archive: connections, transactions, errors and migrations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
+
+from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError
+
+log = logging.getLogger("boyd.archive")
+
+#: Seconds to wait for a connection, for a lock of SQLite, and for a statement of a reader.
+CONNECT_TIMEOUT = 3
+_LOCK_TIMEOUT = 10.0
+READ_TIMEOUT = 5.0
+#: Errors of a single statement; the database answers others.
+_REFUSALS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+#: The lock that makes writers take turns in PostgreSQL; any fixed number.
+_WRITERS = 0x626F7964
+#: For one transaction, not for a connection: PgBouncer gives each transaction another one.
+_BEGIN_WRITING = f"SELECT pg_advisory_xact_lock({_WRITERS})"
+_BEGIN_READING = f"SET LOCAL statement_timeout = {READ_TIMEOUT * 1000:.0f}"
+
+
+class Database:
+    """A database for readers or, if *writes*, for the one writer of a process."""
+
+    def __init__(self, url: str, *, writes: bool = False) -> None:
+        """Use the database at *url*, which is opened when it is first used.
+
+        Raises:
+            ConfigError: *url* names no SQLite or PostgreSQL database, or its driver is missing.
+        """
+        self._url = _checked(url)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._writes = writes
+        try:
+            options = _sqlite_options() if self.is_sqlite else _postgresql_options(writes)
+            self._engine = create_engine(self._url, **options)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"archive_url: {error.name} is not installed: pip install 'boyd[postgresql]'"
+            ) from None
+        if self.is_sqlite:
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", _begin_immediate if writes else _begin)
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction; writers take turns.
+
+        Raises:
+            ArchiveUnavailable: the database did not do what was asked; nothing was changed.
+        """
+        with translated(), self._engine.begin() as connection:
+            if not self.is_sqlite:
+                connection.exec_driver_sql(_BEGIN_WRITING if self._writes else _BEGIN_READING)
+            yield connection
+
+    def upgrade(self) -> None:
+        """Create or change the tables as this release needs them.
+
+        Raises:
+            ArchiveUnavailable: the database does not answer, cannot hold every text, or was changed
+                by a newer release.
+        """
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+
+        self._check_encoding()
+        self._make_private()
+        config = Config()
+        config.set_main_option("script_location", str(files("boyd.export.archive") / "migrations"))
+        try:
+            with self.begin() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except CommandError as error:
+            raise ArchiveUnavailable(
+                f"a newer release of Boyd has changed the archive; use that one ({error})"
+            ) from None
+
+    def _make_private(self) -> None:
+        """Create the file of an SQLite database for its owner only; its other files follow it."""
+        path = self._url.database
+        if self.is_sqlite and path and not path.startswith((":", "file:")):
+            with suppress(OSError):  # the first connection tells what is wrong
+                Path(path).touch(mode=0o600)
+
+    def _check_encoding(self) -> None:
+        if self.is_sqlite:
+            return
+        with self.begin() as connection:
+            encoding = connection.scalar(text("SHOW server_encoding"))
+        if encoding not in ("UTF8", "SQL_ASCII"):
+            raise ArchiveUnavailable(
+                f"the database of the archive has the encoding {encoding}, which cannot hold every"
+                " text: create one with ENCODING 'UTF8' and TEMPLATE template0"
+            )
+
+    def close(self) -> None:
+        """Close all connections."""
+        with suppress(SQLAlchemyError):
+            self._engine.dispose()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn errors of the database into `ArchiveUnavailable` or `ArchiveRefused`."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        # Without the statement and its values, which SQLAlchemy adds.
+        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        if isinstance(error, _REFUSALS):
+            raise ArchiveRefused(f"the archive refused a statement: {reason}") from error
+        raise ArchiveUnavailable(f"the archive does not answer: {reason}") from error
+
+
+def _checked(url: str) -> URL:
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigError("archive_url is not a URL such as postgresql://user@host/boyd") from None
+    if found.drivername == "sqlite" and found.database:
+        return found
+    if found.get_backend_name() in ("postgresql", "postgres"):
+        return found.set(drivername="postgresql+psycopg")
+    raise ConfigError(
+        f"archive_url begins with {found.drivername}://; it should be postgresql://USER@HOST/NAME,"
+        " or sqlite:////PATH with the path of a file"
+    )
+
+
+def _sqlite_options() -> dict[str, Any]:
+    return {"connect_args": {"timeout": _LOCK_TIMEOUT}}
+
+
+def _postgresql_options(writes: bool) -> dict[str, Any]:
+    return {
+        "connect_args": {
+            "connect_timeout": CONNECT_TIMEOUT,
+            "application_name": "boyd archive",
+            # Whatever the database says of itself: SQL_ASCII says nothing.
+            "client_encoding": "utf8",
+            # PgBouncer before 1.21 knows no prepared statements.
+            "prepare_threshold": None,
+            # Dead connections are noticed within seconds.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        },
+        "pool_size": 1 if writes else 4,
+        "max_overflow": 4,
+        "pool_timeout": CONNECT_TIMEOUT,
+        "pool_pre_ping": True,
+    }
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver must not begin transactions by itself; see `begin`.
+    connection.isolation_level = None
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,5 +1,0 @@
-"""Watches workloads, pods and nodes of a Kubernetes cluster, and restarts, scales and undoes."""
-
-from boyd.plugins.kubernetes.plugin import Kubernetes
-
-__all__ = ["Kubernetes"]

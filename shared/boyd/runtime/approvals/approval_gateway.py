@@ -1,0 +1,189 @@
+"""Queues an agent's approvals for the loop, shows them to plugins, and resolves them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from boyd import naming
+from boyd.errors import ActionHeld
+from boyd.messaging.dispatcher import Dispatcher
+from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal, Vote, utc_now
+from boyd.security.approval_signatures import ApprovalSigner
+from boyd.security.links import AnswerLink, LinkProblem
+from boyd.store import AgentStore, Retention, Verdict
+from boyd.store.approvals import Approvals
+
+
+class ReadOnlyApprovals:
+    """Implements `boyd.plugin.ApprovalReader`, so that plugins cannot resolve approvals."""
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        """The current approval; None: it does not exist, or is no longer kept."""
+        return self._approvals.get(approval_id)
+
+    def waiting(self, approval_ids: Collection[str]) -> set[str]:
+        """The pending ones among *approval_ids*, in one round trip."""
+        return self._approvals.pending_of(list(approval_ids)) if approval_ids else set()
+
+
+class StoredApprovalGateway:
+    """Implements `phases.act.ApprovalGateway` on the store."""
+
+    def __init__(self, store: AgentStore, retention: Retention, notify: bool) -> None:
+        """Queue approvals; with *notify* a plugin notifies people of them."""
+        self._approvals = store.approvals
+        self._holds = store.holds
+        self._runs = store.runs
+        self._loop = store.loop
+        self._retention = retention
+        self._notify = notify
+
+    def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
+        """Queue the proposal, also on behalf of the submitters of its runs, and return its id."""
+        requesters = [*proposal.requested_by, *self._runs.requesters(proposal.run_ids)]
+        changes: dict[str, object] = {"requested_by": list(dict.fromkeys(requesters))}
+        if not proposal.loop_iteration:
+            # Proposed outside an iteration: list it under the current or latest one.
+            changes["loop_iteration"] = self._loop.iteration()
+        complete = proposal.patched(changes)
+        try:
+            return self._approvals.enqueue(
+                complete, self._retention, execution_id, self._notify, unless_in_flight=by_machine
+            )
+        except ActionHeld as held:
+            hold = self._holds.get(proposal.action_id, proposal.target)
+            raise ActionHeld(hold.reason if hold else str(held)) from None
+
+    def waits(self, proposal: Proposal) -> bool:
+        """Tell whether the same proposal is already pending."""
+        return self._approvals.waits(proposal)
+
+    def proposed(self, execution_id: str) -> str | None:
+        """The approval that an earlier attempt of this execution proposed, if any."""
+        return self._approvals.proposed(execution_id)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The outcome of an answer, and the approval afterwards."""
+
+    outcome: ApprovalOutcome
+    item: ApprovalItem | None
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the answer counts."""
+        return self.outcome.counts
+
+
+class Resolver:
+    """Resolves one agent's approvals, from any process; needs no plugins.
+
+    *signer* signs them; without one, workers that have the secret refuse to execute them.
+    """
+
+    def __init__(
+        self,
+        store: AgentStore,
+        dispatcher: Dispatcher,
+        retention: Retention,
+        signer: ApprovalSigner | None = None,
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._retention = retention
+        self._signer = signer
+
+    def answer(
+        self,
+        approval_id: str,
+        verdict: Verdict,
+        by: Actor,
+        note: str | None = None,
+        version: int | None = None,
+        request: str | None = None,
+    ) -> Resolution:
+        """Approve, deny or withdraw an item; a worker executes it after the last approval needed.
+
+        With a *version* the item must still have it. Repeating the same *request* gives the same
+        answer.
+        """
+        item = self._store.approvals.get(approval_id)
+        return self._answer(approval_id, item, verdict, by, note, version, request)
+
+    def answer_link(
+        self,
+        link: AnswerLink,
+        verdict: Literal["approved", "denied"],
+        note: str | None = None,
+        address: str | None = None,
+    ) -> Resolution:
+        """Answer as the addressee of a signed link, from *address*; the answer uses up the link.
+
+        The outcome is `LINK_REFUSED` when the link has ended or the item needs a login.
+        """
+        item = self._store.approvals.get(link.approval_id)
+        problem = link.problem(item, self._store.clock.now())
+        if problem in (LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED):
+            return Resolution(ApprovalOutcome.LINK_REFUSED, item)
+        by, id = link.actor(address), link.approval_id
+        return self._answer(id, item, verdict, by, note, link.version, None, link.deadline)
+
+    def _answer(
+        self,
+        approval_id: str,
+        item: ApprovalItem | None,
+        verdict: Verdict,
+        by: Actor,
+        note: str | None,
+        version: int | None,
+        request: str | None,
+        link_until: datetime | None = None,
+    ) -> Resolution:
+        if item is None:
+            return Resolution(ApprovalOutcome.NOT_PENDING, None)
+        answerable = item.status == "pending"
+        # Whoever had a stolen key may have approved with it before it was revoked.
+        if answerable and verdict == "approved" and self._store.approvals.drop_revoked(item):
+            item = self._store.approvals.get(approval_id) or item
+        refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
+        if refusal:
+            return Resolution(refusal, item)
+        approvals, signed = self._store.approvals, None
+        if self._signer and verdict == "approved":
+            signed = self._signer.sign(item, Vote.of(by, note, utc_now()))
+        outcome = approvals.resolve(
+            approval_id,
+            verdict,
+            by,
+            self._retention,
+            note=note,
+            policy=item.required,
+            version=version,
+            request=request,
+            link_until=link_until,
+            vote=signed,
+        )
+        if outcome == ApprovalOutcome.APPROVED:
+            name = naming.approval(approval_id)
+            self._dispatcher.job(self._store.agent_id, name, 1, item.queue)
+        return Resolution(outcome, approvals.get(approval_id))
+
+
+def _refusal(
+    item: ApprovalItem, verdict: Verdict, by: Actor, note: str | None
+) -> ApprovalOutcome | None:
+    """The reason why the item's policy refuses an answer; the script checks everything else."""
+    if verdict == "withdrawn":
+        return None
+    if (verdict == "approved" or by.link) and not item.required.admits(by):
+        return ApprovalOutcome.NOT_AN_APPROVER
+    if item.required.require_note and not (note and note.strip()):
+        return ApprovalOutcome.NOTE_REQUIRED
+    return None

@@ -1,0 +1,375 @@
+"""Makes one move of an investigation: a turn of the model, or a tool call.
+
+A move reads the next step from the log and logs it before and after, so that any other worker can
+continue from there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from threading import BoundedSemaphore
+from typing import Literal
+
+from boyd.errors import ConfigError, StoreError, StoreUnavailable
+from boyd.llm import steps
+from boyd.llm.conclusion import cost, fields_of
+from boyd.llm.conversation import Conversation, ToolCallRecord
+from boyd.llm.gateway import Gateway
+from boyd.llm.messages import ModelRequest
+from boyd.llm.model_errors import ContextFull, ModelError, Stopped
+from boyd.llm.replies import SPOKEN, UNREAD
+from boyd.llm.steps import InvestigationSteps
+from boyd.llm.toolbox import Toolbox
+from boyd.models import REVOKED, ActionPerformed, to_ms
+from boyd.models.investigation import (
+    Discarded,
+    Ended,
+    Entry,
+    Investigation,
+    Started,
+    ToolObservation,
+    Waits,
+    Warned,
+    redacted,
+)
+from boyd.runtime.ending import finish_investigation
+from boyd.runtime.engine import Engine
+from boyd.runtime.investigations.model_access import LiveOutput, StoredMeter
+from boyd.runtime.investigations.recent_investigations import RecentInvestigations
+from boyd.runtime.investigations.tool_runner import ToolRunner, queue_of
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.leases import persistently
+from boyd.settings.model import ModelSettings
+from boyd.store import Fence, LogChange, Stale, Written
+from boyd.text import queues
+
+log = logging.getLogger("boyd.runtime")
+
+Step = Literal["", "decides", "starts"]
+
+#: Seconds between checks of an approval that nothing reported.
+RECHECK = 60.0
+#: Seconds between attempts to get a thread that may wait for a model.
+BUSY = 1.0
+#: Seconds between checks whether a halted model may go on.
+HALTED = 5.0
+#: How often a call may be passed to another queue. Workers with different plugins may disagree
+#: about the queue of a tool, as during an upgrade, and would pass the call back and forth.
+MAX_HANDOVERS = 4
+#: The field of the job with the call and the number of its handovers.
+_HANDOVERS = "handedOver"
+
+
+class Move:
+    """At most one turn or one tool call, with the quick steps around it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: ModelSettings,
+        thinking: BoundedSemaphore,
+        recent: RecentInvestigations,
+        id: str,
+        fence: Fence,
+        job: Fields,
+    ) -> None:
+        """Read the log; *job* has the fields of the job as entered.
+
+        Raises:
+            Stale: the investigation no longer exists.
+        """
+        self._engine = engine
+        self._settings = settings
+        self._thinking = thinking
+        self._store = engine.store.investigations
+        self._id = id
+        self._fence = fence
+        self._job = job
+        self._queue = job.get("queue") or queues.ACT
+        found = self._store.get(id)
+        if found is None:
+            raise Stale(f"investigation {id} is gone")
+        self._found = found
+        self._version = found.version
+        self._recent = recent
+        self._toolbox = Toolbox(engine.agent.host, found.tools)
+        self._log, self._steps = recent.read(
+            id, self._toolbox, partial(InvestigationSteps, engine.agent.info.name, settings, found)
+        )
+        with suppress(ConfigError):
+            settings.api_key()  # registers it as a secret
+        self._tools = ToolRunner(engine, id, fence, self._log.askers)
+        self._moved = False
+
+    def run(self) -> Done | Later:
+        """Continue until another worker has to take over, or the investigation has ended.
+
+        Raises:
+            Stale: it was stopped, or another worker owns it.
+        """
+        while True:
+            now = self._engine.store.clock.now()
+            following = self._cancelled(now) or self._steps.next(self._log, now)
+            later: Later | None = None
+            match following:
+                case steps.Finish(ended):
+                    return self._over(ended)
+                case steps.Write(entries):
+                    self._write(entries)
+                case steps.Think(request):
+                    later = self._think(request)
+                case steps.Use(called):
+                    later = self._use(called)
+            if later is not None:
+                return later
+
+    def fail(self, why: str) -> Done:
+        """End it with its findings so far, for a reason other than the model."""
+        if self._log.ended is None:
+            self._settle()
+            now = self._engine.store.clock.now()
+            self._write(self._steps.conclusion.stop(self._log, "error", why, now))
+        assert self._log.ended is not None, "the log has just been ended"
+        return self._over(self._log.ended)
+
+    def _cancelled(self, now: datetime) -> steps.Write | None:
+        """The end of a cancelled or revoked investigation, unless a running call delays it."""
+        why = self._unwanted_because(self._found)
+        if why is None or self._log.ended is not None or not self._settle():
+            return None
+        return steps.Write(self._steps.conclusion.stop(self._log, "cancelled", why, now))
+
+    def _unwanted_because(self, found: Investigation) -> str | None:
+        """The reason to end it: somebody cancelled it, or revoked the agent's right to act."""
+        if found.cancelled_by is not None:
+            return f"cancelled by {found.cancelled_by}"
+        why = self._engine.store.halt()
+        return why if why and why.startswith(REVOKED) else None
+
+    def _settle(self) -> bool:
+        """Log the result of a started call if it is known; False: it is still executing."""
+        called = self._log.open[0] if self._log.open else None
+        if called is None or not called.started:
+            return True
+        if called.approval_id and not self._tools.withdraw(called.approval_id):
+            return False
+        known = self._tools.known(called)
+        if known is not None:
+            self._write(self._steps.add_result(self._log, known))
+        return True
+
+    def _think(self, request: ModelRequest) -> Later | None:
+        """Request a turn from the model if a thread may wait for it."""
+        if self._moved or self._queue != queues.THINK:
+            return Later(0, queue=queues.THINK)
+        if self._engine.store.halt():
+            return Later(HALTED)
+        if not self._thinking.acquire(blocking=False):
+            return Later(BUSY)
+        self._moved = True
+        try:
+            self._clear()
+            entries, step = self._turn(request)
+        finally:
+            self._thinking.release()
+        self._write(entries, step=step)
+        return None
+
+    def _turn(self, request: ModelRequest) -> tuple[Sequence[Entry], Step]:
+        """The entries of the model's next turn, or of its failure."""
+        live = LiveOutput(
+            self._piece, self._log.step + 1, self._steps.seconds_left(self._log, self._now())
+        )
+        meter = StoredMeter(self._engine.store.usage, self._settings)
+        key = self._settings.api_key()
+        try:
+            with Gateway(self._settings, key, meter=meter) as gateway, live:
+                turn = gateway.turn(request, live)
+        except Stopped as stopped:
+            return self._unwanted(stopped, live.is_late), ""
+        except ContextFull as error:
+            return self._steps.add_context_full(self._log, error, self._now()), ""
+        except ModelError as error:
+            why = f"the model did not answer: {error}"
+            return self._steps.conclusion.stop(self._log, "error", why, self._now(), error), ""
+        return self._steps.add_turn(self._log, turn), "decides"
+
+    def _clear(self) -> None:
+        """Discard the live output of a turn that lost its worker, and older pieces."""
+        if self._log.shown:
+            lost = Discarded(step=self._log.step + 1, why="its worker was lost")
+            self._write([lost])
+        self._store.forget(self._id, self._log.pieces)
+        self._recent.forgot_pieces(self._id)
+
+    def _now(self) -> datetime:
+        return self._engine.store.clock.now()
+
+    def _unwanted(self, stopped: Stopped, is_late: bool) -> Sequence[Entry]:
+        """The entries after a stopped turn: cancelled, out of time, or halted until later.
+
+        Raises:
+            Stale: another worker owns it.
+        """
+        found, now = self._store.get(self._id), self._now()
+        if found is not None and (why := self._unwanted_because(found)):
+            return self._steps.conclusion.stop(self._log, "cancelled", why, now, stopped)
+        if is_late:
+            why = "it ran out of time"
+            return self._steps.conclusion.stop(self._log, "deadline", why, now, stopped)
+        ours = found is not None and found.version == self._version
+        if ours and (why := self._engine.store.halt()):
+            return [Discarded(step=self._log.step + 1, why=why)]
+        raise self._stale()
+
+    def _use(self, called: ToolCallRecord) -> Later | None:
+        """Execute a tool, or log the result of its approval."""
+        if called.approval_id is not None:
+            return self._take_up(called, called.approval_id)
+        tool = self._toolbox.get(called.call.name)
+        if tool is None:  # a worker that has the tool started it
+            self._write(self._steps.add_result(self._log, self._tools.lost(called)))
+            return None
+        queue = queue_of(tool)
+        if self._moved or (self._queue != queue and not called.started):
+            return self._elsewhere(called, queue)
+        self._moved = True
+        again = called.started
+        if not again:
+            written = self._write([Started(call_id=called.call.id)], step="starts")
+            if written is None:
+                return None  # it was cancelled meanwhile
+            again = written.restarted
+            called = self._log.open[0]
+        said = self._log.rounds[-1].turn.text
+        came = self._tools.execute(tool, called, again, said)
+        if isinstance(came, ToolObservation):
+            self._write(self._steps.add_result(self._log, came))
+            return None
+        self._write([Waits(call_id=called.call.id, approval_id=came)], "waiting")
+        return self._wait(came)
+
+    def _wait(self, approval_id: str) -> Later:
+        """Check the approval again later, on a queue whose workers need only Redis."""
+        return Later(self._tools.recheck_after(approval_id, RECHECK), queue=queues.THINK)
+
+    def _elsewhere(self, called: ToolCallRecord, queue: str) -> Later | None:
+        """Hand the call over to a worker of *queue*, if there is one."""
+        which, _, number = self._job.get(_HANDOVERS, "").partition(" ")
+        times = int(number) if which == called.call.id else 0
+        if times < MAX_HANDOVERS and self._engine.fleet.serving(queue):
+            return Later(0, {_HANDOVERS: f"{called.call.id} {times + 1}"}, queue)
+        why = f"No live worker consumes queue {queue!r}"
+        if times >= MAX_HANDOVERS:
+            why = (
+                f"Not called: the workers disagree about the queue of the tool "
+                f"{called.call.name!r}. The call was handed over {MAX_HANDOVERS} times, last to "
+                f"{queue!r}."
+            )
+        now = self._engine.store.clock.now()
+        self._write(self._steps.add_failure(self._log, called, why, now))
+        return None
+
+    def _take_up(self, called: ToolCallRecord, approval_id: str) -> Later | None:
+        """Log the result of an answered approval."""
+        observation = self._tools.decided(called, approval_id)
+        if observation is None:
+            return self._wait(approval_id)
+        self._write(self._steps.add_result(self._log, observation), "resumed")
+        return None
+
+    def _piece(self, entries: Sequence[Entry]) -> bool:
+        """Show pieces of a turn; False: another worker owns the investigation, or it is halted."""
+        try:
+            if self._engine.store.halt():
+                return False
+            written = self._store.write(self._id, self._fence, None, LogChange(entries=entries))
+        except StoreUnavailable:
+            return True  # a turn is expensive, and only its end counts
+        if written is None:
+            return False
+        self._log = self._log.after(entries)
+        return True
+
+    def _write(self, entries: Sequence[Entry], event: str = "", step: Step = "") -> Written | None:
+        """Append redacted entries to the log; None: it was cancelled, so a tool must not start.
+
+        Raises:
+            Stale: another worker owns it.
+        """
+        at = to_ms(self._now())
+        safe = [redacted(self._log.timed(entry, at)) for entry in entries]
+        after = self._log.after(safe, at)
+        keep = self._engine.retention.of_runs()[0] if after.ended else None
+        kind = "ended" if after.ended else event
+        change = LogChange(safe, self._fields(after), kind, keep, step)
+        written = persistently(
+            lambda: self._store.write(self._id, self._fence, self._version, change)
+        )
+        if written is None:
+            self._check_cancelled(step)
+            return None
+        self._log, self._version = after, written.version
+        self._report(safe)
+        return written
+
+    def _report(self, entries: Sequence[Entry]) -> None:
+        """Report shortcomings of the model server in the log and to `boyd doctor`."""
+        for entry in entries:
+            if isinstance(entry, Warned) and entry.what in (SPOKEN, UNREAD):
+                log.warning("investigation %s: %s", self._id, entry.text)
+                with suppress(StoreError):
+                    self._engine.store.usage.spoken(to_ms(self._now()))
+
+    def _check_cancelled(self, step: Step) -> None:
+        """Accept a refused write only if it was to start a tool and a cancellation refused it.
+
+        Raises:
+            Stale: another worker owns it.
+        """
+        found = self._store.get(self._id)
+        if found is None or found.cancelled_by is None or found.version != self._version:
+            raise self._stale()
+        if step != "starts":
+            raise self._stale()
+        self._found = found
+
+    def _stale(self) -> Stale:
+        return Stale(f"another worker owns investigation {self._id}")
+
+    def _fields(self, log: Conversation) -> Mapping[str, str]:
+        """The changed fields of its hash; an empty value removes the field."""
+        spent = cost(log.total.usage, self._settings.prices)
+        waiting = log.open[0].approval_id if log.open else None
+        status = "ended" if log.ended else "waiting" if waiting else "running"
+        fields = {
+            "status": status,
+            "counters": log.total.patched({"cost": spent}).to_json(),
+            "used": json.dumps(log.tools),
+            "reflection": json.dumps(self._steps.steering.stats(log)),
+            "approvalId": waiting or "",
+        }
+        return fields | (fields_of(log.ended) if log.ended else {})
+
+    def _over(self, ended: Ended) -> Done:
+        return finish_investigation(
+            self._engine, self._id, self._found.source, ended, self._performed()
+        )
+
+    def _performed(self) -> list[ActionPerformed]:
+        return [
+            ActionPerformed(
+                action=called.call.name,
+                success=called.observation.status == "succeeded",
+                description=called.observation.output[:500],
+            )
+            for called in self._log.done
+            if called.observation is not None
+            and called.observation.status != "skipped"
+            and called.call.name in self._toolbox
+        ]

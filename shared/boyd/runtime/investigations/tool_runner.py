@@ -1,0 +1,223 @@
+"""Executes the tool calls of a model: tools of plugins, and actions under their usual checks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from boyd import naming
+from boyd.errors import Overrun
+from boyd.llm.conversation import ToolCallRecord
+from boyd.llm.messages import capture, shorten
+from boyd.llm.turn_accumulator import storable
+from boyd.models import ActionResult, Actor, ApprovalItem, Decision
+from boyd.models.investigation import ToolObservation, ToolStatus
+from boyd.phases import act, time_limit
+from boyd.phases.phase_context import describe
+from boyd.plugin import Action, Tool
+from boyd.plugin.parameters import validate
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.action_jobs import run_action
+from boyd.store import Fence
+from boyd.text import queues
+from boyd.text.formatting import message_of
+from boyd.text.redaction import redactor
+
+#: Characters of the model's text that the approval's rationale quotes.
+QUOTED = 600
+#: Schema of an action output that already is an observation, such as the shell's.
+SCHEMA = "boyd.tool_observation.v1"
+
+#: Output of a call that may have been executed and is not repeated.
+LOST = "Its worker was lost, or Redis restarted: it may have been executed; the outcome is unknown"
+
+_REFUSALS: dict[str, tuple[ToolStatus, str]] = {
+    "denied": ("denied", "A person denied it"),
+    "expired": ("expired", "Nobody answered the approval request in time"),
+    "withdrawn": ("withdrawn", "The approval request was withdrawn"),
+}
+
+
+def queue_of(tool: Action | Tool) -> str:
+    """The queue of the workers that can execute *tool*."""
+    return tool.queue or queues.ACT
+
+
+class ToolRunner:
+    """The tool calls of one investigation, under the fence of its move."""
+
+    def __init__(self, engine: Engine, id: str, fence: Fence, askers: Sequence[str]) -> None:
+        self._engine = engine
+        self._id = id
+        self._name = naming.investigation(id)
+        self._fence = fence
+        self._askers = tuple(askers)
+
+    def execute(
+        self, tool: Action | Tool, called: ToolCallRecord, again: bool, said: str = ""
+    ) -> ToolObservation | str:
+        """Execute a call; its observation, or the approval it waits for.
+
+        *said* is the model's reason. With *again* a lost worker may have started it before; then
+        only an idempotent tool is executed.
+        """
+        if isinstance(tool, Action):
+            result = self._act(tool, called, again, said)
+            return result.waits_for or self._observed(called, result)
+        if again and not tool.idempotent:
+            return self._observation(called, "interrupted", LOST)
+        return self._run(tool, called)
+
+    def decided(self, called: ToolCallRecord, approval_id: str) -> ToolObservation | None:
+        """The observation of a call that needed an approval; None: the approval is pending."""
+        item = self._engine.store.approvals.get(approval_id)
+        if item is None:
+            found = self._engine.store.ledger.find(naming.approval(approval_id))
+            gone = "The approval request no longer exists"
+            return (
+                self._observed(called, found)
+                if found
+                else self._observation(called, "expired", gone)
+            )
+        if item.result is not None:
+            return self._observed(called, item.result)
+        refusal = _REFUSALS.get(item.status)
+        return (
+            self._observation(called, refusal[0], _with_note(refusal[1], item)) if refusal else None
+        )
+
+    def known(self, called: ToolCallRecord) -> ToolObservation | None:
+        """The known result of a started call that no worker continues."""
+        if called.approval_id is not None:
+            return self.decided(called, called.approval_id)
+        found = self._engine.store.ledger.settle(self._execution(called))
+        return self._observed(called, found) if found else None
+
+    def lost(self, called: ToolCallRecord) -> ToolObservation:
+        """The observation of a started call whose tool this worker lacks."""
+        return self.known(called) or self._observation(called, "interrupted", LOST)
+
+    def _execution(self, called: ToolCallRecord) -> str:
+        return naming.tool_call(self._id, called.call.id)
+
+    def recheck_after(self, approval_id: str, longest: float) -> float:
+        """Seconds until an approval should be checked again; at most *longest*."""
+        item = self._engine.store.approvals.get(approval_id)
+        if item is None or item.status != "pending" or item.expires_at is None:
+            return longest
+        left = (item.expires_at - self._engine.store.clock.now()).total_seconds()
+        return min(longest, max(0.0, left) + 0.1)
+
+    def withdraw(self, approval_id: str) -> bool:
+        """Withdraw an approval that only this investigation needs; False: it is executing."""
+        item = self._engine.store.approvals.get(approval_id)
+        if item is None or item.status != "pending":
+            return item is None or item.status != "approved" or item.result is not None
+        if item.wakes == [self._name] and not item.run_ids:
+            actor = Actor(principal=f"agent:{self._engine.agent.id}")
+            note = "the investigation that requested it was cancelled"
+            retention = self._engine.retention
+            self._engine.store.approvals.resolve(
+                approval_id, "withdrawn", actor, retention, note=note, policy=item.required
+            )
+        return True
+
+    def _act(self, action: Action, called: ToolCallRecord, again: bool, said: str) -> ActionResult:
+        why = f": {shorten(said, QUOTED)}" if said.strip() else ""
+        decision = Decision(
+            action=action.id,
+            params=called.arguments or {},
+            rationale=f"requested by the model in investigation {self._id}{why}",
+            # Models report no confidence: an action with a minimum needs an approval.
+            confidence=0.0,
+            risk=action.risk,
+        )
+        request = act.Request(
+            execution_id=self._execution(called),
+            decision=decision,
+            retry=again,
+            requested_by=self._askers,
+            by=self._name,
+            wakes=self._name,
+            for_model=True,
+        )
+        ledger = self._engine.ledger(self._fence)
+        return run_action(self._engine, ledger, request)
+
+    def _run(self, tool: Tool, called: ToolCallRecord) -> ToolObservation:
+        ctx = self._engine.act_context()
+
+        def run() -> Any:
+            params = validate(tool, called.arguments or {})
+            return tool.call("run", params=params, ctx=ctx.context(tool.plugin_id))
+
+        began = time.perf_counter()
+        status: ToolStatus = "failed"
+        late = False
+        try:
+            text, status = _text(time_limit.call(run, tool.timeout)), "succeeded"
+        except Overrun as error:
+            text, late = f"It {error}", True
+        except Exception as error:  # noqa: BLE001 - a result, never a crash
+            text = message_of(error) if isinstance(error, ValueError) else describe(error)
+        took = round((time.perf_counter() - began) * 1000, 3)
+        return self._observation(called, status, text, duration=took, timed_out=late)
+
+    def _observed(self, called: ToolCallRecord, result: ActionResult) -> ToolObservation:
+        """The observation that tells the model of an action's result."""
+        status: ToolStatus = "succeeded" if result.success else "failed"
+        if result.unknown:
+            status = "interrupted"
+        output = result.output
+        if isinstance(output, dict) and output.get("schema") == SCHEMA:
+            with suppress(ValueError):
+                return self._shell(called, status, output)
+        text = _text(output)
+        if result.error:
+            text = f"{result.error}\n{text}" if output is not None else result.error
+        return self._observation(called, status, text, duration=result.duration)
+
+    def _shell(
+        self, called: ToolCallRecord, status: ToolStatus, seen: dict[str, Any]
+    ) -> ToolObservation:
+        """The observation that the shell made, completed with its call.
+
+        Raises:
+            ValueError: it is not an observation.
+        """
+        if seen.get("status") == "refused":
+            status = "refused"
+        own = {"step": called.step, "call_id": called.call.id, "tool": called.call.name}
+        found = ToolObservation.model_validate(
+            {**seen, **own, "status": status}, strict=False, extra="ignore"
+        )
+        kept, total = capture(redactor().redact(found.output))
+        changes = {
+            "output": kept,
+            "truncated": found.truncated or total > len(kept.encode()),
+            "total_bytes": max(total, found.total_bytes),
+        }
+        return found.patched(changes)
+
+    def _observation(
+        self, called: ToolCallRecord, status: ToolStatus, text: str, **more: Any
+    ) -> ToolObservation:
+        # Redact before truncating: half a secret would not be recognized.
+        safe = redactor().redact(storable(text))
+        kept, total = capture(safe)
+        now = self._engine.store.clock.now()
+        changes = {"truncated": total > len(kept.encode()), "total_bytes": total, **more}
+        return called.observe(status, kept, now).patched(changes)
+
+
+def _with_note(why: str, item: ApprovalItem) -> str:
+    return f"{why}: {item.note}" if item.note else f"{why}."
+
+
+def _text(output: Any) -> str:
+    if output is None:
+        return "Done."
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)

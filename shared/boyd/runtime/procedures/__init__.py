@@ -1,0 +1,1 @@
+"""Runs procedures: actions that are composed of actions."""

@@ -1,0 +1,217 @@
+"""Executes the steps of one procedure, and undoes them, through the ledger and its checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from boyd import naming
+from boyd.agent.procedure_plans import action_of, compensation_of, params_of
+from boyd.models import (
+    NO_SITUATION,
+    ActionResult,
+    Actor,
+    ApprovalItem,
+    Decision,
+    JsonObject,
+    ProcedureRecord,
+    ProcedureStep,
+    StepAction,
+    StepCompensation,
+    StepProgress,
+)
+from boyd.phases import act, action_call
+from boyd.plugin import Action
+from boyd.plugin.composed_action import ASK
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.action_jobs import run_action
+from boyd.store import Fence
+from boyd.text.references import fill
+
+#: Why a step is not executed that a person denied.
+DENIED = "a person denied it"
+_REFUSALS = {
+    "denied": DENIED,
+    "expired": "nobody answered in time",
+    "withdrawn": "the approval request was withdrawn",
+}
+
+
+class ProcedureSteps:
+    """The executions of one procedure, under the fence of its job."""
+
+    def __init__(self, engine: Engine, record: ProcedureRecord, fence: Fence) -> None:
+        self._engine = engine
+        self._record = record
+        self._fence = fence
+        self._job = naming.procedure(record.id)
+        self._ledger = engine.store.ledger
+
+    def action(self, id: str) -> Action | None:
+        """The action of that id, if the agent has it."""
+        return self._engine.agent.host.actions.get(id)
+
+    def values(self) -> dict[str, Any]:
+        """The values that references and conditions may use now."""
+        pairs = zip(self._record.steps, self._record.progress, strict=True)
+        return {"params": self._record.params, "steps": {s.id: self._seen(p) for s, p in pairs}}
+
+    def name(self, step: ProcedureStep, progress: StepProgress) -> str:
+        """The name of the next execution of a step."""
+        return naming.step(self._record.id, step.id, progress.polls + progress.tries)
+
+    def begun(self, execution: str) -> bool:
+        """Tell whether an execution was ever claimed."""
+        return self._ledger.get(execution) is not None
+
+    def result(self, execution: str | None) -> ActionResult | None:
+        """The result of an execution that has ended."""
+        return self._ledger.find(execution) if execution else None
+
+    def execute(self, step: ProcedureStep, execution: str) -> ActionResult:
+        """Execute a step once, or propose it to a person.
+
+        Raises:
+            MissingValue: one of its params has no value.
+            StillRunning: another live worker executes it.
+        """
+        planned = action_of(step)
+        params = params_of(step, self.values())
+        why = f"step {step.id} of {self._record.action}, started as {self._record.id}"
+        each = self._record.approve == "each" and step.until is None
+        tries = self._record.progress[self._record.steps.index(step)].tries
+        return self._run(execution, planned.action, params, why, each=each, repeats=tries > 0)
+
+    def undo(
+        self, step: ProcedureStep, done: StepProgress, undone: StepCompensation
+    ) -> ActionResult:
+        """Undo a step once, by its rollback or by an action.
+
+        Raises:
+            MissingValue: one of the params has no value.
+            StillRunning: another live worker does it.
+        """
+        planned = compensation_of(step, self.action(action_of(step).action))
+        why = f"undoes step {step.id} of {self._record.action}: {self._record.reason}"
+        execution = undone.execution or ""
+        rolled = self._ledger.find(naming.rollback(done.execution or ""))
+        if isinstance(planned, StepAction) and rolled and rolled.success:
+            return rolled
+        if isinstance(planned, StepAction):
+            params = fill(planned.params, self.values())
+            return self._run(execution, planned.action, params, why, compensates=True)
+        entry = self._ledger.get(done.execution or "")
+        if entry is None:
+            return action_call.failed(action_of(step).action, f"{done.execution} is no longer kept")
+        # An approval that was withdrawn does not stand in the way of a repetition.
+        origin = naming.compensation(self._record.id, step.id, undone.tries)
+        run = entry.action, entry.params, why, entry.id
+        return self._run(execution, *run, compensates=True, origin=origin)
+
+    def compensation_name(self, step: ProcedureStep, done: StepProgress, tries: int) -> str | None:
+        """The name of the execution that undoes a step; None: nothing does."""
+        planned = compensation_of(step, self.action(action_of(step).action))
+        if planned is None:
+            return None
+        if isinstance(planned, StepAction):
+            return naming.compensation(self._record.id, step.id, tries)
+        return naming.rollback(done.execution or "")
+
+    def answer(self, approval_id: str) -> ActionResult | str | None:
+        """The result of an approved step, why it is not executed, or None: it is pending."""
+        item = self._engine.store.approvals.get(approval_id)
+        if item is None:
+            return self._ledger.find(naming.approval(approval_id)) or "its approval is gone"
+        if item.result is not None:
+            return item.result
+        why = _REFUSALS.get(item.status)
+        return f"{why}: {item.note}" if why and item.note else why
+
+    def recheck_after(self, approval_id: str, longest: float) -> float:
+        """Seconds until an approval should be checked again, at most *longest*."""
+        item = self._engine.store.approvals.get(approval_id)
+        if item is None or item.status != "pending" or item.expires_at is None:
+            return longest
+        left = (item.expires_at - self._engine.store.clock.now()).total_seconds()
+        return min(longest, max(0.0, left) + 0.1)
+
+    def withdraw(self, approval_id: str, why: str) -> bool:
+        """Withdraw an approval, if it is pending; False: a person has just given it."""
+        approvals = self._engine.store.approvals
+        item = approvals.get(approval_id)
+        if item is None or item.status != "pending":
+            return item is None or item.status != "approved"
+        by, keep = Actor(principal=f"agent:{self._engine.agent.id}"), self._engine.retention
+        found = approvals.resolve(
+            item.id, "withdrawn", by, keep, note=why[:500], policy=item.required
+        )
+        return found.counts
+
+    def _run(
+        self,
+        execution: str,
+        action_id: str,
+        params: JsonObject,
+        why: str,
+        undoes: str | None = None,
+        *,
+        each: bool = False,
+        repeats: bool = False,
+        compensates: bool = False,
+        origin: str = "",
+    ) -> ActionResult:
+        action = self.action(action_id)
+        if action is None:
+            return action_call.unknown(action_id)
+        # First the ledger: a hook must not refuse afterwards what was executed.
+        if self.begun(execution) and (known := self._ledger.settle(execution, self._job)):
+            return known
+        decision = Decision(
+            action=action_id,
+            params=params,
+            rationale=why,
+            confidence=self._record.confidence,
+            risk=action.risk,
+            requires_approval=each,
+        )
+        request = act.Request(
+            execution_id=execution,
+            decision=decision,
+            retry=True,
+            approved=not (each or repeats) and self._is_covered(action, decision),
+            asked_by=self._record.action if each else None,
+            by=self._record.by,
+            requested_by=tuple(self._record.requesters),
+            undoes=undoes,
+            origin=origin,
+            wakes=self._job,
+            within=naming.steps_of(self._record.id),
+            compensates=compensates,
+        )
+        ledger = self._engine.ledger(self._fence)
+        return run_action(self._engine, ledger, request)
+
+    def _is_covered(self, action: Action, decision: Decision) -> bool:
+        """Tell whether the approval of the whole procedure satisfies the policy of a step."""
+        item = self._approval()
+        if item is None or item.action_id != self._record.action or action.id == ASK:
+            return False
+        situation = item.situation or NO_SITUATION
+        of = act.circumstances(self._engine.act_context(), action, decision, situation)
+        signer = self._engine.settings.signer
+        votes = signer.signed(item) if signer else item.approvals
+        required = self._engine.agent.policy(of)
+        own = () if required.allow_requester else item.requested_by
+        counted = [
+            vote
+            for vote in votes
+            if vote.by not in own and (vote.note or not required.require_note)
+        ]
+        return required.satisfied_by(counted)
+
+    def _approval(self) -> ApprovalItem | None:
+        kind, id = naming.parts(self._record.id)
+        return self._engine.store.approvals.get(id) if kind == "approval" else None
+
+    def _seen(self, progress: StepProgress) -> dict[str, Any]:
+        result = self.result(progress.execution) if progress.took_effect else None
+        return {"state": progress.state, "output": result.output if result else None}

@@ -1,0 +1,1 @@
+"""The connection to the Redis server or cluster, and the runner of scripts."""

@@ -1,0 +1,371 @@
+"""The connection to Redis: timeouts everywhere, no hidden retries, Boyd's own errors."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import parse_url, to_bool
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from boyd.errors import (
+    ConfigError,
+    StoreError,
+    StoreLoginRefused,
+    StoreReadOnly,
+    StoreUnavailable,
+    UnreadableRecord,
+)
+from boyd.store.server.cluster_client import ClusterClient
+from boyd.store.server.idle_connections import ClosingIdle
+from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving
+from boyd.store.server.slot_map import Place, SlotMap
+
+_SENTINEL, _CLUSTER = "sentinel", "cluster"
+_PASSWORD = re.compile(r"(://[^:/]*):.*", re.DOTALL)
+_SENTINEL_PORT, _PORT = 26379, 6379
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a Redis server, of sentinels that know the master, or of a Redis Cluster.
+
+    Attributes:
+        options: `db`, `username`, `ssl_ca_certs` ... as redis-py takes them.
+        tls: whether connections are encrypted, to sentinels too.
+        nodes: host and port of servers of the cluster; empty without a cluster.
+        sentinels: host and port of each; empty without sentinels.
+        service: the name by which sentinels know the master.
+        sentinel_options: `username` and `password` for the sentinels themselves.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    tls: bool
+    nodes: tuple[tuple[str, int], ...] = ()
+    sentinels: tuple[tuple[str, int], ...] = ()
+    service: str = ""
+    sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Read a URL: `redis://`, `rediss://`, `unix://`, `sentinel://` or `cluster://`.
+
+        `sentinel://[user:password@]host[:port][,host[:port]...]/service[/db][?options]`; the
+        options are those of the other URLs, `ssl` and `sentinel_username`, `sentinel_password`.
+        `cluster://[user:password@]host[:port][,host[:port]...][?options]` likewise, with `ssl`.
+
+        Raises:
+            ValueError: the URL is none of these.
+        """
+        scheme = url.partition("://")[0]
+        if scheme not in (_SENTINEL, _CLUSTER):
+            options = parse_url(url)  # type: ignore[no-untyped-call]
+            options.pop("connection_class", None)
+            tls = url.startswith("rediss:")
+            return cls(_alike(options) if tls else options, tls)
+        parts = urlsplit(url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        service, _, db = parts.path.strip("/").partition("/")
+        if scheme == _CLUSTER and service not in ("", "0"):
+            raise ValueError(f"a cluster has no database or service {service!r}")
+        if scheme == _SENTINEL and not service:
+            raise ValueError("the name of the service is missing: sentinel://host:port/SERVICE")
+        if db and not db.isdecimal():
+            raise ValueError(f"the database after the service should be a number, not {db!r}")
+        # Parsed like a server's URL, because redis-py knows how to read the options.
+        options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))  # type: ignore[no-untyped-call]
+        options.pop("host")
+        tls = bool(to_bool(options.pop("ssl", "")))  # type: ignore[no-untyped-call]
+        options = _alike(options) if tls else options
+        if scheme == _CLUSTER:
+            return cls(options, tls, nodes=tuple(_place(host, _PORT) for host in hosts.split(",")))
+        own = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
+        sentinel_options = {name: value for name, value in own.items() if value is not None}
+        sentinels = tuple(_place(host, _SENTINEL_PORT) for host in hosts.split(","))
+        return cls(options, tls, (), sentinels, service, sentinel_options)
+
+    @property
+    def ssl_options(self) -> dict[str, Any]:
+        """The options about TLS certificates."""
+        return {name: value for name, value in self.options.items() if name.startswith("ssl_")}
+
+
+def _alike(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for TLS by which every release of Python verifies alike.
+
+    Python 3.13 is strict by default, and refuses authorities that do not say what their key is for.
+    """
+    lax = {"ssl_exclude_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT]}
+    return dict(options) if "ssl_include_verify_flags" in options else {**lax, **options}
+
+
+def mask_url(url: str) -> str:
+    """A URL without its passwords, for messages."""
+    without = re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url)
+    *before, last = without.split("@")
+    return "@".join([*(_PASSWORD.sub(r"\1:***", part) for part in before), last])
+
+
+def _place(text: str, port: int) -> tuple[str, int]:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError("a server has no host name: sentinel://host:port,host:port/SERVICE")
+    return parts.hostname, parts.port or port
+
+
+log = logging.getLogger("boyd.store")
+
+#: Seconds to wait for a sentinel before asking the next one.
+SENTINEL_TIMEOUT = 1.0
+#: Seconds between two checks for a new master.
+LOOK = 1.0
+#: Seconds until the next check when no sentinel has answered.
+LOOK_AGAIN = 10.0
+
+
+def sentinel_options(address: Address) -> dict[str, Any]:
+    """The redis-py options for connecting to the sentinels of *address*."""
+    return {
+        "socket_timeout": SENTINEL_TIMEOUT,
+        "socket_connect_timeout": SENTINEL_TIMEOUT,
+        # By default redis-py retries a dead sentinel for seconds before it asks the next one.
+        "retry": Retry(NoBackoff(), 0),
+        "ssl": address.tls,
+        **address.ssl_options,
+        **address.sentinel_options,
+    }
+
+
+class Sentinels(Sentinel):
+    """A thread-safe client of the sentinels."""
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Return the master's host and port.
+
+        Each thread works on its own list: redis-py moves the sentinel that answers to the front,
+        and two threads that do this at once would lose a sentinel for good.
+
+        Raises:
+            redis.sentinel.MasterNotFoundError: no sentinel knows a master.
+        """
+        asked = copy.copy(self)
+        asked.sentinels = list(self.sentinels)
+        found: tuple[str, int] = super(Sentinels, asked).discover_master(service_name)  # type: ignore[no-untyped-call]
+        self.sentinels = asked.sentinels
+        return found
+
+
+class Pool(ClosingIdle, SentinelConnectionPool):
+    """A pool of connections to the current master.
+
+    An isolated master stays connected after a failover, and accepts writes that will be lost. So
+    the pool checks regularly for a new master, and then drops its idle connections.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._look_at = time.monotonic() + LOOK
+        self._looking = threading.Lock()
+        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
+
+    def get_connection(self, *args: Any, **options: Any) -> Any:
+        """A connection to the master."""
+        if time.monotonic() >= self._look_at and self._looking.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._looking.release()
+        return super().get_connection(*args, **options)
+
+    def _look(self) -> None:
+        before = self.master_address
+        try:
+            found = self.get_master_address()  # type: ignore[no-untyped-call]
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            # Existing connections work without sentinels.
+            log.warning("no sentinel knows a master of %s: %s", self.service_name, error)
+            self._look_at = time.monotonic() + LOOK_AGAIN
+            return
+        self._look_at = time.monotonic() + LOOK
+        if before is not None and before != found:
+            log.warning("the master of %s is now %s:%s", self.service_name, *found)
+
+
+#: A `redis.Redis` with decoded replies, which its annotations cannot express.
+Client: TypeAlias = Any
+
+#: Seconds to wait for an answer, and for a connection.
+TIMEOUT = 5.0
+CONNECT_TIMEOUT = 2.0
+#: Seconds to wait for a server of a cluster: less than until another one takes its place, so that a
+#: server that hung confirms nothing that the other one does not know.
+_CLUSTER_TIMEOUT = 2.5
+#: Seconds to wait for an answer about the cluster itself.
+_QUICK = 1.0
+
+
+def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
+    """Return a client for *url*, which connects when first used.
+
+    Retries are off: by default redis-py repeats a command after a timeout, which could run a script
+    twice. Only callers know whether a command may be repeated.
+
+    Raises:
+        ConfigError: *url* is not a Redis URL.
+    """
+    limits = {
+        "decode_responses": True,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": min(CONNECT_TIMEOUT, timeout),
+        "retry": Retry(NoBackoff(), 0),
+    }
+    try:
+        address = Address.of(url)
+        if "path" not in address.options:
+            limits["socket_keepalive"] = True
+        if address.nodes:
+            return _of_cluster(address, limits)
+        if address.sentinels:
+            return _checked(_through_sentinels(address, limits))
+        tls = address.ssl_options if address.tls else {}
+        return _checked(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits, **tls)))
+    except (ValueError, TypeError, redis.RedisError) as error:
+        raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
+
+
+def _checked(client: Client) -> Client:
+    """The client, which refuses bad options now, not on first use."""
+    pool = client.connection_pool
+    pool.connection_class = leaving(pool.connection_class)
+    pool.connection_class(**pool.connection_kwargs)
+    return client
+
+
+def _of_cluster(address: Address, limits: dict[str, Any]) -> ClusterClient:
+    """Return a client that finds the server of each key."""
+    most = {"socket_timeout": min(limits["socket_timeout"], _CLUSTER_TIMEOUT)}
+    quick = {"socket_timeout": _QUICK, "socket_connect_timeout": _QUICK}
+
+    def to(place: Place, more: Mapping[str, Any] = {}) -> Client:
+        host, port = place
+        kind = redis.SSLConnection if address.tls else redis.Connection
+        options = {**limits, **most, **address.options, **more}
+        pool = ClosingIdle(kind, host=host, port=port, **options)
+        return _checked(redis.Redis.from_pool(pool))
+
+    to(address.nodes[0])
+    return ClusterClient(SlotMap(address.nodes, to, partial(to, more=quick)))
+
+
+def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
+    """Return a client that asks the sentinels for the master whenever it connects."""
+    sentinels = Sentinels(address.sentinels, sentinel_kwargs=sentinel_options(address))  # type: ignore[no-untyped-call]
+    options = {**limits, **address.options, "ssl": address.tls}
+    return sentinels.master_for(address.service, connection_pool_class=Pool, **options)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn redis-py errors into Boyd's.
+
+    Raises:
+        StoreUnavailable: Redis did not answer.
+        StoreLoginRefused: Redis refused user or password.
+        StoreReadOnly: Redis takes no writes now.
+        StoreError: Redis answered with an error.
+    """
+    try:
+        yield
+    except redis.AuthenticationError as error:
+        told = str(error).rstrip(".")
+        reason = "it needs a password" if told.startswith("HELLO") else told
+        raise StoreLoginRefused(f"Redis refuses the login: {reason}") from error
+    except WritesRefused as error:
+        raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise StoreUnavailable(f"Redis does not answer: {error}") from error
+    except redis.RedisError as error:
+        if is_full(error):
+            raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
+        if is_moving(error):
+            raise StoreUnavailable(f"Redis moves the keys to another server: {error}") from error
+        if has_wrong_type(error):
+            raise UnreadableRecord(f"a key in Redis holds something else: {error}") from error
+        raise StoreError(f"Redis refused a command: {error}") from error
+
+
+def has_wrong_type(error: object) -> bool:
+    """Tell whether a command met a key of another type than Boyd's."""
+    return isinstance(error, redis.ResponseError) and "WRONGTYPE" in str(error)
+
+
+def replies_by_type(pipe: Any) -> list[Any]:
+    """Run a pipeline; None in place of the reply about a key of another type than Boyd's.
+
+    Raises:
+        redis.RedisError: Redis did not answer, or refused a command for another reason.
+    """
+    replies = [
+        None if has_wrong_type(reply) else reply for reply in pipe.execute(raise_on_error=False)
+    ]
+    for reply in replies:
+        if isinstance(reply, redis.RedisError):
+            raise reply
+    return replies
+
+
+def near(client: Client, key: str) -> Client:
+    """The client for commands without a key that concern what lies beside *key*, such as TIME."""
+    return client.near(key) if isinstance(client, ClusterClient) else client
+
+
+def replies_of_some(pipe: Any) -> list[Any]:
+    """Run a pipeline whose keys may lie on several servers, some of which may be away.
+
+    Returns:
+        The replies, with an error in place of each that there is not.
+
+    Raises:
+        redis.RedisError: there is none.
+    """
+    replies: list[Any] = pipe.execute(raise_on_error=False)
+    if replies and all(isinstance(reply, redis.RedisError) for reply in replies):
+        raise replies[0]
+    return replies
+
+
+def pairs(flat: list[Any]) -> dict[str, str]:
+    """The mapping in a flat list of fields and values, as scripts return hashes."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def stored_int(text: str | None) -> int | None:
+    """The integer in a stored text; None for an invalid one, as after a manual edit."""
+    try:
+        return int(float(text)) if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+__all__ = [
+    "Client",
+    "connect",
+    "mask_url",
+    "near",
+    "pairs",
+    "replies_of_some",
+    "stored_int",
+    "translated",
+]

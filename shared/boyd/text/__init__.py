@@ -1,0 +1,1 @@
+"""Pure helpers for texts, names, times and limits."""

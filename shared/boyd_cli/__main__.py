@@ -1,0 +1,5 @@
+"""`python -m boyd_cli` is `boyd`."""
+
+from boyd_cli import main
+
+main()

@@ -1,0 +1,342 @@
+"""`boyd actions …`: run an action, see what was run and whether it helped, and lift holds."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from boyd import naming
+from boyd.errors import ApiProblem
+from boyd.models import ActionResult, ExecutionEntry, Hold, HoldList
+from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
+from boyd_cli import api_access, completion, output
+from boyd_cli.api_access import Api
+from boyd_cli.options import data_options, id_argument, resolve_prefix, wait_option
+from boyd_cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
+from boyd_cli.views.manifest_view import fields_of, show_manifest
+from boyd_cli.views.tables import label, sentence, whole
+from boyd_cli.waiting import Spinner
+
+EXECUTION_COLUMNS = (
+    *(label("execution", least=17), whole("started", drop=1), label("action")),
+    *(whole("state"), whole("effect"), label("target", drop=3)),
+    *(whole("took", drop=4), label("host", drop=2), label("by", drop=5)),
+)
+
+
+@click.command()
+@click.option("--host", help="Only executions on this host.")
+@click.option("--worker", help="Only executions by this worker.")
+@click.option("--action", help="Only executions of this action.")
+@click.option(
+    "--state",
+    type=click.Choice(["running", "succeeded", "failed", "unknown"]),
+    help="Only executions in this state.",
+)
+@period_options
+@click.option("--limit", type=Whole(1, 100_000), default=50, show_default=True)
+@data_options
+def executions(api: Api, limit: int, form: str, **query: Any) -> None:
+    """List the executions of the last seven days, newest first."""
+    found = api_access.executions(api, limit, **query)
+    rows = map(_execution_row, found)
+    output.print_list(form, found, EXECUTION_COLUMNS, rows, "No executions found.")
+
+
+def _execution_row(entry: ExecutionEntry) -> list[str]:
+    took = entry.ended_at - entry.started_at if entry.ended_at and entry.started_at else None
+    return [
+        entry.id,
+        output.short_date(entry.started_at or entry.ended_at),
+        entry.action,
+        entry.progress if entry.progress and entry.state == "running" else entry.state,
+        output.effect(entry.verification),
+        entry.target,
+        output.duration(took.total_seconds() * 1000) if took is not None else "",
+        entry.host or "",
+        entry.by or "",
+    ]
+
+
+#: Seconds within which a required approval is created.
+_ASKING = 3.0
+COLUMNS = (
+    *(whole("action"), whole("risk"), whole("autonomy")),
+    *(whole("dry run", drop=3), whole("reversibility", drop=2)),
+    *(sentence("params", least=12), sentence("description", drop=1)),
+)
+
+rationale_option = click.option(
+    "--rationale", help="Reason; shown in the audit trail and to approvers."
+)
+approval_option = click.option(
+    "--require-approval", is_flag=True, help="Require an approval in any case."
+)
+
+
+@click.group()
+def actions() -> None:
+    """List, run, dry-run and roll back the actions of an agent."""
+
+
+actions.add_command(executions)
+
+HOLD_COLUMNS = (
+    *(label("action"), label("target", drop=2), whole("kind"), label("execution", least=17)),
+    *(whole("until"), sentence("evidence", drop=1)),
+)
+
+
+@actions.command()
+@data_options
+def holds(api: Api, form: str) -> None:
+    """List the actions that are not repeated on a target for now."""
+    found = api.agent.get("/holds", HoldList).holds
+    rows = [
+        [
+            *(one.action, one.target, one.kind, one.execution),
+            *(_until(one), one.evidence or ""),
+        ]
+        for one in found
+    ]
+    output.print_list(form, found, HOLD_COLUMNS, rows, "No action is held.")
+
+
+def _until(hold: Hold) -> str:
+    return "its end" if hold.in_flight else output.short_date(hold.until) or "lifted"
+
+
+@actions.command()
+@id_argument("action", completion.actions)
+@click.argument("target", default="")
+@click.option("--note", help="Reason; shown in the audit trail.")
+@data_options
+def lift(api: Api, action: str, target: str, note: str | None, form: str) -> None:
+    """Let a held action run again on its target.
+
+    A suspended action did harm: find out why first.
+    """
+    body = {"action": action, "target": target, "note": note or ""}
+    lifted = api.agent.post("/holds/lift", LiftedHold, body)
+    if not output.print_data(form, lifted):
+        on = f" on {output.one_line(target)}" if target else ""
+        output.say(f"{output.one_line(action)} may run again{on}")
+
+
+@actions.command("list")
+@data_options
+def list_(api: Api, form: str) -> None:
+    """List the actions of an agent with their parameters."""
+    found = api.agent.get("/actions", ActionList).actions
+    rows = [
+        [
+            *(action.id, action.risk, action.autonomy.mode, "yes" if action.dry_run else "no"),
+            *(action.reversibility, fields_of(action.params), action.description),
+        ]
+        for action in found
+    ]
+    output.print_list(form, found, COLUMNS, rows, "The agent has no actions.")
+
+
+@actions.command()
+@id_argument("action", completion.actions)
+@data_options
+def show(api: Api, action: str, form: str) -> None:
+    """Show the manifest of an action: what it may do, and its limits."""
+    found = {one.id: one for one in api.agent.get("/actions", ActionList).actions}
+    if action not in found:
+        text = f"the agent has no action {output.one_line(action)!r}"
+        output.stop(output.NOT_FOUND, f"{text}; {_suggest_actions(api, action)}")
+    if not output.print_data(form, found[action]):
+        show_manifest(found[action])
+
+
+param_option = pairs_option(
+    "-p", "--param", help="One parameter; the value is JSON if it parses, otherwise text."
+)
+params_option = object_option("--params", help="All parameters; `-` reads standard input.")
+
+
+@actions.command()
+@id_argument("action", completion.actions)
+@param_option
+@params_option
+@rationale_option
+@approval_option
+@wait_option
+@data_options
+def run(
+    api: Api,
+    action: str,
+    param: Pairs,
+    params: dict[str, Any],
+    rationale: str | None,
+    require_approval: bool,
+    wait: float,
+    form: str,
+) -> None:
+    """Run an action, subject to the same checks as in the loop.
+
+    Exit status 124: it is still running, or waits for an approval.
+    """
+    body = {
+        "params": {**params, **param},
+        "rationale": rationale,
+        "requiresApproval": require_approval,
+    }
+    with _suggesting(api, action):
+        error = _job(api, f"/actions/{quote(action, safe=':/')}", body, wait, form)
+    _fail_if(error, param)
+
+
+@actions.command("dry-run")
+@id_argument("action", completion.actions)
+@param_option
+@params_option
+@wait_option
+@data_options
+def dry_run(
+    api: Api, action: str, param: Pairs, params: dict[str, Any], wait: float, form: str
+) -> None:
+    """Show the effect of an action without running it."""
+    path = f"/actions/{quote(action, safe=':/')}/dry-run"
+    with _suggesting(api, action):
+        error = _job(api, path, {"params": {**params, **param}}, wait, form)
+    _fail_if(error, param)
+
+
+@actions.command()
+@id_argument("execution", completion.executions)
+@rationale_option
+@approval_option
+@wait_option
+@data_options
+def rollback(
+    api: Api, execution: str, rationale: str | None, require_approval: bool, wait: float, form: str
+) -> None:
+    """Undo a successful execution, once; exit status 5: it cannot be undone, or not again.
+
+    EXECUTION is `loop:12` for iteration 12, `approval:` and the id of an approval, or `call:` and
+    the id that `boyd actions run` has printed.
+    """
+    body = {"rationale": rationale, "requiresApproval": require_approval}
+    path = f"/executions/{quote(_complete_id(api, execution), safe=':')}/rollback"
+    _fail_if(_job(api, path, body, wait, form, undoes=execution), Pairs())
+
+
+def _complete_id(api: Api, execution: str) -> str:
+    """Complete the id of an approval in an execution's id."""
+    kind, beginning = naming.parts(execution)
+    if kind != "approval":
+        return execution
+    if not beginning.strip():
+        raise click.BadParameter(
+            f"{execution!r} has an empty id: give the id or a prefix of it", param_hint="EXECUTION"
+        )
+    known = (item.id for item in api_access.every_approval(api))
+    return naming.approval(resolve_prefix("approval", beginning, known))
+
+
+def _fail_if(error: str | None, param: Pairs) -> None:
+    """End the command if the action failed, with a hint if a value in *param* is to blame."""
+    for name, typed in param.typed.items():
+        if f"{name}: Input should be a valid string" in (error or ""):
+            quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
+            given = f"{name}={output.one_line(typed)}"
+            hint = f"{given} was parsed as JSON; to pass it as text, use -p {quoted}"
+            output.note(f"boyd: {hint}")
+    output.fail_if(error is not None)
+
+
+@contextmanager
+def _suggesting(api: Api, action: str) -> Iterator[None]:
+    """Suggest actions with similar names if there is no such action."""
+    try:
+        yield
+    except ApiProblem as problem:
+        if problem.status != 404 or "has no action" not in problem.detail:
+            raise
+        text = f"{output.one_line(problem.detail)}; {_suggest_actions(api, action)}"
+        output.stop(output.NOT_FOUND, text)
+
+
+def _suggest_actions(api: Api, action: str) -> str:
+    listing = f"`{output.command_name()} actions list` lists the actions"
+    try:
+        known = [one.id for one in api.agent.get("/actions", ActionList).actions]
+    except ApiProblem:  # a key that may act need not be one that may look
+        return listing
+    close = " or ".join(get_close_matches(action, known))
+    return f"did you mean {close}?" if close else listing
+
+
+def _job(
+    api: Api, path: str, body: dict[str, Any], wait: float, form: str, undoes: str | None = None
+) -> str | None:
+    """Have it done, show the result, and return its error; exit with 124 without a result."""
+    job = api.agent.post(path, Taken, body, wait=0)
+    if body.get("requiresApproval"):  # whoever asks for an approval wants to know its id
+        wait = max(wait, _ASKING)
+    if wait and job.result is None and not job.queued:
+        job = _await(api, job, wait)
+    shown = output.print_data(form, job)
+    if job.result is None:
+        text = f"it is still running; {job.execution_id} continues without this command"
+        if job.approval_id:
+            name = output.short(job.approval_id)
+            text = (
+                f"it waits for approval {name}; see `{output.command_name()} approvals show {name}`"
+            )
+        output.stop(output.TIMED_OUT, text)
+    if not shown:
+        show_result(job.result, naming.title(job.result.action, undoes))
+        output.print_pairs(("execution", job.execution_id))
+    return None if job.result.success else job.result.error or ""
+
+
+def _await(api: Api, job: Taken, seconds: float) -> Taken:
+    path = f"/executions/{quote(job.execution_id, safe=':')}"
+    with Spinner(seconds) as waiting:
+        while True:
+            now = waiting.ask(lambda: api.agent.get(path, Execution))
+            result = now.result if now else None
+            if result is not None and not result.waits_for:
+                changes = {"queued": None, "result": result, "success": result.success}
+                return job.patched(changes)
+            if now is not None and (result is not None or now.state == "waiting"):
+                approval = result.waits_for if result is not None else now.approval_id
+                return job.patched({"queued": True, "approval_id": approval})
+            if waiting.is_over:
+                return job
+            waiting.pause(_course(now) if now else job.execution_id)
+
+
+def _course(job: Execution) -> str:
+    """The progress of a job, in one line."""
+    if job.in_flight:
+        return f"{job.action} waits for its turn: {job.in_flight[0].course}"
+    return f"{job.action} {job.state}" + (f" on {job.worker}" if job.worker else "")
+
+
+def show_result(result: ActionResult, title: str = "") -> None:
+    """Print the outcome of an action; *title* replaces the action's name."""
+    output.say(output.action_outcome(result, title))
+    output.print_pairs(
+        output.error_row(result),
+        ("took", output.took(result)),
+        ("output", output.text_of(result.output)),
+        ("effects", ", ".join(result.side_effects or [])),
+        ("violation", _violation(result)),
+    )
+
+
+def _violation(result: ActionResult) -> str:
+    seen = result.violation
+    return f"{seen.limit}: {seen.detail}" if seen else ""

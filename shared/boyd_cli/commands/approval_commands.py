@@ -1,0 +1,310 @@
+"""`boyd approvals list|show|approve|deny|withdraw`: answer approvals, and report the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from boyd import naming
+from boyd.errors import ApiProblem
+from boyd.models import FROZEN, REVOKED, ApprovalItem, ApprovalQueue, LoopStatus
+from boyd.models.responses import Resolved
+from boyd.text.formatting import counted
+from boyd_cli import api_access, completion, output
+from boyd_cli.api_access import Api
+from boyd_cli.options import (
+    WHOLE,
+    data_options,
+    find_by_prefix,
+    id_argument,
+    resolve_prefix,
+    wait_option,
+)
+from boyd_cli.views import approval_view
+from boyd_cli.waiting import Spinner
+
+#: Seconds after which a preview is refreshed, and to wait for the new one.
+_FRESH = 10.0
+_PREVIEW_WAIT = 15.0
+#: How often an answer is repeated because the same item was proposed again meanwhile.
+_TRIES = 10
+#: Fields that may change within the same proposal.
+_PASSING = {
+    *("preview_at", "first_preview"),
+    *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
+    *("asked", "approvals", "in_flight"),
+}
+
+
+@dataclass
+class AnswerOutcome:
+    """The result of one answer: an exit status, the item as far as it is known, what went wrong."""
+
+    item: ApprovalItem
+    status: int = 0
+    problem: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """As it is printed."""
+        problem = {"problem": self.problem} if self.problem else {}
+        return {"id": self.item.id, "success": not self.status, **problem, "approval": self.item}
+
+
+def find(api: Api, beginning: str) -> ApprovalItem:
+    """Find an approval by a unique prefix of its id; exit with an error otherwise."""
+    return find_by_prefix(api, "approval", beginning, ApprovalItem, api_access.every_approval)
+
+
+def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
+    """Find all items first, so that nothing is answered if one id is wrong."""
+    if all(len(one) == WHOLE for one in beginnings):
+        found = [find(api, one) for one in beginnings]
+    else:
+        known = {item.id: item for item in api_access.every_approval(api)}
+        found = [known[resolve_prefix("approval", one, known)] for one in beginnings]
+    return list({item.id: item for item in found}.values())
+
+
+def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
+    """Show the item and ask for confirmation; exit with an error if it is refused."""
+    if item.status != "pending":
+        return item
+    item = refresh_preview(api, item)
+    approval_view.show(item, api.agent.now())
+    _note_stop(api, item)
+    if not click.confirm("Approve?"):
+        output.stop(output.FAILED, f"{output.short(item.id)} is not approved and stays pending")
+    return item
+
+
+def _note_stop(api: Api, item: ApprovalItem) -> None:
+    """Say what an approval would come to while actions are frozen or revoked."""
+    state = api.agent.get("/loop/status", LoopStatus)
+    stopped = f"{FROZEN}: {state.frozen}" if state.frozen is not None else ""
+    if state.revoked is not None:
+        stopped = f"{REVOKED}: {state.revoked}"
+    if stopped and item.status == "pending":
+        output.note(f"{stopped}. If you approve it now, it fails, and has to be approved again.")
+
+
+def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
+    """Refresh the item's dry run; on failure return the old preview with a note."""
+    made = item.preview_at
+    # The evidence of an offer to run alone is that of its time; nothing repeats it.
+    if item.status != "pending" or made is None or item.action_id == naming.GRANT:
+        return item
+    if (api.agent.now() - made).total_seconds() < _FRESH:
+        return item
+    path = f"/approvals/{item.id}/preview"
+    try:
+        now = api.agent.post(path, ApprovalItem, wait=_PREVIEW_WAIT)
+    except ApiProblem as problem:
+        if problem.name == "not-pending":
+            return api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        output.note(f"boyd: the preview is outdated: {output.one_line(problem.detail)}")
+        return item
+    if now.preview_at == made:
+        output.note("boyd: the preview is outdated: the dry run timed out")
+    return now
+
+
+def answer(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> AnswerOutcome:
+    """Give the answer to what *item* was when it was shown."""
+    path = f"/approvals/{item.id}/{verb}"
+    query = {"wait": 0} if verb == "approve" else {}
+    now = item
+    for _ in range(_TRIES):
+        try:
+            body = {"note": note}
+            done = api.agent.post(path, Resolved, body, if_match=now.version, **query)
+            return AnswerOutcome(done.approval)
+        except ApiProblem as problem:
+            if problem.name != "changed":
+                return _explain_refusal(api, item, problem)
+        now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        is_same = now.model_dump(exclude=_PASSING) == item.model_dump(exclude=_PASSING)
+        if now.status == "pending" and not is_same:
+            if not ask:
+                return AnswerOutcome(now, output.CONFLICT, "it has changed since it was shown")
+            output.note("It has changed in the meantime:")
+            item = _confirm(api, now)
+    return AnswerOutcome(now, output.CONFLICT, "it keeps changing: try again")
+
+
+def _explain_refusal(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
+    """Return the outcome of an answer that did not count: too late, or not allowed."""
+    status = output.status_of(problem)
+    known = problem.document.get("approval")
+    if isinstance(known, dict):
+        item = ApprovalItem.model_validate(known, strict=False, extra="ignore")
+    if problem.name == "not-pending" and item.status != "pending":
+        return AnswerOutcome(item, status, approval_view.refusal(item, api.agent.now()))
+    return AnswerOutcome(item, status, output.one_line(problem.detail))
+
+
+def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
+    """Print what an answer has led to so far; with *several*, of which item."""
+    item = outcome.item
+    which = f"{output.short(item.id)} " if several else ""
+    if outcome.problem:
+        return  # reported at the end, on standard error
+    if item.status != "pending":
+        output.say(f"{which}{item.title} is {item.status}")
+        return
+    have, need = len(item.approvals), item.required.min_approvals
+    left = approval_view.time_left(item, api.agent.now())
+    output.say(
+        f"{which}{item.title} has {have} of {need} approvals, and waits for"
+        f" {counted(need - have, 'more approval')}; time left: {left}"
+    )
+
+
+def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
+    """Wait until the action has ended, if this answer has started it."""
+    item = outcome.item
+    path = f"/approvals/{item.id}"
+    while not outcome.problem and item.status == "approved" and item.result is None:
+        if waiting.is_over:
+            outcome.status = output.TIMED_OUT
+            what = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
+            outcome.problem = (
+                f"{what}; see `{output.command_name()} approvals show {output.short(item.id)}`"
+            )
+            return
+        waiting.pause(f"{item.title} {approval_view.progress(item)}")
+        outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
+
+
+def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None:
+    for outcome in outcomes:
+        result = outcome.item.result
+        which = f"{output.short(outcome.item.id)} " if several else ""
+        if outcome.problem:
+            output.note(f"boyd: {which}{outcome.problem}")
+        elif result is not None:
+            outcome.status = 0 if result.success else output.FAILED
+            if form == "table":
+                output.say(f"{which}{approval_view.outcome(outcome.item)}")
+                rows = [output.error_row(result), ("output", output.text_of(result.output))]
+                output.print_pairs(*rows)
+    wires = [outcome.to_wire() for outcome in outcomes]
+    output.print_data(form, wires if several else wires[0])
+    statuses = {outcome.status for outcome in outcomes}
+    if statuses != {0}:
+        wrong = statuses - {0}
+        raise click.exceptions.Exit(wrong.pop() if len(wrong) == 1 else output.FAILED)
+
+
+#: How many resolved items `--all` lists.
+_HISTORY = 50
+
+ids_argument = id_argument(
+    "approvals", completion.pending_approvals, nargs=-1, required=True, metavar="APPROVAL..."
+)
+note_option = click.option("--note", help="Reason; stored with the answer.")
+
+
+@click.group()
+def approvals() -> None:
+    """List pending approvals, and answer them."""
+
+
+@approvals.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also list resolved approvals.")
+@click.option("--watch", is_flag=True, help="Keep running and show each change until Ctrl-C.")
+@data_options
+def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
+    """List pending approvals, the next to expire first."""
+    if watch:
+        approval_view.watch_queue(api, lambda: _queue(api, everything), form)
+        return
+    queue = _queue(api, everything)
+    items = [*queue.pending, *queue.history]
+    rows = approval_view.table(items, api.agent.now())
+    columns = approval_view.columns(items)
+    output.print_list(form, queue, columns, rows, "No approvals are pending.")
+
+
+def _queue(api: Api, everything: bool) -> ApprovalQueue:
+    pending: list[ApprovalItem] = []
+    history: list[ApprovalItem] = []
+    for page in api_access.approvals(api, history=everything):
+        pending += page.pending
+        history += page.history
+        if everything and len(history) >= _HISTORY and not page.pending:
+            break
+    return ApprovalQueue(pending=pending, history=history[:_HISTORY])
+
+
+@approvals.command()
+@id_argument("approval", completion.approvals)
+@data_options
+def show(api: Api, approval: str, form: str) -> None:
+    """Show everything about an approval.
+
+    Action, reason, exact parameters, requirements and votes. The table includes a fresh preview
+    from a worker; json and yaml include the last one.
+    """
+    item = find(api, approval)
+    if not output.print_data(form, item):
+        approval_view.show(refresh_preview(api, item), api.agent.now())
+        _note_stop(api, item)
+
+
+@approvals.command()
+@ids_argument
+@note_option
+@click.option("--yes", is_flag=True, help="Approve without showing it and asking first.")
+@wait_option
+@data_options
+def approve(
+    api: Api, approvals: Sequence[str], note: str | None, yes: bool, wait: float, form: str
+) -> None:
+    """Approve: a worker executes the action, even if this command is interrupted.
+
+    On a terminal it shows each item and asks first. Exactly the shown item is approved.
+    """
+    ask, several = not yes and output.can_ask(), len(approvals) > 1
+    outcomes = []
+    for item in _find_all(api, approvals):
+        shown = _confirm(api, item) if ask else item
+        outcome = answer(api, "approve", shown, note, ask)
+        if form == "table":
+            say_answer(api, outcome, several)
+        outcomes.append(outcome)
+    if wait:
+        with Spinner(wait) as waiting:
+            for outcome in outcomes:
+                _await(api, outcome, waiting)
+    _finish(outcomes, form, several)
+
+
+def _refuse(api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str) -> None:
+    """Deny or withdraw each item; exit with an error unless all succeed."""
+    several = len(beginnings) > 1
+    outcomes = [answer(api, verb, item, note, ask=False) for item in _find_all(api, beginnings)]
+    if form == "table":
+        for outcome in outcomes:
+            say_answer(api, outcome, several)
+    _finish(outcomes, form, several)
+
+
+@approvals.command()
+@ids_argument
+@note_option
+@data_options
+def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
+    """Deny approvals: the action is not executed."""
+    _refuse(api, "deny", approvals, note, form)
+
+
+@approvals.command()
+@ids_argument
+@note_option
+@data_options
+def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
+    """Withdraw approvals that are no longer needed: the action is not executed."""
+    _refuse(api, "withdraw", approvals, note, form)

@@ -1,0 +1,389 @@
+"""`boyd history`: past iterations, as a list or in full."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, get_args
+
+import click
+
+from boyd import models, naming
+from boyd.errors import ApiProblem
+from boyd.export.tracing.trace_ids import trace_link
+from boyd.models.responses import Execution, IterationList, IterationSummary
+from boyd.text.formatting import counted
+from boyd_cli import completion, output
+from boyd_cli.api_access import Api
+from boyd_cli.options import data_options, not_empty
+from boyd_cli.parameter_types import Shaped, Whole, period_options
+from boyd_cli.views import tape_view
+from boyd_cli.views.tables import folded, label, sentence, whole
+
+#: Observations per observer that are shown with data, the worst first.
+_SHOWN = 5
+#: Values shown of an observation's data, and characters of each.
+_VALUES = 8
+_VALUE = 60
+#: Hosts named in one line.
+_HOSTS = 5
+_WORST_FIRST = tuple(reversed(models.SEVERITIES))
+
+
+def observation_lines(result: models.LoopResult, width: int) -> Iterator[str]:
+    """Observations by observer, then those from runs, intake and hooks."""
+    rest = list(result.observations)
+    for observer, group in groupby(result.observer_runs, key=lambda run: run.id):
+        runs = list(group)
+        count = sum(run.observations for run in runs)
+        seen, rest = rest[:count], rest[count:]
+        yield from _block(_title(observer, runs, seen), seen, width)
+    if rest:
+        by = "from runs, intake and hooks" if result.observer_runs else "all"
+        yield from _block(f"{by}: {_count_by_severity(rest)}", rest, width)
+    if result.not_due:
+        lefts = [(one, (one.due_at - result.started_at).total_seconds()) for one in result.not_due]
+        due = [f"{one.id} (in {output.seconds(max(1, round(left)))})" for one, left in lefts]
+        yield f"not due: {', '.join(due)}"
+    elif not result.observer_runs and not result.observations:
+        yield "none"
+
+
+def _block(title: str, seen: Sequence[models.Observation], width: int) -> Iterator[str]:
+    yield output.cut(output.one_line(title), width)
+    for line in _lines(seen):
+        yield f"  {output.cut(output.one_line(line), width - 2)}"
+
+
+def _title(
+    name: str, runs: Sequence[models.ObserverRun], seen: Sequence[models.Observation]
+) -> str:
+    times = f"{len(runs)} runs " if len(runs) > 1 else ""
+    names = sorted({run.host for run in runs})
+    more = f" and {len(names) - _HOSTS} more" if len(names) > _HOSTS else ""
+    least, most = (output.duration(f(run.duration for run in runs)) for f in (min, max))
+    took = most if least == most else f"{least} to {most}"
+    hosts = ", ".join(names[:_HOSTS])
+    return f"{name}: {_count_by_severity(seen)}; {times}on {hosts}{more}, {took}"
+
+
+def _count_by_severity(seen: Sequence[models.Observation]) -> str:
+    counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
+    parts = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
+    text = counted(len(seen), "observation")
+    return f"{text} ({', '.join(parts)})" if parts else text
+
+
+def _lines(seen: Sequence[models.Observation]) -> Iterator[str]:
+    """The worst observations with their data, and the others in one line."""
+    ordered = sorted(seen, key=lambda one: [*_WORST_FIRST, None].index(one.severity))
+    # If all are alike, a summary says more than a few examples.
+    alike = len(seen) > _SHOWN and len({one.severity for one in seen}) == 1
+    first = [] if alike else ordered[:_SHOWN]
+    for one in first:
+        data = _data(one.data)
+        yield f"{one.severity or 'unrated'} {one.source}{f': {data}' if data else ''}"
+    others = ordered[len(first) :]
+    if others:
+        ranges = ", ".join(_ranges(others))
+        how = f"{len(others)} more" if first else f"all {len(others)}"
+        names = list(dict.fromkeys(one.source for one in others))
+        sources = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        yield f"{how}: {sources}{f'; {ranges}' if ranges else ''}"
+
+
+def _ranges(seen: Sequence[models.Observation]) -> Iterator[str]:
+    """The ranges of the numbers that all of them have."""
+    for name in list(seen[0].data)[:_VALUES]:
+        values = [one.data.get(name) for one in seen]
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numbers) == len(values):
+            least, most = min(numbers), max(numbers)
+            yield f"{name} {least:g}" if least == most else f"{name} {least:g} to {most:g}"
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    parts = []
+    for name, value in list(data.items())[:_VALUES]:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        parts.append(f"{name}={output.cut(output.one_line(text), _VALUE)}")
+    if len(data) > _VALUES:
+        parts.append(f"and {len(data) - _VALUES} more")
+    return " ".join(parts)
+
+
+def show(result: models.LoopResult, trace: str | None, execution: Execution | None) -> None:
+    """Print everything about an iteration.
+
+    Args:
+        result: the iteration.
+        trace: the address of its trace, if it has one.
+        execution: what became of its action, if that is known.
+    """
+    ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
+    order: tuple[str, ...] = get_args(models.Phase)
+    phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
+    output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
+    output.print_pairs(
+        ("trigger", result.trigger),
+        ("started", output.date(result.started_at)),
+        ("ended", output.date(result.ended_at)),
+        ("took", output.duration(result.duration)),
+        ("phases", ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)),
+        ("repeated", counted(result.retries, "time") if result.retries else ""),
+        ("runs", ", ".join(result.runs)),
+        ("trace", trace or ""),
+        *tape_view.build_rows(result.builds),
+    )
+    if result.phase_runs:
+        _heading("Phases")
+        output.print_table(tape_view.PHASES, map(tape_view.phase_row, result.phase_runs), indent=2)
+    _heading("Observations")
+    for line in observation_lines(result, output.width() - 2):
+        output.say(f"  {line}")
+    _show_problems("Failed observers", result.observer_errors)
+    _show_problems("Problems", [p for p in result.problems if p not in result.observer_errors])
+    if result.reads:
+        _heading("Read in orient and decide")
+        output.print_pairs(*tape_view.read_rows(result.reads))
+    if result.situation:
+        _show_situation(result.situation, result.situation_changes)
+    if result.decision is not None:
+        _show_decision(result, result.decision)
+    if result.action_results:
+        _heading("Results")
+        for item in result.action_results:
+            output.print_pairs(*_action_rows(item), *_outcome_rows(item, execution))
+
+
+def _show_problems(title: str, problems: list[models.Problem]) -> None:
+    if problems:
+        _heading(title)
+        where = [label("host", drop=1)] if any(p.host for p in problems) else []
+        rows = [
+            [p.id, p.phase, *[p.host or "" for _ in where], output.duration(p.duration), p.error]
+            for p in problems
+        ]
+        output.print_table(["id", "phase", *where, "took", folded("error")], rows, indent=2)
+
+
+def _show_situation(situation: models.Situation, changes: Sequence[models.Change]) -> None:
+    _heading("Situation")
+    output.print_pairs(
+        ("summary", situation.summary),
+        ("priority", situation.priority),
+        ("confidence", f"{situation.confidence:.2f}"),
+        *(
+            (f"from {item.source}", "; ".join(item.findings) or "nothing")
+            for item in situation.assessments
+        ),
+        *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
+        *(("correlation", item.description) for item in situation.correlations),
+        *(("changed", tape_view.change_text(change)) for change in changes),
+    )
+
+
+def _show_decision(result: models.LoopResult, decision: models.Decision) -> None:
+    _heading("Decision")
+    alternatives = ", ".join(item.action for item in decision.alternatives or [])
+    output.print_pairs(
+        ("action", decision.action),
+        *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
+        ("rationale", decision.rationale),
+        ("confidence", f"{decision.confidence:.2f}"),
+        *tape_view.record_rows(result),
+        ("risk", decision.risk),
+        ("approval", "required" if decision.requires_approval else ""),
+        ("impact", decision.estimated_impact or ""),
+        ("alternatives", alternatives),
+        *tape_view.trace_rows(result),
+        *tape_view.gate_rows(result.gate),
+    )
+
+
+def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
+    yield "action", output.action_outcome(item)
+    yield "took", output.took(item)
+    yield "host", item.host or ""
+    yield "worker", item.worker or ""
+    yield "output", output.text_of(item.output)
+    yield "effects", ", ".join(item.side_effects or [])
+    yield from ((name, output.text_of(value)) for name, value in (item.metrics or {}).items())
+
+
+def _outcome_rows(
+    item: models.ActionResult, execution: Execution | None
+) -> Iterator[tuple[str, str]]:
+    if execution is None:
+        return
+    if item.waits_for:
+        yield "executed", execution.state
+    if execution.verification is not None:
+        evidence = execution.verification.evidence
+        verdict = output.effect(execution.verification)
+        yield "effect", f"{verdict}: {evidence}" if evidence else verdict
+
+
+def _heading(text: str) -> None:
+    output.say()
+    output.say(text)
+
+
+COLUMNS = (
+    *(whole("#"), whole("ended"), whole("outcome")),
+    *(whole("took", drop=2), whole("seen", drop=4), label("trigger", drop=3)),
+    *(sentence("situation", drop=1), label("action", least=44)),
+)
+#: The largest page, and the largest number to read.
+_PAGE = 500
+_TOGETHER = 100_000
+
+
+#: Numbers, and what tells apart iterations of the same number.
+ITERATION = Shaped(
+    "iteration",
+    re.compile(r"[1-9][0-9]{0,15}(\.[0-9a-f]{1,16})?"),
+    "the number of an iteration, such as 12",
+)
+_CURSOR = Shaped(
+    "iteration",
+    re.compile(r"[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{1,15}"),
+    "the number of an iteration",
+)
+
+
+@click.command()
+@click.argument(
+    "iteration",
+    required=False,
+    type=ITERATION,
+    shell_complete=completion.completer(completion.iterations),
+)
+@click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
+@click.option("--before", type=_CURSOR, metavar="N", help="Only iterations before this one.")
+@period_options
+@click.option("--host", callback=not_empty, help="A host where an observer or action ran.")
+@click.option("--worker", callback=not_empty, help="A process that ran an observer or action.")
+@click.option(
+    "--action",
+    callback=not_empty,
+    shell_complete=completion.completer(completion.actions),
+    help="The action decided or executed.",
+)
+@click.option("--source", callback=not_empty, help="An observer, or a source of observations.")
+@click.option("--trigger", callback=not_empty, help="What began it, such as beat.")
+@click.option("--status", type=click.Choice(["ok", "failed"]), help="How it ended.")
+@click.option(
+    "-q", "--search", "q", callback=not_empty, help="Words in situation, decision, error."
+)
+@click.option(
+    "--testimony",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Write ITERATION as a Testimony Record.",
+)
+@data_options
+def history(
+    api: Api,
+    iteration: str | None,
+    limit: int,
+    before: str | None,
+    testimony: str | None,
+    form: str,
+    **filters: Any,
+) -> None:
+    """Show past iterations, newest first, from Redis and the archive.
+
+    With ITERATION, show everything about it.
+    """
+    if testimony is not None:
+        _export(api, iteration, testimony)
+        return
+    if iteration is not None:
+        _show_one(api, iteration, form)
+        return
+    given = {name: value for name, value in filters.items() if value is not None}
+    shown = _read(api, limit, before, given)
+    if output.print_data(form, shown):
+        return
+    if not shown.iterations:
+        output.say("No past iterations match." if given else "No past iterations.")
+        _note_missing(shown)
+        return
+    output.print_table(COLUMNS, map(_row, shown.iterations))
+    if shown.next_cursor:
+        output.note(f"For older iterations: --before {shown.next_cursor}")
+    _note_missing(shown)
+
+
+def _note_missing(shown: IterationList) -> None:
+    if shown.missing:
+        output.note(f"Older iterations are missing: {shown.missing}")
+
+
+def _read(api: Api, limit: int, before: str | None, filters: Mapping[str, Any]) -> IterationList:
+    """Read past iterations page by page; a page may be shorter than requested."""
+    found: list[IterationSummary] = []
+    cursor = before
+    while True:
+        wanted = min(limit - len(found), _PAGE)
+        page = api.agent.get("/loop/history", IterationList, limit=wanted, cursor=cursor, **filters)
+        found += page.iterations
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= limit:
+            return page.patched({"iterations": found})
+
+
+def _row(result: IterationSummary) -> list[str]:
+    return [
+        str(result.iteration),
+        output.short_date(result.ended_at),
+        "ok" if result.success else "failed",
+        output.duration(result.duration),
+        str(result.observations),
+        result.trigger,
+        result.situation or "",
+        output.outcome(result),
+    ]
+
+
+def _export(api: Api, iteration: str | None, path: str) -> None:
+    """Write a Testimony Record; an existing file is only replaced by a complete one."""
+    if iteration is None:
+        raise click.UsageError("--testimony needs the number of an ITERATION")
+    lines = [*api.agent.lines(f"/loop/history/{iteration}/testimony")]
+    with click.open_file(path, "w", encoding="utf-8", atomic=path != "-") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def _show_one(api: Api, iteration: str, form: str) -> None:
+    try:
+        result = api.agent.get(f"/loop/history/{iteration}", models.LoopResult)
+    except ApiProblem as problem:
+        if problem.name != "not-found":
+            raise
+        running = api.agent.get("/loop/status", models.LoopStatus)
+        if str(running.iteration) == iteration and running.phase != "idle":
+            output.stop(
+                output.NOT_FOUND, f"iteration {iteration} is still running: {running.phase}"
+            )
+        output.stop(output.NOT_FOUND, f"iteration {iteration} of {running.agent_id} not found")
+    if not output.print_data(form, result):
+        show(result, trace_link(api.traces, result), _execution_of(api, result))
+
+
+def _execution_of(api: Api, result: models.LoopResult) -> Execution | None:
+    """The execution of an iteration's action, also after its approval, while the ledger has it."""
+    if not result.action_results:
+        return None
+    approval = result.action_results[0].waits_for
+    name = naming.approval(approval) if approval else naming.loop(result.id.partition(":")[2])
+    try:
+        return api.agent.get(f"/executions/{name}", Execution)
+    except ApiProblem as problem:
+        if problem.name != "not-found":
+            raise
+        return None

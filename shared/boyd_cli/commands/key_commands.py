@@ -1,0 +1,176 @@
+"""`boyd keys`: create, list, rotate and revoke API keys, over the API or directly on Redis.
+
+Anyone who can reach Redis may do this; that is how the first key is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from boyd.models import SCOPES, explain, utc_now
+from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
+from boyd_cli import completion, output
+from boyd_cli.api_access import Api
+from boyd_cli.options import (
+    CommandAccess,
+    access_options,
+    actor,
+    id_argument,
+    open_store,
+    resolve_prefix,
+)
+from boyd_cli.parameter_types import duration_option, words_option
+from boyd_cli.views.tables import label, sentence, whole
+
+COLUMNS = (
+    *(whole("id"), label("name", drop=2), label("principal"), sentence("scopes")),
+    *(label("groups", drop=3), label("agents", drop=4), whole("created", drop=5)),
+    whole("expires", drop=1),
+)
+
+
+@click.group()
+def keys() -> None:
+    """Create, list, rotate and revoke API keys."""
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--principal", required=True, help="Identity behind the key, named in the audit trail."
+)
+@click.option("--person", is_flag=True, help="The principal is a person, not a program.")
+@words_option(
+    "--scope",
+    "scopes",
+    choices=SCOPES,
+    required=True,
+    help="Permissions, separated by commas; `admin` includes all.",
+)
+@words_option("--group", "groups", metavar="NAME,...", help="Groups of the principal.")
+@words_option(
+    "--agent",
+    "agents",
+    offers=completion.agents,
+    metavar="NAME,...",
+    help="Agents the key may access; default: all.",
+)
+@duration_option("--expires", help="Lifetime of the key, as in 90d.")
+@output.output_option
+@access_options
+def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:
+    """Create a key, and print it once."""
+    _print(form, _made(access, access.api(), wanted, expires))
+
+
+def _made(
+    access: CommandAccess, api: Api | None, wanted: dict[str, Any], expires: float | None
+) -> NewKey:
+    if api is None:
+        return _create_directly(access, wanted, expires)
+    return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
+
+
+def _print(form: str, made: NewKey) -> None:
+    if made.key is None:
+        reason = f"key {made.id} was created, but its text was lost on the way: revoke it"
+        output.stop(output.FAILED, reason)
+    if not output.print_data(form, made):
+        output.note(f"key {made.id} for {made.principal}: store it now, it is not shown again")
+        output.say(made.key)
+
+
+def _create_directly(
+    access: CommandAccess, wanted: dict[str, Any], expires: float | None
+) -> NewKey:
+    store = open_store(access.settings)
+    try:
+        key, text = store.access.create(**wanted, by=actor(), expires_in=expires)
+    except ValidationError as error:
+        raise click.UsageError(explain(error)) from None
+    return NewKey(**key.model_dump(exclude={"hash"}), key=text)
+
+
+@keys.command("list")
+@output.output_option
+@access_options
+def list_keys(access: CommandAccess, form: str) -> None:
+    """List the keys without their secrets."""
+    found = _all(access, access.api())
+    make = f"`{output.command_name()} keys create`"
+    empty = f"There are no keys, so nobody can use the API. {make} creates one."
+    output.print_list(form, found, COLUMNS, map(_row, found), empty)
+
+
+def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
+    if api is not None:
+        return api.deployment.get("/keys", KeyList).keys
+    found = open_store(access.settings).access.all()
+    return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in found]
+
+
+def _row(key: KeyInfo) -> list[str]:
+    expiry = output.short_date(key.expires_at) or "never"
+    if key.expires_at is not None and key.expires_at <= utc_now():
+        expiry = "expired"
+    return [
+        key.id,
+        key.name,
+        f"{key.principal} (person)" if key.person else key.principal,
+        ", ".join(key.scopes),
+        ", ".join(key.groups),
+        ", ".join(key.agents) or "all",
+        output.short_date(key.created_at),
+        expiry,
+    ]
+
+
+@keys.command()
+@id_argument("key_id", completion.keys, metavar="ID")
+@duration_option("--expires", help="Lifetime of the new key, as in 90d.")
+@click.option("--revoke", "at_once", is_flag=True, help="Revoke the old key at once.")
+@output.output_option
+@access_options
+def rotate(
+    access: CommandAccess, key_id: str, expires: float | None, at_once: bool, form: str
+) -> None:
+    """Create a key with the rights of another one, and print it once.
+
+    Without --revoke the old key stays valid until you revoke it, so that you can deploy the new one
+    first. ID may be any unambiguous prefix.
+    """
+    api = access.api()
+    known = {key.id: key for key in _all(access, api)}
+    old = known[resolve_prefix("key", key_id, list(known))]
+    same = {"name", "principal", "person", "scopes", "groups", "agents"}
+    made = _made(access, api, old.model_dump(include=same), expires)
+    if at_once:
+        _revoke(access, api, old.id)
+    _print(form, made)
+    left = f"revoke the old key later: `{output.command_name()} keys revoke {old.id}`"
+    output.note(f"the old key {old.id} is revoked" if at_once else left)
+
+
+@keys.command()
+@id_argument("key_id", completion.keys, metavar="ID")
+@access_options
+def revoke(access: CommandAccess, key_id: str) -> None:
+    """Revoke a key at once.
+
+    ID may be any unambiguous prefix.
+    """
+    api = access.api()
+    found = resolve_prefix("key", key_id, [key.id for key in _all(access, api)])
+    _revoke(access, api, found)
+    output.say(f"key {found} is revoked")
+
+
+def _revoke(access: CommandAccess, api: Api | None, key_id: str) -> None:
+    if api is not None:
+        api.deployment.delete(f"/keys/{key_id}", Revoked)
+    elif not open_store(access.settings).access.revoke(key_id, actor()):
+        output.stop(output.NOT_FOUND, f"no key {key_id!r}")

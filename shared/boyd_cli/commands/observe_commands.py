@@ -1,0 +1,163 @@
+"""`boyd observe`: runs one observer in this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from boyd.agent import Agent, load_agent
+from boyd.errors import ConfigError, PluginError, StoreError
+from boyd.models import Observation
+from boyd.phases import observe as phase
+from boyd.phases import planning
+from boyd.phases.phase_context import PhaseContext
+from boyd.plugin import Context, News, Observer, State
+from boyd.settings.logs import setup_logging
+from boyd.settings.process_settings import Settings
+from boyd_cli import output
+from boyd_cli.options import open_store, settings_options
+from boyd_cli.views.tables import folded
+
+#: Gives the state of a plugin by its id.
+_States = Callable[[str], State]
+
+
+@click.command()
+@click.argument("agent")
+@click.argument("observer")
+@output.lines_option
+@settings_options
+def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
+    """Run one observer once, in this process.
+
+    AGENT is an agent file or module:agent, OBSERVER an id such as host-metrics:measure. It uses the
+    agent's state in Redis, or an empty one without Redis. `-o json` prints one line each.
+    """
+    setup_logging(settings.log_level, settings.log_format)
+    loaded = load_agent(agent)
+    chosen = _find(loaded, observer)
+    states = _states(settings, loaded)
+    here = settings.worker.host
+
+    def context(plugin_id: str, iteration: int | None) -> Context:
+        return Context(loaded.info, plugin_id, states(plugin_id), iteration, host=here)
+
+    ctx = PhaseContext(loaded, "observe", context)
+    plugin = loaded.host.plugins[chosen.plugin_id]
+    try:
+        plugin.init(ctx.context(plugin.id))
+    except Exception as error:
+        raise PluginError(plugin.id, f"init failed: {error}") from error
+    seen = _run(ctx, settings, chosen)
+    observations = [o for one in seen for o in phase.load(one.observations or "[]")]
+    if form == "table":
+        _show(observations)
+    for observation in observations:
+        output.print_item(form, observation)
+    errors = [*(problem.error for problem in ctx.problems), *(one.error for one in seen)]
+    failed = [error for error in errors if error]
+    for text in failed:
+        output.note(f"{chosen.id} failed: {output.one_line(text)}")
+    output.fail_if(failed)
+
+
+def _find(agent: Agent, name: str) -> Observer:
+    observers = agent.host.observers
+    found = [o for o in observers.values() if name in (o.id, o.name)]
+    if len(found) != 1:
+        what = "several observers are named" if found else "no observer"
+        names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
+        output.stop(output.NOT_FOUND, f"{what} {name!r}; known: {names}")
+    return found[0]
+
+
+def _states(settings: Settings, agent: Agent) -> _States:
+    try:
+        return open_store(settings).agent(agent.id).state
+    except (ConfigError, StoreError):
+        output.note("No Redis: the observer starts with an empty state, which is not saved.")
+        state = _DictState()
+        return lambda _plugin_id: state
+
+
+def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
+    how = settings.worker
+    plan = planning.plan(ctx, [observer], _Here(how.host), "here", how.bundle_size)
+    tasks = [task for batch in plan.batches for task in batch.tasks]
+    if not tasks:
+        return []
+    batch = planning.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
+    return phase.observe(ctx, batch, None, how.max_bytes, how.width)
+
+
+class _Here:
+    """A fleet for planning: this process, which serves every queue."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def serving(self, queue: str) -> int:
+        return 1
+
+    def hosts(self) -> list[str]:
+        return [self._host]
+
+    def host_queue(self, host: str) -> str:
+        return "here"
+
+
+class _DictState:
+    """A `State` in memory; values go through JSON, as in Redis."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return json.loads(self._values[key]) if key in self._values else default
+
+    def get_many(self, keys: list[str]) -> dict[str, Any]:
+        return {key: self.get(key) for key in keys if key in self._values}
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        self._values[key] = json.dumps(value, allow_nan=False)
+
+    def compare_and_set(
+        self, key: str, expected: Any, value: Any, ttl: float | None = None
+    ) -> bool:
+        with self._lock:
+            same = bool(self.get(key) == expected)
+            if same:
+                self.set(key, value)
+            return same
+
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
+        with self._lock:
+            value = change(self.get(key))
+            self.set(key, value)
+            return value
+
+    def delete(self, key: str) -> None:
+        self._values.pop(key, None)
+
+
+def _show(observations: Sequence[Observation]) -> None:
+    if not observations:
+        output.say("No observations.")
+        return
+    rows = [
+        [o.severity or "unrated", o.type, o.source, json.dumps(o.data, ensure_ascii=False)]
+        for o in observations
+    ]
+    output.print_table(["severity", "type", "source", folded("data")], rows)

@@ -1,0 +1,169 @@
+"""`boyd plugins list|show|new`: the installed plugins, and a package for a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from boyd.errors import BoydError, ConfigError, PluginError
+from boyd_cli import output
+from boyd_cli.views.tables import folded, label, sentence, whole
+
+if TYPE_CHECKING:
+    from boyd.plugin.description import OfferedAction, PluginComponent, PluginDescription
+    from boyd.plugin.installed_plugins import InstalledPlugin
+
+_LIST = [
+    label("plugin"),
+    label("package", drop=2),
+    whole("version", drop=3),
+    label("state", least=20),
+    sentence("description", drop=1),
+]
+OPTIONS = [
+    label("option", least=16),
+    label("type", drop=2),
+    label("default", drop=1),
+    folded("meaning"),
+]
+ACTIONS = [label("action", least=24), folded("what it does, and may do")]
+
+
+@click.group()
+def plugins() -> None:
+    """Show the installed plugins, and write the package of a new one."""
+
+
+@plugins.command("list")
+@click.option("--load", is_flag=True, help="Also import each plugin, and say why if that fails.")
+@output.output_option
+def list_(form: str, *, load: bool) -> None:
+    """List the plugins of all installed packages.
+
+    None is imported without --load. Those of a `plugins_dir` are shown by `boyd check`.
+    """
+    from boyd.plugin.installed_plugins import installed_plugins
+
+    found = installed_plugins()
+    if load:
+        found = [_loaded(one) for one in found]
+    rows = ([p.name, p.package, p.version, _state(p), p.summary] for p in found)
+    output.print_list(form, found, _LIST, rows, "No plugin is installed.")
+
+
+def _loaded(plugin: InstalledPlugin) -> InstalledPlugin:
+    from boyd.plugin.discovery import find_plugin
+
+    try:
+        find_plugin(plugin.name)
+    except BoydError as error:
+        why = error.reason if isinstance(error, PluginError) else str(error)
+        return plugin.model_copy(update={"error": why})
+    return plugin
+
+
+def _state(plugin: InstalledPlugin) -> str:
+    if plugin.missing:
+        extra = f"{plugin.package}[{plugin.extra}]"
+        return f"needs {extra}: {', '.join(plugin.missing)}"
+    return f"failed: {plugin.error}" if plugin.error else "ok"
+
+
+@plugins.command()
+@click.argument("name")
+@output.output_option
+def show(name: str, form: str) -> None:
+    """Show a plugin in full: its options, components and hooks.
+
+    NAME is that of a list, or module:Class.
+    """
+    from boyd.plugin.description import describe_plugin
+    from boyd.plugin.discovery import find_plugin
+
+    try:
+        found = describe_plugin(find_plugin(name))
+    except (PluginError, ConfigError) as error:
+        output.stop(output.FAILED, output.one_line(str(error)))
+    if not output.print_data(form, found):
+        _show(found)
+
+
+def _show(plugin: PluginDescription) -> None:
+    output.say(f"{plugin.id}: {output.one_line(plugin.description)}")
+    if plugin.options:
+        rows = (
+            [one.name, one.type, "required" if one.required else one.default, one.meaning]
+            for one in plugin.options
+        )
+        output.say("\noptions, below [plugins.options]")
+        output.print_table(OPTIONS, rows, indent=2)
+    for title, parts in (
+        ("observes", plugin.observers),
+        ("orients", plugin.orienters),
+        ("decides", plugin.strategies),
+    ):
+        _show_parts(title, parts)
+    if plugin.actions:
+        output.say("\nactions")
+        output.print_table(ACTIONS, map(_action_row, plugin.actions), indent=2)
+    _show_parts("tools for models", plugin.tools)
+    if plugin.endpoints:
+        output.say(f"\nendpoints, below /api/v0/plugins/{plugin.id}")
+        pairs = ((f"{one.method} {one.path}", one.description) for one in plugin.endpoints)
+        output.print_pairs(*pairs)
+    if plugin.hooks:
+        output.say(f"\nhooks: {', '.join(plugin.hooks)}")
+    if not plugin.complete:
+        output.say("\nThe rest depends on its options: `boyd check AGENT_FILE` lists it.")
+
+
+def _show_parts(title: str, parts: Iterable[PluginComponent]) -> None:
+    pairs = [(one.id, one.description) for one in parts]
+    if pairs:
+        output.say(f"\n{title}")
+        output.print_table([label("id"), folded("description")], pairs, indent=2)
+
+
+def _action_row(action: OfferedAction) -> list[str]:
+    least = action.autonomy.min_confidence
+    mode = action.autonomy.mode + (f", confidence {least:g}" if least is not None else "")
+    switch = f"enabled by {action.enabled_by}" if action.enabled_by else "always there"
+    known = action.reversibility != "unknown"
+    returns = action.reversibility if known else "reversibility unknown"
+    return [
+        action.id,
+        f"{action.description} Risk {action.risk}, {returns}, {mode}; {switch}.",
+    ]
+
+
+@plugins.command()
+@click.argument("name")
+@click.option("--connector", is_flag=True, help="One that connects to a service over HTTP.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where the folder of the package goes; default: here.",
+)
+def new(name: str, folder: Path, *, connector: bool) -> None:
+    """Write a package with a plugin, its tests and a README, to be published.
+
+    NAME is the plugin's id. A plugin for one agent alone needs no package: `boyd init` writes one.
+    """
+    from boyd_cli.plugin_template import package_files
+
+    texts = package_files(name, connector=connector)
+    place = folder / f"boyd-{name}"
+    if place.exists():
+        raise ConfigError(f"{place} already exists; nothing was written")
+    for path, text in texts.items():
+        try:
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{place / path} cannot be written: {error.strerror}") from None
+        output.say(f"wrote {place / path}")
+    output.say(f"Next: cd {place} && pip install -e '.[test]' && pytest")

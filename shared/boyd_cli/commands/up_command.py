@@ -1,0 +1,324 @@
+"""`boyd up`: a complete deployment on one machine, as children of one process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from boyd.agent import load_agents
+from boyd.embedded.child import ChildSpec, log_path
+from boyd.embedded.redis_cluster import masters_in, redis_cluster
+from boyd.embedded.redis_server import redis_server
+from boyd.embedded.state_folder import (
+    RunningDeployment,
+    approval_secret_file,
+    archive_of,
+    key_file,
+    publish_runtime,
+    read_key,
+    state_lock,
+    write_private,
+)
+from boyd.embedded.supervisor import Supervisor
+from boyd.errors import INIT_FAILED, ConfigError, StoreError
+from boyd.models import SCOPES
+from boyd.settings.process_settings import ApiSettings, Settings
+from boyd.store import Store, connect, mask_url, translated
+from boyd.store.api_keys import id_of
+from boyd.store.login_sessions import login_path
+from boyd.text.version import VERSION
+from boyd_cli import output
+from boyd_cli.commands.traces_command import check_installed
+from boyd_cli.options import actor, settings_options, user, with_agents
+
+
+def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> None:
+    """Print what is starting."""
+    noun = "agent" if len(agents) == 1 else "agents"
+    output.say(f"boyd {VERSION}: starting {noun} {', '.join(agents)}")
+    if settings.redis_url:
+        output.say(f"  redis  {mask_url(settings.redis_url)}")
+    if nodes:
+        output.say(f"  redis  a cluster of {nodes} masters, each with a replica")
+    output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
+
+
+def announce(settings: Settings, api_url: str, link: str, key: str | None) -> None:
+    """Print a link to the console and the address of the API, and *key* or where it is."""
+    output.say(f"  open   {link}")
+    path = _home(key_file(settings.state_dir))
+    quoted = f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path)
+    command, url = f'curl --oauth2-bearer "$(cat {quoted})"', f"{api_url}/api/v0/state"
+    line = f"  try    {command} {url}"
+    output.say(f"  API    {api_url}")
+    output.say(f"  key    {key or f'{path} (readable only by you; boyd finds it automatically)'}")
+    output.say(line if len(line) <= output.width() else f"  try    {command} \\\n           {url}")
+    if settings.api.warning:
+        output.say(output.paint(f"warning: {settings.api.warning}", "yellow"))
+    output.say(
+        f"Ctrl-C stops everything. In another terminal: {output.command_name()} status --watch"
+    )
+
+
+def _home(path: Path) -> str:
+    """The path, with `~` for the home folder."""
+    here, home = path.expanduser(), os.environ.get("HOME")
+    return f"~/{here.relative_to(home)}" if home and here.is_relative_to(home) else str(here)
+
+
+#: Seconds for a worker to start and announce itself.
+START = 60.0
+#: Seconds between two checks for events.
+LOOK = 0.5
+#: Seconds between two checks that Redis still has the key of this command.
+KEY_CHECK = 5.0
+
+
+@click.command()
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--show-key", is_flag=True, help="Print the API key, not only its location.")
+@click.option(
+    "--redis-nodes",
+    type=click.IntRange(3, 20),
+    metavar="N",
+    help="Keep the state on a Redis Cluster of N masters with a replica each.",
+)
+@settings_options
+def up(
+    settings: Settings, agents: tuple[str, ...], show_key: bool, redis_nodes: int | None
+) -> None:
+    """Run agents on this machine until Ctrl-C.
+
+    Starts Redis, workers, beat, the API and the archive, and with a collector the
+    export of traces. AGENT is an agent file or module:agent.
+    BOYD_REDIS_URL replaces the embedded Redis. Data, logs and your key for the API are in the state
+    folder (BOYD_STATE_DIR).
+    """
+    if not agents and not settings.agents and Path("agent.toml").exists():
+        agents = ("agent.toml",)
+    settings = with_agents(settings, agents)
+    if settings.traces.exported:
+        check_installed()
+    names = list(load_agents(settings.agents))
+    if len(names) == 1 and not settings.agent:
+        settings = settings.model_copy(update={"agent": names[0]})
+    with state_lock(settings.state_dir):
+        settings = settings.model_copy(update={"api": _free(settings.api)})
+        with (
+            Supervisor(output.say) as supervisor,
+            _redis(settings, supervisor, redis_nodes) as found,
+        ):
+            if found is not None:
+                greet(settings, names, redis_nodes)
+                _run(found, supervisor, names, show_key)
+
+
+def _free(api: ApiSettings) -> ApiSettings:
+    """The API's address with a port that is free now.
+
+    Raises:
+        ConfigError: the port is in use, or the address is not ours.
+    """
+    try:
+        with socket.create_server((api.host, api.port)) as listening:
+            return api.model_copy(update={"port": listening.getsockname()[1]})
+    except OSError as error:
+        # The system's own message, without the address that Python adds.
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror or str(error)
+        reason = f"{why}; choose another with BOYD_API__PORT"
+        raise ConfigError(f"the API cannot listen on {api.host}:{api.port}: {reason}") from None
+
+
+@contextmanager
+def _redis(
+    settings: Settings, supervisor: Supervisor, nodes: int | None
+) -> Iterator[Settings | None]:
+    """Yield settings with a Redis that answers; None if a stop was requested meanwhile.
+
+    Raises:
+        ConfigError: the state folder has data of another kind of Redis.
+    """
+    state, named = settings.state_dir, settings.embedded.server
+    if settings.redis_url:
+        if nodes:
+            raise ConfigError("--redis-nodes starts a Redis: unset BOYD_REDIS_URL")
+        with translated():
+            connect(settings.redis_url).ping()
+        yield settings
+        return
+    if (before := _nodes_of(state)) not in (None, nodes or 0):
+        what = f"a cluster of {before} masters" if before else "one Redis"
+        advice = f"use --redis-nodes {before}" if before else "leave out --redis-nodes"
+        raise ConfigError(f"{state} has data of {what}: {advice}, or another BOYD_STATE_DIR")
+    if nodes:
+        with redis_cluster(state, nodes, named=named) as cluster:
+            urls = {"redis_url": cluster.url, "broker_url": cluster.broker.url}
+            yield settings.model_copy(update=urls) if cluster.start(supervisor) else None
+        return
+    with redis_server(state, named=named) as server:
+        found = settings.model_copy(update={"redis_url": server.url})
+        yield found if server.start(supervisor) else None
+
+
+def _nodes_of(state: Path) -> int | None:
+    """The masters of the cluster with the data in a state folder, 0 for one Redis, or None."""
+    return masters_in(state) or (0 if (state / "redis").exists() else None)
+
+
+def _run(settings: Settings, supervisor: Supervisor, agents: list[str], show_key: bool) -> None:
+    url = settings.redis_url
+    assert url is not None
+    store = Store(connect(url))
+    watch = _Watch(store, agents, settings.state_dir)
+    api_url = _local_url(settings.api)
+    key = _own_key(store, settings.state_dir)
+    workers, others = _children(settings)
+    for child in workers:
+        supervisor.start(child)
+    if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
+        return
+    watch.look()  # from here on, so that the first iteration is shown when the API answers
+    for child in others:
+        supervisor.start(child)
+    if not supervisor.wait_until("api", lambda: _answers(api_url), START):
+        return
+    runtime = RunningDeployment(
+        redis_url=url, broker_url=settings.broker_url, api_url=api_url, agent=settings.agent
+    )
+    with publish_runtime(settings.state_dir, runtime):
+        announce(settings, api_url, _login_link(store, api_url, key), key if show_key else None)
+        supervisor.run(watch.look, every=LOOK)
+    output.say("stopping")
+
+
+def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
+    """The workers, and the children that start after them."""
+    env = {
+        **os.environ,
+        "BOYD_REDIS_URL": settings.redis_url or "",
+        "BOYD_AGENTS": ",".join(settings.agents),
+        "BOYD_LOG_LEVEL": settings.log_level,
+        "BOYD_API__HOST": settings.api.host,
+        "BOYD_API__PORT": str(settings.api.port),
+        "BOYD_API__URL": settings.api.url or _local_url(settings.api),
+    }
+    if settings.approval_secret is None:
+        env["BOYD_APPROVAL_SECRET_FILE"] = str(approval_secret_file(settings.state_dir))
+    if not settings.archive_url:
+        env["BOYD_ARCHIVE_URL"] = archive_of(settings.state_dir)
+    if settings.broker_url:
+        env["BOYD_BROKER_URL"] = settings.broker_url
+    if settings.agent:
+        env["BOYD_AGENT"] = settings.agent
+    if settings.traces.endpoint:
+        env["BOYD_TRACES__ENDPOINT"] = settings.traces.endpoint
+    commands = {
+        "worker": ["worker", "-Q", "loop,observe,host,callback,think"],
+        "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
+        "beat": ["beat"],
+        "api": ["api"],
+        "archive": ["archive"],
+    }
+    if settings.traces.exported:
+        commands["traces"] = ["traces"]
+    children = [
+        ChildSpec(
+            name,
+            (sys.executable, "-P", "-m", "boyd_cli", *arguments),
+            log_path(settings.state_dir, name),
+            env=env,
+            fatal=frozenset({INIT_FAILED}),
+        )
+        for name, arguments in commands.items()
+    ]
+    return children[:2], children[2:]
+
+
+def _local_url(api: ApiSettings) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{api.port}"
+
+
+def _own_key(store: Store, state: Path) -> str:
+    """The key of the last start, or a new one if Redis has lost it."""
+    known = read_key(state)
+    if known is not None and store.access.admit(known, rate=100, burst=100).key is not None:
+        return known
+    _, text = store.access.create("boyd up", user(), SCOPES, by=actor(), person=True)
+    assert text is not None, "a key with a new id has a text"
+    write_private(key_file(state), text + "\n")
+    return text
+
+
+def _login_link(store: Store, api_url: str, key: str) -> str:
+    """A link that opens the console, signed in with *key*, once."""
+    return api_url + login_path(store.sessions.create_link(id_of(key)))
+
+
+def _workers_ready(store: Store) -> bool:
+    try:
+        served = {queue for worker in store.fleet.workers() for queue in worker.queues}
+    except StoreError:
+        return False
+    return {"loop", "observe", "act"} <= served
+
+
+def _answers(api_url: str) -> bool:
+    parts = urlsplit(api_url)
+    assert parts.hostname is not None
+    connection = HTTPConnection(parts.hostname, parts.port, timeout=1.0)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class _Watch:
+    """Prints a line for each finished iteration."""
+
+    def __init__(self, store: Store, agents: list[str], state: Path) -> None:
+        self._store = store
+        self._state = state
+        self._key_checked_at = time.monotonic()
+        self._events = store.events(agents)
+        self._answers = True
+
+    def look(self) -> None:
+        """Print the iterations finished since the last call."""
+        try:
+            for agent_id, event in self._events.wait(0):
+                if event.kind in ("iteration.completed", "iteration.failed"):
+                    history = self._store.agent(agent_id).history
+                    result = history.get(int(str(event.data["iteration"])))
+                    if result:
+                        output.say(output.paint_iteration(result))
+            self._keep_key()
+            self._answers = True
+        except StoreError as error:
+            if self._answers:
+                output.say(str(error))
+            self._answers = False
+
+    def _keep_key(self) -> None:
+        """Replace the key if Redis has lost it."""
+        if time.monotonic() - self._key_checked_at < KEY_CHECK:
+            return
+        self._key_checked_at = time.monotonic()
+        before = read_key(self._state)
+        if _own_key(self._store, self._state) != before:
+            output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")

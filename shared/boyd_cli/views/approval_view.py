@@ -1,0 +1,272 @@
+"""Approvals as rows, in full, and live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from math import ceil
+from typing import TYPE_CHECKING
+
+from boyd.errors import ApiUnavailable
+from boyd.models import ActionResult, ApprovalItem, ApprovalQueue, NotificationRecord
+from boyd.text.formatting import counted
+from boyd_cli import output
+from boyd_cli.api_access import Api
+from boyd_cli.views.tables import Column, label, sentence, whole
+from boyd_cli.waiting import EventFollower
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+#: The columns of `row`.
+COLUMNS = (
+    *(whole("id"), whole("action"), whole("risk"), sentence("why", least=16, drop=1)),
+    *(label("asked by", least=9, drop=3), whole("seen", drop=4), whole("votes", drop=2)),
+    whole("time left"),
+)
+#: The columns if there are resolved items.
+COLUMNS_OF_ALL = (*COLUMNS[:-1], sentence("time left or end"))
+
+#: Seconds after which a preview is outdated.
+_OLD = 60.0
+#: The states of a notification in words.
+_DELIVERY = {"queued": "waits", "running": "is sent now", "succeeded": "sent"}
+
+
+def columns(items: Sequence[ApprovalItem]) -> tuple[Column, ...]:
+    """The columns for the rows of `table`."""
+    return COLUMNS if all(item.status == "pending" for item in items) else COLUMNS_OF_ALL
+
+
+def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
+    """The rows of items; the last cell is the time left of a pending one, or how it ended."""
+    for item in items:
+        is_pending = item.status == "pending"
+        yield [
+            output.short(item.id),
+            # The id of the execution to undo is too long for a column.
+            item.title.partition(" (")[0],
+            item.risk or "",
+            item.decision.rationale,
+            ", ".join(item.askers),
+            f"{item.seen}x",
+            f"{len(item.approvals)}/{item.required.min_approvals}",
+            time_left(item, now, output.short_seconds) if is_pending else ended(item, now),
+        ]
+
+
+def outcome(item: ApprovalItem) -> str:
+    """The outcome of an approved action; empty until there is one."""
+    if item.result is None:
+        return ""
+    return output.action_outcome(item.result, item.title if item.undoes else "")
+
+
+def time_left(
+    item: ApprovalItem, now: datetime, words: Callable[[float], str] = output.seconds
+) -> str:
+    """The time left to approve it."""
+    if item.expires_at is None:
+        return "no limit"
+    left = (item.expires_at - now).total_seconds()
+    return words(int(left)) if left >= 1 else "none"
+
+
+def ended(item: ApprovalItem, now: datetime) -> str:
+    """The end of a resolved item: who, when, and the outcome."""
+    by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
+    claimed = f" for {item.claimed_by}" if item.claimed_by else ""
+    text = f"{item.status}{by}{claimed} {output.age(item.resolved_at or item.updated_at, now)}"
+    came_to = outcome(item) or (progress(item) if item.execution else "")
+    return ", ".join(filter(None, [text, came_to]))
+
+
+def progress(item: ApprovalItem) -> str:
+    """The progress of the execution."""
+    execution = item.execution
+    if item.in_flight:
+        return f"waits for its turn: {item.in_flight[0].course}"
+    if execution is None or execution.state == "queued":
+        return "waits for a worker"
+    where = f" on {execution.worker}" if execution.worker else ""
+    return f"{execution.state}{where}"
+
+
+def refusal(item: ApprovalItem, now: datetime) -> str:
+    """The reason why an item cannot be answered any more."""
+    if item.status == "expired":
+        return f"it expired {output.age(item.updated_at, now)}: nothing was executed"
+    note = f" with the note {output.one_line(item.note)!r}" if item.note else ""
+    return f"it is already resolved: {ended(item, now)}{note}"
+
+
+def show(item: ApprovalItem, now: datetime) -> None:
+    """Print everything about an item."""
+    what = item.title if item.undoes else item.action_name or item.action_id
+    state = "waits" if item.status == "pending" else ended(item, now)
+    output.say(output.one_line(f"{what}: {state}"))
+    output.print_pairs(*_rows(item, now))
+    output.say("  params")
+    output.print_json(item.params, margin=4)
+    if item.undone is not None:
+        output.say(f"  output of the execution to undo ({item.undoes})")
+        output.print_json(item.undone.output, margin=4)
+    if item.preview is not None:
+        _show_preview(item, item.preview, now)
+    if item.result is not None:
+        parts = [outcome(item), output.text_of(item.result.output)]
+        output.say(f"  result  {output.one_line(': '.join(filter(None, parts)))}")
+
+
+def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
+    yield "id", item.id
+    yield "action", item.action_id
+    yield "target", item.target
+    yield "undoes", item.undoes or ""
+    yield "why", item.decision.rationale
+    for hold in item.in_flight:
+        yield "in flight", hold.course
+    for reason in item.instead_of:
+        yield "instead", reason
+    yield "code", item.change_of_code or item.code or ""
+    yield "because", item.reason or ""
+    for step in item.plan:
+        yield "step", f"{step.id}: {step.action or step.ask}"
+    for review in item.decision.reviews or []:
+        yield "review", str(review)
+    yield "situation", item.situation_summary or ""
+    yield "risk", item.risk or ""
+    yield "reversibility", item.reversibility
+    yield "confidence", "" if item.confidence is None else f"{item.confidence:g}"
+    yield "track record", item.record.about(item.decision.confidence) if item.record else ""
+    yield "impact", item.decision.estimated_impact or ""
+    yield "asked by", ", ".join(item.askers)
+    for one in item.asked:
+        yield "asked again", f"by {one.by} {output.age(one.at, now)}: {one.rationale}"
+    yield "runs", ", ".join(item.run_ids)
+    yield "proposed", f"{output.age(item.created_at, now)}, seen {item.seen}x"
+    yield "time left", time_left(item, now) if item.status == "pending" else ""
+    yield "queue", item.queue or ""
+    yield "digest", item.fingerprint
+    yield "policy", item.required.words
+    for vote in item.approvals:
+        claimed = f" for {vote.claims}" if vote.claims else ""
+        note = f": {vote.note}" if vote.note else ""
+        yield "approved by", f"{vote.by}{claimed} {output.age(vote.at, now)}{note}"
+    if item.status != "pending":
+        yield "ended", ended(item, now)
+    for sent in item.notifications:
+        yield "notified", _notification(sent, now)
+    yield "note", item.note or ""
+    yield "signed link", item.link or ""
+
+
+def _notification(one: NotificationRecord, now: datetime) -> str:
+    whom = " ".join(filter(None, (one.group, f"by {one.kind}")))
+    parts = [f"{one.stage}: {whom} {_DELIVERY.get(one.state, one.state)}"]
+    if one.at is not None:
+        parts.append(f"{counted(one.attempts, 'attempt')}, {output.age(one.at, now)}")
+    if one.state == "queued" and one.next_at is not None and one.next_at > now:
+        parts.append(f"next in {output.seconds(ceil((one.next_at - now).total_seconds()))}")
+    return "; ".join([*parts, *filter(None, [one.error])])
+
+
+def _show_preview(item: ApprovalItem, preview: ActionResult, now: datetime) -> None:
+    """Print the dry run with its age, and the first one if it differs."""
+    made = item.preview_at or item.created_at
+    first = item.first_preview or preview
+    differs = (first.output, first.error) != (preview.output, preview.error)
+    old = (now - made).total_seconds() > _OLD and item.status == "pending"
+    parts = [
+        f"dry run {output.age(made, now)}",
+        "OUTDATED: the result may differ now" if old else "",
+        "DIFFERS from the first preview" if differs else "",
+    ]
+    output.say(f"  preview ({'; '.join(filter(None, parts))})")
+    _print_preview(preview)
+    if differs:
+        output.say(f"  first preview ({output.age(item.created_at, now)})")
+        _print_preview(first)
+
+
+def _print_preview(preview: ActionResult) -> None:
+    if preview.success:
+        output.print_json(preview.output, margin=4)
+    else:
+        output.say(f"    {output.one_line(output.action_outcome(preview))}")
+
+
+#: Seconds between two updates of the time left.
+_TICK = 1.0
+
+
+def watch_queue(api: Api, read: Callable[[], ApprovalQueue], form: str) -> None:
+    """Show the queue whenever it changes, until Ctrl-C."""
+    follower = EventFollower(api.deployment, [api.agent_id])
+    try:
+        if form == "table" and output.is_terminal():
+            _watch_live(api, follower, read)
+        else:
+            _watch_items(api, follower, read, form)
+    except KeyboardInterrupt:
+        return
+
+
+def _watch_items(
+    api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue], form: str
+) -> None:
+    shown: ApprovalQueue | None = None
+    while True:
+        queue = _read(read, shown)
+        if queue != shown and not output.print_item(form, queue):
+            if shown is not None:
+                output.say()
+            items = [*queue.pending, *queue.history]
+            if items:
+                output.print_table(columns(items), table(items, api.agent.now()))
+            else:
+                output.say("No approvals are pending.")
+        shown = queue
+        while not _has_changed(follower, _TICK * 5):
+            pass
+
+
+def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue]) -> None:
+    from rich.live import Live
+
+    queue = read()
+    with Live(console=output.console(), auto_refresh=False) as live:
+        while True:
+            live.update(_draw(api, [*queue.pending, *queue.history]), refresh=True)
+            has_changed = _has_changed(follower, _TICK)
+            now = api.agent.now()
+            if has_changed or any(
+                one.expires_at and one.expires_at <= now for one in queue.pending
+            ):
+                queue = _read(read, queue)
+
+
+def _draw(api: Api, items: list[ApprovalItem]) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    help_ = Text("boyd approvals approve|deny ID; Ctrl-C quits", "dim")
+    if not items:
+        return Group(Text("No approvals are pending."), help_)
+    rows = table(items, api.agent.now())
+    return Group(output.fit_table(columns(items), rows), help_)
+
+
+def _has_changed(follower: EventFollower, seconds: float) -> bool:
+    return any(
+        event.kind.startswith(("approval.", "missed")) for _, event in follower.wait(seconds)
+    )
+
+
+def _read(read: Callable[[], ApprovalQueue], before: ApprovalQueue | None) -> ApprovalQueue:
+    try:
+        return read()
+    except ApiUnavailable:  # the follower says so, and that it is back
+        if before is None:
+            raise
+        return before

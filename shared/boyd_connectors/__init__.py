@@ -1,0 +1,1 @@
+"""Plugins for systems that others run: databases, clusters, balancers, hosts."""

@@ -1,0 +1,260 @@
+"""Sets of files: what of a folder may be touched, found without following a link anywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from boyd.models import JsonObject
+from boyd_connectors.files.rotation_options import Rotation
+
+#: The most entries of folders that one scan looks at, and its seconds.
+MAX_ENTRIES = 200_000
+SCAN_TIME = 5.0
+#: What Boyd makes beside the files begins with this, and belongs to no set.
+OWN = ".boyd-"
+#: A file on its way to be deleted; one that was left behind is deleted the next time.
+DOOMED = f"{OWN}delete-"
+
+_ESCAPE = re.compile(rb"\\(\\|x[0-9a-f]{2})")
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FilesError(Exception):
+    """Files cannot be read or changed as it was wanted."""
+
+
+def _plain(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
+        raise ValueError("needs an absolute path below / without `..`")
+    return path
+
+
+class FileSet(BaseModel):
+    """Files of a folder that are watched together, and that actions may touch.
+
+    Attributes:
+        name: names it in observations and actions.
+        root: the folder, without links in its path; other file systems below it do not belong to
+            it.
+        patterns: those of the names.
+        depth: how many folders deep to look.
+        old_after: seconds without a change after which a file is old.
+        max_bytes: larger files are reported.
+        trash_keep: seconds for which the trash keeps files at least.
+        rotation: how to rotate its files.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,59}$")
+    root: Annotated[Path, AfterValidator(_plain)]
+    patterns: list[str] = Field(min_length=1, max_length=50)
+    depth: int = Field(default=0, ge=0, le=20)
+    old_after: float = Field(default=604_800.0, ge=1)
+    max_bytes: int | None = Field(default=None, ge=1)
+    trash_keep: float = Field(default=604_800.0, ge=0)
+    rotation: Rotation | None = None
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        if any("/" in pattern for pattern in self.patterns):
+            raise ValueError("patterns are those of names, without `/`")
+        return self
+
+    def matches(self, name: str) -> bool:
+        """Tell whether a file with that name belongs to it."""
+        return not name.startswith(OWN) and any(fnmatchcase(name, one) for one in self.patterns)
+
+    def below(self, path: str) -> list[str]:
+        """The folders and the name that lead from the root to an absolute *path*.
+
+        Raises:
+            FilesError: it does not belong to the set.
+        """
+        root = f"{self.root}/"
+        parts = path.removeprefix(root).split("/")
+        strange = {"", ".", ".."} & set(parts) or any(one.startswith(OWN) for one in parts[:-1])
+        doomed = parts[-1].startswith(DOOMED)
+        if not path.startswith(root) or strange or not (self.matches(parts[-1]) or doomed):
+            raise FilesError(f"{shown(path)} is not among the files of the set {self.name}")
+        if len(parts) > self.depth + 1:
+            raise FilesError(f"{shown(path)} is deeper than the set {self.name} goes")
+        return parts
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Its root as an open folder.
+
+        Raises:
+            FilesError: there is no such folder, a link leads to it, or it may not be read.
+        """
+        with opened(None, self.root.parts[1:], str(self.root)) as folder:
+            yield folder
+
+
+class FoundFile(NamedTuple):
+    """A file as it was seen; `blocks` are the bytes that it occupies, as the only name of it."""
+
+    path: str
+    size: int
+    modified: int
+    device: int
+    inode: int
+    blocks: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its identity among all open files."""
+        return self.device, self.inode
+
+    @property
+    def age(self) -> float:
+        """Seconds since its last change."""
+        return time.time() - self.modified / 1e9
+
+    def told(self) -> JsonObject:
+        """The entry that a person agrees to; it is not equal to that of a file that has changed."""
+        seconds, rest = divmod(self.modified, 10**9)
+        try:
+            at = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+        except (ValueError, OverflowError):
+            at = f"{self.modified} ns"
+        inode = f"{self.device}:{self.inode}"
+        return {"path": shown(self.path), "bytes": self.size, "modified": at, "inode": inode}
+
+
+def file_at(folder: int, name: str, path: str) -> FoundFile:
+    """A file of an open folder.
+
+    Raises:
+        FilesError: it is no regular file.
+        OSError: it cannot be seen.
+    """
+    return _found(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+
+
+def _found(seen: os.stat_result, path: str) -> FoundFile:
+    if not stat.S_ISREG(seen.st_mode):
+        raise FilesError(f"{shown(path)} is no regular file")
+    blocks = seen.st_blocks * 512 if seen.st_nlink == 1 else 0
+    size, modified = seen.st_size, seen.st_mtime_ns
+    return FoundFile(path, size, modified, seen.st_dev, seen.st_ino, blocks)
+
+
+class SetScan:
+    """One look at the files of a set, bounded in time and number.
+
+    Attributes:
+        cut: whether there was more than the bounds permit.
+        unreadable: the number of folders that could not be read.
+    """
+
+    def __init__(self, of: FileSet) -> None:
+        self.cut = False
+        self.unreadable = 0
+        self._set = of
+        self._left = MAX_ENTRIES
+        self._until = time.monotonic() + SCAN_TIME
+
+    def files(self) -> Iterator[FoundFile]:
+        """The files, in no order, with those that an interrupted deletion has left.
+
+        Raises:
+            FilesError: its root cannot be read.
+        """
+        path = str(self._set.root)
+        with self._set.opened() as root:
+            try:
+                device = os.fstat(root).st_dev
+                yield from self._folder(root, path, device, self._set.depth)
+            except OSError as error:
+                raise FilesError(f"{shown(path)}: {error.strerror}") from None
+
+    def _folder(self, folder: int, path: str, device: int, depth: int) -> Iterator[FoundFile]:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if self._is_over():
+                    return
+                below = f"{path}/{entry.name}"
+                if self._set.matches(entry.name) or entry.name.startswith(DOOMED):
+                    with suppress(OSError, FilesError):  # it is gone, or no file
+                        yield _found(entry.stat(follow_symlinks=False), below)
+                if depth and not entry.name.startswith(OWN) and entry.is_dir(follow_symlinks=False):
+                    yield from self._below(folder, entry.name, below, device, depth - 1)
+
+    def _below(
+        self, folder: int, name: str, path: str, device: int, depth: int
+    ) -> Iterator[FoundFile]:
+        try:
+            with opened(folder, [name], path) as child:
+                if os.fstat(child).st_dev == device:
+                    yield from self._folder(child, path, device, depth)
+        except (FilesError, OSError):
+            self.unreadable += 1
+
+    def _is_over(self) -> bool:
+        self._left -= 1
+        self.cut = self.cut or self._left < 0 or time.monotonic() > self._until
+        return self.cut
+
+
+@contextmanager
+def opened(start: int | None, names: Sequence[str], path: str) -> Iterator[int]:
+    """The folder that *names* lead to from *start*, or from /, without following a link.
+
+    Raises:
+        FilesError: it cannot be opened; *path* is what to call it.
+    """
+    handle = os.open("/", _FOLDER | os.O_PATH) if start is None else os.dup(start)
+    try:
+        for number, name in enumerate(names, 1):
+            # Folders on the way need not be readable.
+            how = _FOLDER | (os.O_PATH if number < len(names) else os.O_RDONLY)
+            above, handle = handle, os.open(name, how, dir_fd=handle)
+            os.close(above)
+    except OSError as error:
+        os.close(handle)
+        why = "is no folder, or a link" if isinstance(error, NotADirectoryError) else error.strerror
+        raise FilesError(f"{shown(path)}: {why}") from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def shown(path: str) -> str:
+    r"""A path as text: what cannot be printed is escaped as `\xNN`, a backslash as `\\`."""
+    return "".join(_shown(char) for char in path)
+
+
+def _shown(char: str) -> str:
+    if char == "\\":
+        return "\\\\"
+    return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in os.fsencode(char))
+
+
+def path_of(text: str) -> str:
+    """The path that `shown` has made a text of; raises `FilesError` if it never does."""
+    try:
+        raw = _ESCAPE.sub(lambda match: _byte(match[1]), text.encode())
+        path = os.fsdecode(raw)
+    except ValueError:
+        path = ""
+    if shown(path) != text:
+        raise FilesError(f"{text!r} is no path as observations name it")
+    return path
+
+
+def _byte(escape: bytes) -> bytes:
+    return b"\\" if escape == b"\\" else bytes([int(escape[1:], 16)])

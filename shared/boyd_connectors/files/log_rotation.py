@@ -1,0 +1,303 @@
+"""One rotation of a file, and its reversal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import psutil
+
+from boyd.models import JsonObject
+from boyd_connectors.files.file_copies import compress, copy_and_empty, copy_back, decompressed
+from boyd_connectors.files.file_set import (
+    FilesError,
+    FileSet,
+    FoundFile,
+    file_at,
+    opened,
+    path_of,
+    shown,
+)
+from boyd_connectors.files.open_files import open_files
+from boyd_connectors.files.rotation_options import Rotation
+from boyd_connectors.files.trash import Trash, linked
+
+_STAMP = "%Y%m%dT%H%M%SZ"
+#: Seconds for a process to open its files anew, until its file is left to the next rotation.
+REOPEN = 5.0
+#: The most files that one rotation compresses.
+MAX_COMPRESSED = 5
+#: Seconds by which the start of a process may seem later than its pid file.
+_SLACK = 2.0
+
+
+@dataclass(frozen=True)
+class RotationPlan:
+    """The state before a rotation: the file, its rotated ones (oldest first), and who writes it."""
+
+    file: FoundFile
+    rotated: list[str]
+    writer: psutil.Process | None
+
+
+class LogRotation:
+    """The rotation of the file of a set at *path*, which has options for it."""
+
+    def __init__(self, of: FileSet, options: Rotation, path: str) -> None:
+        self._set = of
+        self._options = options
+        self._path = path
+        self._parts = of.below(path)
+        self._name = self._parts[-1]
+
+    def plan(self) -> RotationPlan:
+        """Look at everything; raises `FilesError` if it cannot be rotated now."""
+        with self._locked() as (_, folder):
+            return self._plan(folder)
+
+    def rotate(self, agreed: JsonObject | None) -> JsonObject:
+        """Rotate the file, if it is still the one that was *agreed* to.
+
+        Raises:
+            FilesError: nothing was changed.
+        """
+        with self._locked() as (root, folder):
+            plan = self._plan(folder)
+            if agreed and agreed.get("inode") != plan.file.told()["inode"]:
+                raise FilesError(f"{shown(self._path)} is another file than was agreed to")
+            new = f"{self._name}-{datetime.now(UTC):{_STAMP}}"
+            if self._options.copy_truncate:
+                self._copy(folder, new)
+            else:
+                self._rename(folder, new, plan)
+            notes: list[str] = []
+            packed = self._compress(folder, [*plan.rotated, new], plan.file, notes)
+            batch, dropped = self._drop(root, folder, notes)
+        done = f"{new}.gz" if new in packed else new
+        return {
+            "path": shown(self._path),
+            "inode": plan.file.told()["inode"],
+            "bytes": plan.file.size,
+            "rotated": shown(self._beside(done)),
+            "compressed": [shown(self._beside(f"{one}.gz")) for one in packed],
+            "batch": batch,
+            "dropped": list(dropped),
+            "notes": list(notes),
+        }
+
+    def undo(self, done: Any) -> JsonObject:
+        """Put the rotated file back; what was written since stays beside it.
+
+        Raises:
+            FilesError: it cannot be put back.
+        """
+        rotated, aside, notes = _last(done["rotated"]), "", list[str]()
+        with self._locked() as (root, folder):
+            try:
+                with decompressed(folder, rotated) as name:
+                    if self._options.copy_truncate:
+                        copy_back(folder, name, self._name)
+                    else:
+                        aside = self._rename_back(folder, name)
+                with suppress(FileNotFoundError):
+                    os.unlink(rotated, dir_fd=folder)
+            except OSError as error:
+                raise FilesError(f"{shown(self._path)}: {error.strerror or error}") from None
+            self._take_back(root, done, notes)
+        try:
+            self._signal(self._writer())
+        except FilesError as error:
+            notes.append(f"the process may go on writing to another file: {error}")
+        return {"path": shown(self._path), "aside": aside, "notes": list(notes)}
+
+    def _take_back(self, root: int, done: Any, notes: list[str]) -> None:
+        with Trash(self._set, root) as trash:
+            for told in done["dropped"]:
+                try:
+                    trash.restore(done["batch"], [*self._parts[:-1], _last(told["path"])], told)
+                except (FilesError, OSError) as error:
+                    notes.append(f"{told['path']} stays in the trash: {error}")
+
+    def effect(self, done: Any) -> tuple[bool, str]:
+        """Tell whether it was rotated, with the evidence; *done* is at least what was planned.
+
+        Raises:
+            FilesError: its folder cannot be read.
+        """
+        if self._options.copy_truncate and "rotated" not in done:
+            raise FilesError("the name of the copy is not known")
+        device, inode = map(int, str(done["inode"]).split(":"))
+        with self._set.opened() as root, opened(root, self._parts[:-1], self._path) as folder:
+            now = self._seen(folder, self._name)
+            # Without the result only the inode tells.
+            rotated = _last(done["rotated"]) if "rotated" in done else ""
+            rotated = rotated or self._by_inode(folder, (device, inode))
+            kept = self._seen(folder, rotated) if rotated else None
+        if kept is None:
+            return False, f"{shown(self._path)} was not rotated"
+        told = f"{shown(rotated)} is there"
+        if self._options.copy_truncate:
+            emptied = now is not None and now.size < int(done["bytes"])
+            return (
+                emptied,
+                f"{told}, and {shown(self._path)} was {'' if emptied else 'not '}emptied",
+            )
+        holder = open_files([(device, inode)]).by.get((device, inode))
+        if holder and kept.key == (device, inode):
+            return False, f"{told}, but {holder} still has it open"
+        return True, f"{told}, and a new file {'is' if now else 'will be made'}"
+
+    def _plan(self, folder: int) -> RotationPlan:
+        try:
+            file = file_at(folder, self._name, self._path)
+        except OSError as error:
+            raise FilesError(f"{shown(self._path)}: {error.strerror}") from None
+        if file.size == 0:
+            raise FilesError(f"{shown(self._path)} is empty")
+        return RotationPlan(file, self._rotated(folder), self._writer())
+
+    def _writer(self) -> psutil.Process | None:
+        """The process that the pid file names, never another one that has its id now."""
+        path, name = self._options.pid_file, self._options.process
+        if path is None:
+            return None
+        try:
+            with path.open("rb") as file:
+                process = psutil.Process(int(file.read(32)))
+            if process.name() != name:
+                raise FilesError(f"{path} names a process {process.name()!r}, not {name!r}")
+            if process.create_time() > path.stat().st_mtime + _SLACK:
+                raise FilesError(f"{path} is older than the process that it names")
+        except (OSError, ValueError, psutil.Error) as error:
+            raise FilesError(f"{path}: names no process that runs: {error}") from None
+        return process
+
+    def _signal(self, writer: psutil.Process | None) -> None:
+        """Signal it; `psutil` never hits another process that has its id meanwhile."""
+        if writer is None:
+            return
+        try:
+            writer.send_signal(getattr(signal, f"SIG{self._options.signal}"))
+        except psutil.Error as error:
+            raise FilesError(f"{self._options.process} cannot be signalled: {error}") from None
+
+    def _rename(self, folder: int, new: str, plan: RotationPlan) -> None:
+        if self._seen(folder, new):
+            raise FilesError(f"{shown(self._beside(new))} is there already")
+        try:
+            os.rename(self._name, new, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            raise FilesError(f"{shown(self._path)} cannot be renamed: {error.strerror}") from None
+        try:
+            self._signal(plan.writer)
+        except FilesError as error:
+            linked(folder, new, folder, self._name)
+            raise FilesError(f"nothing was changed: {error}") from None
+
+    def _copy(self, folder: int, new: str) -> None:
+        try:
+            copy_and_empty(folder, self._name, new)
+        except OSError as error:
+            why = error.strerror
+            raise FilesError(f"nothing was changed: {shown(self._path)}: {why}") from None
+
+    def _compress(
+        self, folder: int, names: list[str], file: FoundFile, notes: list[str]
+    ) -> list[str]:
+        """Compress rotated files that nobody has open; those that it has compressed."""
+        if not self._options.compress:
+            return []
+        plain = [one for one in names if not one.endswith(".gz")][-MAX_COMPRESSED:]
+        packed = []
+        for name in plain:
+            last = name == names[-1] and not self._options.copy_truncate
+            if last and not self._is_closed(file.key):
+                notes.append(f"{shown(name)} is compressed with the next rotation: it may be open")
+                continue
+            try:
+                compress(folder, name)
+            except (OSError, FilesError) as error:
+                notes.append(f"{shown(name)} was not compressed: {error}")
+            else:
+                packed.append(name)
+        return packed
+
+    def _is_closed(self, key: tuple[int, int]) -> bool:
+        """Wait for the process to open its file anew; false also if that cannot be seen."""
+        until = time.monotonic() + REOPEN
+        while (found := open_files([key])).by and time.monotonic() < until:
+            time.sleep(0.05)
+        return found.complete and not found.by
+
+    def _drop(self, root: int, folder: int, notes: list[str]) -> tuple[str, list[JsonObject]]:
+        """Move rotated files to the trash that are more than those to keep."""
+        keep, dropped = self._options.keep, []
+        with Trash(self._set, root) as trash:
+            for name in self._rotated(folder)[:-keep] if keep else ():
+                try:
+                    file = file_at(folder, name, self._beside(name))
+                    trash.put(folder, [*self._parts[:-1], name], file)
+                    dropped.append(file.told())
+                except (OSError, FilesError) as error:
+                    notes.append(f"{shown(name)} stays: {error}")
+            return trash.batch, dropped
+
+    def excess(self, plan: RotationPlan) -> list[str]:
+        """The rotated files that a rotation moves to the trash."""
+        keep = self._options.keep
+        dropped = plan.rotated[: max(0, len(plan.rotated) + 1 - keep)] if keep else []
+        return [shown(self._beside(one)) for one in dropped]
+
+    def _rename_back(self, folder: int, name: str) -> str:
+        """Give the file its name back; the name of the file that has it now."""
+        aside = ""
+        if self._seen(folder, self._name):
+            aside = f"{self._name}-{datetime.now(UTC):{_STAMP}}"
+            linked(folder, self._name, folder, aside)
+        linked(folder, name, folder, self._name)
+        return shown(self._beside(aside)) if aside else ""
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[int, int]]:
+        """The root and the folder of the file; one rotation in a folder at a time."""
+        with self._set.opened() as root, opened(root, self._parts[:-1], self._path) as folder:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FilesError(f"{shown(self._path)}: another rotation goes on") from None
+            yield root, folder
+
+    def _rotated(self, folder: int) -> list[str]:
+        return sorted(name for name in os.listdir(folder) if self._is_rotated(name))
+
+    def _is_rotated(self, name: str) -> bool:
+        stamp = name.removeprefix(f"{self._name}-").removesuffix(".gz")
+        with suppress(ValueError):
+            return name.startswith(f"{self._name}-") and bool(datetime.strptime(stamp, _STAMP))
+        return False
+
+    def _by_inode(self, folder: int, inode: tuple[int, int]) -> str:
+        names = self._rotated(folder)
+        found = (one for one in names if (seen := self._seen(folder, one)) and seen.key == inode)
+        return next(found, "")
+
+    def _seen(self, folder: int, name: str) -> FoundFile | None:
+        try:
+            return file_at(folder, name, self._beside(name))
+        except FileNotFoundError:
+            return None
+
+    def _beside(self, name: str) -> str:
+        return f"{self._path.rpartition('/')[0]}/{name}"
+
+
+def _last(path: Any) -> str:
+    """The name at the end of a path as observations name it."""
+    return path_of(str(path)).rpartition("/")[2]

@@ -1,0 +1,496 @@
+"""The plugin `files`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
+from boyd.plugin import Connector, Context, Observer, action, tool
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
+from boyd.plugins.difference import difference
+from boyd.plugins.host_metrics import Thresholds
+from boyd.text.formatting import counted
+from boyd_connectors.check_report import CheckReport
+from boyd_connectors.files.agreement import agreed_preview
+from boyd_connectors.files.disk_forecast import DiskUsage, Forecast, forecasts, usages
+from boyd_connectors.files.file_set import SCAN_TIME, FilesError, FileSet, path_of
+from boyd_connectors.files.log_rotation import LogRotation
+from boyd_connectors.files.open_files import open_files
+from boyd_connectors.files.removal import (
+    OldFiles,
+    Removal,
+    delete,
+    old_files,
+    put_back,
+    set_aside,
+    still_there,
+)
+from boyd_connectors.files.trash import Trash, TrashBatch
+from boyd_connectors.hysteresis import Sample, raised
+
+#: Seconds for a look at one set, its files and its trash.
+SET_TIME = 2 * SCAN_TIME + 2.0
+#: The part of a threshold below which an alarm ends.
+_CLEAR = 0.9
+
+
+class FileSetParams(Model):
+    """A set of files, the host that it is on, and the most files to touch."""
+
+    set: str = Field(min_length=1, max_length=60)
+    host: str = Field(default="", max_length=255)
+    at_most: int = Field(default=100, ge=1, le=1000)
+
+
+class RotateParams(Model):
+    """A file as observations name it, and the host that it is on."""
+
+    path: str = Field(min_length=2, max_length=16_384)
+    host: str = Field(default="", max_length=255)
+
+
+class ListFilesParams(FileSetParams):
+    """Also whether to list the oldest files or the largest."""
+
+    by: Literal["age", "size"] = "age"
+
+
+class SetAccess(BaseModel):
+    """The files that an action may touch.
+
+    Attributes:
+        sets: the names of sets; empty: all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sets: list[str] = Field(default_factory=list)
+
+
+class FileActions(BaseModel):
+    """The actions that are enabled.
+
+    Attributes:
+        rotate: give files another name.
+        trash_old: move old files to a trash.
+        delete_old: delete old files.
+        empty_trash: delete what is in the trash.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rotate: SetAccess | None = None
+    trash_old: SetAccess | None = None
+    delete_old: SetAccess | None = None
+    empty_trash: SetAccess | None = None
+
+
+class DiskFiles(Connector):
+    """Watches file systems and sets of files of every host, rotates files and deletes old ones."""
+
+    id = "files"
+
+    class Options(Connector.Options):
+        """The plugin's options; times in seconds.
+
+        Attributes:
+            mounts: where the file systems to watch are mounted.
+            sets: the files to watch, and to act on.
+            used: percent of space or inodes in use that are a warning, and an error.
+            window: for how long growth is remembered.
+            warning_within: a file system that is full within this time is a warning.
+            error_within: and within this one an error.
+            interval: between two looks at file systems.
+            scan_interval: between two looks at the sets.
+            queue: the queue of the workers on the only host to watch and act on; none: all hosts.
+        """
+
+        mounts: list[str] = Field(default=["/"], max_length=20)
+        sets: list[FileSet] = Field(default_factory=list, max_length=50)
+        interval: float = Field(default=60.0, gt=0)
+        scan_interval: float = Field(default=600.0, gt=0)
+        used: Thresholds = Thresholds(warning=85, error=95)
+        window: float = Field(default=21_600.0, gt=0, le=604_800)
+        warning_within: float = Field(default=86_400.0, gt=0)
+        error_within: float = Field(default=14_400.0, gt=0)
+        samples: int = Field(default=2, ge=1, le=100)
+        queue: str | None = None
+        max_items: int = Field(default=20, ge=1, le=200)
+        actions: FileActions = FileActions()
+
+        @model_validator(mode="after")
+        def _consistent(self) -> Self:
+            names = [one.name for one in self.sets]
+            if len(names) != len(set(names)):
+                raise ValueError("two sets have the same name")
+            tables = [getattr(self.actions, name) for name in FileActions.model_fields]
+            for name in {one for table in tables if table for one in table.sets} - set(names):
+                raise ValueError(f"actions: there is no set {name!r}")
+            if self.window < 12 * self.interval:
+                raise ValueError("window must be 12 times as long as interval, or longer")
+            return self
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._calls = BoundedCalls()
+        own = self.options
+        looks = [("space", own.interval, 30.0, "Look at space, inodes and growth.")]
+        if own.sets:
+            time = 30.0 + SET_TIME * len(own.sets)
+            looks.append(("sets", own.scan_interval, time, "Look for old and big files."))
+        self.components = tuple(
+            Observer(
+                name=name,
+                description=description,
+                interval=interval,
+                timeout=timeout,
+                queue=own.queue,
+                scope="anywhere" if own.queue else "every_host",
+                observe=getattr(self, name),
+            )
+            for name, interval, timeout, description in looks
+        )
+
+    def space(self, ctx: Context) -> list[Observation]:
+        """Observe file systems that are full, or will be soon."""
+        report = CheckReport(ctx, self.options.max_items, host=ctx.host)
+        seen, lost = usages(self.options.mounts, self._calls)
+        for mount, error in lost.items():
+            report.add("mount", "error", {"mount": mount, "error": error})
+        told = forecasts(ctx, seen, self.options.window)
+        samples: dict[str, Sample] = {}
+        for (mount, of), (one, ahead) in told.items():
+            samples |= self._samples(f"{of} {mount}", one, ahead)
+        alarms = raised(ctx, f"alarms/{ctx.host}", samples, self.options.samples)
+        for (mount, of), (one, ahead) in told.items():
+            data: JsonObject = {"mount": mount, "of": of, "usedPercent": round(one.percent)}
+            for what, more in (("full", {}), ("filling", _coarse(ahead))):
+                for severity in ("error", "warning"):
+                    if f"{what} {severity} {of} {mount}" in alarms:
+                        report.add(what, severity, {**data, **more})
+                        break
+        for (mount, of), (one, ahead) in told.items():
+            data = {"mount": mount, "of": of, "usedPercent": round(one.percent)}
+            why = "full soon" if ahead.seconds is not None else f"no forecast: {ahead.why}"
+            report.add("space", "info", {**data, "forecast": why}, "metric")
+        return report.observations("summary", mounts=len(seen))
+
+    def sets(self, ctx: Context) -> list[Observation]:
+        """Observe old and big files, and what the trash holds."""
+        report, files = CheckReport(ctx, self.options.max_items, host=ctx.host), 0
+        for of in self.options.sets:
+            read = self._read_set(of)
+            if isinstance(read, Exception):
+                report.add("unreadable", "error", {"set": of.name, "error": str(read)})
+                continue
+            found, batches = read
+            files += found.number
+            if found.cut or found.unreadable:
+                data: JsonObject = {"cut": found.cut, "unreadableFolders": found.unreadable}
+                report.add("incomplete", "warning", {"set": of.name, **data})
+            if found.number:
+                data = {"set": of.name, "files": found.number, "bytes": found.size}
+                report.add("old", "warning", data)
+            for size, file in sorted(found.big, reverse=True):
+                path = file.told()["path"]
+                report.add("big", "warning", {"set": of.name, "path": path, "bytes": size})
+            if batches:
+                due = [one for one in batches if one.age >= of.trash_keep]
+                data = {"set": of.name, "batches": len(batches), "due": len(due)}
+                data["bytes"] = sum(one.size for one in batches)
+                report.add("trash", "warning" if due else "info", data)
+        return report.observations("summary", sets=len(self.options.sets), oldFiles=files)
+
+    @action(risk="medium", autonomy="approval-required", target="path", timeout=900)
+    def rotate(self, params: RotateParams, ctx: Context) -> JsonObject:
+        """Give a file another name, and have its process begin a new one."""
+        return self._rotation(params, ctx).rotate(agreed_preview(ctx))
+
+    @rotate.dry_run
+    def _would_rotate(self, params: RotateParams, ctx: Context) -> JsonObject:
+        rotation = self._rotation(params, ctx)
+        plan = rotation.plan()
+        now = {"bytes": plan.file.size, "rotated files": len(plan.rotated)}
+        then = {"bytes": 0, "rotated files": len(plan.rotated) + 1}
+        return {
+            **plan.file.told(),
+            "would change": difference(now, then, params.path),
+            "would signal": f"{plan.writer.name()} ({plan.writer.pid})" if plan.writer else "none",
+            "would move to the trash": list(rotation.excess(plan)),
+        }
+
+    @rotate.verify(within=60, every=3)
+    def _is_rotated(
+        self, params: RotateParams, result: ActionResult, ctx: Context
+    ) -> EffectVerdict | None:
+        done = result.output if isinstance(result.output, dict) else agreed_preview(ctx)
+        if not done:
+            return None
+        rotated, evidence = self._rotation(params, ctx).effect(done)
+        verdict: Literal["effective", "no effect"] = "effective" if rotated else "no effect"
+        return EffectVerdict(verdict=verdict, evidence=evidence, final=rotated)
+
+    @rotate.rollback
+    def _unrotate(self, params: RotateParams, result: ActionResult, ctx: Context) -> JsonObject:
+        return self._rotation(params, ctx).undo(result.output)
+
+    @action(risk="medium", autonomy="approval-required", target="set", timeout=180)
+    def trash_old(self, params: FileSetParams, ctx: Context) -> JsonObject:
+        """Move the oldest files of a set to its trash, which frees no space yet."""
+        of = self._set("trash_old", params, ctx)
+        removal = set_aside(of, self._agreed(of, params, ctx))
+        return {**_outcome(removal, "was moved"), "batch": removal.batch}
+
+    @trash_old.dry_run
+    def _would_trash(self, params: FileSetParams, ctx: Context) -> JsonObject:
+        return self._preview("move files to the trash", "trash_old", params, ctx)
+
+    @trash_old.verify(within=10, every=5)
+    def _is_trashed(
+        self, params: FileSetParams, result: ActionResult, ctx: Context
+    ) -> EffectVerdict | None:
+        more = "; no space is free until the trash is emptied"
+        return self._gone(self._set("trash_old", params, ctx), result, ctx, more)
+
+    @trash_old.rollback
+    def _untrash(self, params: FileSetParams, result: ActionResult, ctx: Context) -> JsonObject:
+        done: Any = result.output
+        of = self._set("trash_old", params, ctx)
+        return _outcome(put_back(of, done["batch"], done["files"]), "was moved back")
+
+    @action(
+        risk="high",
+        reversibility="irreversible",
+        autonomy="approval-required",
+        target="set",
+        timeout=180,
+    )
+    def delete_old(self, params: FileSetParams, ctx: Context) -> JsonObject:
+        """Delete the oldest files of a set."""
+        of = self._set("delete_old", params, ctx)
+        agreed, before = self._agreed(of, params, ctx), _free(of)
+        outcome = _outcome(delete(of, agreed), "was deleted")
+        return {**outcome, "freeBefore": before, "freeAfter": _free(of)}
+
+    @delete_old.dry_run
+    def _would_delete(self, params: FileSetParams, ctx: Context) -> JsonObject:
+        return self._preview("delete files", "delete_old", params, ctx)
+
+    @delete_old.verify(within=10, every=5)
+    def _is_deleted(
+        self, params: FileSetParams, result: ActionResult, ctx: Context
+    ) -> EffectVerdict | None:
+        of = self._set("delete_old", params, ctx)
+        known = result.output.get("freeBefore") if isinstance(result.output, dict) else None
+        then = f", {known} were before" if known is not None else ""
+        return self._gone(of, result, ctx, f"; {_free(of)} bytes are free{then}")
+
+    @action(
+        risk="high",
+        reversibility="irreversible",
+        autonomy="approval-required",
+        target="set",
+        timeout=300,
+    )
+    def empty_trash(self, params: FileSetParams, ctx: Context) -> JsonObject:
+        """Delete what has been in the trash of a set for long enough."""
+        of = self._set("empty_trash", params, ctx)
+        agreed = agreed_preview(ctx)
+        due, before = self._due(of, params), _free(of)
+        if agreed is not None:
+            due = [one for one in due if one.told() in agreed["batches"]]
+        if not due:
+            raise FilesError("nothing was deleted: the trash has changed since it was agreed to")
+        told, left = [], []
+        with of.opened() as root, Trash(of, root) as trash:
+            for one in due:
+                try:
+                    trash.delete(one)
+                    told.append(one.told())
+                except (FilesError, OSError) as error:
+                    left.append(f"{one.name} was not deleted, or not all of it: {error}")
+        if not told:
+            raise FilesError("; ".join(left))
+        outcome: JsonObject = {"batches": list(told), "left": list(left)}
+        return {**outcome, "freeBefore": before, "freeAfter": _free(of)}
+
+    @empty_trash.dry_run
+    def _would_empty(self, params: FileSetParams, ctx: Context) -> JsonObject:
+        due = self._due(self._set("empty_trash", params, ctx), params)
+        return {
+            "would delete files": sum(one.files for one in due),
+            "bytes": sum(one.size for one in due),
+            "batches": [one.told() for one in due],
+        }
+
+    @empty_trash.verify(within=10, every=5)
+    def _is_emptied(
+        self, params: FileSetParams, result: ActionResult, ctx: Context
+    ) -> EffectVerdict | None:
+        of = self._set("empty_trash", params, ctx)
+        done: Any = result.output if isinstance(result.output, dict) else agreed_preview(ctx)
+        if not done:
+            return None
+        names = {one["batch"] for one in done["batches"]}
+        left = len(names & {one.name for one in self._batches(of)})
+        evidence = f"{len(names) - left} of {len(names)} batches are gone; {_free(of)} bytes free"
+        return EffectVerdict(verdict="no effect" if left else "effective", evidence=evidence)
+
+    @tool()
+    def show_space(self, ctx: Context) -> JsonObject:
+        """Show space, inodes, growth and forecast of the file systems of this host."""
+        seen, lost = usages(self.options.mounts, self._calls)
+        shown: JsonObject = dict(lost)
+        for (mount, of), (one, ahead) in forecasts(ctx, seen, self.options.window).items():
+            shown[f"{mount} {of}"] = {
+                "usedPercent": round(one.percent, 1),
+                "free": one.free,
+                "growthPerHour": round(3600 * ahead.pace),
+                "secondsToFull": None if ahead.seconds is None else round(ahead.seconds),
+                "noForecast": ahead.why,
+            }
+        return shown
+
+    @tool()
+    def list_files(self, params: ListFilesParams, ctx: Context) -> JsonObject:
+        """List the oldest files of a set, or those that are larger than it permits."""
+        of = self._set(None, params, ctx)
+        found = old_files(of, params.at_most)
+        largest = [file for _, file in sorted(found.big, reverse=True)[: params.at_most]]
+        listed = found.oldest if params.by == "age" else largest
+        busy = open_files({one.key for one in listed}).by
+        files = [{**one.told(), "open": busy.get(one.key, "")} for one in listed]
+        return {"files": list(files), "old": found.number, "cut": found.cut}
+
+    def _samples(self, name: str, one: DiskUsage, ahead: Forecast) -> dict[str, Sample]:
+        """Samples for alarms that it is full or will be; unsteady growth begins and ends none."""
+        own, found = self.options, {}
+        limits = {"warning": own.warning_within, "error": own.error_within}
+        for severity, within in limits.items():
+            limit = getattr(own.used, severity)
+            found[f"full {severity} {name}"] = Sample(one.percent, limit, limit * _CLEAR)
+            soon = 0.0 if ahead.steady else _CLEAR
+            if ahead.seconds is not None:
+                soon = within / max(1.0, ahead.seconds)
+            found[f"filling {severity} {name}"] = Sample(soon, 1.0, _CLEAR)
+        return found
+
+    def _set(self, action: str | None, params: FileSetParams, ctx: Context) -> FileSet:
+        _on_host(params.host, ctx)
+        for of in self._sets(action):
+            if of.name == params.set:
+                return of
+        raise FilesError(f"{action or 'the plugin'} has no set {params.set!r}")
+
+    def _sets(self, action: str | None) -> Sequence[FileSet]:
+        access = getattr(self.options.actions, action) if action else None
+        names = access.sets if access else []
+        return [one for one in self.options.sets if not names or one.name in names]
+
+    def _rotation(self, params: RotateParams, ctx: Context) -> LogRotation:
+        _on_host(params.host, ctx)
+        path, why = path_of(params.path), "no set has options for its rotation"
+        for of in self._sets("rotate"):
+            if of.rotation:
+                try:
+                    return LogRotation(of, of.rotation, path)
+                except FilesError as error:
+                    why = str(error)
+        raise FilesError(f"{params.path} cannot be rotated: {why}")
+
+    def _preview(self, verb: str, action: str, params: FileSetParams, ctx: Context) -> JsonObject:
+        found = old_files(self._set(action, params, ctx), params.at_most)
+        if not found.oldest:
+            raise FilesError(f"the set {params.set} has no old files")
+        busy = open_files({one.key for one in found.oldest})
+        return {
+            f"would {verb}": len(found.oldest),
+            "bytes": sum(one.blocks for one in found.oldest),
+            "files": [one.told() for one in found.oldest],
+            "stay, as they are open": [
+                f"{one.told()['path']}: {busy.by[one.key]}"
+                for one in found.oldest
+                if one.key in busy.by
+            ],
+            "all open files were seen": busy.complete,
+            "more old files": found.number - len(found.oldest),
+            "cut": found.cut,
+        }
+
+    def _agreed(self, of: FileSet, params: FileSetParams, ctx: Context) -> list[JsonObject]:
+        """The files that were approved, or the oldest if nobody had to approve."""
+        agreed = agreed_preview(ctx)
+        if agreed is not None:
+            files: list[JsonObject] = agreed.get("files", [])
+            return files[: params.at_most]
+        return [one.told() for one in old_files(of, params.at_most).oldest]
+
+    def _gone(
+        self, of: FileSet, result: ActionResult, ctx: Context, more: str
+    ) -> EffectVerdict | None:
+        done: Any = result.output if isinstance(result.output, dict) else agreed_preview(ctx)
+        if not done:
+            return None
+        files = done["files"]
+        there, busy = still_there(of, files)
+        evidence = f"{len(files) - len(there)} of {counted(len(files), 'file')} are gone{more}"
+        if busy:
+            holders = ", ".join(sorted(set(busy.values()))[:5])
+            evidence += f"; {len(busy)} still take space, as {holders} has them open"
+        return EffectVerdict(verdict="no effect" if there else "effective", evidence=evidence)
+
+    def _read_set(self, of: FileSet) -> tuple[OldFiles, list[TrashBatch]] | Exception:
+        """The old files and the trash of a set; one that hangs, or fails, hides no other."""
+        name = f"set {of.name}"
+        look = BoundedCall(lambda: (old_files(of, 1), self._batches(of)), SET_TIME)
+        return self._calls.make({name: look})[name]
+
+    def _batches(self, of: FileSet) -> list[TrashBatch]:
+        with of.opened() as root, Trash(of, root) as trash:
+            return trash.batches()
+
+    def _due(self, of: FileSet, params: FileSetParams) -> list[TrashBatch]:
+        due = [one for one in self._batches(of) if one.age >= of.trash_keep][: params.at_most]
+        if not due:
+            raise FilesError(f"the trash of {of.name} holds nothing for {of.trash_keep:g} s yet")
+        return due
+
+
+def _on_host(host: str, ctx: Context) -> None:
+    if host not in ("", ctx.host):
+        raise FilesError(
+            f"the files are on {host}, this worker on {ctx.host}: use the plugin once for each "
+            f"host, with queue = 'host.{host}'"
+        )
+
+
+def _free(of: FileSet) -> int:
+    with of.opened() as root:
+        seen = os.fstatvfs(root)
+    return seen.f_bavail * seen.f_frsize
+
+
+def _outcome(removal: Removal, done: str) -> JsonObject:
+    if not removal.done:
+        raise FilesError(f"no file {done}: {'; '.join(removal.left) or 'there is none'}")
+    return {
+        "files": [one.told() for one in removal.done],
+        "bytes": sum(one.blocks for one in removal.done),
+        "stayed": removal.stayed,
+        "left": list(removal.left),
+    }
+
+
+def _coarse(ahead: Forecast) -> JsonObject:
+    """A forecast that changes seldom."""
+    hours = (ahead.seconds or 0.0) / 3600
+    return {
+        "fullInHours": float(f"{hours:.1g}"),
+        "growthPerHour": float(f"{3600 * ahead.pace:.1g}"),
+    }

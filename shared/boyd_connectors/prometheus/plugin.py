@@ -1,0 +1,413 @@
+"""The plugin `prometheus`: it observes what Prometheus knows, and silences alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
+from boyd.plugin import Connector, Context, Observer, action, tool
+from boyd.plugins.difference import difference
+from boyd.plugins.http_service import (
+    BaseUrl,
+    HttpAccess,
+    HttpService,
+    ServiceError,
+    StateError,
+    change,
+)
+from boyd_connectors.check_report import CheckReport
+from boyd_connectors.hysteresis import Sample, raised
+from boyd_connectors.prometheus.silences import (
+    Alertmanager,
+    ExpireSilenceParams,
+    SilenceParams,
+    alert_data,
+    is_as_made,
+    is_over,
+    matchers_of,
+    new_silence,
+    parse_matchers,
+    severity_of,
+)
+from boyd_connectors.prometheus.watched_query import (
+    WatchedQuery,
+    beyond,
+    number,
+    selector,
+    series_of,
+)
+from boyd_connectors.separate_reads import SeparateReads
+
+#: The most series, and points of each, that a tool returns.
+MAX_SERIES, MAX_POINTS = 50, 60
+MAX_ERROR = 300
+#: Answers to a query that is wrong, or fails; others say that Prometheus is in trouble.
+_QUERY_ERRORS = (400, 422)
+#: Seconds of a look at queries, and those after which no other query is begun.
+TIME, READ_TIME = 120.0, 55.0
+
+
+class PrometheusActions(BaseModel):
+    """The actions to enable, with the credentials of each for Alertmanager."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    silence: HttpAccess | None = None
+    expire_silence: HttpAccess | None = None
+
+
+class PromqlParams(Model):
+    """A query in PromQL."""
+
+    expr: str = Field(min_length=1, max_length=5000)
+
+
+class PromqlRangeParams(PromqlParams):
+    """A query in PromQL, and how many seconds it looks back."""
+
+    seconds: int = Field(default=3600, ge=60, le=2_678_400)
+
+
+class Prometheus(Connector):
+    """Observes queries, targets and alerts; silences alerts if its options enable that."""
+
+    id = "prometheus"
+
+    class Options(Connector.Options):
+        """The plugin's options.
+
+        Attributes:
+            url: of Prometheus, or of what has its HTTP API.
+            access: credentials for Prometheus.
+            alertmanager_url: of Alertmanager; without it alerts are those of Prometheus, among them
+                silenced ones, and nothing can be silenced.
+            alertmanager_access: credentials for Alertmanager.
+            queries: the queries to watch.
+            target_samples: how many checks in a row a target must be down.
+            interval: seconds between checks in continuous mode.
+            timeout: seconds one request may take.
+            max_items: the most things in trouble that are observed of each kind.
+            max_silence: the most seconds of a silence.
+            actions: the actions to enable.
+        """
+
+        url: BaseUrl
+        access: HttpAccess = HttpAccess()
+        alertmanager_url: BaseUrl | None = None
+        alertmanager_access: HttpAccess = HttpAccess()
+        queries: list[WatchedQuery] = Field(default_factory=list, max_length=100)
+        target_samples: int = Field(default=2, ge=1, le=100)
+        interval: float = Field(default=30.0, gt=0)
+        timeout: float = Field(default=10.0, gt=0, le=60)
+        max_items: int = Field(default=50, ge=1, le=1000)
+        max_silence: int = Field(default=14_400, ge=60, le=604_800)
+        actions: PrometheusActions = PrometheusActions()
+
+        @field_validator("queries")
+        @classmethod
+        def _distinct(cls, queries: list[WatchedQuery]) -> list[WatchedQuery]:
+            if len({one.name for one in queries}) < len(queries):
+                raise ValueError("each query needs a name of its own")
+            return queries
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        observers = {
+            "queries": ("Compare the results of queries with their thresholds.", self.queries),
+            "targets": ("Find targets that are down.", self.targets),
+            "alerts": ("Find alerts that fire.", self.alerts),
+        }
+        self.components = [
+            Observer(
+                name=name,
+                description=description,
+                interval=self.options.interval,
+                timeout=TIME if name == "queries" else 30.0,
+                observe=observe,
+            )
+            for name, (description, observe) in observers.items()
+        ]
+        self._reads = SeparateReads(READ_TIME)
+        self._service = HttpService(
+            self.options.url, self.options.access, timeout=self.options.timeout
+        )
+
+    # Observers
+
+    def queries(self, ctx: Context) -> list[Observation]:
+        """Compare the results of queries with their thresholds."""
+        report, seen, bad = self._report(ctx), 0, 0
+        queries = {one.name: one for one in self.options.queries}
+        found, lost = self._reads.make(queries, lambda name: self._read(queries[name], ctx))
+        for name, error in lost.items():
+            report.add("query", "error", {"query": name, "error": error})
+        for name, (answer, series) in found.items():
+            query = queries[name]
+            if isinstance(answer, Exception):
+                report.add("query", "error", {"query": name, "error": str(answer)})
+                continue
+            if doubt := _doubt(answer):
+                report.add("query", "warning", {"query": query.name, "error": doubt})
+            worst = beyond(ctx, query, series)
+            seen, bad = seen + len(series), bad + len(worst)
+            for one in worst:
+                report.add("query", query.severity, query.trouble(one), "metric")
+            if not series and query.needs_data:
+                report.add("query", "warning", {"query": query.name, "error": "yields no data"})
+        return report.observations(
+            "queries", queries=len(self.options.queries), series=seen, exceeded=bad
+        )
+
+    def targets(self, ctx: Context) -> list[Observation]:
+        """Find targets that are down."""
+        active = self._data(ctx, "/api/v1/targets", state="active")["activeTargets"]
+        by_id = {
+            f"{one['scrapePool']} {one.get('scrapeUrl', '')} {selector(one['labels'])}": one
+            for one in active
+        }
+        samples = {id: _target_sample(one) for id, one in by_id.items()}
+        down = raised(ctx, "targets", samples, self.options.target_samples)
+        report = self._report(ctx)
+        for id in sorted(down):
+            report.add("target", "error", _target_data(by_id[id]))
+        return report.observations("targets", targets=len(active), down=len(down))
+
+    def alerts(self, ctx: Context) -> list[Observation]:
+        """Find alerts that fire."""
+        if self.options.alertmanager_url:
+            firing = self._alertmanager(self.options.alertmanager_access).alerts(ctx)
+        else:
+            known = self._data(ctx, "/api/v1/alerts")["alerts"]
+            firing = [one for one in known if one["state"] == "firing"]
+        report = self._report(ctx)
+        for one in sorted(firing, key=lambda one: sorted(one["labels"].items())):
+            data = alert_data(one["labels"], one["annotations"])
+            report.add("alert", severity_of(one["labels"]), data, "alert")
+        return report.observations("alerts", firing=len(firing))
+
+    # Tools
+
+    @tool(timeout=60.0)
+    def query(self, params: PromqlParams, ctx: Context) -> JsonObject:
+        """Query Prometheus with PromQL; the current values, 50 series at most."""
+        answer = self._query(ctx, params.expr)
+        result, doubt = answer["data"], _doubt(answer)
+        doubts: JsonObject = {"doubt": doubt} if doubt else {}
+        if result["resultType"] != "vector":
+            return {"result": result["result"][:2], **doubts}
+        series: list[JsonObject] = [
+            {"labels": one["metric"], "value": one["value"][1] if "value" in one else "histogram"}
+            for one in result["result"]
+        ]
+        return {"series": list(series[:MAX_SERIES]), "count": len(series), **doubts}
+
+    @tool(timeout=60.0)
+    def query_range(self, params: PromqlRangeParams, ctx: Context) -> JsonObject:
+        """Query Prometheus with PromQL for the last seconds; 60 points of 50 series at most."""
+        end, step = ctx.now().timestamp(), max(1, params.seconds // (MAX_POINTS - 1))
+        window = {"start": end - (MAX_POINTS - 1) * step, "end": end, "step": step}
+        result = self._data(ctx, "/api/v1/query_range", query=params.expr, **window)["result"]
+        series: list[JsonObject] = [
+            {
+                "labels": one["metric"],
+                "values": [number(float(value)) for _, value in one["values"]],
+            }
+            for one in result[:MAX_SERIES]
+        ]
+        return {"series": list(series), "count": len(result), "step": step}
+
+    # Actions
+
+    @action(
+        risk="medium",
+        autonomy="approval-required",
+        idempotent=True,
+        target="matchers",
+    )
+    def silence(self, params: SilenceParams, ctx: Context) -> JsonObject | ActionResult:
+        """Silence the alerts that match, for some time."""
+        return change(lambda: self._silence(params, ctx))
+
+    def _silence(self, params: SilenceParams, ctx: Context) -> JsonObject:
+        manager, id = self._manager("silence"), ctx.execution_id or ""
+        self._check(params)
+        made = manager.made_by(ctx, id)
+        if made is None:
+            silence = self._new(params, ctx, id)
+            affected = manager.alerts(ctx, *parse_matchers(params.matchers))
+            return {
+                "silenceId": manager.create(ctx, silence),
+                "until": silence["endsAt"],
+                "silenced": _names(affected),
+            }
+        return {"silenceId": made["id"], "until": made["endsAt"]}
+
+    @silence.dry_run
+    def _would_silence(self, params: SilenceParams, ctx: Context) -> JsonObject:
+        manager = self._manager("silence")
+        self._check(params)
+        affected = manager.alerts(ctx, *parse_matchers(params.matchers))
+        after = {"matchers": params.matchers, "seconds": params.duration, "comment": params.comment}
+        return {
+            "difference": [*difference({}, after, "the silence").splitlines()],
+            "silences": _names(affected),
+            "alerts": len(affected),
+        }
+
+    @silence.rollback
+    def _end(self, params: SilenceParams, result: ActionResult, ctx: Context) -> JsonObject:
+        made = _output(result)
+        id, manager = str(made["silenceId"]), self._manager("silence")
+        silence = manager.silence(ctx, id)
+        if is_over(silence):
+            return {"silenceId": id, "changed": False}
+        if not is_as_made(silence, made["until"]):
+            raise StateError(
+                f"{silence['createdBy']} has changed the silence {id} since: it lasts until "
+                f"{silence['endsAt']}, and was left alone"
+            )
+        manager.expire(ctx, id)
+        return {"silenceId": id, "changed": True}
+
+    @silence.verify(within=60, every=5)
+    def _is_silent(self, params: SilenceParams, ctx: Context) -> EffectVerdict:
+        manager = self._manager("silence")
+        made = manager.made_by(ctx, ctx.execution_id or "")
+        if made is None:
+            return _verdict(False, "Alertmanager has no such silence")
+        if is_over(made):
+            return _verdict(False, f"the silence {made['id']} has expired")
+        loud = manager.alerts(ctx, *parse_matchers(params.matchers))
+        if loud:
+            return _verdict(False, f"still active: {', '.join(_names(loud))}")
+        return _verdict(True, f"no alert that matches is active until {made['endsAt']}")
+
+    @action(risk="low", autonomy="approval-required", target="silenceId")
+    def expire_silence(
+        self, params: ExpireSilenceParams, ctx: Context
+    ) -> JsonObject | ActionResult:
+        """Expire a silence, so that its alerts notify people again."""
+        return change(lambda: self._expire(params, ctx))
+
+    def _expire(self, params: ExpireSilenceParams, ctx: Context) -> JsonObject:
+        manager = self._manager("expire_silence")
+        silence = _active(manager, params.silence_id, ctx)
+        manager.expire(ctx, params.silence_id)
+        return {"silenceId": params.silence_id, "was": _essence(silence)}
+
+    @expire_silence.dry_run
+    def _would_expire(self, params: ExpireSilenceParams, ctx: Context) -> JsonObject:
+        silence = _active(self._manager("expire_silence"), params.silence_id, ctx)
+        before = {**_essence(silence), "matchers": matchers_of(silence)}
+        shown = difference(before, {}, f"the silence {params.silence_id}")
+        return {"difference": [*shown.splitlines()]}
+
+    @expire_silence.rollback
+    def _silence_again(
+        self, params: ExpireSilenceParams, result: ActionResult, ctx: Context
+    ) -> JsonObject:
+        was = dict(_output(result)["was"])
+        if datetime.fromisoformat(was["endsAt"]) <= ctx.now():
+            raise StateError(f"the silence {params.silence_id} would have expired by now")
+        # One that had not begun begins when it would have.
+        was["startsAt"] = max(ctx.now(), datetime.fromisoformat(was["startsAt"])).isoformat()
+        return {"silenceId": self._manager("expire_silence").create(ctx, was)}
+
+    @expire_silence.verify(within=30, every=5)
+    def _is_over(self, params: ExpireSilenceParams, ctx: Context) -> EffectVerdict:
+        silence = self._manager("expire_silence").silence(ctx, params.silence_id)
+        return _verdict(is_over(silence), f"it is {silence['status']['state']}")
+
+    # What they share
+
+    def _read(self, query: WatchedQuery, ctx: Context) -> tuple[Any, Any]:
+        """The answer to a query and its series, or the error that the query itself is."""
+        try:
+            answer = self._query(ctx, query.expr)
+            return answer, series_of(query, answer["data"])
+        except ServiceError as error:
+            if error.status not in _QUERY_ERRORS:
+                raise
+            return error, None
+        except ValueError as error:
+            return error, None
+
+    def _query(self, ctx: Context, expr: str) -> Any:
+        limit = f"{self.options.timeout:g}s"
+        return self._service.get(ctx, "/api/v1/query", query=expr, timeout=limit)
+
+    def _data(self, ctx: Context, path: str, **params: Any) -> Any:
+        return self._service.get(ctx, path, **params)["data"]
+
+    def _manager(self, name: str) -> Alertmanager:
+        return self._alertmanager(self.access_of(name, self.options.alertmanager_access))
+
+    def _alertmanager(self, access: HttpAccess) -> Alertmanager:
+        if self.options.alertmanager_url is None:
+            raise StateError("prometheus: silences need the option `alertmanager_url`")
+        return Alertmanager(
+            HttpService(self.options.alertmanager_url, access, self.options.timeout)
+        )
+
+    def _check(self, params: SilenceParams) -> None:
+        if params.duration > self.options.max_silence:
+            raise StateError(
+                f"a silence of {params.duration} s; the most is {self.options.max_silence}"
+            )
+
+    def _new(self, params: SilenceParams, ctx: Context, id: str) -> JsonObject:
+        matchers = parse_matchers(params.matchers)
+        return new_silence(matchers, ctx.now(), params.duration, params.comment, id)
+
+    def _report(self, ctx: Context) -> CheckReport:
+        return CheckReport(ctx, self.options.max_items)
+
+
+def _doubt(answer: Any) -> str:
+    """The reason why the result of a query may be incomplete or wrong; empty: there is none."""
+    partial = ["it is partial"] if answer.get("isPartial") else []
+    return "; ".join([*partial, *(answer.get("warnings") or [])])[:MAX_ERROR]
+
+
+def _target_sample(target: Any) -> Sample:
+    # A target that was not yet scraped is neither up nor down.
+    return Sample({"up": 0.0, "down": 2.0}.get(target["health"], 1.0), limit=2.0, clear=1.0)
+
+
+def _target_data(target: Any) -> JsonObject:
+    return {
+        "job": target["labels"].get("job", ""),
+        "instance": target["labels"].get("instance", ""),
+        "error": target["lastError"][:MAX_ERROR],
+    }
+
+
+def _names(alerts: Sequence[Any]) -> list[Any]:
+    return sorted({one["labels"].get("alertname", "") for one in alerts})[:MAX_SERIES]
+
+
+def _active(manager: Alertmanager, id: str, ctx: Context) -> Any:
+    silence = manager.silence(ctx, id)
+    if is_over(silence):
+        raise StateError(f"the silence {id} has expired already")
+    return silence
+
+
+def _essence(silence: Any) -> JsonObject:
+    return {key: silence[key] for key in ("matchers", "startsAt", "endsAt", "createdBy", "comment")}
+
+
+def _output(result: ActionResult) -> Any:
+    return result.output
+
+
+def _verdict(effective: bool, evidence: str) -> EffectVerdict:
+    """Effective, or without effect so far."""
+    verdict: Any = "effective" if effective else "no effect"
+    return EffectVerdict(verdict=verdict, evidence=evidence, final=effective)

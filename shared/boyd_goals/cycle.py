@@ -1,0 +1,278 @@
+"""A cycle of a session: begin it, apply its outcome, and collect the outcomes of approvals.
+
+Each step happens once: a cycle has begun when the session names its iteration, and has ended when
+`applied` names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from boyd.errors import StoreError, StoreUnavailable
+from boyd.models import ActionResult, ApprovalItem, LoopResult
+from boyd.plugin import ApprovalReader, Graph
+from boyd.text.tokenizer import words
+from boyd_goals import memory
+from boyd_goals.api_models import WaitingTool
+from boyd_goals.criteria import criterion_words, subject_of
+from boyd_goals.goal_toolbox import GoalToolbox, digest
+from boyd_goals.goal_tree import decompose_stalled, give_up_stuck, symbol
+from boyd_goals.judgement import FACTUAL, StepFinding, around, findings_in
+from boyd_goals.knowledge.association import find_mentions
+from boyd_goals.knowledge.rules import is_inferred
+from boyd_goals.outcome import (
+    KEPT,
+    DecisionOutcome,
+    apply_outcome,
+    begin_cycle,
+    output_of,
+    state_of,
+    symbols_of,
+)
+from boyd_goals.psyche import is_due, reflect
+from boyd_goals.questions import apply_answers
+from boyd_goals.sessions import claim, release
+from boyd_goals.state import Config, Goal, GoalSession, Psyche, Question, ToolDecision
+
+log = logging.getLogger("boyd_goals")
+
+#: The symbols that a goal mentions around which criteria may be met.
+_MENTIONED = 5
+
+
+def begin(
+    session: GoalSession,
+    iteration: int,
+    questions: Sequence[Question],
+    now: datetime,
+    config: Config,
+    *,
+    psyche: Psyche | None,
+) -> GoalSession:
+    """Begin a cycle with a goal for the iteration, if it can claim one."""
+    if session.iteration == iteration:
+        return session
+    # There is one iteration at a time: free the goal of one that did not end.
+    before = session.goals.get(session.at_work or "")
+    if before is not None and before.owner == _owner(session.iteration):
+        session = release(session, before.id, before.fence, now)
+    session = apply_answers(session, questions, now, config)
+    if session.psyche is None and psyche is not None:
+        session = session.patched({"psyche": psyche})
+    goal = None
+    if session.cycle < config.max_cycles:
+        session, goal = claim(session, _owner(iteration), now, config)
+    if goal is not None:
+        session = begin_cycle(session, now)
+    return session.patched({"iteration": iteration, "at_work": goal.id if goal else None})
+
+
+def is_open(session: GoalSession, iteration: int) -> bool:
+    """True if the outcome of the iteration's cycle has not been applied yet."""
+    return session.iteration == iteration and session.applied < session.cycle
+
+
+def outcome_of(
+    session: GoalSession, result: LoopResult, strategy: str, toolbox: GoalToolbox, graph: Graph
+) -> DecisionOutcome | None:
+    """The outcome of the cycle; None if another strategy decided or no tool was involved."""
+    decision, trace = result.decision, result.trace
+    goal = session.goals.get(session.at_work or "")
+    if decision is None or trace is None or goal is None:
+        return None
+    refusal = trace.vetoed or trace.invalid
+    tool = toolbox.tool_of(refusal.action if refusal else decision.action)
+    if tool is None or trace.chosen != strategy:
+        return None
+    done = result.action_results[0] if result.action_results else None
+    state = "vetoed" if trace.vetoed else state_of(done) if done else None
+    if state is None:
+        return None
+    # Hooks may have changed the params: the goal recognizes its call by those it chose.
+    choice = session.choice
+    is_chosen = choice is not None and choice.tool == tool
+    outcome = DecisionOutcome(
+        cycle=session.cycle,
+        goal=goal.id,
+        fence=goal.fence,
+        tool=tool,
+        state=state,
+        output=refusal.reason if refusal else "",
+        params_digest=choice.params_digest if choice and is_chosen else digest(decision.params),
+        score=choice.score if choice else None,
+        iteration=result.iteration,
+        approval=done.waits_for if done else None,
+    )
+    return outcome.patched(_fields(goal, tool, done, toolbox, graph)) if done else outcome
+
+
+def _fields(
+    goal: Goal, tool: str, result: ActionResult, toolbox: GoalToolbox, graph: Graph
+) -> dict[str, Any]:
+    """The fields of an outcome that come from the result of its action."""
+    output, symbols = output_of(tool, result), symbols_of(result)
+    fields = {"output": output, "symbols": symbols, "duration": result.duration / 1000}
+    if not result.success:
+        return fields
+    mentioned = find_mentions(graph, subject_of(goal.description), _MENTIONED)
+    findings = [*findings_in(tool, output), *_surroundings(mentioned, tool, symbols, graph)]
+    # A person was asked when the answer has arrived.
+    is_act = tool != "user_interact" and toolbox.is_act(tool, goal)
+    about = _subjects(goal, mentioned)
+    return {**fields, "findings": findings, "about": about, "is_act": is_act}
+
+
+def _subjects(goal: Goal, mentioned: Sequence[str]) -> list[list[str]]:
+    """The words that the goal shares with a symbol, for each symbol that shares most with it."""
+    own = set(criterion_words(goal.description))
+    shared = {tuple(sorted(own & words(one))): None for one in mentioned}
+    most = max(map(len, shared), default=0)
+    return [[*one] for one in shared if len(one) == most and most]
+
+
+def _surroundings(
+    mentioned: Sequence[str], tool: str, symbols: Collection[str], graph: Graph
+) -> list[StepFinding]:
+    """The facts around each mentioned symbol that a tool for facts has named.
+
+    Inference names only some of many: of it, these are the inferred facts around all of them.
+    """
+    infers = tool == "infer_rules"
+    if tool not in FACTUAL or not symbols:
+        return []
+    found = [one for one in mentioned if infers or one in symbols]
+    if not found:
+        return []
+    out, into = graph.out_many(found), graph.into_many(found)
+    known = ([*out[one], *into[one]] for one in found)
+    return [around(one for one in facts if not infers or is_inferred(one)) for facts in known]
+
+
+def record_outcome(
+    session: GoalSession, outcome: DecisionOutcome, now: datetime, config: Config
+) -> GoalSession:
+    """Apply an outcome and remember it."""
+    after = apply_outcome(session, outcome, now, config)
+    if after is session:
+        return session
+    return memory.push(
+        after,
+        content=f"Tool result ({outcome.tool}):\n{outcome.output}",
+        kind="Action",
+        relevance=0.8 if outcome.state in ("vetoed", "refused", "undone") else 0.6,
+        source_cycle=outcome.cycle,
+        now=now,
+        config=config,
+        symbols=[symbol(outcome.goal), *outcome.symbols],
+        tool=outcome.tool,
+        success=outcome.state == "done",
+    )
+
+
+def end(
+    session: GoalSession, outcome: DecisionOutcome | None, now: datetime, config: Config
+) -> GoalSession:
+    """End the cycle: apply its outcome, split stalled goals, give up stuck ones and reflect."""
+    if outcome is None:
+        goal = session.goals.get(session.at_work or "")
+        if goal is None:
+            return session
+        return release(session, goal.id, goal.fence, now).patched({"applied": session.cycle})
+    session = record_outcome(session, outcome, now, config)
+    session = decompose_stalled(session, now, config)
+    session = give_up_stuck(session, now, config)
+    if is_due(session.cycle, config):
+        session = reflect(session, session.cycle, now, config)
+    return session
+
+
+def _owner(iteration: int) -> str:
+    return f"iteration:{iteration}"
+
+
+# --- Approvals -----------------------------------------------------------------------------------
+
+
+def approval_outcomes(
+    session: GoalSession, approvals: ApprovalReader, toolbox: GoalToolbox, graph: Graph
+) -> list[DecisionOutcome]:
+    """The outcomes of decisions whose approvals were resolved.
+
+    Each resolved approval is read once, and none if no decision waits.
+    """
+    pending = _pending(session)
+    if not pending:
+        return []
+    asked = {one.approval for one in pending if one.approval}
+    items = _read_approvals(approvals, asked - approvals.waiting(asked))
+    found = [
+        _approval_outcome(session, one, items[one.approval], toolbox, graph)
+        for one in pending
+        if one.approval in items
+    ]
+    return [one for one in found if one is not None]
+
+
+def waiting_tools(session: GoalSession, approvals: ApprovalReader) -> list[WaitingTool]:
+    """The tools that wait for an approval, oldest first."""
+    pending = _pending(session)
+    unanswered = approvals.waiting({one.approval for one in pending if one.approval})
+    return [
+        WaitingTool(tool=one.tool, goal=one.goal, approval=one.approval)
+        for one in pending
+        if one.approval in unanswered
+    ]
+
+
+def _pending(session: GoalSession) -> list[ToolDecision]:
+    every = session.decisions
+    return [one for one in every if one.progress == "Pending" and one.goal in session.goals]
+
+
+def _read_approvals(
+    approvals: ApprovalReader, ids: set[str]
+) -> dict[str | None, ApprovalItem | None]:
+    """Those approvals, without any in the format of a newer release."""
+    items: dict[str | None, ApprovalItem | None] = {}
+    for id in sorted(ids):
+        try:
+            items[id] = approvals.get(id)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            log.warning("%s", error)
+    return items
+
+
+def _approval_outcome(
+    session: GoalSession,
+    decision: ToolDecision,
+    item: ApprovalItem | None,
+    toolbox: GoalToolbox,
+    graph: Graph,
+) -> DecisionOutcome | None:
+    """The outcome of a decision after its approval; None: the action has no result yet.
+
+    It has no fence, so that the current owner of the goal keeps it.
+    """
+    kept = {name: getattr(decision, name) for name in (*KEPT, "score") if name != "duration"}
+    outcome = DecisionOutcome(**kept, state="refused")
+    # Nobody has answered: the goal may ask again.
+    if item is None or item.status == "expired":
+        unanswered = "nobody answered in time" if item else "the approval no longer exists"
+        return outcome.patched({"state": "undone", "output": unanswered})
+    if item.status not in ("pending", "approved"):
+        by = f" by {item.acted_by}" if item.acted_by else ""
+        why = f": {item.note}" if item.note else ""
+        return outcome.patched({"output": f"{item.status}{by}{why}"})
+    if item.result is None:
+        return None
+    state, tool = state_of(item.result), decision.tool
+    if state is None:
+        undone = f"approved but not executed: {output_of(tool, item.result)}"
+        return outcome.patched({"state": "undone", "output": undone})
+    fields = _fields(session.goals[decision.goal], tool, item.result, toolbox, graph)
+    return outcome.patched({**fields, "state": state})

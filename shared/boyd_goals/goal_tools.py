@@ -1,0 +1,295 @@
+"""The fourteen tools of an agent with goals, as actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from boyd.models import ActionResult, Place, Triple
+from boyd.plugin import Context, Graph, Plugin, action
+from boyd.plugins.shell import runner
+from boyd.text.formatting import counted
+from boyd_goals import goal_toolbox as given
+from boyd_goals import memory
+from boyd_goals.criteria import subject_of
+from boyd_goals.goal_options import GoalOptions
+from boyd_goals.goal_toolbox import GoalToolbox
+from boyd_goals.goal_tree import symbol
+from boyd_goals.judgement import is_knowledge
+from boyd_goals.knowledge.association import find_mentions, similar
+from boyd_goals.knowledge.gaps import find_gaps
+from boyd_goals.knowledge.rewrite import parse, reason, triples
+from boyd_goals.knowledge.rules import consequences, infer
+from boyd_goals.knowledge.vocabulary import GOAL, MENTIONS, canonical
+from boyd_goals.library import Library
+from boyd_goals.outcome import symbol_metrics
+from boyd_goals.questions import Questions, note_question
+from boyd_goals.sessions import SessionCache, Sessions
+from boyd_goals.sources import fetch
+from boyd_goals.state import GoalSession
+
+#: The most lines of a tool's output.
+LINES = 50
+#: The most facts of an expression to draw conclusions from.
+_REASONED = 5
+#: The most symbols of a goal to search for gaps around, and to look up.
+STARTS, QUERIED = 50, 3
+#: Bytes kept of a command's output.
+OUTPUT = 65_536
+
+
+class GoalTools(Plugin):
+    """The tools of an agent with goals; `Goals` adds the rest."""
+
+    Options = GoalOptions
+    options: GoalOptions
+
+    def __init__(self, **options: Any) -> None:
+        """Check the options."""
+        super().__init__(**options)
+        self.config = self.options.config
+        self.cache = SessionCache()
+
+    def sessions(self, ctx: Context) -> Sessions:
+        """The sessions of the agent."""
+        return Sessions(ctx, self.graph(ctx), self.cache)
+
+    def graph(self, ctx: Context) -> Graph:
+        """The graph of facts."""
+        return ctx.graph(self.options.graph, self.options.graph_of)
+
+    @property
+    def toolbox(self) -> GoalToolbox:
+        """The tools; created on each access, as a plugin gets its id after its options."""
+        return GoalToolbox(self.id, self.options)
+
+    @action(concurrency=0, idempotent=True)
+    def kg_query(self, params: given.QueryParams, ctx: Context) -> ActionResult:
+        """List what the graph knows about a symbol or, for a goal, about what it mentions."""
+        graph, symbols = self.graph(ctx), self._starts(params.symbol, QUERIED, ctx)
+        out = graph.out_many(symbols) if symbols and params.direction != "into" else {}
+        into = graph.into_many(symbols) if symbols and params.direction != "out" else {}
+        found = (one for name in symbols for one in (*out.get(name, []), *into.get(name, [])))
+        known = list({one.place: one for one in found if is_knowledge(one)}.values())
+        return _result([_line(one) for one in known], _ends(known), "No triples found")
+
+    @action(concurrency=0, risk="medium", idempotent=True)
+    def kg_mutate(self, params: given.MutateParams, ctx: Context) -> ActionResult:
+        """Add a fact to the graph."""
+        predicate = canonical(params.predicate)
+        if predicate.lower().startswith("agent:"):
+            raise ValueError("predicates that begin with agent: are the agent's own")
+        source = f"agent:{ctx.agent.id}"
+        triple = Triple(**{**dict(params), "predicate": predicate, "source": source})
+        added = self.graph(ctx).add([triple])
+        return _result([f"{_line(triple)}{'' if added else ' was already known'}"], _ends([triple]))
+
+    @action(concurrency=0, idempotent=True)
+    def memory_recall(self, params: given.RecallParams, ctx: Context) -> str:
+        """Recall episodes about some symbols."""
+        session = self.sessions(ctx).read()
+        found = memory.recall(session.episodes, params.query_symbols, params.top_k)
+        # One line each, so that lines about decisions can be left out.
+        lines = [f"{one.timestamp:%Y-%m-%d %H:%M} {' '.join(one.summary.split())}" for one in found]
+        return _join(lines, "No similar episode found")
+
+    @action(concurrency=0, idempotent=True)
+    def reason(self, params: given.ReasonParams, ctx: Context) -> ActionResult:
+        """Simplify an expression by rules of logic, and list what follows from the facts in it."""
+        found, graph = reason(params.expression), self.graph(ctx)
+        steps = [f"{one.rule}: {one.before} becomes {one.after}" for one in found.steps]
+        symbols, lines = list[str](), list[str]()
+        for place in dict.fromkeys(triples(parse(found.expression))[:_REASONED]):
+            fact = next((one for one in graph.out(place[0]) if one.place == place), None)
+            if fact is None:
+                lines.append(f"{_arrow(place)} is not known")
+                continue
+            following = consequences(graph, fact)
+            symbols += _ends([fact, *(one.triple for one in following)])
+            lines += [f"{_line(one.triple)}  follows by {one.rule}" for one in following]
+            lines += [] if following else [f"{_arrow(place)} is known, and nothing new follows"]
+        return _result([found.expression, *steps, *lines], symbols)
+
+    @action(concurrency=0, idempotent=True)
+    def similarity_search(self, params: given.SimilarParams, ctx: Context) -> ActionResult:
+        """Find symbols that are similar to another one."""
+        found = similar(self.graph(ctx), params.symbol, params.top_k)
+        symbols = [params.symbol, *(one.symbol for one in found)] if found else []
+        lines = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
+        return _result(lines, symbols, "No similar symbol found")
+
+    @action(concurrency=0, risk="medium", idempotent=True, timeout=120.0)
+    def infer_rules(self, params: given.InferParams, ctx: Context) -> ActionResult:
+        """Add the facts that follow from known ones by general rules."""
+        graph = self.graph(ctx)
+        found = infer(graph, **dict(params))
+        graph.add([one.triple for one in found])
+        lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
+        return _result(lines, _ends(one.triple for one in found), "Nothing new follows")
+
+    @action(concurrency=0, idempotent=True, timeout=120.0)
+    def gap_analysis(self, params: given.GapParams, ctx: Context) -> ActionResult:
+        """Find out what is missing around a symbol."""
+        starts = self._starts(params.goal, STARTS, ctx)
+        report = find_gaps(self.graph(ctx), starts, params.max_gaps)
+        if not report.examined:
+            return _result([], (), "Nothing is known about it")
+        examined = counted(report.examined, "symbol")
+        head = f"{examined}, {report.coverage:.0%} of them well connected"
+        lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
+        return _result([head, *lines], [one.symbol for one in report.gaps])
+
+    def _starts(self, name: str, most: int, ctx: Context) -> list[str]:
+        """The symbol of that name; for a goal, those it mentions."""
+        if not name.startswith(GOAL):
+            return [name]
+        goal = self.sessions(ctx).read().goals.get(name.removeprefix(GOAL))
+        text = subject_of(goal.description) if goal else ""
+        return find_mentions(self.graph(ctx), text, most)
+
+    @action(concurrency=0, idempotent=True)
+    def consolidate(self, ctx: Context) -> str:
+        """Free working memory, and keep its valuable entries as episodes."""
+        kept, gone = self.consolidate_memory(ctx)
+        return f"{counted(kept, 'entry', 'entries')} became episodes, {gone} were forgotten"
+
+    def consolidate_memory(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
+        """Consolidate; returns the numbers of new episodes and of forgotten entries."""
+        sessions, graph = self.sessions(ctx), self.graph(ctx)
+        seen = sessions.read()
+        symbols = sorted({one for entry in seen.memory for one in entry.symbols})
+        degrees = graph.degrees(symbols) if symbols else {}
+        near = _near_goals(graph, seen)
+        counts = (0, 0)
+
+        def change(session: GoalSession) -> GoalSession:
+            nonlocal counts
+            after, kept = memory.consolidate(
+                session,
+                degrees,
+                session.cycle,
+                ctx.now(),
+                self.config,
+                near=near,
+                without=memory.teaching_nothing(session, degrees),
+                on_demand=on_demand,
+            )
+            counts = (len(kept), len(session.memory) - len(after.memory) - len(kept))
+            return after
+
+        sessions.change(change, seen.id)
+        return counts
+
+    @action(concurrency=0, risk="medium")
+    def file_io(self, params: given.FileParams) -> str:
+        """Read, write or list files below the allowed folders."""
+        files = self.toolbox.files
+        if params.action == "list":
+            return _join(files.names(params.path), "The folder is empty")
+        if params.action == "read":
+            return files.read(params.path)
+        if params.content is None:
+            raise ValueError("content is missing")
+        return f"{files.write(params.path, params.content)} bytes written to {params.path}"
+
+    @action(concurrency=0, risk="medium", idempotent=True, timeout=70.0)
+    def http_fetch(self, params: given.FetchParams) -> str:
+        """Fetch a page of a public address."""
+        return fetch(params.url, params.timeout, self.options.allow_private).full_text
+
+    @action(
+        concurrency=0,
+        risk="high",
+        reversibility="irreversible",
+        autonomy="approval-required",
+        timeout=610.0,
+    )
+    def shell_exec(self, params: given.ShellParams) -> ActionResult:
+        """Run a command line, once a person has allowed it."""
+        env = runner.environment([], None)
+        ended = runner.run(
+            params.command, timeout=params.timeout, workdir="/", limit=OUTPUT, env=env
+        )
+        error = f"exit code {ended.code}" if ended.code else None
+        if ended.timed_out:
+            error = f"timed out after {params.timeout:g} s"
+        output = ended.output.text()
+        return ActionResult(
+            action="", success=error is None, duration=0.0, output=output, error=error
+        )
+
+    @action(concurrency=0, idempotent=True)
+    def user_interact(self, params: given.AskParams, ctx: Context) -> str:
+        """Ask a person; the answer arrives later."""
+        sessions, now = self.sessions(ctx), ctx.now()
+        session = sessions.at_work()
+        goal = session.at_work if session else None
+        question = Questions(ctx.state).ask(goal, params.question, now)
+        if session is not None:
+            sessions.change(lambda current: note_question(current, question, now), session.id)
+        return f"Asked as question {question.id}: {question.text}"
+
+    @action(concurrency=0, risk="medium", idempotent=True, timeout=70.0)
+    def content_ingest(self, params: given.IngestParams, ctx: Context) -> ActionResult:
+        """Add a text to the library, and its subjects to the graph."""
+        if [params.text, params.path, params.url].count(None) != 2:
+            raise ValueError("give exactly one of text, path and url")
+        text, source = params.text or "", "text"
+        if params.path is not None:
+            text, source = self.toolbox.files.read(params.path), params.path
+        elif params.url is not None:
+            page = fetch(params.url, 30.0, self.options.allow_private)
+            if page.status != 200:
+                raise ValueError(f"{params.url} answered {page.full_text.splitlines()[0]}")
+            text, source = page.text, params.url
+        passages, about = Library(ctx.state).add(params.title, text, source)
+        fact = partial(Triple, subject=params.title, source=source[:500])
+        mentions = [fact(predicate=MENTIONS, object=one, confidence=0.6) for one in about[:20]]
+        self.graph(ctx).add([fact(predicate="is-a", object="document"), *mentions])
+        # Without the title, which was given and not found.
+        line = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"
+        return _result([line], [params.title, *about[:20]])
+
+    @action(concurrency=0, idempotent=True)
+    def library_search(self, params: given.SearchParams, ctx: Context) -> ActionResult:
+        """Find passages of the library."""
+        found = Library(ctx.state).search(params.query, params.top_k)
+        # One line each, so that a passage can be told from the next one.
+        lines = [f"{one.title} ({one.number}): {' '.join(one.text.split())}" for one in found]
+        return _result(lines, [one.title for one in found], "No passage found")
+
+
+def _result(lines: list[str], symbols: Iterable[str], nothing: str = "") -> ActionResult:
+    """The lines of a tool, and the symbols it has named or found; Boyd adds the action's id."""
+    metrics = symbol_metrics(symbols) or None
+    output = _join(lines, nothing)
+    return ActionResult(action="", success=True, duration=0.0, output=output, metrics=metrics)
+
+
+def _near_goals(graph: Graph, session: GoalSession) -> set[str]:
+    """The objects of facts about the goals in memory."""
+    named = {one for entry in session.memory for one in entry.symbols}
+    goals = sorted(named & {symbol(id) for id in session.goals})
+    facts = graph.out_many(goals) if goals else {}
+    return {fact.object for many in facts.values() for fact in many if not fact.is_metadata}
+
+
+def _line(triple: Triple) -> str:
+    return f"{_arrow(triple.place)}  [{triple.confidence:.2f}]"
+
+
+def _arrow(place: Place) -> str:
+    subject, predicate, object_ = place
+    return f'"{subject}" -> {predicate} -> "{object_}"'
+
+
+def _ends(facts: Iterable[Triple]) -> list[str]:
+    """The subjects and objects of facts."""
+    return [end for one in facts for end in (one.subject, one.object)]
+
+
+def _join(lines: list[str], nothing: str) -> str:
+    if len(lines) > LINES:
+        return "\n".join([*lines[:LINES], f"and {len(lines) - LINES} more"])
+    return "\n".join(lines) or nothing

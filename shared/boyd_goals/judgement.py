@@ -1,0 +1,265 @@
+"""The judgement of a step: the criteria of a goal that its findings fulfil, with the evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from boyd.models import Model, Place, Triple
+from boyd.text.tokenizer import words
+from boyd_goals.criteria import criteria_of, criterion_words, verb_of
+from boyd_goals.knowledge.vocabulary import GOAL, MENTIONS, RELATED_TO
+from boyd_goals.library import passages
+from boyd_goals.progress import clip
+from boyd_goals.state import Config, Goal, GoalEvidence
+
+#: Limits of the text of evidence, of the lines it quotes, and of the facts around a symbol.
+EVIDENCE_CHARS, _QUOTED, _AROUND = 800, 10, 500
+#: Tools whose output tells facts, tools that tell a finding per line, and tools that find nothing
+#: out: they compare labels, list what is missing, or arrange for something that comes later.
+FACTUAL = frozenset(["kg_query", "kg_mutate", "reason", "infer_rules"])
+_LISTING = frozenset(["library_search"])
+_SILENT = frozenset(
+    ["similarity_search", "gap_analysis", "consolidate", "content_ingest", "user_interact"]
+)
+#: Predicates that tell no more than that two things have to do with each other.
+_NO_ANSWERS = frozenset([MENTIONS, RELATED_TO])
+_PASSAGE = re.compile(r"(?P<title>.*?) \(\d+\): (?P<text>.*)")
+#: A recalled memory: its time, the tool or the person that found it, and the finding.
+_RECALLED = re.compile(
+    r"\S+ \S+ (?:(?P<tool>[\w:-]+)|Answer of [^:]{0,200}): (?P<found>.*)", re.DOTALL
+)
+#: Lines in which the agent describes itself begin with one of these, or contain one of the marks.
+_METADATA = (
+    *("agent:", "criteria:", "desc:", "episode:", GOAL, "priority:", "status:", "summary:"),
+    "tag:",
+)
+_GOAL_MARKS = ("desc:", "criteria:", f'"{GOAL}')
+
+
+class StepFinding(Model):
+    """Something a step found out: a fact, a passage, or the facts around one symbol.
+
+    `is_asked` is true for an answer to exactly what the goal names, such as the output of its
+    command; any other finding must be about what the goal speaks of.
+    """
+
+    lines: list[str]
+    is_asked: bool = False
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
+
+
+class ToolStep(NamedTuple):
+    """A successful use of a tool; `is_act` is true if it did what the goal wants done.
+
+    `about` has the words of each symbol that the goal speaks of; one of these must be complete in a
+    finding. Without any, a finding must share a word with the goal.
+    """
+
+    cycle: int
+    tool: str
+    output: str
+    findings: Sequence[StepFinding]
+    is_act: bool = False
+    about: Sequence[Collection[str]] = ()
+
+
+class Judgement(NamedTuple):
+    """The keywords of a goal that were found so far, and the evidence for its criteria."""
+
+    matched: list[str]
+    evidence: list[GoalEvidence]
+
+
+# --- Findings ------------------------------------------------------------------------------------
+
+
+def findings_in(tool: str, output: str) -> list[StepFinding]:
+    """The findings in the output of a tool, without what the agent says about itself."""
+    if tool in _SILENT:
+        return []
+    if tool == "memory_recall":
+        return [one for line in output.splitlines() for one in _recalled(line)]
+    if tool in FACTUAL:
+        texts, is_asked = _facts(output), False
+    elif tool in _LISTING:
+        found = (_PASSAGE.fullmatch(line) for line in output.splitlines())
+        texts, is_asked = [one["text"] for one in found if one], False
+    else:
+        # A page begins with its status.
+        page = output.partition("\n\n")[2] if tool == "http_fetch" else output
+        texts, is_asked = passages(page), True
+    kept = (_without_own_words(text) for text in texts)
+    return [StepFinding(lines=[text], is_asked=is_asked) for text in kept if text]
+
+
+def around(facts: Iterable[Triple]) -> StepFinding:
+    """The facts around one symbol, as one finding."""
+    places = (fact.place for fact in facts if _is_answer(fact.subject, fact.predicate))
+    return StepFinding(lines=list(dict.fromkeys(map(" ".join, places)))[:_AROUND])
+
+
+def is_knowledge(fact: Triple) -> bool:
+    """True unless the agent notes with it something about its own goals."""
+    return not fact.is_metadata and not fact.subject.startswith(GOAL)
+
+
+def _facts(output: str) -> list[str]:
+    facts = filter(None, map(_fact, output.splitlines()))
+    return [" ".join(place) for place in facts if _is_answer(place[0], place[1])]
+
+
+def _fact(line: str) -> Place | None:
+    """The fact in a line `"S" -> P -> "O"`, unless it goes on with `is not known`."""
+    subject, _, rest = line.partition('" -> ')
+    predicate, _, rest = rest.partition(' -> "')
+    found, quote, more = rest.rpartition('"')
+    if not subject.startswith('"') or not quote or more.startswith(" is not known"):
+        return None
+    return (subject[1:], predicate, found)
+
+
+def _is_answer(subject: str, predicate: str) -> bool:
+    is_own = subject.startswith(GOAL) or predicate.startswith("agent:")
+    return not is_own and predicate not in _NO_ANSWERS
+
+
+def _recalled(line: str) -> Iterator[StepFinding]:
+    """The findings in a line of recalled memory; none in its envelope."""
+    match = _RECALLED.fullmatch(line)
+    if match and match["tool"] is None:
+        yield StepFinding(lines=[match["found"]])
+    elif match and match["tool"] in FACTUAL:
+        # A summary has the lines of the output in one.
+        yield from findings_in(match["tool"], match["found"].replace('; "', '\n"'))
+    elif match and match["tool"] not in ("memory_recall", "Decide", "Orient"):
+        found = findings_in(match["tool"], match["found"])
+        yield from (one.patched({"is_asked": False}) for one in found)
+
+
+def _without_own_words(text: str) -> str:
+    kept = []
+    for line in text.splitlines():
+        bare = line.strip().strip("\"'").lower()
+        if not bare.startswith(_METADATA) and not any(mark in bare for mark in _GOAL_MARKS):
+            kept.append(line)
+    return "\n".join(kept).strip()
+
+
+# --- Judging -------------------------------------------------------------------------------------
+
+
+def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
+    """Judge a successful step.
+
+    A goal that wants something done is fulfilled by the act. Otherwise each criterion is fulfilled
+    by a finding in which enough of its keywords meet (`completion_ratio`, and at least two if it
+    has so many). The keywords of the best finding so far count as matched.
+    """
+    if verb_of(goal):
+        if not step.is_act or goal.evidence:
+            return Judgement(goal.matched, goal.evidence)
+        text = clip(" ".join(step.output.split()), EVIDENCE_CHARS)
+        done = GoalEvidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
+        return Judgement(goal.matched, [done])
+    matched, evidence = dict.fromkeys(goal.matched), list(goal.evidence)
+    fitting = [one for one in step.findings if one.is_asked or _is_about(goal, step, one)]
+    for criterion in criteria_of(goal):
+        wanted = criterion_words(criterion)
+        best = _best(fitting, set(wanted))
+        if not best:
+            continue
+        met = [word for word in wanted if word in words(best[0].text)]
+        matched |= dict.fromkeys(met)
+        is_new = all(one.criterion != criterion for one in evidence)
+        if is_new and len(met) >= _enough(len(wanted), config):
+            text = _quote(best, set(wanted))
+            made = GoalEvidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
+            evidence.append(made)
+    return Judgement(list(matched), evidence)
+
+
+def _is_about(goal: Goal, step: ToolStep, finding: StepFinding) -> bool:
+    """True if a finding is about what the goal speaks of."""
+    if goal.criteria == goal.description:
+        return True
+    own, subject = words(finding.text), set(criterion_words(goal.description))
+    if step.about:
+        return any(own.issuperset(one) for one in step.about)
+    return not subject or not own.isdisjoint(subject)
+
+
+def _best(findings: Sequence[StepFinding], wanted: set[str]) -> list[StepFinding]:
+    """The findings with most of those words, without any if there is none."""
+    counted = [(len(wanted & words(one.text)), one) for one in findings]
+    most = max((count for count, _ in counted), default=0)
+    best = [one for count, one in counted if count == most and most]
+    # A fact tells more than all the facts around a symbol.
+    return [one for one in best if len(one.lines) == 1] or best
+
+
+def _enough(wanted: int, config: Config) -> int:
+    """The number of keywords that must meet."""
+    # Rounded, as 0.7 of ten words are seven.
+    return max(ceil(round(config.completion_ratio * wanted, 9)), min(2, wanted))
+
+
+def _quote(findings: Sequence[StepFinding], wanted: set[str]) -> str:
+    """The lines with wanted words, of the first few findings."""
+    lines = [line for one in findings for line in one.lines if wanted & words(line)]
+    some = list(dict.fromkeys(" ".join(line.split()) for line in lines))[:_QUOTED]
+    return clip("\n".join(some), EVIDENCE_CHARS)
+
+
+def is_met(goal: Goal, evidence: Sequence[GoalEvidence]) -> bool:
+    """True if there is evidence for each criterion; a goal without criteria is never met."""
+    fulfilled = {one.criterion.casefold() for one in evidence}
+    wanted = criteria_of(goal)
+    return bool(wanted) and all(one.casefold() in fulfilled for one in wanted)
+
+
+def inherited(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
+    """Judge a goal by the evidence of its parts."""
+    parts = list(parts)
+    found = [one for part in parts for one in part.evidence]
+    judged = Judgement(goal.matched, goal.evidence)
+    if verb_of(goal):
+        return _done_in_parts(goal, parts, found)
+    for one in found:
+        criteria = {known.casefold(): known for known in criteria_of(goal)}
+        same = criteria.get(one.criterion.casefold())
+        current = goal.patched({"matched": judged.matched, "evidence": judged.evidence})
+        if same is None:
+            step = ToolStep(one.cycle, one.tool, "", [StepFinding(lines=[one.text], is_asked=True)])
+            judged = judge(current, step, config)
+        elif all(known.criterion != same for known in judged.evidence):
+            adopted = one.patched({"criterion": same})
+            judged = Judgement(judged.matched, [*judged.evidence, adopted])
+    return judged
+
+
+def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[GoalEvidence]) -> Judgement:
+    """Judge a goal that wants something done: its parts must all be done."""
+    if not found or any(part.status != "Completed" for part in parts):
+        return Judgement(goal.matched, goal.evidence)
+    last = max(found, key=lambda one: one.cycle)
+    text = clip("\n".join(one.text for one in found), EVIDENCE_CHARS)
+    return Judgement(goal.matched, [last.patched({"criterion": goal.criteria, "text": text})])
+
+
+def result_of(evidence: Iterable[GoalEvidence]) -> str:
+    """The answer to a goal: the lines of its evidence, each once."""
+    lines = (line for one in evidence for line in one.text.splitlines())
+    return "\n".join(dict.fromkeys(lines))
+
+
+def reason_of(evidence: Iterable[GoalEvidence]) -> str:
+    """The steps that fulfilled the criteria."""
+    steps = (f"{one.criterion} by {one.tool} in cycle {one.cycle}" for one in evidence)
+    return f"the criteria are met: {', '.join(steps)}"

@@ -1,0 +1,213 @@
+"""Associations between symbols: mentions in a text, spreading activation and similarity."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from boyd.models import Triple
+from boyd.plugin.context import Graph
+from boyd.text.tokenizer import is_place, terms, tokens, words
+from boyd_goals.knowledge.vocabulary import GOAL
+
+#: Labels per word of a text that are compared, those with the fewest other words first.
+_LABELS = 50
+#: Activation left after a hop, and the share left in a hop against the direction of a fact.
+DECAY, AGAINST = 0.85, 0.5
+#: The most symbols expanded per distance, most active first.
+WIDTH = 500
+#: Weights in a comparison: the same fact, the same relation, a word of the label.
+SAME_FACT, SAME_RELATION, SAME_WORD = 2, 1, 1
+#: The most symbols compared with one, those with most common neighbours first.
+COMPARED = 100
+#: Rounding makes equal values tie regardless of the order of multiplication.
+_DIGITS = 9
+_UNLIKE = 0.5
+
+#: Weighted features of a symbol.
+_Features: TypeAlias = dict[tuple[str, ...], int]
+
+
+def find_mentions(graph: Graph, text: str, most: int) -> list[str]:
+    """Up to *most* symbols that *text* mentions.
+
+    Addresses and paths come first, then the labels with the fewest words missing from the text, the
+    most words in common, a literal occurrence, and the earliest one.
+    """
+    sought = terms(text)
+    found = graph.symbols_with(sought, _LABELS) if sought else {}
+    every = {label for some in found.values() for label in some}
+    labels = [label for label in every if not label.startswith(GOAL)]
+    places = list(dict.fromkeys(token for token in tokens(text) if is_place(token)))
+    degrees = graph.degrees(places) if places else {}
+    known = [one for one in places if degrees[one]]
+    ranked = sorted(labels, key=lambda label: _distance(label, text.casefold(), sought))
+    return list(dict.fromkeys([*known, *ranked]))[:most]
+
+
+def _distance(label: str, text: str, sought: Sequence[str]) -> tuple[int, int, bool, int, str]:
+    own = words(label)
+    matched = [place for place, word in enumerate(sought) if word in own]
+    is_literal = label.casefold() in text
+    return (len(own) - len(matched), -len(matched), not is_literal, matched[0], label)
+
+
+class Neighbours:
+    """The facts by subject (`out`) and by object (`into`), without those about the agent.
+
+    Symbols are fetched together, in two calls, before they are used.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.out: dict[str, list[Triple]] = {}
+        self.into: dict[str, list[Triple]] = {}
+
+    def fetch(self, symbols: Iterable[str]) -> None:
+        """Fetch the symbols that were not fetched before."""
+        new = sorted(set(symbols) - self.out.keys())
+        if new:
+            self.out |= _knowledge(self._graph.out_many(new))
+            self.into |= _knowledge(self._graph.into_many(new))
+
+    def degree(self, symbol: str) -> int:
+        """The number of facts with the symbol."""
+        return len(self.out[symbol]) + len(self.into[symbol])
+
+    def around(self, symbols: Iterable[str]) -> set[str]:
+        """The direct neighbours of those symbols."""
+        known = list(symbols)
+        objects = {fact.object for symbol in known for fact in self.out[symbol]}
+        return objects | {fact.subject for symbol in known for fact in self.into[symbol]}
+
+
+def _knowledge(found: dict[str, list[Triple]]) -> dict[str, list[Triple]]:
+    return {
+        symbol: [triple for triple in triples if not triple.is_metadata]
+        for symbol, triples in found.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """A symbol reached by activation: the value and length of the best path, and its last fact."""
+
+    symbol: str
+    confidence: float
+    hops: int
+    via: Triple
+
+
+def activate(
+    graph: Graph,
+    seeds: Collection[str],
+    *,
+    top_k: int = 10,
+    max_depth: int = 1,
+    min_confidence: float = 0.1,
+    predicates: Collection[str] | None = None,
+) -> list[Activated]:
+    """The symbols most activated by the seeds, without the seeds; ties by label.
+
+    A hop multiplies by the confidence of its fact and `DECAY`, and by `AGAINST` against the
+    direction of the fact. A symbol has the value of the best path of at most *max_depth* hops;
+    below *min_confidence* it is left out. Each distance costs two calls to the graph.
+    *predicates* restricts the facts to follow.
+    """
+    neighbours = Neighbours(graph)
+    worth = dict.fromkeys(seeds, 1.0)
+    found: dict[str, Activated] = {}
+    frontier = dict(worth)
+    for depth in range(1, max_depth + 1):
+        widest = sorted(frontier, key=lambda symbol: (-frontier[symbol], symbol))[:WIDTH]
+        neighbours.fetch(widest)
+        reached: dict[str, float] = {}
+        for start, end, fact, factor in _hops(neighbours, widest):
+            if predicates is not None and fact.predicate not in predicates:
+                continue
+            value = round(frontier[start] * factor, _DIGITS)
+            if value >= min_confidence and value > worth.get(end, 0.0):
+                worth[end] = reached[end] = value
+                found[end] = Activated(end, value, depth, fact)
+        frontier = reached
+    ordered = sorted(found.values(), key=lambda one: (-one.confidence, one.symbol))
+    return ordered[:top_k]
+
+
+def _hops(
+    neighbours: Neighbours, symbols: Iterable[str]
+) -> Iterator[tuple[str, str, Triple, float]]:
+    """All hops from those symbols: start, end, fact and factor."""
+    for symbol in symbols:
+        for fact in neighbours.out[symbol]:
+            yield symbol, fact.object, fact, fact.confidence * DECAY
+        for fact in neighbours.into[symbol]:
+            yield symbol, fact.subject, fact, fact.confidence * DECAY * AGAINST
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A symbol similar to another: above 0.5 (nothing in common), up to 1 (identical)."""
+
+    symbol: str
+    similarity: float
+
+
+def similar(graph: Graph, symbol: str, top_k: int = 5) -> list[Similar]:
+    """The symbols most similar to that one; ties by label."""
+    return similar_many(graph, [symbol], top_k)[symbol]
+
+
+def similar_many(
+    graph: Graph, symbols: Collection[str], top_k: int = 5
+) -> dict[str, list[Similar]]:
+    """The most similar symbols for each of those, in six calls to the graph.
+
+    Symbols with a common neighbour are compared by their facts in both directions and the words of
+    their labels: 0.5 + 0.5·cos of these features.
+    """
+    neighbours = Neighbours(graph)
+    neighbours.fetch(symbols)
+    neighbours.fetch(neighbours.around(symbols))
+    compared = {symbol: _candidates(neighbours, symbol) for symbol in symbols}
+    neighbours.fetch(one for candidates in compared.values() for one in candidates)
+    every = {*symbols, *(one for candidates in compared.values() for one in candidates)}
+    features = {one: _features(neighbours, one) for one in every}
+    return {one: _nearest(one, compared[one], features)[:top_k] for one in symbols}
+
+
+def _candidates(neighbours: Neighbours, symbol: str) -> list[str]:
+    """The symbols with common neighbours, those with most of them first."""
+    shared: Counter[str] = Counter()
+    for middle in neighbours.around([symbol]):
+        shared.update(neighbours.around([middle]) - {symbol})
+    return sorted(shared, key=lambda one: (-shared[one], one))[:COMPARED]
+
+
+def _nearest(
+    symbol: str, candidates: Iterable[str], features: Mapping[str, _Features]
+) -> list[Similar]:
+    own = features[symbol]
+    found = [Similar(one, round(_likeness(own, features[one]), _DIGITS)) for one in candidates]
+    like = [one for one in found if one.similarity > _UNLIKE]
+    return sorted(like, key=lambda one: (-one.similarity, one.symbol))
+
+
+def _features(neighbours: Neighbours, symbol: str) -> _Features:
+    found: _Features = {("word", word): SAME_WORD for word in words(symbol)}
+    for fact in neighbours.out[symbol]:
+        found[("out", fact.predicate)] = SAME_RELATION
+        found[("out", fact.predicate, fact.object)] = SAME_FACT
+    for fact in neighbours.into[symbol]:
+        found[("into", fact.predicate)] = SAME_RELATION
+        found[("into", fact.predicate, fact.subject)] = SAME_FACT
+    return found
+
+
+def _likeness(one: _Features, other: _Features) -> float:
+    product = sum(weight * other.get(feature, 0) for feature, weight in one.items())
+    lengths = math.prod(sum(weight**2 for weight in each.values()) for each in (one, other))
+    return _UNLIKE + 0.5 * product / math.sqrt(lengths) if lengths else _UNLIKE

@@ -1,0 +1,338 @@
+"""Reads and writes graphs of facts as Turtle, using rdflib; nothing is ever fetched.
+
+A fact is an RDF triple. Confidence below 1 and the source of a fact are added as an `rdf:Statement`
+with `urn:boyd:confidence` and `urn:boyd:source`, so that a graph survives a round trip.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Self, TypeAlias
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from boyd.errors import Overrun
+from boyd.models import Place, Triple
+from boyd.sandbox import subprocess_call
+from boyd_goals import require_extra
+from boyd_goals.knowledge.vocabulary import (
+    IS_A,
+    LABELS,
+    LANGUAGES,
+    PROSE,
+    SUBCLASS_OF,
+    SYMBOLS,
+    VOCABULARY,
+    Names,
+    is_in_language,
+)
+
+if TYPE_CHECKING:
+    import rdflib
+    from rdflib.term import Node
+
+#: The most bytes and triples to read.
+MAX_BYTES, MAX_TRIPLES = 10_000_000, 100_000
+
+#: The start of every text, and the separator of its parts, each of which can be read on its own.
+HEADER = f"""\
+# Facts of a graph of Boyd.
+@prefix : <{SYMBOLS}> .
+@prefix boyd: <{VOCABULARY}> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+
+"""
+PART = "# Another part.\n"
+
+#: Limits of time and memory for reading a foreign file.
+MAX_SECONDS, MAX_MEMORY = 60.0, 2_000_000_000
+#: Facts per line of that process's output.
+_PART = 500
+
+_CONFIDENCE, _SOURCE = VOCABULARY + "confidence", VOCABULARY + "source"
+#: The base of relative IRIs; it is never opened.
+_BASE = "file:///"
+#: Symbols that need no escaping after a prefix.
+_LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
+#: Predicates with an RDF name.
+_SHORT = {IS_A: "a", SUBCLASS_OF: "rdfs:subClassOf"}
+_UNSTORABLE = "\x1f"
+#: Errors of rdflib's parser on invalid Turtle: its own, and accidental ones.
+_PARSER_ERRORS = (SyntaxError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
+
+_Parts: TypeAlias = "tuple[Node, Node, Node]"
+
+
+class TurtleError(ValueError):
+    """The text is not Turtle, or too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedGraph:
+    """The facts of a Turtle file.
+
+    Attributes:
+        triples: the facts, ordered by their labels.
+        skipped: numbers of skipped triples by reason: `blank-node`, `label`, `prose` (descriptions
+            in sentences), `language` (of another one), `schema` (classes and properties),
+            `metadata` (`agent:…`), `unfit` (empty or too long).
+    """
+
+    triples: tuple[Triple, ...]
+    skipped: Mapping[str, int]
+
+
+def read(
+    text: str | bytes,
+    *,
+    source: str | None = None,
+    language: str = "en",
+    prose: bool = False,
+    max_bytes: int = MAX_BYTES,
+    max_triples: int = MAX_TRIPLES,
+) -> ParsedGraph:
+    """Read the facts in a Turtle text.
+
+    Terms are named by their `rdfs:label` or `skos:prefLabel`, preferably in *language*, otherwise
+    by the last part of their IRI; `a` becomes `is-a`, `rdfs:subClassOf` becomes `subclass-of`.
+    Literals become symbols; blank nodes are skipped.
+
+    *source* is that of facts that name none; *prose* also reads descriptions (`rdfs:comment`,
+    `skos:definition` etc.).
+
+    Raises:
+        TurtleError: the text is not Turtle, or too large.
+    """
+    file = _parse(_bounded(text, max_bytes), max_triples)
+    names, notes = Names(file, language), _Notes(file)
+    skipped: Counter[str] = Counter()
+    found: dict[Place, Triple] = {}
+    for parts in file:
+        if parts[0] in notes.nodes:
+            continue
+        fact = _unwanted(parts, language, prose) or _fact(names, parts, notes.of(parts, source))
+        if isinstance(fact, str):
+            skipped[fact] += 1
+        else:
+            known = found.setdefault(fact.place, fact)
+            found[fact.place] = max(known, fact, key=lambda one: (one.confidence, one.source or ""))
+    return ParsedGraph(tuple(found[key] for key in sorted(found)), dict(sorted(skipped.items())))
+
+
+def read_apart(text: str, *, source: str | None = None) -> ParsedGraph:
+    """Run `read` in another process with limits of time and memory.
+
+    A text of a few bytes may make rdflib compute a number of a billion digits.
+
+    Raises:
+        TurtleError: the text is not Turtle, too large, or takes too long or too much memory.
+    """
+    request = json.dumps({"text": text, "source": source})
+    try:
+        answer = subprocess_call.call(f"{__name__}:_answer", request, MAX_SECONDS, MAX_MEMORY)
+    except Overrun as error:
+        raise TurtleError(f"reading it {error}") from None
+    except subprocess_call.Failed as error:
+        raise TurtleError(f"it cannot be read: {error}") from None
+    head, *parts = answer.splitlines()
+    told = json.loads(head)
+    if "refused" in told:
+        raise TurtleError(told["refused"])
+    # Part by part: parsing all at once would block the interpreter for too long.
+    facts = [Triple.model_validate(fact) for part in parts for fact in json.loads(part)]
+    return ParsedGraph(tuple(facts), told["skipped"])
+
+
+def _answer(request: str) -> str:
+    """Answer a request of `read_apart`, as one JSON document per line."""
+    asked = json.loads(request)
+    try:
+        found = read(asked["text"], source=asked["source"])
+    except TurtleError as error:
+        return json.dumps({"refused": str(error)})
+    except MemoryError:
+        return json.dumps({"refused": "it takes too much memory to read"})
+    facts = [fact.model_dump(mode="json") for fact in found.triples]
+    parts = (facts[at : at + _PART] for at in range(0, len(facts), _PART))
+    return "\n".join(map(json.dumps, ({"skipped": dict(found.skipped)}, *parts)))
+
+
+def write(triples: Iterable[Triple]) -> str:
+    """The facts as Turtle, without those about the agent."""
+    return HEADER + statements(sorted(triples, key=lambda fact: fact.place))
+
+
+def statements(triples: Iterable[Triple]) -> str:
+    """The facts in their order, as Turtle without the header."""
+    named: set[str] = set()
+    lines = (line for one in triples if not one.is_metadata for line in _lines(one, named))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def parts(text: str) -> list[str]:
+    """The parts of a text, each readable on its own."""
+    if not text.startswith(HEADER):
+        return [text]
+    return [HEADER + part for part in text.removeprefix(HEADER).split(PART)]
+
+
+def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
+    """The statements for a fact, and labels of terms that are not in *named* yet."""
+    predicate = _SHORT.get(fact.predicate) or _term(fact.predicate)
+    ends = (_term(fact.subject), predicate, _term(fact.object))
+    yield f"{' '.join(ends)} ."
+    for term, label in zip(ends, fact.place, strict=True):
+        if term.startswith("<") and term not in named:
+            named.add(term)
+            yield f"{term} rdfs:label {_quote(label)} ."
+    if fact.confidence < 1 or fact.source is not None:
+        of = "rdf:type" if predicate == "a" else predicate
+        note = f"rdf:subject {ends[0]} ; rdf:predicate {of} ; rdf:object {ends[2]}"
+        source = "" if fact.source is None else f" ; boyd:source {_quote(fact.source)}"
+        sure = format(Decimal(repr(fact.confidence)), "f")
+        yield f"[] a rdf:Statement ; {note} ; boyd:confidence {sure}{source} ."
+
+
+def _term(symbol: str) -> str:
+    if _LOCAL.fullmatch(symbol):
+        return f":{symbol}"
+    return f"<{SYMBOLS}{quote(symbol, safe='', errors='surrogatepass')}>"
+
+
+def _quote(text: str) -> str:
+    """A literal; JSON and Turtle use the same escapes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+class _Notes:
+    """Confidence and source of facts in a file, and the nodes of those statements."""
+
+    def __init__(self, file: rdflib.Graph) -> None:
+        with require_extra():
+            import rdflib
+        confidences = dict(file.subject_objects(rdflib.URIRef(_CONFIDENCE)))
+        sources = dict(file.subject_objects(rdflib.URIRef(_SOURCE)))
+        self.nodes: set[Node] = {*confidences, *sources}
+        self._notes: dict[_Parts, tuple[str | None, str | None]] = {}
+        for node in self.nodes:
+            of = (rdflib.RDF.subject, rdflib.RDF.predicate, rdflib.RDF.object)
+            subject, predicate, object_ = (file.value(node, part) for part in of)
+            if subject is not None and predicate is not None and object_ is not None:
+                note = (_text(confidences.get(node)), _text(sources.get(node)))
+                self._notes[subject, predicate, object_] = note
+
+    def of(self, parts: _Parts, source: str | None) -> tuple[float, str | None]:
+        """The confidence of a fact, 0 if it is invalid, and its source, by default *source*."""
+        if parts not in self._notes:
+            return 1.0, source
+        confidence, named = self._notes[parts]
+        return _confidence(confidence), source if named is None else named
+
+
+def _bounded(text: str | bytes, max_bytes: int) -> str:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > max_bytes:
+        raise TurtleError(f"it has {len(data)} bytes, and at most {max_bytes} are read")
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise TurtleError(f"it is not UTF-8: {error}") from error
+
+
+def _parse(text: str, max_triples: int) -> rdflib.Graph:
+    with require_extra():
+        import rdflib
+
+    class Bounded(rdflib.Graph):
+        def __init__(self) -> None:
+            self._prefixes: dict[str, str] = {}
+            super().__init__(bind_namespaces="none")
+
+        def add(self, triple: _Parts) -> Self:
+            if len(self) >= max_triples:
+                raise TurtleError(f"it has more than {max_triples} triples")
+            super().add(triple)
+            return self
+
+        def bind(self, prefix: str | None, namespace: object, *_: object, **__: object) -> None:
+            # rdflib would compare each prefix with all others.
+            self._prefixes[str(namespace)] = prefix or ""
+
+        def namespaces(self) -> Generator[tuple[str, rdflib.URIRef], None, None]:
+            yield from ((prefix, rdflib.URIRef(iri)) for iri, prefix in self._prefixes.items())
+
+    try:
+        return Bounded().parse(data=text, format="turtle", publicID=_BASE)
+    except TurtleError:
+        raise
+    except RecursionError as error:
+        raise TurtleError("it nests too deeply") from error
+    except _PARSER_ERRORS as error:
+        raise TurtleError(_explain(text, error)) from error
+
+
+def _explain(text: str, error: Exception) -> str:
+    # The line in rdflib's message is often too high; its position is right.
+    state = vars(error)
+    if not isinstance(error, SyntaxError) or "_i" not in state:
+        return "it is not Turtle, or ends in the middle"
+    line = text.count("\n", 0, state["_i"]) + 1
+    return f"line {line} is not Turtle: {state.get('_why', 'it cannot be read')}"
+
+
+def _unwanted(parts: _Parts, language: str, prose: bool) -> str | None:
+    """The reason to skip a triple before anything is named."""
+    from rdflib import RDF, BNode, Literal
+
+    subject, predicate, object_ = parts
+    if isinstance(subject, BNode) or isinstance(object_, BNode):
+        return "blank-node"
+    if str(predicate) in LABELS:
+        return "label"
+    if predicate == RDF.type and str(object_).startswith(LANGUAGES):
+        return "schema"
+    if isinstance(object_, Literal):
+        if str(predicate) in PROSE and not prose:
+            return "prose"
+        return None if is_in_language(object_.language, language) else "language"
+    return None
+
+
+def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple | str:
+    """The fact in a triple, or the reason to skip it."""
+    from rdflib import URIRef
+
+    subject, predicate, object_ = parts
+    text = names.of(str(object_)) if isinstance(object_, URIRef) else str(object_).strip()
+    try:
+        fact = Triple(
+            subject=names.of(str(subject)),
+            predicate=names.of_predicate(str(predicate)),
+            object=text,
+            confidence=note[0],
+            source=note[1],
+        )
+    except ValidationError:
+        return "unfit"
+    if any(_UNSTORABLE in part for part in fact.place):
+        return "unfit"
+    return "metadata" if fact.is_metadata else fact
+
+
+def _text(node: Node | None) -> str | None:
+    return None if node is None else str(node)
+
+
+def _confidence(text: str | None) -> float:
+    try:
+        value = 1.0 if text is None else float(text)
+    except ValueError:
+        return 0.0
+    return value if 0 <= value <= 1 else 0.0
