@@ -32,7 +32,7 @@ MODULES = (
         "boyd_worker.worker",
         "boyd_worker.observer_process",
     ),
-    *("boyd_api.app", "boyd_api.commands", "boyd_api.server"),
+    *("boyd_api.app", "boyd_api.commands", "boyd_api.http.server"),
     *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log"),
     *("celery.backends", "celery.concurrency.prefork", "celery.concurrency.thread"),
     *("celery.fixups.django", "celery.loaders.app", "celery.worker.components"),

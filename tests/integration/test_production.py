@@ -129,7 +129,7 @@ PAGES = {
     ),
     "/console/agents/<agent>/goals": "/console/agents/control/goals",
     "/console/agents/<agent>/goals/<id>": "/console/agents/control/goals/{known.goal}",
-    "/console/static/<digest>/<name>": asset("console.css"),
+    "/console/static/<digest>/<path:name>": asset("console.css"),
     "/console/<path:rest>": "/console/nothing",
 }
 #: Pages that answer with another status here, and the reason in it.

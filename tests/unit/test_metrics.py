@@ -468,7 +468,7 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
         return replace(read_health(*arguments), server=ServerHealth.of(INFO, {"save": "900 1"}))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("boyd_api.metrics.read_health", read)
+        patched.setattr("boyd_api.http.metrics.read_health", read)
         metrics = Metrics(lambda: lab.whole)
         metrics.answered("GET", "/", 200, 0.1)
         metrics.taken("json", 1)

@@ -466,8 +466,8 @@ def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -
 def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd_api.event_streams.HEARTBEAT", 0.01)
-    monkeypatch.setattr("boyd_api.event_streams._VALID", 0)
+    monkeypatch.setattr("boyd_api.http.event_streams.HEARTBEAT", 0.01)
+    monkeypatch.setattr("boyd_api.http.event_streams._VALID", 0)
     stream = site.get("/events", buffered=False).response
     assert [next(stream), next(stream), next(stream)] == [b"retry: 2000\n\n", b":\n\n", b":\n\n"]
     [key] = site.store.access.all()

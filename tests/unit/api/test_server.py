@@ -135,8 +135,8 @@ def test_connections_are_closed_when_their_clients_leave_too_much_unread(
     caplog: pytest.LogCaptureFixture,
     between_sums: float,
 ) -> None:
-    monkeypatch.setattr("boyd_api.connections._SUM", between_sums)
-    monkeypatch.setattr("boyd_api.connections.BACKLOG", 200_000)
+    monkeypatch.setattr("boyd_api.http.connections._SUM", between_sums)
+    monkeypatch.setattr("boyd_api.http.connections.BACKLOG", 200_000)
     # After this one comes the first sum.
     assert answer(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 200
     request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -163,7 +163,7 @@ def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.Monke
             kept.enter_context(socket.create_connection(("127.0.0.1", port), 120)) for _ in range(2)
         )
         half.sendall(b"GET /healthz HTTP/1.1\r\n")
-        impatient.setattr("boyd_api.connections.HEAD", 0.1)
+        impatient.setattr("boyd_api.http.connections.HEAD", 0.1)
         assert is_closed(silent)
         assert is_closed(half)
     used.request("GET", "/healthz")

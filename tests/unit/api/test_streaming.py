@@ -78,7 +78,7 @@ class Site:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in ("HEARTBEAT", "LOOK", "SOON", "_VALID"):
-        monkeypatch.setattr(f"boyd_api.event_streams.{name}", 0.01)
+        monkeypatch.setattr(f"boyd_api.http.event_streams.{name}", 0.01)
     made = Site()
     yield made
     made.stopping.set()
