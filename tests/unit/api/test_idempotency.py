@@ -90,7 +90,7 @@ def test_a_request_that_failed_inside_may_be_tried_again(
         raise RuntimeError("boom")
 
     with monkeypatch.context() as broken:
-        broken.setattr("boyd_api.agent_routes._standing", boom)
+        broken.setattr("boyd_api.routes.agent_routes._standing", boom)
         assert site.post("/pause", headers=KEY).status_code == 500
 
     assert site.post("/pause", headers=KEY).status_code == 200

@@ -435,7 +435,7 @@ def test_nothing_is_said_before_the_answer(case: Case) -> None:
 def test_who_answers_at_the_very_end_waits_until_its_last_task_is_left(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd_api.investigation_routes.SETTLE", 120.0)
+    monkeypatch.setattr("boyd_api.routes.investigation_routes.SETTLE", 120.0)
     id = case.asked()
     name = f"boyd:{{disks}}:investigation:{id}"
     case.site.lab.client.hset(name, "executionState", "running")

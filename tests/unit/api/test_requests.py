@@ -162,7 +162,7 @@ def test_an_unexpected_fault_tells_no_internals(
     def boom(_: object) -> None:
         raise RuntimeError("the password is x")
 
-    monkeypatch.setattr("boyd_api.agent_routes.last_result", boom)
+    monkeypatch.setattr("boyd_api.routes.agent_routes.last_result", boom)
     answer = site.get("/state", headers={"X-Request-Id": "find-me"})
 
     assert answer.status_code == 500
