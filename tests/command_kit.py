@@ -30,7 +30,7 @@ COMMANDS = {
     "up": PROCESS,
     "open": "--print",
     "status": "",
-    "history": "\n1\n--since yesterday --host nowhere --search a\n1 --testimony {folder}/one.jsonl",
+    "history": "\n1\n--since yesterday --host nowhere --search a",
     "agents": "\n--retired",
     "observers": "",
     "events": "",

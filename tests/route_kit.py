@@ -17,7 +17,6 @@ from harness import Deployment, wait_until
 #: Where the routes with a name in their path lie, with the names of things that there are.
 PATHS = {
     "loop.one": "/loop/history/1",
-    "loop.testimony": "/loop/history/1",
     "actions.take": "/actions/counter:add",
     "actions.dry_run": "/actions/counter:add/dry-run",
     "actions.execution": "/executions/{known.execution}",

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import testimony_validate
 
 from boyd import Agent, Context, Observation
 from boyd.embedded.state_folder import RunningDeployment, publish_runtime, state_lock
@@ -307,21 +306,6 @@ def test_watching_bears_it_when_the_api_goes_away_for_a_while(
 
 
 # History
-
-
-def test_an_iteration_is_written_into_a_file_that_others_can_check(
-    cli: Cli, lab: Lab, tmp_path: Path
-) -> None:
-    lab.run()
-    file = tmp_path / "record.jsonl"
-
-    assert cli("history", "1", "--testimony", str(file)) == ""
-    assert testimony_validate.validate(file.read_text("utf-8")).level == "TR-4"
-    assert testimony_validate.validate(cli("history", "1", "--testimony", "-")).level == "TR-4"
-    before = file.read_bytes()
-    assert "no longer in history" in cli("history", "9", "--testimony", str(file), status=4)
-    assert file.read_bytes() == before
-    assert "needs the number" in cli("history", "--testimony", str(file), status=2)
 
 
 def test_history_lists_the_newest_first(cli: Cli, lab: Lab) -> None:

@@ -111,9 +111,6 @@ PAGES = {
     "/console/agents/<agent>/iterations/<name>/record.json": (
         "/console/agents/routed/iterations/1/record.json"
     ),
-    "/console/agents/<agent>/iterations/<name>/testimony.jsonl": (
-        "/console/agents/routed/iterations/1/testimony.jsonl"
-    ),
     "/console/agents/<agent>/replay": "/console/agents/hosts/replay",
     "/console/agents/<agent>/audit": "/console/agents/routed/audit",
     "/console/agents/<agent>/audit/export": "/console/agents/routed/audit/export",

@@ -76,15 +76,6 @@ def record(page: PageRequest, name: str) -> PageResult:
     return Response(_found(page, name)[0].to_json(), mimetype="application/json")
 
 
-@pages.get("/agents/<agent>/iterations/<name>/testimony.jsonl", scope="admin")
-def testimony(page: PageRequest, name: str) -> PageResult:
-    """The record as a Testimony Record, to be kept as a file."""
-    response = loop_routes.testimony_of(page.ctx, name)
-    file = f"{page.ctx.agent.entry.id}-{name}.testimony.jsonl"
-    response.headers.set("Content-Disposition", "attachment", filename=file)
-    return response
-
-
 def _found(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
     """The iteration, and True if it is in flight. Raises `HttpProblem` if there is none."""
     store, now = page.ctx.agent.store, page.ctx.now or page.ctx.agent.store.clock.now()
@@ -132,7 +123,7 @@ def _entries(page: PageRequest, result: LoopResult) -> Part[list[AuditEntry]]:
     """The audit entries of the iteration, its actions, and the approvals that it asked for."""
     if not page.allows("admin"):
         return Part(None, "your key lacks the scope 'admin'")
-    return read_part(lambda: flight_records.audit_entries(page.ctx, result)[0])
+    return read_part(lambda: flight_records.audit_entries(page.ctx, result))
 
 
 def _other(page: PageRequest, result: LoopResult) -> dict[str, object]:

@@ -1,13 +1,12 @@
-"""Collects what belongs to an iteration: approvals, executions and audit entries."""
+"""Finds the audit entries of an iteration, of its action and of its approvals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from boyd import naming
-from boyd.export.testimony import FlightRecord
-from boyd.models import ApprovalItem, AuditEntry, AuditPage, ExecutionEntry, LoopResult
+from boyd.models import AuditEntry, AuditPage, LoopResult
 from boyd_api.http.request_context import RequestContext
 from boyd_api.routes import administration_routes
 
@@ -17,47 +16,28 @@ _PAGES = 20
 #: The time by which clocks may differ.
 _SLACK = timedelta(seconds=1)
 
-Period = tuple[datetime, datetime]
 
+def audit_entries(ctx: RequestContext, result: LoopResult) -> list[AuditEntry]:
+    """The audit entries from while an iteration ran about it, its action and its approvals.
 
-def flight_record(ctx: RequestContext, result: LoopResult) -> FlightRecord:
-    """The record of an iteration that has ended, with all that belongs to it."""
-    past = ctx.agent.past_work
-    asked = [one.waits_for for one in result.action_results if one.waits_for]
-    approvals = [item for item in map(past.approval, asked) if item]
-    names = [execution_name(result), *map(naming.approval, asked)]
-    executions = [entry for entry in map(past.execution, names) if entry]
-    periods = _periods(result, approvals, executions)
-    entries, missing = audit_entries(ctx, result, periods)
-    return FlightRecord(result, approvals, executions, entries, missing)
-
-
-def audit_entries(
-    ctx: RequestContext, result: LoopResult, periods: Sequence[Period] = ()
-) -> tuple[list[AuditEntry], str | None]:
-    """The audit entries of an iteration, its action and its approvals, oldest first.
-
-    They are searched in *periods*, or else while the iteration ran. The text says why some are
-    missing, if some are.
+    Oldest first; a very long iteration leaves the oldest out.
     """
     subjects = {
         ("iteration", str(result.iteration)),
         ("execution", execution_name(result)),
         *(("run", run) for run in result.runs),
     }
-    for one in result.action_results:
-        if one.waits_for:
-            subjects |= {("approval", one.waits_for), ("execution", naming.approval(one.waits_for))}
-    found: dict[int, AuditEntry] = {}
-    missing = None
-    for since, until in periods or [(result.started_at, result.ended_at)]:
-        for page in _pages(ctx, since - _SLACK, until + _SLACK):
-            found |= {one.seq: one for one in page.entries if subjects & set(one.what.items())}
-            missing = page.missing or missing
-            cursor = page.next_cursor
-        if cursor:
-            missing = f"there are more than {_ENTRIES * _PAGES} entries around {since.isoformat()}"
-    return [found[seq] for seq in sorted(found)], missing
+    for action in result.action_results:
+        if id := action.waits_for:
+            subjects |= {("approval", id), ("execution", naming.approval(id))}
+    pages = _pages(ctx, result.started_at - _SLACK, result.ended_at + _SLACK)
+    entries = {
+        entry.seq: entry
+        for page in pages
+        for entry in page.entries
+        if subjects & set(entry.what.items())
+    }
+    return [entries[seq] for seq in sorted(entries)]
 
 
 def _pages(ctx: RequestContext, since: datetime, until: datetime) -> Iterator[AuditPage]:
@@ -71,20 +51,6 @@ def _pages(ctx: RequestContext, since: datetime, until: datetime) -> Iterator[Au
         cursor = page.next_cursor
         if cursor is None:
             return
-
-
-def _periods(
-    result: LoopResult, approvals: Sequence[ApprovalItem], executions: Sequence[ExecutionEntry]
-) -> list[Period]:
-    """The times around which something happened to the iteration, its approvals or its action."""
-    times = [(result.started_at, result.ended_at)]
-    for item in approvals:
-        moments = [item.created_at, item.updated_at, *(vote.at for vote in item.approvals)]
-        times += [(at, at) for at in moments]
-    for entry in executions:
-        if entry.started_at:
-            times.append((entry.started_at, entry.ended_at or entry.started_at))
-    return times
 
 
 def execution_name(result: LoopResult) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from flask import Response
 from pydantic import ConfigDict, Field
 
 from boyd.export.archive.past import CURSOR, NAME
-from boyd.export.testimony import MEDIA_TYPE, write_testimony
 from boyd.models import Decision, LoopResult, Model, Observation, Phase, Situation, Timestamp
 from boyd.models.archived import HistoryFilter
 from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
@@ -14,8 +12,7 @@ from boyd.runtime import Abandoner
 from boyd.store import AgentStore, reason_text
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import PageQuery, PeriodQuery, RequestContext
-from boyd_api.http.routing import JsonResponse, Media, Routes
-from boyd_api.routes import flight_records
+from boyd_api.http.routing import JsonResponse, Routes
 
 loop_routes = Routes("loop")
 observation_routes = Routes("observations")
@@ -208,18 +205,6 @@ def one(ctx: RequestContext, iteration: str) -> LoopResult:
     if result is None:
         raise not_found(f"iteration {iteration} has not ended, or is no longer in history")
     return result
-
-
-@loop_routes.get(
-    "/loop/history/<iteration>/testimony",
-    scope="admin",
-    answers={200: Media(MEDIA_TYPE, "A Testimony Record, one JSON object a line.")},
-    label="testimony",
-)
-def testimony_of(ctx: RequestContext, iteration: str) -> Response:
-    """Export a past iteration as a Testimony Record, with approvals, executions and audit."""
-    record = flight_records.flight_record(ctx, one(ctx, iteration))
-    return Response(write_testimony(record, ctx.agent.store.clock.now()), mimetype=MEDIA_TYPE)
 
 
 @observation_routes.get("/observations", scope="read", label="show")

@@ -279,19 +279,12 @@ _CURSOR = Shaped(
 @click.option(
     "-q", "--search", "q", callback=not_empty, help="Words in situation, decision, error."
 )
-@click.option(
-    "--testimony",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    metavar="FILE",
-    help="Write ITERATION as a Testimony Record.",
-)
 @data_options
 def history(
     api: Api,
     iteration: str | None,
     limit: int,
     before: str | None,
-    testimony: str | None,
     form: str,
     **filters: Any,
 ) -> None:
@@ -299,9 +292,6 @@ def history(
 
     With ITERATION, show everything about it.
     """
-    if testimony is not None:
-        _export(api, iteration, testimony)
-        return
     if iteration is not None:
         _show_one(api, iteration, form)
         return
@@ -348,15 +338,6 @@ def _row(result: IterationSummary) -> list[str]:
         result.situation or "",
         output.outcome(result),
     ]
-
-
-def _export(api: Api, iteration: str | None, path: str) -> None:
-    """Write a Testimony Record; an existing file is only replaced by a complete one."""
-    if iteration is None:
-        raise click.UsageError("--testimony needs the number of an ITERATION")
-    lines = [*api.agent.lines(f"/loop/history/{iteration}/testimony")]
-    with click.open_file(path, "w", encoding="utf-8", atomic=path != "-") as file:
-        file.writelines(f"{line}\n" for line in lines)
 
 
 def _show_one(api: Api, iteration: str, form: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import fakeredis
 import pytest
-import testimony_validate
 
 from api_kit import Site
 from boyd import Agent
@@ -123,20 +122,6 @@ def test_a_record_is_also_json(ann: Browser, lab: Lab) -> None:
     assert page.headers["Content-Type"] == "application/json"
     assert LoopResult.from_json(page.source) == lab.store.history.get(1)
     assert json.loads(page.source)["iteration"] == 1
-
-
-def test_who_may_read_the_audit_trail_can_keep_the_record_for_others_to_check(
-    ann: Browser, lab: Lab, site: Site
-) -> None:
-    lab.run()
-    here = f"{PAGE}/1/testimony.jsonl"
-    page = ann.get(here)
-    reader = Browser(site, site.key("read"))
-    assert f'href="{here}"' in ann.get(f"{PAGE}/1").source
-    assert f'href="{here}"' not in reader.get(f"{PAGE}/1").source
-    assert reader.get(here).status == 403
-    assert page.headers["Content-Disposition"] == "attachment; filename=test-1.testimony.jsonl"
-    assert testimony_validate.validate(page.source).level == "TR-4"
 
 
 @pytest.mark.parametrize(
