@@ -232,7 +232,7 @@ PROTECTIONS = (
         "  redis.call('ZADD', due, now + resend_after, 'phase')\n",
         "",
         "unit/test_sweeper.py",
-        ("test_whatever_message_is_lost_the_sweeper_sends_it_again",),
+        ("test_the_sweeper_resends_every_lost_message",),
     ),
     Protection(
         "P3",
@@ -295,7 +295,7 @@ PROTECTIONS = (
         "if time.monotonic() > lease.until or not self._renewed(lease):",
         "if not self._renewed(lease):",
         "unit/test_leases.py",
-        ("test_what_hangs_loses_its_lease",),
+        ("test_the_lease_of_hanging_work_is_not_renewed",),
     ),
     Protection(
         "P3",
@@ -359,7 +359,7 @@ PROTECTIONS = (
         "        raise Exited(error) from error\n    except KeyboardInterrupt",
         "        raise\n    except KeyboardInterrupt",
         "unit/test_functions_that_never_run.py",
-        ("test_whatever_a_strategy_hook_or_action_raises_is_told_by_its_name",),
+        ("test_errors_of_strategies_hooks_and_actions_are_reported_by_type",),
     ),
     Protection(
         "P21",
@@ -428,7 +428,7 @@ PROTECTIONS = (
         "if options.runs == '' and options.asked_by ~= '' then\n",
         "if options.asked_by ~= '' then\n",
         "unit/test_policies.py",
-        ("test_who_asks_a_question_is_not_who_asked_for_what_waited_before",),
+        ("test_a_run_that_meets_a_pending_item_does_not_make_its_submitter_a_requester",),
     ),
     Protection(
         "P6",
@@ -437,7 +437,7 @@ PROTECTIONS = (
         "  if why then\n",
         "  if false then\n",
         "unit/test_undoing.py",
-        ("test_what_was_undone_is_not_asked_for_again",),
+        ("test_an_execution_already_rolled_back_is_not_proposed_again",),
     ),
     Protection(
         "P6",
@@ -557,7 +557,7 @@ PROTECTIONS = (
         "            except Exception:\n",
         "            except ZeroDivisionError:\n",
         "unit/test_pulse.py",
-        ("test_what_a_worker_does_again_and_again_outlives_an_error",),
+        ("test_a_periodic_task_outlives_an_error",),
     ),
     # P9: fencing.
     Protection(
@@ -612,7 +612,7 @@ PROTECTIONS = (
         "if have[1] ~= 'running' or have[2] ~= token then",
         "if false then",
         "unit/test_act.py",
-        ("test_a_result_that_comes_late_does_not_change_what_was_said",),
+        ("test_a_late_result_does_not_change_the_recorded_one",),
     ),
     # P10: SIGTERM drains.
     Protection(
@@ -696,7 +696,7 @@ PROTECTIONS = (
         "if violates then\n",
         "unit/test_sandboxed_actions.py",
         (
-            "test_repeated_violations_suspend_the_action_on_all_targets_and_people_are_told",
+            "test_repeated_violations_suspend_the_action_on_all_targets",
             "test_a_suspension_and_each_violation_are_in_the_audit_trail",
         ),
     ),
@@ -707,7 +707,7 @@ PROTECTIONS = (
         '    return f"it nests deeper than {MAX_DEPTH} levels"\n',
         "    return None\n",
         "unit/test_act.py",
-        ("test_an_output_that_could_not_be_read_back_is_told_and_not_stored",),
+        ("test_output_nested_too_deeply_to_be_read_back_is_reported_as_an_error",),
     ),
     # P12: bounded.
     Protection(
@@ -799,7 +799,7 @@ PROTECTIONS = (
         'return kind.model_validate(values, extra="ignore")',
         "return kind.model_validate(values)",
         "unit/test_runs.py",
-        ("test_what_a_later_release_has_put_inside_of_a_run_is_passed_over",),
+        ("test_unknown_fields_of_a_later_release_in_a_run_are_ignored",),
     ),
     Protection(
         "P13",
@@ -808,7 +808,7 @@ PROTECTIONS = (
         'return _observations.validate_json(text, extra="ignore")',
         "return _observations.validate_json(text)",
         "unit/test_observe.py",
-        ("test_what_a_later_release_has_observed_is_read",),
+        ("test_observations_with_unknown_fields_of_a_later_release_are_read",),
     ),
     Protection(
         "P13",
@@ -908,7 +908,7 @@ PROTECTIONS = (
         "        if fingerprint(item) != item.fingerprint:\n",
         "        if False:\n",
         "unit/test_approvals.py",
-        ("test_what_is_executed_is_what_was_approved",),
+        ("test_params_changed_after_the_approval_are_not_executed",),
     ),
     Protection(
         "P14",
@@ -935,7 +935,7 @@ PROTECTIONS = (
         "if not options.own and names(have[2], principal) then",
         "if false then",
         "unit/test_policies.py",
-        ("test_who_calls_for_an_action_may_not_approve_it",),
+        ("test_the_caller_of_an_action_may_not_approve_it",),
     ),
     Protection(
         "P14",
@@ -1044,7 +1044,7 @@ PROTECTIONS = (
         "local epoch = redis.call('HINCRBY', iteration, 'epoch', 1)\n",
         "local epoch = tonumber(have[3])\n",
         "unit/test_abandon.py",
-        ("test_what_a_worker_says_late_of_an_abandoned_complete_phase_is_refused",),
+        ("test_a_late_worker_cannot_renew_or_reenter_an_abandoned_complete_phase",),
     ),
     # P16: whatever Redis has lost, it is known again, and a freeze does not lie.
     Protection(

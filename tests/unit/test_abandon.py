@@ -95,7 +95,7 @@ def test_an_action_that_may_run_again_waits_for_a_worker_that_is_restarted(
     assert (epoch == 0) == waits
 
 
-def test_an_action_that_had_ended_is_told_as_it_ended() -> None:
+def test_abandoning_keeps_the_result_of_an_action_that_has_ended() -> None:
     recorder = Recorder()
     lab = lab_in("act", recorder)
     entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
@@ -142,7 +142,7 @@ def test_an_iteration_that_was_abandoned_before_can_still_become_the_last_one() 
     assert (lab.store.loop.status().phase, lab.store.loop.iteration()) == ("idle", 1)
 
 
-def test_who_died_while_abandoning_has_left_it_to_a_worker_to_end() -> None:
+def test_a_worker_ends_an_iteration_whose_abandoner_died() -> None:
     recorder = Recorder()
     lab = lab_in("act", recorder)
     lab.store.iterations.abandon("no use", ANN)
@@ -157,7 +157,7 @@ def test_who_died_while_abandoning_has_left_it_to_a_worker_to_end() -> None:
     assert [r.error for r in result.action_results] == ["Not executed: no use"]
 
 
-def test_what_a_worker_says_late_of_an_abandoned_complete_phase_is_refused() -> None:
+def test_a_late_worker_cannot_renew_or_reenter_an_abandoned_complete_phase() -> None:
     lab = lab_in("complete", Recorder())
     entry = lab.store.iterations.enter(1, 1, "complete", "alive/1", ("iteration",))
     assert entry is not None

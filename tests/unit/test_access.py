@@ -102,7 +102,7 @@ def test_making_and_revoking_is_audited_with_who_did_it(store: Store, access: Ap
     ]
 
 
-def test_the_same_id_is_one_key_whose_text_is_told_once(access: ApiKeys) -> None:
+def test_creating_a_key_again_with_its_id_does_not_return_its_text(access: ApiKeys) -> None:
     first, text = access.create("ci", "bot", ["read"], by=MAKER, key_id="abcdefabcdef")
     again, nothing = access.create("ci", "bot", ["admin"], by=MAKER, key_id="abcdefabcdef")
 
@@ -113,7 +113,7 @@ def test_the_same_id_is_one_key_whose_text_is_told_once(access: ApiKeys) -> None
 
 
 @pytest.mark.parametrize("change", [{"principal": "a b"}, {"scopes": []}, {"name": ""}])
-def test_what_does_not_fit_is_refused(access: ApiKeys, change: dict[str, object]) -> None:
+def test_a_key_with_invalid_values_is_refused(access: ApiKeys, change: dict[str, object]) -> None:
     values: dict[str, object] = {"name": "n", "principal": "p", "scopes": ["read"], **change}
     with pytest.raises(ValidationError):
         access.create(**values, by=MAKER)  # type: ignore[arg-type]  # that is the test
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused(access: ApiKeys, change: dict[str, object]
 # The allowance
 
 
-def test_a_burst_is_let_in_and_the_next_is_told_how_long_to_wait(access: ApiKeys) -> None:
+def test_requests_beyond_the_burst_are_refused_with_the_time_to_wait(access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     let_in = [access.admit(text, 0.1, 3) for _ in range(5)]
 
@@ -164,7 +164,7 @@ def test_a_wrong_secret_uses_up_nobodys_allowance(store: Store, access: ApiKeys)
     assert len(store.client.keys("*bucket*")) == 1
 
 
-def test_what_counts_requests_goes_away_by_itself(store: Store, access: ApiKeys) -> None:
+def test_the_counter_of_requests_expires(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     access.admit(text, 1, 5)
     [bucket] = store.client.keys("*bucket*")

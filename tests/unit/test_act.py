@@ -189,7 +189,7 @@ def test_an_action_may_say_itself_how_it_went() -> None:
     ) == ("p:do", False, "half done", ["a"])
 
 
-def test_output_that_is_no_json_is_said_not_stored() -> None:
+def test_output_that_is_not_json_is_reported_as_an_error() -> None:
     result = result_of(lab_for(Recorder(output=object()).action()).run())
 
     assert "it ran, but its output is not JSON" in (result.error or "")
@@ -471,7 +471,7 @@ def test_a_hook_that_changes_params_in_place_changes_nothing() -> None:
     assert recorder.calls == [{"size": [1]}]
 
 
-def test_an_error_that_utf8_cannot_hold_is_said_all_the_same() -> None:
+def test_an_error_that_is_not_utf8_is_escaped_and_truncated() -> None:
     lab = lab_for(Recorder(error=OSError("no file \udcff" + "x" * 9000)).action())
     error = result_of(lab.run()).error or ""
 
@@ -515,7 +515,7 @@ def test_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded() 
 
 
 @pytest.mark.parametrize("levels", [150, 250, 3000])
-def test_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels: int) -> None:
+def test_output_nested_too_deeply_to_be_read_back_is_reported_as_an_error(levels: int) -> None:
     def nest() -> Any:
         value: Any = 1
         for _ in range(levels):
@@ -529,7 +529,7 @@ def test_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels: in
     assert len(lab.store.history.results(10)) == 1
 
 
-def test_a_result_that_comes_late_does_not_change_what_was_said() -> None:
+def test_a_late_result_does_not_change_the_recorded_one() -> None:
     lab = lab_for(Recorder().action())
     ledger = lab.store.ledger
 

@@ -302,7 +302,7 @@ def test_both_halves_of_a_pair_have_the_same_fingerprint() -> None:
     assert read_signer(None, None) is None
 
 
-def test_what_is_no_ed25519_key_is_refused_without_showing_it() -> None:
+def test_a_key_other_than_ed25519_is_refused_without_showing_it() -> None:
     other = X25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, serialization.NoEncryption()
     )

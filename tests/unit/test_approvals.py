@@ -117,7 +117,7 @@ def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
-def test_what_is_denied_or_withdrawn_never_runs(verdict: Verdict) -> None:
+def test_a_denied_or_withdrawn_action_never_runs(verdict: Verdict) -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -161,7 +161,7 @@ def test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -
     assert recorder.calls == []
 
 
-def test_what_is_executed_is_what_was_approved() -> None:
+def test_params_changed_after_the_approval_are_not_executed() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -355,7 +355,7 @@ def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None
     assert lab.store.jobs.leave(name(item), stuck.attempt, "", "failed", {}, 60.0)
 
 
-def test_what_no_worker_takes_ends_as_not_executed() -> None:
+def test_an_approved_action_that_no_worker_takes_ends_as_not_executed() -> None:
     lab = gated(Recorder())
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -430,7 +430,7 @@ def test_an_action_that_calls_exit_has_failed() -> None:
     assert [result.error for result in lab.run().action_results] == ["SystemExit: 3"]
 
 
-def test_what_an_action_returns_is_never_taken_for_an_approval_of_ours() -> None:
+def test_an_action_cannot_return_a_result_that_waits_for_an_approval() -> None:
     wrapped = ActionResult(
         action="x", success=False, error="Approval required", duration=0, metrics={"tries": 1}
     )

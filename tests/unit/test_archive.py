@@ -93,7 +93,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
         )
 
 
-def test_what_was_copied_is_not_copied_again(lab: Lab, archive: Archive) -> None:
+def test_records_are_copied_once(lab: Lab, archive: Archive) -> None:
     assert archive.copy() > 6
     assert archive.copy() == archive.copy(completely=True) == 0
     lab.run()
@@ -301,7 +301,7 @@ def test_audit_entries_of_another_chain_are_copied_beside_the_first_ones(
     assert archive.copy() == 0
 
 
-def test_what_is_older_than_the_archive_keeps_is_removed_and_not_copied_again(
+def test_records_beyond_the_retention_are_purged_and_not_copied_again(
     lab: Lab, opened: Callable[..., Archive]
 ) -> None:
     archive = opened(lab.whole)

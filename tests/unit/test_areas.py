@@ -80,7 +80,7 @@ def test_a_file_in_no_area_affects_all_long_tests() -> None:
 @pytest.mark.parametrize(
     "path", ["pyproject.toml", "constraints.txt", "tests/conftest.py", "tests/harness.py"]
 )
-def test_what_all_tests_share_affects_all_long_tests(path: str) -> None:
+def test_files_that_all_tests_share_affect_all_long_tests(path: str) -> None:
     assert affected([path]) == list(long_files())
 
 
@@ -171,7 +171,7 @@ def test_the_program_prints_the_test_files_of_an_area() -> None:
     assert files_of().stdout == ""
 
 
-def test_an_unknown_area_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
     answer = files_of("gitlab")
 
     assert answer.returncode != 0

@@ -136,7 +136,7 @@ def test_a_page_that_holds_everything_leads_nowhere(whole: Store) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1-0", "²", "9" * 40])
-def test_what_is_no_cursor_is_refused(whole: Store, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(whole: Store, cursor: str) -> None:
     with pytest.raises(BadCursor):
         whole.audit.page(10, cursor)
 
@@ -395,6 +395,6 @@ def test_a_short_audit_key_is_refused_without_being_shown(
 
 
 @pytest.mark.parametrize("text", ["", "5", "5:abc", "0:" + "0" * 64, "x:" + "0" * 64])
-def test_what_is_no_head_is_refused(text: str) -> None:
+def test_an_invalid_head_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="SEQ:HASH"):
         AuditHead.parse(text)

@@ -67,7 +67,7 @@ def now(lab: Lab, run_id: str) -> Run:
     return found
 
 
-def test_a_completed_run_is_told_once_with_its_result() -> None:
+def test_a_completed_run_is_delivered_once_with_its_result() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -113,7 +113,7 @@ def test_before_a_run_has_ended_there_is_no_callback() -> None:
     assert lab.store.runs.callback(run_id) is None
 
 
-def test_a_failed_run_is_told_with_what_failed() -> None:
+def test_the_callback_of_a_failed_run_contains_the_error() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, Recorder(error=OSError("no route")).action())
     told(lab, submit(lab))
@@ -125,7 +125,7 @@ def test_a_failed_run_is_told_with_what_failed() -> None:
     ]
 
 
-def test_a_run_whose_iteration_broke_is_told() -> None:
+def test_a_run_whose_iteration_broke_is_delivered_as_failed() -> None:
     receiver = Receiver()
     orienter = Orienter(name="o", orient=lambda: assessed("x"))
     lab = Lab(agent(orienter), post=receiver.post)
@@ -148,7 +148,7 @@ def test_a_run_whose_iteration_broke_is_told() -> None:
         ("cancelled", "cancelled", "never mind"),
     ],
 )
-def test_a_run_that_ends_with_its_approval_is_told(
+def test_a_run_that_ends_with_its_approval_is_delivered(
     end: Any, status: str, reason: str | None
 ) -> None:
     receiver = Receiver()
@@ -173,7 +173,7 @@ def test_a_run_that_ends_with_its_approval_is_told(
         assert body["result"]["findings"] == ["the disk is full"]
 
 
-def test_a_pending_run_that_is_cancelled_is_told() -> None:
+def test_a_pending_run_that_is_cancelled_is_delivered() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, mode="continuous")
     run_id = lab.submit("look", callback_url=URL).run.id
@@ -283,7 +283,7 @@ def test_one_that_waits_can_be_sent_again_at_once() -> None:
     assert len(receiver.calls) == 2
 
 
-def test_what_was_told_can_be_told_again_as_often_as_one_likes() -> None:
+def test_a_callback_can_be_redelivered_any_number_of_times() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -379,7 +379,7 @@ def test_after_many_redeliveries_a_lost_worker_costs_as_little_as_before() -> No
     assert len(receiver.calls) == 5
 
 
-def test_a_run_that_is_forgotten_before_the_delivery_is_told_all_the_same() -> None:
+def test_a_run_that_is_pruned_before_its_delivery_is_delivered() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, runs={"max_finished": 1})
     first = submit(lab)

@@ -288,7 +288,7 @@ class Undoing:
         return call(self.lab, "rollback", undoes=execution)
 
 
-def test_what_the_loop_has_done_can_be_rolled_back_once() -> None:
+def test_an_action_of_the_loop_can_be_rolled_back_once() -> None:
     made = Undoing()
     made.lab.run()
     made.back("loop:1")
@@ -299,7 +299,7 @@ def test_what_the_loop_has_done_can_be_rolled_back_once() -> None:
     assert made.undone == [({"size": 1}, "freed 3 GB")]
 
 
-def test_what_was_called_for_can_be_rolled_back_once() -> None:
+def test_an_action_of_a_call_can_be_rolled_back_once() -> None:
     made = Undoing()
     done = call(made.lab, params={"size": 2})
     made.back(f"call:{done.id}")
@@ -340,7 +340,7 @@ def test_a_roll_back_that_failed_is_not_repeated() -> None:
         call(lab, "rollback", undoes="loop:1")
 
 
-def test_what_is_not_known_or_did_not_succeed_cannot_be_rolled_back() -> None:
+def test_an_unknown_or_failed_execution_cannot_be_rolled_back() -> None:
     made = Undoing()
     made.recorder._error = OSError("no route")
     made.lab.run()
@@ -570,7 +570,7 @@ def test_an_action_that_an_endpoint_asks_for_is_gated_like_any_other() -> None:
     assert (item.requested_by, recorder.calls) == (["ann"], [])
 
 
-def test_who_may_only_read_has_no_action_taken_by_an_endpoint() -> None:
+def test_an_endpoint_for_readers_cannot_perform_an_action() -> None:
     recorder = Recorder()
     reply = ask(lab_of(endpoint(lambda: Perform("p:do")), recorder.action()))
 
@@ -763,7 +763,7 @@ def test_a_call_is_kept_for_a_day() -> None:
     assert 0 < lab.client.ttl(key) <= 86400
 
 
-def test_who_called_for_what_is_in_the_audit() -> None:
+def test_calls_that_execute_are_audited_with_their_caller() -> None:
     lab = lab_of(Recorder().action(dry_run=lambda: "x"), endpoint(lambda: None))
     call(lab)
     call(lab, "dry-run")

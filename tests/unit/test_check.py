@@ -158,7 +158,7 @@ def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: st
         ("[history]\nzzz = 1\n", "history.zzz: is not known; known: max_age, max_count"),
     ],
 )
-def test_an_unknown_setting_is_told_with_the_nearest_known_one(
+def test_an_unknown_setting_is_reported_with_the_nearest_known_one(
     tmp_path: Path, text: str, said: str
 ) -> None:
     done = checked(tmp_path, text)
@@ -198,7 +198,7 @@ def test_a_plugin_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "plugin 'broken': cannot be created: one.py line 9: ValueError: boo" in done.stderr
 
 
-def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
+def test_the_rule_for_agent_ids_is_stated_in_words(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('id = "The Office"\n')
     done = CliRunner().invoke(check, [str(file)])
@@ -207,7 +207,7 @@ def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
     assert "[a-z" not in done.stderr
 
 
-def test_what_a_plugin_finds_amiss_beside_the_others_fails_before_the_agent_is_started(
+def test_a_plugin_that_needs_an_absent_action_fails_the_check(
     tmp_path: Path,
 ) -> None:
     tool = '[plugins.options.tools."goals:nope"]\nkeywords = ["x"]\n'
@@ -231,9 +231,7 @@ class Web(Plugin):
 
 
 @pytest.mark.parametrize("where", ["module", "init"])
-def test_what_pydantic_refuses_in_a_plugin_is_told_without_its_links(
-    tmp_path: Path, where: str
-) -> None:
+def test_pydantic_errors_of_plugins_are_shown_without_links(tmp_path: Path, where: str) -> None:
     text = WRONG.format(**{"module": "", "init": "", where: "Observation(source=1)"})
     done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', text)
 

@@ -157,7 +157,7 @@ def test_intakes_without_their_library_are_reported(monkeypatch: pytest.MonkeyPa
     ]
 
 
-def test_whatever_is_wrong_comes_with_advice() -> None:
+def test_every_finding_that_is_not_ok_has_advice() -> None:
     stuck = AgentHealth(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
     seen = health(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
 
@@ -203,11 +203,11 @@ def test_whatever_is_wrong_comes_with_advice() -> None:
         ({"clients": 95, "most_clients": 100}, "error: 95 of 100 used"),
     ],
 )
-def test_a_redis_that_may_lose_state_is_told_of(changes: Any, said: str) -> None:
+def test_a_redis_that_may_lose_state_is_reported(changes: Any, said: str) -> None:
     assert bad(server(**changes)) == [said]
 
 
-def test_the_changes_since_the_last_snapshot_are_told() -> None:
+def test_the_finding_on_snapshots_counts_the_changes_since_the_last() -> None:
     seen = server(aof=False, rdb=((3600, 1),), unsaved=12, saved_at=NOW - 42)
 
     assert about(seen, "snapshots").what == "the last one was 42 s ago, 12 changes since"
@@ -217,7 +217,7 @@ def test_a_redis_that_may_not_be_asked_is_no_error() -> None:
     assert bad(health(server=None)) == ["warning: permission denied"]
 
 
-def test_clocks_that_differ_are_told_of() -> None:
+def test_clock_skew_is_reported() -> None:
     assert bad(health(skew=-3.25)) == ["warning: Redis is 3.2 s behind this host"]
 
 
@@ -242,14 +242,14 @@ def test_lengths_of_queues_are_those_of_the_brokers_that_answer() -> None:
     assert read_health(lab.client, [away, away]).messages is None
 
 
-def test_processes_that_do_not_agree_on_the_brokers_are_told() -> None:
+def test_processes_with_different_numbers_of_brokers_are_reported() -> None:
     one, other = process("one"), process("other")
     found = examine(health(processes=[one, other.model_copy(update={"brokers": 3})]))
 
     assert "processes spread messages over 1 and 3 brokers" in [each.what for each in found]
 
 
-def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it() -> None:
+def test_an_agent_without_a_worker_is_reported_with_the_time_since_it_last_had_one() -> None:
     elsewhere = process(agents=["other"])
 
     assert bad(health(processes=[elsewhere], swept={"a": NOW - 300})) == [
@@ -271,7 +271,7 @@ def test_a_queue_of_the_loop_without_a_worker_is_an_error() -> None:
     assert bad(seen) == ["error: no live worker consumes queue 'act'"]
 
 
-def test_a_queue_that_plugins_name_is_told_with_who_needs_it() -> None:
+def test_a_queue_without_a_worker_is_reported_with_the_components_that_need_it() -> None:
     assert bad(health(), {"a": {"far": ["p:look"]}}) == [
         "error: no live worker consumes queue 'far', needed by p:look"
     ]
@@ -286,7 +286,7 @@ def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
     assert found.messages["test", "far"] == 0
 
 
-def test_an_agent_that_only_its_file_knows_is_told() -> None:
+def test_an_agent_that_was_never_started_is_reported() -> None:
     assert bad(health(), {"b": {"far": ["p:look", "p:go"]}}) == [
         "warning: it has never been started against this Redis",
         "error: no live worker consumes queue 'far', needed by p:look, p:go",
@@ -315,13 +315,13 @@ def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
     ]
 
 
-def test_processes_of_different_versions_are_told_of() -> None:
+def test_processes_of_different_versions_are_reported() -> None:
     pair = [process("w1"), process("w2", version="0.0.9")]
 
     assert bad(health(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run side by side"]
 
 
-def test_processes_with_different_agent_files_are_told_with_their_age() -> None:
+def test_processes_with_different_agent_files_are_reported_with_their_age() -> None:
     young = datetime.fromtimestamp(NOW, UTC) - timedelta(seconds=20)
     old = [process(f"w{n}", fingerprints={"a": "old"}) for n in range(3)]
     new = process("w3", fingerprints={"a": "new"}, started_at=young)
@@ -334,7 +334,7 @@ def test_processes_with_different_agent_files_are_told_with_their_age() -> None:
     )
 
 
-def test_a_process_that_fell_silent_is_told_of_until_another_has_taken_its_place() -> None:
+def test_a_silent_process_is_reported_until_another_has_taken_its_place() -> None:
     lost = process("w1", silent=40.0)
     other = process("w2", host="there")
     successor = process("w3", started_at=datetime.fromtimestamp(NOW, UTC))
@@ -343,13 +343,13 @@ def test_a_process_that_fell_silent_is_told_of_until_another_has_taken_its_place
     assert bad(health(processes=[lost, other, successor])) == []
 
 
-def test_what_ails_a_process_is_told() -> None:
+def test_the_problem_of_a_process_is_reported() -> None:
     assert bad(health(processes=[process(problem="3 observers hang")])) == [
         "warning: 3 observers hang"
     ]
 
 
-def test_what_cannot_be_read_is_told_and_does_not_hide_the_rest() -> None:
+def test_an_unreadable_process_record_is_reported() -> None:
     assert bad(health(unreadable=["w9"])) == ["warning: its record cannot be read"]
 
 
@@ -383,7 +383,7 @@ def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: b
     assert any("beat has stalled" in said for said in bad(seen)) == still
 
 
-def test_how_long_a_beat_stands_still_is_told() -> None:
+def test_a_stalled_beat_is_reported_with_the_time_since_its_last_tick() -> None:
     seen = health(AgentHealth(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
 
     assert bad(seen) == [
@@ -457,7 +457,7 @@ def test_an_approval_that_nobody_expires_is_a_warning() -> None:
     assert bad(health(fresh)) == []
 
 
-def test_what_is_stopped_on_purpose_is_told() -> None:
+def test_freezes_are_reported_with_their_reason() -> None:
     held = AgentHealth(ENTRY, frozen="moving (by jo)")
 
     assert bad(health(held, frozen="moving house")) == [
@@ -470,7 +470,7 @@ def test_what_is_stopped_on_purpose_is_told() -> None:
     ("seconds", "said"),
     [(0.04, "0 s"), (1.26, "1.3 s"), (42.4, "42 s"), (119, "119 s"), (7300, "2 h"), (2e5, "2 d")],
 )
-def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
+def test_durations_are_formatted_for_people(seconds: float, said: str) -> None:
     assert span(seconds) == said
 
 
@@ -490,7 +490,7 @@ def test_an_agent_that_has_never_run_is_idle() -> None:
     assert (found.flight_since, found.oldest_run, found.next_deadline) == (None, None, None)
 
 
-def test_the_last_iteration_is_told_by_its_end() -> None:
+def test_health_has_the_end_of_the_last_iteration() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     result = [lab.run(), lab.run()][-1]
     _, found = health_of(lab)
@@ -524,7 +524,7 @@ def test_batches_wait_in_the_queue_of_their_observers() -> None:
     assert sorted(found.oldest) == ["far", "observe"]
 
 
-def test_pending_runs_and_the_oldest_are_told_whatever_their_urgency() -> None:
+def test_health_counts_pending_runs_of_every_priority_and_dates_the_oldest() -> None:
     lab = Lab(agent(mode="continuous"))
     first = lab.submit("first", priority="low")
     lab.submit("second", priority="critical")
@@ -535,7 +535,7 @@ def test_pending_runs_and_the_oldest_are_told_whatever_their_urgency() -> None:
     assert found.oldest_run == pytest.approx(first.run.created_at.timestamp(), abs=0.001)
 
 
-def test_pending_approvals_are_told_with_the_next_deadline() -> None:
+def test_health_counts_pending_approvals_and_has_the_next_deadline() -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), act))
     lab.run()
@@ -545,7 +545,7 @@ def test_pending_approvals_are_told_with_the_next_deadline() -> None:
     assert found.next_deadline == pytest.approx(everything.roster.now + 3600, abs=5)
 
 
-def test_an_observer_that_fails_is_told() -> None:
+def test_health_counts_the_failures_of_an_observer() -> None:
     lab = Lab(agent(fails("bad")))
     lab.run()
     _, found = health_of(lab)
@@ -641,7 +641,7 @@ def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
     assert not found.flight.stands_still(everything.roster.now)
 
 
-def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it_up() -> None:
+def test_a_continuous_agent_without_new_observations_is_reported_with_its_phase() -> None:
     held = AgentHealth(
         CONTINUOUS, iterations=7, phase="act", observed=NOW - 600, slot=NOW - 1, deadline=NOW + 1
     )
@@ -652,7 +652,7 @@ def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it
     assert fresh == []
 
 
-def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
+def test_tool_calls_returned_as_text_are_reported_for_a_day() -> None:
     spoke = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
     said = bad(health(spoke, processes=[process()]))
     earlier = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
@@ -661,7 +661,7 @@ def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
     assert bad(health(earlier, processes=[process()])) == []
 
 
-def test_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
+def test_an_event_that_could_not_be_written_is_reported_for_an_hour() -> None:
     lost = AgentHealth(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
     said = bad(health(lost, processes=[process()]))
     later = bad(health(replace(lost, events_lost=NOW - 7200), processes=[process()]))
@@ -670,7 +670,7 @@ def test_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
     assert later == []
 
 
-def test_workers_that_do_not_check_who_approved_are_told_of() -> None:
+def test_workers_that_do_not_verify_approvals_are_reported() -> None:
     lax = [process("w", approval_key=None)]
     mixed = [process("v"), process("w", approval_key=None)]
 

@@ -126,7 +126,7 @@ def test_a_list_has_one_line_for_each_row_with_what_matters_whole(name: str, wid
     }
 
 
-def test_what_a_plugin_may_do_and_what_its_options_mean_is_whole_on_a_narrow_terminal() -> None:
+def test_option_and_action_descriptions_are_not_cut_on_a_narrow_terminal() -> None:
     for columns, row in (
         (plugin_commands.OPTIONS, ["nginx.upstreams", "table of path", "{}", WHY]),
         (plugin_commands.ACTIONS, ["loadbalancer:set-weight", WHY]),
@@ -149,7 +149,7 @@ def test_the_text_of_an_approval_gets_the_room_that_is_left() -> None:
     assert "The disk of the" in line
 
 
-def test_what_an_action_waits_for_is_whole_in_the_history() -> None:
+def test_the_approval_an_action_waits_for_is_not_cut_in_the_history() -> None:
     waits = "scratch:clean waits for approval c32e3dd8"
     row = ["12", "23:58:10", "ok", "230 ms", "7", "beat", WHY, waits]
     head, line = printed(history_command.COLUMNS, row, 80)
@@ -190,7 +190,7 @@ def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
         assert f"| `{command}` | {where}{', '.join(one.name for one in going)} |" in guide
 
 
-def test_what_is_not_to_be_cut_is_folded_and_nothing_of_it_is_lost() -> None:
+def test_a_folded_column_loses_no_words() -> None:
     lines = printed(["", "check", folded("found")], ["error", "redis", WHY], 60)
     assert " ".join(line[14:].strip() for line in lines[1:]).split() == WHY.split()
 

@@ -149,7 +149,7 @@ def test_a_run_that_has_done_its_cycles_says_what_is_left_and_how_to_go_on(
     assert "cycle 4: a (g1)" in cli("agent", "resume", "--max-cycles", "1")
 
 
-def test_ten_cycles_are_done_unless_something_else_is_said(cli: Cli, mind: ImaginaryMind) -> None:
+def test_agent_run_does_ten_cycles_by_default(cli: Cli, mind: ImaginaryMind) -> None:
     cli("agent", "run", "--goals", "a")
     assert mind.cycle == 10
     cli("agent", "resume")
@@ -201,7 +201,7 @@ def test_an_iteration_that_fails_ends_the_run(cli: Cli, mind: ImaginaryMind) -> 
 ALLOW = f"kg_query waits for an approval: `boyd approvals approve {APPROVAL[:8]}`"
 
 
-def test_what_waits_for_a_person_is_shown_when_it_comes_up_and_at_the_end(
+def test_questions_and_approvals_are_shown_when_they_arise_and_at_the_end(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     mind.acts = [Act("Pending", approval=True, question="Which\x1b[2J one?"), Act()]
@@ -284,7 +284,9 @@ def test_a_run_in_which_nothing_is_chosen_says_why(cli: Cli, mind: ImaginaryMind
     assert "Nothing to do now, after 0 cycles: all waits [2J; goals: 1 active" in shown
 
 
-def test_what_goes_on_says_so_and_what_is_held_does_not(cli: Cli, mind: ImaginaryMind) -> None:
+def test_resume_announces_the_cycle_or_fails_when_the_agent_is_paused(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
     cli("agent", "run", "--goals", "a", "--max-cycles", "2")
     assert "resuming after cycle 2" in cli.result("agent", "resume").stderr
     mind.paused = "lunch"
@@ -384,7 +386,7 @@ def test_memories_are_made(cli: Cli) -> None:
     assert cli.json("agent", "consolidate")["forgotten"] == 2
 
 
-def test_what_is_on_its_mind_is_shown_and_what_it_remembers(cli: Cli) -> None:
+def test_memory_and_episodes_are_shown(cli: Cli) -> None:
     assert cli("agent", "memory", "--limit", "3") == (
         "1  cycle 1, Inference, relevance 0.70, consulted 0 times\n  a whale is large\n"
     )
@@ -393,7 +395,7 @@ def test_what_is_on_its_mind_is_shown_and_what_it_remembers(cli: Cli) -> None:
     assert cli.json("agent", "memory")[0]["symbols"][0] == "whale"
 
 
-def test_what_it_leans_to_and_what_it_will_not_do_is_shown(cli: Cli, mind: ImaginaryMind) -> None:
+def test_archetype_weights_and_shadow_rules_are_shown(cli: Cli, mind: ImaginaryMind) -> None:
     shown = cli("agent", "psyche")
     assert re.search(r"sage +0\.70 +\+0\.030 +kg_query, reason, infer_rules", shown)
     assert "the shadow forbids 'delete all', 'drop table', 'rm -rf': it destroys" in shown
@@ -470,11 +472,11 @@ def test_the_result_of_a_goal_is_shown_with_what_fulfilled_it(
 
 
 @pytest.mark.parametrize("id", ["g7", "..", "a/b"])
-def test_what_is_no_goal_is_not_found(cli: Cli, id: str) -> None:
+def test_an_unknown_goal_is_not_found(cli: Cli, id: str) -> None:
     assert "no goal" in cli("goals", "show", id, status=4)
 
 
-def test_why_shows_what_was_decided_when_and_on_which_scores(cli: Cli, mind: ImaginaryMind) -> None:
+def test_goals_why_shows_plan_children_and_scored_decisions(cli: Cli, mind: ImaginaryMind) -> None:
     mind.add("a")
     mind.add("b", parent="g1", priority=1)
     mind.acts = [Act("Advanced", "found\x1b[2J one")]
@@ -488,12 +490,14 @@ def test_why_shows_what_was_decided_when_and_on_which_scores(cli: Cli, mind: Ima
     assert len(cli.json("goals", "why", "g1")["decisions"]) == 2
 
 
-def test_what_the_agent_refuses_is_told_in_its_words(cli: Cli) -> None:
+def test_an_error_of_the_agent_is_printed_as_the_agent_worded_it(cli: Cli) -> None:
     said = cli.process("goals", "add", "nonsense")
     assert (said.returncode, said.stderr) == (1, "boyd: that is [31mno goal\n")
 
 
-def test_an_agent_without_goals_is_told_what_it_lacks(cli: Cli, mind: ImaginaryMind) -> None:
+def test_goal_commands_fail_with_advice_for_an_agent_without_the_plugin(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
     mind.has_goals = False
     for command in (["goals", "list"], ["agent", "cycle", "--goal", "a"], ["agent", "resume"]):
         assert 'add `use = "goals"` below `[[plugins]]`' in cli(*command, status=4)
@@ -505,7 +509,7 @@ def test_an_agent_without_goals_is_told_what_it_lacks(cli: Cli, mind: ImaginaryM
 # Facts and questions
 
 
-def test_facts_are_taken_in_and_what_was_left_out_is_told(
+def test_graph_import_adds_facts_and_counts_skipped_statements(
     cli: Cli, mind: ImaginaryMind, tmp_path: Path
 ) -> None:
     turtle = tmp_path / "facts.ttl"
@@ -537,7 +541,7 @@ def test_a_file_of_any_size_is_sent_in_requests_that_the_api_takes(
     assert sent == [1000, 500, 500, 1000, 500, 500, 500]
 
 
-def test_facts_are_taken_along_part_by_part_and_a_change_meanwhile_is_told(
+def test_graph_export_writes_all_pages_and_warns_of_changes_meanwhile(
     cli: Cli, mind: ImaginaryMind, tmp_path: Path
 ) -> None:
     made = tmp_path / "out.ttl"
@@ -559,7 +563,7 @@ def test_an_export_that_breaks_off_leaves_no_file(
     assert not (tmp_path / "out.ttl").exists()
 
 
-def test_what_is_known_is_shown_and_of_an_unknown_symbol_those_that_have_its_words(
+def test_graph_show_lists_facts_or_symbols_with_similar_names(
     cli: Cli,
 ) -> None:
     assert re.search(r"cat +is-a +mammal +0.90", cli("graph", "show", "mammal"))
@@ -648,7 +652,7 @@ def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) 
     assert "\x1b" not in shown.output
 
 
-def test_a_mistake_in_a_pipe_does_not_end_it_and_is_told_by_the_exit_status(
+def test_a_mistake_in_piped_repl_input_sets_the_exit_status_and_goes_on(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     shown = cli.result("agent", "repl", "--goals", "a", stdin="fly\nwhy g9\nanswer\nanswer q1\n\n")

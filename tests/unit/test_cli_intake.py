@@ -53,7 +53,7 @@ def test_with_headers_the_sender_is_checked_as_the_api_would(agent: Path) -> Non
     assert "longer than intake.max_body" in intake("try", agent.parent / "huge").stderr
 
 
-def test_what_cannot_be_read_is_refused_by_the_reason_of_the_api(tmp_path: Path) -> None:
+def test_intake_try_refuses_bad_input_with_the_same_reason_as_the_api(tmp_path: Path) -> None:
     broken = tmp_path / "x.json"
     broken.write_text("{")
     for words, why in (

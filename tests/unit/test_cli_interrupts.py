@@ -95,7 +95,7 @@ def test_a_full_disk_is_an_error_of_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, error)
 
 
-def test_what_a_library_makes_of_ctrl_c_is_still_one() -> None:
+def test_an_error_caused_by_ctrl_c_counts_as_an_interrupt() -> None:
     made = RuntimeError("Error calling __set_name__")
     made.__cause__ = KeyboardInterrupt()
     assert is_interrupt(made)
@@ -121,7 +121,7 @@ def test_every_public_name_is_found_when_it_is_first_used() -> None:
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-def test_the_version_is_told_without_importing_models() -> None:
+def test_the_version_is_printed_without_importing_models() -> None:
     program = (
         "import sys\nsys.argv = ['boyd', '--version']\nimport boyd_cli\n"
         "try:\n    boyd_cli.main()\nexcept SystemExit:\n    pass\n"

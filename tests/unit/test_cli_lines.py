@@ -51,7 +51,7 @@ def test_a_line_of_an_iteration_fits_the_terminal(wide: int, action: str | None)
         assert line.endswith(f"→ {action} ok" if action else "→ no-op")
 
 
-def test_what_an_iteration_came_to_is_kept_where_there_is_no_room_for_the_rest() -> None:
+def test_a_narrow_iteration_line_keeps_the_outcome() -> None:
     line = output.iteration_line(past(LONG, "http-monitor:restartService"), 80)
     assert "observations" not in line
     assert line.endswith("→ http-monitor:restartService ok")
@@ -72,7 +72,7 @@ def test_an_approval_that_is_proposed_again_says_nothing_new() -> None:
     assert not is_repeated(event("approval.pending", approval="c32e3dd8"))
 
 
-def test_no_time_is_told_of_what_was_refused_before_it_began() -> None:
+def test_a_refused_action_has_no_duration() -> None:
     refused = ActionResult(action="p:do", success=False, error="over its budget", duration=0)
     assert output.took(refused) == ""
     assert output.took(refused.model_copy(update={"duration": 31})) == "31 ms"
@@ -90,7 +90,7 @@ def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> Non
     assert captured.get() == "calm"
 
 
-def test_an_unknown_outcome_is_told_once() -> None:
+def test_an_unknown_outcome_is_not_repeated_in_the_error_row() -> None:
     error = "Outcome unknown: worker a stopped while executing it"
     lost = ActionResult(action="p:do", success=False, duration=0, error=error, unknown=True)
 

@@ -146,7 +146,7 @@ def test_a_delete_is_not_repeated(server: Server, client: Client) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("idempotency-in-flight", 409), ("too-many", 429)])
-def test_what_may_be_answered_soon_is_asked_again(
+def test_requests_in_flight_or_rate_limited_are_retried(
     server: Server, client: Client, name: str, status: int
 ) -> None:
     server.will(status, AGAIN % (name, status), Retry_After="0.1")
@@ -155,7 +155,7 @@ def test_what_may_be_answered_soon_is_asked_again(
     assert server.requests[0][2]["idempotency-key"] == server.requests[1][2]["idempotency-key"]
 
 
-def test_what_is_far_away_is_not_waited_for(server: Server, client: Client) -> None:
+def test_a_distant_retry_after_is_not_waited_for(server: Server, client: Client) -> None:
     server.will(429, AGAIN % ("too-many-requests", 429), Retry_After="3600")
     with pytest.raises(ApiProblem):
         client.get("/state", Said)
@@ -217,7 +217,7 @@ def test_an_endpoint_refuses_in_its_own_words(server: Server, client: Client) ->
         (301, "", "redirects to /elsewhere"),
     ],
 )
-def test_what_is_no_api_is_told_so(
+def test_a_response_that_is_not_of_the_api_is_an_error_that_says_so(
     server: Server, client: Client, status: int, body: str, said: str
 ) -> None:
     server.will(status, body, Location="/elsewhere")
@@ -307,7 +307,7 @@ def test_a_stream_that_breaks_off_is_not_taken_for_whole(
 @pytest.mark.parametrize(
     "url", ["boyd", "ftp://boyd", "http://", "http://me:secret@boyd", "http://boyd/?a=1"]
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         Client(url)
 

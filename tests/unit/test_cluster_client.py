@@ -162,7 +162,7 @@ def test_a_redirection_is_followed_and_remembered(cluster: Cluster) -> None:
     assert cluster.asked(HERE) == ["HGET"]
 
 
-def test_what_was_sent_together_and_is_redirected_is_repeated_alone(cluster: Cluster) -> None:
+def test_only_redirected_commands_of_a_pipeline_are_repeated(cluster: Cluster) -> None:
     cluster.let(HERE, "first", MovedError(f"{SLOT} {THERE[0]}:{THERE[1]}"))
     pipe = cluster.client.pipeline(transaction=False).get(KEY).hget(KEY, "f").get(ELSEWHERE)
 
@@ -188,7 +188,7 @@ def test_a_script_waits_until_all_its_keys_are_on_one_server(
     assert cluster.asked(THERE) == []
 
 
-def test_a_slot_that_moves_for_long_is_told_as_unavailable(
+def test_a_slot_that_keeps_moving_makes_the_store_unavailable(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boyd.store.server.cluster_client.MOVING", 0.0)
@@ -199,7 +199,7 @@ def test_a_slot_that_moves_for_long_is_told_as_unavailable(
 
 
 @pytest.mark.parametrize("error", [redis.TimeoutError("late"), redis.ConnectionError("cut")])
-def test_what_a_server_may_have_run_is_not_repeated(
+def test_a_command_that_may_have_run_is_not_repeated(
     cluster: Cluster, error: redis.RedisError
 ) -> None:
     cluster.let(HERE, error)

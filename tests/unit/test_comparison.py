@@ -51,7 +51,7 @@ def test_times_and_rates_are_judged_by_the_speed_of_the_machine() -> None:
     assert one(65, 65, "", "<= 92", slower=2).worse == pytest.approx(1)
 
 
-def test_what_only_one_run_has_is_not_compared() -> None:
+def test_a_measure_of_only_one_run_is_not_compared() -> None:
     yardstick = row(YARDSTICK, 20.0, "ms", "")
     assert compare([yardstick, row("old", 1, "", "0")], [yardstick, row("new", 1, "", "0")]) == []
     with pytest.raises(ValueError, match="run s1 too"):

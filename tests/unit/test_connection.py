@@ -75,7 +75,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     return found
 
 
-def test_what_runs_here_is_asked_when_nothing_else_is_said(running: str, opened: Opened) -> None:
+def test_the_deployment_that_runs_here_is_the_default(running: str, opened: Opened) -> None:
     open_api(load_settings(), Flags())
     assert opened == [(running, "key of up", None)]
 
@@ -128,7 +128,7 @@ def test_a_key_is_shown_to_nobody_but_the_api_that_it_came_with(
     assert [key for _, key, _ in opened] == [None, "key of default", "key of up"]
 
 
-def test_nothing_said_is_an_error_that_says_what_to_do(home: Path) -> None:
+def test_without_a_deployment_the_error_lists_every_way_to_name_one(home: Path) -> None:
     assert find_api(load_settings(), Flags()) is None
     with pytest.raises(ConfigError) as caught:
         open_api(load_settings(), Flags())
@@ -156,7 +156,9 @@ def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> Non
         ("[work", "not valid TOML"),
     ],
 )
-def test_a_profile_that_makes_no_sense_is_told_so(profiles: Path, text: str, said: str) -> None:
+def test_an_invalid_profile_is_refused_with_the_reason(
+    profiles: Path, text: str, said: str
+) -> None:
     profiles.write_text(text)
     with pytest.raises(ConfigError, match=said):
         open_api(load_settings(), Flags(profile="work"))

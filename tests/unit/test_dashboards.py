@@ -127,7 +127,7 @@ def test_legends_name_labels_that_the_expression_keeps() -> None:
         assert legend_labels(target) <= kept, place
 
 
-def test_grafana_is_told_where_the_dashboards_are() -> None:
+def test_grafana_provisions_the_dashboards_from_the_documented_folder() -> None:
     told = yaml.safe_load((FOLDER / "provisioning" / "boyd.yml").read_text("utf-8"))
     (provider,) = told["providers"]
 

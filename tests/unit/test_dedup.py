@@ -256,7 +256,7 @@ def test_a_veto_or_a_failed_iteration_withdraws_nothing(how: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["run", "intake"])
-def test_what_was_said_once_from_outside_has_not_cleared_because_nobody_repeats_it(
+def test_a_fault_reported_once_from_outside_does_not_clear_by_itself(
     source: str,
 ) -> None:
     def applicable(situation: Any) -> bool:
@@ -282,7 +282,7 @@ def test_what_was_said_once_from_outside_has_not_cleared_because_nobody_repeats_
     assert len(pending(lab)) == 1
 
 
-def test_what_a_client_has_called_for_too_is_not_withdrawn_by_the_loop() -> None:
+def test_the_loop_does_not_withdraw_an_item_that_a_client_requested_too() -> None:
     world = World()
     lab = lab_for(world)
     request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
@@ -308,7 +308,7 @@ def test_the_runs_that_wait_for_a_withdrawn_item_fail_with_it() -> None:
     assert (run.status, run.reason) == ("failed", "the approval was withdrawn")
 
 
-def test_what_was_approved_meanwhile_is_not_withdrawn() -> None:
+def test_an_approved_item_is_not_withdrawn() -> None:
     world = World()
     lab = lab_for(world)
     [item] = pending(lab)
@@ -364,7 +364,7 @@ def test_an_item_that_follows_an_expired_one_has_a_preview_too() -> None:
     assert item.preview is not None
 
 
-def test_a_dry_run_that_fails_is_told_and_the_item_waits_all_the_same() -> None:
+def test_an_item_whose_dry_run_fails_waits_with_the_error() -> None:
     def dry_run() -> str:
         raise OSError("no route")
 
@@ -376,7 +376,7 @@ def test_a_dry_run_that_fails_is_told_and_the_item_waits_all_the_same() -> None:
     assert (item.preview.success, item.preview.error) == (False, "OSError: no route")
 
 
-def test_what_can_never_run_is_not_proposed() -> None:
+def test_an_action_with_invalid_params_is_not_proposed() -> None:
     class Params(BaseModel):
         size: int
 

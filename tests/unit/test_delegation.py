@@ -51,7 +51,7 @@ def test_a_refusal_that_repeats_is_in_the_audit_once() -> None:
     assert len(refusals(owner)) == 1
 
 
-def test_who_may_read_a_graph_may_not_change_it() -> None:
+def test_read_access_to_a_graph_does_not_permit_changes() -> None:
     owner, other = pair(read_graph=["other"])
     owner.engine.context("p").graph().add([FACT])
     graph = other.engine.context("p").graph(of="owner")
@@ -64,7 +64,7 @@ def test_who_may_read_a_graph_may_not_change_it() -> None:
     assert graph.size() == 1
 
 
-def test_who_may_change_a_graph_may_read_it() -> None:
+def test_write_access_to_a_graph_permits_reading() -> None:
     owner, other = pair(write_graph=["other"])
     graph = other.engine.context("p").graph(of="owner")
     graph.add([FACT])

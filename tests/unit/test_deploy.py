@@ -117,7 +117,7 @@ def test_redis_keeps_everything_and_throws_nothing_out() -> None:
     assert redis["healthcheck"]["test"][0] == "CMD-SHELL"
 
 
-def test_what_compose_mounts_and_names_is_there_or_is_a_secret() -> None:
+def test_volumes_and_secrets_of_the_compose_file_exist() -> None:
     for one in COMPOSE["services"].values():
         for volume in one.get("volumes", ()):
             source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
@@ -140,7 +140,7 @@ def users() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["worker", "beat", "api"])
-def test_who_runs_scripts_may_do_all_that_scripts_do(name: str) -> None:
+def test_users_who_run_scripts_may_run_every_command_in_them(name: str) -> None:
     text = "".join(source_of(name).text for name in NAMES)
     called = {f"+{command.lower()}" for command in re.findall(r"redis\.p?call\('(\w+)'", text)}
 
@@ -251,7 +251,7 @@ def test_the_image_is_made_in_stages_with_pinned_versions_and_without_a_cache() 
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
-def test_what_the_image_is_made_of_has_hashes_and_the_versions_of_the_tests(name: str) -> None:
+def test_requirements_of_the_image_have_hashes_and_tested_versions(name: str) -> None:
     text = (DEPLOY / name).read_text("utf-8").replace("\\\n", "")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     pinned = {line.split(" ")[0] for line in lines}

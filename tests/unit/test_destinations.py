@@ -53,7 +53,7 @@ def test_a_destination_is_reached(here: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://other.example.com/", "https://api.example.com:444/", "http://api.example.com/"]
 )
-def test_what_is_no_destination_is_refused_without_a_connection(url: str) -> None:
+def test_a_url_outside_the_destinations_is_refused_without_a_connection(url: str) -> None:
     for session in sessions("api.example.com:443"):
         with session, pytest.raises(requests.ConnectionError, match="is not among the dest"):
             session.get(url)

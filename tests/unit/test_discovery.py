@@ -32,7 +32,7 @@ def test_an_id_that_is_put_together_is_found_too(tmp_path: Path) -> None:
     assert find_plugin("puttogether", tmp_path).id == "puttogether"
 
 
-def test_a_file_that_cannot_be_imported_is_told_when_a_plugin_is_missing(tmp_path: Path) -> None:
+def test_a_missing_plugin_is_reported_with_the_files_that_failed_to_import(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("raise RuntimeError('imported')\n")
 
     with pytest.raises(PluginError, match="imported"):

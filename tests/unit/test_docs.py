@@ -161,7 +161,7 @@ def test_every_decorator_is_shown_with_every_setting() -> None:
             assert f"{setting}=" in shown_call[0], f"{name}: {setting}"
 
 
-def test_what_components_are_offered_is_told() -> None:
+def test_the_arguments_of_component_functions_are_documented() -> None:
     from boyd import Action, Endpoint, Observer, Orienter, Strategy
 
     text = section(page("plugins.md"), "## Arguments")
@@ -171,7 +171,7 @@ def test_what_components_are_offered_is_told() -> None:
             assert f"| {arguments} |" in text, f"{kind.__name__}.{function}"
 
 
-def test_ctx_and_its_state_are_told_completely() -> None:
+def test_ctx_and_its_state_are_documented_completely() -> None:
     from boyd import Context
     from boyd.plugin import State
 
@@ -211,7 +211,7 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("## tls", TlsEndpoint),
     ],
 )
-def test_options_with_options_of_their_own_are_told_too(
+def test_nested_options_are_documented_with_their_defaults(
     heading: str, model: type[BaseModel]
 ) -> None:
     name = "connectors.md" if heading in page("connectors.md") else "built-in-plugins.md"
@@ -224,7 +224,7 @@ def test_options_with_options_of_their_own_are_told_too(
 
 
 @pytest.mark.parametrize("kind", [CommandRestart, HttpRestart, FunctionRestart])
-def test_each_kind_of_restart_is_told_with_its_options(kind: type[BaseModel]) -> None:
+def test_each_kind_of_restart_is_documented_with_its_options(kind: type[BaseModel]) -> None:
     (word,) = get_args(kind.model_fields["type"].annotation)
     told = section(page("built-in-plugins.md"), "## http-monitor")
     line = next(line for line in told.splitlines() if line.startswith(f'| `"{word}"`'))
@@ -279,13 +279,13 @@ def agent_settings(model: type[BaseModel] = AgentFile, prefix: str = "") -> Iter
 
 
 @pytest.mark.parametrize("path", list(agent_settings()))
-def test_every_setting_of_an_agent_is_told_with_its_default(path: str) -> None:
+def test_every_agent_setting_is_documented_with_its_default(path: str) -> None:
     line = rows(section(page("configuration.md"), "## The agent file"))[path]
 
     assert (shown(nested(AgentFile, path)) or "") in line
 
 
-def test_what_a_plugin_reference_may_have_is_told() -> None:
+def test_every_field_of_a_plugin_reference_is_documented() -> None:
     told = rows(section(page("configuration.md"), "### `[[plugins]]`"))
 
     assert set(PluginReference.model_fields) <= set(told)
@@ -310,7 +310,7 @@ def test_the_common_options_are_those_of_all_commands_that_have_settings() -> No
     assert all(f"`{option}" in text for option in COMMON)
 
 
-def test_every_exit_code_is_told() -> None:
+def test_every_exit_code_is_documented() -> None:
     from boyd.errors import INIT_FAILED
     from boyd_cli import output
 

@@ -260,7 +260,7 @@ def test_a_grant_needs_what_the_strictest_policy_for_the_action_needs() -> None:
     assert office.record.grant is None
 
 
-def test_what_an_agent_has_earned_is_not_for_its_clients() -> None:
+def test_a_call_of_a_client_does_not_use_the_earned_autonomy() -> None:
     office = Office()
     office.granted()
     request = CallRequest(kind="execute", action=ACTION, actor=person("ann"))
@@ -273,7 +273,7 @@ def test_what_an_agent_has_earned_is_not_for_its_clients() -> None:
     assert call.result.waits_for
 
 
-def test_what_was_proposed_in_two_classes_counts_in_neither() -> None:
+def test_a_proposal_seen_in_two_classes_counts_in_neither() -> None:
     office = Office()
     office.decide(approve=False)
     office.anomalies = [Anomaly(type="down", description="", severity="high")]
@@ -308,7 +308,7 @@ def test_a_freeze_stops_what_runs_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "approval-required"])
-def test_what_needs_an_approval_can_earn_to_run_alone(mode: Any) -> None:
+def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
     office = Office(autonomy=Autonomy(mode=mode))
     office.granted()
 
@@ -376,7 +376,7 @@ def test_failed_executions_end_a_grant_as_well() -> None:
     assert record.ended_by == execution.id
 
 
-def test_what_cannot_be_told_counts_as_neither() -> None:
+def test_an_unclear_verdict_counts_neither_for_nor_against() -> None:
     office = Office()
     office.verdict = EffectVerdict(verdict="cannot tell", final=True)
     office.decide()
@@ -385,7 +385,7 @@ def test_what_cannot_be_told_counts_as_neither() -> None:
     assert office.record.words == "no verified outcome yet, 1 could not be told"
 
 
-def test_what_a_person_runs_by_hand_does_not_count() -> None:
+def test_an_action_called_by_a_person_does_not_count() -> None:
     office = Office()
     call = CallRequest(kind="execute", action=ACTION, actor=person("bob"))
     office.lab.launcher.call(call, None)

@@ -57,7 +57,7 @@ def announce(fleet: Fleet, name: str, problem: str | None = None) -> list[str]:
     )
 
 
-def test_what_a_process_announces_is_read_once(deployment: Counting) -> None:
+def test_the_announcement_of_a_process_is_read_once(deployment: Counting) -> None:
     announce(deployment.fleet, "one")
     assert deployment.names() == {"one"}
     announce(deployment.fleet, "one")
@@ -69,7 +69,7 @@ def test_what_a_process_announces_is_read_once(deployment: Counting) -> None:
     assert deployment.fleet.of("a").serving("observe") == 2
 
 
-def test_who_is_silent_or_says_goodbye_is_gone_and_who_comes_back_is_read_again(
+def test_silent_and_leaving_processes_disappear_until_they_announce_again(
     deployment: Counting,
 ) -> None:
     for name in ("one", "two", "three"):
@@ -100,7 +100,7 @@ def test_a_killed_process_does_not_outlive_the_others_after_the_clock_has_steppe
     assert deployment.names() == {"alive"}
 
 
-def test_what_ails_a_process_is_told_to_whoever_lists_them(deployment: Counting) -> None:
+def test_workers_are_listed_with_their_current_problem(deployment: Counting) -> None:
     announce(deployment.fleet, "one")
     assert deployment.names() == {"one"}
     announce(deployment.fleet, "one", problem="17 hung threads; restarting")

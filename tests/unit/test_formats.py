@@ -21,7 +21,7 @@ def stored(lab: Lab, key: str) -> Any:
     return lab.client.hgetall(key)
 
 
-def test_what_is_begun_bears_the_version_of_its_format() -> None:
+def test_new_records_carry_the_format_version() -> None:
     lab = Lab(agent(sees("o", seen())))
     run = lab.submit("look").run.id
     lab.launcher.trigger("test")

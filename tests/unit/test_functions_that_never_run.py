@@ -154,7 +154,7 @@ def raises(error: BaseException) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
-def test_whatever_a_component_raises_ends_only_itself(error: BaseException) -> None:
+def test_an_error_in_a_component_does_not_affect_the_others(error: BaseException) -> None:
     act = Recorder()
     made = agent(
         sees("eyes", seen()),
@@ -176,7 +176,7 @@ def test_whatever_a_component_raises_ends_only_itself(error: BaseException) -> N
 
 
 @pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
-def test_whatever_a_strategy_hook_or_action_raises_is_told_by_its_name(
+def test_errors_of_strategies_hooks_and_actions_are_reported_by_type(
     error: BaseException,
 ) -> None:
     name = type(error).__name__

@@ -61,7 +61,7 @@ def test_labels_are_found_by_their_words_in_any_number(graph: FactGraph) -> None
     }
 
 
-def test_what_an_agent_notes_of_its_work_is_no_knowledge(graph: FactGraph) -> None:
+def test_facts_about_the_agents_own_work_are_not_searched(graph: FactGraph) -> None:
     graph.add([fact("goal:1", "agent:has_status", "status:active")])
 
     assert graph.out("goal:1")

@@ -31,7 +31,7 @@ def grow(client: Any, topic: Topic, times: int = 1) -> None:
         client.xadd(STREAMS[topic], {"entry": "x"})
 
 
-def test_what_is_followed_from_now_on_is_told_once(client: Any, growth: StreamWatcher) -> None:
+def test_a_newly_followed_stream_is_returned_once(client: Any, growth: StreamWatcher) -> None:
     grow(client, EVENTS)
 
     assert growth.follow([EVENTS, LOG]) == {EVENTS, LOG}
@@ -39,9 +39,7 @@ def test_what_is_followed_from_now_on_is_told_once(client: Any, growth: StreamWa
     assert growth.wait(0) == set()
 
 
-def test_what_has_grown_is_told_once_however_much_was_added(
-    client: Any, growth: StreamWatcher
-) -> None:
+def test_a_stream_that_grew_is_returned_once_per_wait(client: Any, growth: StreamWatcher) -> None:
     growth.follow([EVENTS, LOG])
     grow(client, LOG, 50)
 
@@ -52,7 +50,7 @@ def test_what_has_grown_is_told_once_however_much_was_added(
     assert growth.wait(0) == {EVENTS, LOG}
 
 
-def test_what_is_not_followed_any_more_is_not_told(client: Any, growth: StreamWatcher) -> None:
+def test_an_unfollowed_stream_is_not_returned(client: Any, growth: StreamWatcher) -> None:
     growth.follow([EVENTS, LOG])
     growth.follow([EVENTS])
     grow(client, LOG)
@@ -62,5 +60,5 @@ def test_what_is_not_followed_any_more_is_not_told(client: Any, growth: StreamWa
     assert growth.wait(0) == set()
 
 
-def test_who_follows_nothing_waits_for_nothing(growth: StreamWatcher) -> None:
+def test_waiting_without_streams_returns_nothing(growth: StreamWatcher) -> None:
     assert growth.wait(0) == set()

@@ -100,7 +100,7 @@ def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
     assert "action.succeeded" in kinds(lab)
 
 
-def test_what_fails_after_an_action_hides_nothing_of_it(
+def test_a_failure_after_an_action_keeps_its_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
@@ -120,7 +120,7 @@ def test_what_fails_after_an_action_hides_nothing_of_it(
     assert [told.success for told in result.action_results] == [True]
 
 
-def test_what_was_proposed_halfway_is_proposed_anew() -> None:
+def test_an_item_proposed_halfway_is_proposed_again() -> None:
     recorder = Recorder()
     lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
     client = lab.client

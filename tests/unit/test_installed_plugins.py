@@ -107,7 +107,7 @@ def test_a_wrong_entry_point_of_another_package_harms_no_plugin() -> None:
 
 
 @pytest.mark.usefixtures("others")
-def test_an_import_that_fails_is_told_when_plugins_are_loaded() -> None:
+def test_import_errors_are_shown_only_when_plugins_are_loaded() -> None:
     assert "error" not in listed()["raising"]
     assert "RuntimeError: no luck" in str(listed("--load")["raising"]["error"])
     assert "SystemExit" in str(listed("--load")["leaving"]["error"])

@@ -73,7 +73,7 @@ def test_the_built_in_formats_are_installed_like_those_of_others() -> None:
     assert set(format_names()) >= {"alertmanager", "cloudevents", "json"}
 
 
-def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_format_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(LookupError, match="no format 'alertmanger'; did you mean 'alertmanager'"):
         find_format("alertmanger")
     with pytest.raises(LookupError, match=r"known formats: alertmanager, .*cloudevents, .*json, "):
@@ -125,7 +125,7 @@ def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message:
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
+def test_a_format_returns_a_limited_number_of_storable_observations() -> None:
     assert "the limit is 10000" in refusal("too_many", request({}))
     assert "the limit is 33554432" in refusal("too_much", request({}))
     assert "observation 0 cannot be stored" in refusal("half_a_character", request({}))
@@ -145,7 +145,7 @@ def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
         (b"[" * 150 + b"]" * 150, "deeper"),
     ],
 )
-def test_what_is_no_json_is_refused(name: str, body: bytes, message: str) -> None:
+def test_invalid_json_is_refused(name: str, body: bytes, message: str) -> None:
     assert message in refusal(name, request(body))
 
 
@@ -314,7 +314,7 @@ def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
     assert one == three != two
 
 
-def test_alerts_without_labels_are_observed_and_told_apart() -> None:
+def test_alerts_without_labels_have_distinct_fingerprints() -> None:
     bare = {"status": "firing"}
     given = [bare, {**bare, "generatorURL": "http://a"}, {**bare, "annotations": {"n": "1"}}]
     found = parse("alertmanager", request({"version": "1", "alerts": [*given, bare]}))
@@ -324,7 +324,7 @@ def test_alerts_without_labels_are_observed_and_told_apart() -> None:
     assert (len(set(prints)), prints[0]) == (3, prints[3])
 
 
-def test_what_all_alerts_of_a_group_repeat_is_bounded() -> None:
+def test_the_size_of_repeated_group_labels_is_limited() -> None:
     sent = alerts(*[{}] * 100, groupLabels={"a": "x" * 200_000})
 
     assert "when repeated for 100 alerts" in refusal("alertmanager", sent)
@@ -409,7 +409,7 @@ def test_fields_of_other_releases_are_passed_over() -> None:
         ({**NOTIFICATION, "alerts": [ALERT] * 10_001}, "10001 in one request; the limit is 10000"),
     ],
 )
-def test_what_is_no_notification_is_refused_with_what_is_wrong(body: Any, message: str) -> None:
+def test_an_invalid_notification_is_refused_with_the_field(body: Any, message: str) -> None:
     assert message in refusal("alertmanager", request(body))
 
 
@@ -569,7 +569,9 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
         (request(b"", "application/cloudevents+avro"), "unknown event format"),
     ],
 )
-def test_what_is_no_event_is_refused_with_what_is_wrong(sent: IntakeRequest, message: str) -> None:
+def test_an_invalid_cloudevent_is_refused_with_the_attribute(
+    sent: IntakeRequest, message: str
+) -> None:
     assert message in refusal("cloudevents", sent)
 
 
@@ -583,7 +585,7 @@ words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs
 
 
 @given(source=words, subject=words, data=objects)
-def test_what_the_cloudevents_sdk_writes_is_read(
+def test_events_written_by_the_cloudevents_sdk_are_read(
     source: str, subject: str, data: dict[str, Any]
 ) -> None:
     attributes = {
@@ -689,7 +691,7 @@ def test_a_spoilt_observation_is_read_or_refused(body: dict[str, Any]) -> None:
         max_size=3,
     )
 )
-def test_what_was_written_is_read_again(observations: list[Observation]) -> None:
+def test_observations_survive_a_round_trip_through_json(observations: list[Observation]) -> None:
     sent = [one.to_wire() for one in observations]
 
     marked = [

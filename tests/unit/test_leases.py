@@ -37,7 +37,7 @@ def test_a_lease_is_renewed_while_the_work_goes_on() -> None:
         assert renewals.come(3)
 
 
-def test_what_hangs_loses_its_lease() -> None:
+def test_the_lease_of_hanging_work_is_not_renewed() -> None:
     leases = Leases(0.005)
     hangs, works = Renewals(), Renewals()
     with leases.hold(hangs, 0), leases.hold(works, 60):
@@ -46,7 +46,7 @@ def test_what_hangs_loses_its_lease() -> None:
     assert hangs.count == 0
 
 
-def test_what_was_given_to_somebody_else_is_not_renewed_again() -> None:
+def test_a_lost_lease_is_not_renewed_again() -> None:
     leases = Leases(0.005)
     lost, kept = Renewals(False), Renewals()
     with leases.hold(lost, 60), leases.hold(kept, 60):

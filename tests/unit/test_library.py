@@ -36,7 +36,7 @@ def test_a_queue_that_nobody_used_is_empty() -> None:
     assert (queue.pending, queue.history) == ([], [])
 
 
-def test_what_is_enqueued_waits_and_an_equal_one_joins_it() -> None:
+def test_an_equal_proposal_joins_the_pending_item() -> None:
     store = lab().store
     first = enqueue_approval(store, proposal(size=1), ttl=60)
     again = enqueue_approval(store, proposal(size=1), ttl=60)
@@ -73,7 +73,7 @@ def test_a_signed_approval_of_a_program_is_executed_where_signatures_are_needed(
     assert [result.success for result in results] == [False, True]
 
 
-def test_what_is_approved_is_executed_by_a_worker() -> None:
+def test_an_action_approved_through_the_library_is_executed_by_a_worker() -> None:
     recorder = Recorder()
     here = lab(recorder)
     item = enqueue_approval(here.store, proposal(size=3))
@@ -87,7 +87,7 @@ def test_what_is_approved_is_executed_by_a_worker() -> None:
     assert recorder.calls == [{"size": 3}]
 
 
-def test_what_the_caller_has_executed_is_not_executed_again() -> None:
+def test_an_approval_resolved_with_a_result_is_not_executed() -> None:
     recorder = Recorder()
     here = lab(recorder)
     item = enqueue_approval(here.store, proposal())
@@ -104,7 +104,7 @@ def test_what_the_caller_has_executed_is_not_executed_again() -> None:
     assert here.client.zcard("boyd:{test}:due") == 0
 
 
-def test_what_is_not_pending_cannot_be_resolved() -> None:
+def test_an_item_that_is_not_pending_cannot_be_resolved() -> None:
     store = lab().store
     item = enqueue_approval(store, proposal())
 

@@ -153,7 +153,7 @@ def test_a_link_lives_as_long_as_its_approval_and_a_day_at_most(ttl: int, days: 
         {"required": ApprovalPolicy(links="never")},
     ],
 )
-def test_what_is_grave_needs_a_login_when_the_link_is_made_and_when_it_is_used(
+def test_a_risky_approval_needs_a_login_instead_of_a_signed_link(
     changes: dict[str, object],
 ) -> None:
     lab = lab_with()

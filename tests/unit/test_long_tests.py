@@ -280,7 +280,7 @@ def test_ci_base_comes_before_the_last_pass(place: Path, state: State) -> None:
         chosen(place, state, CI_BASE="nowhere")
 
 
-def test_what_ci_base_has_left_out_is_not_remembered_as_passed(place: Path, state: State) -> None:
+def test_a_run_limited_by_ci_base_is_not_remembered_as_passed(place: Path, state: State) -> None:
     remember(Clone(place), state, {"CI_BASE": "HEAD"})
     assert state.passed is None
 

@@ -219,7 +219,7 @@ def test_the_deadline_of_a_worker_that_has_entered_since_stays_its_own() -> None
     assert lab.client.zscore(DUE, cut.member) == lease
 
 
-def test_what_had_ended_before_its_worker_was_lost_needs_no_worker_to_be_told() -> None:
+def test_an_execution_that_ended_before_its_worker_died_settles_the_approval() -> None:
     cut = Cut(autonomy=GATED)
     approval_id = cut.approve()
     lab = cut.lab
@@ -241,7 +241,7 @@ def test_what_had_ended_before_its_worker_was_lost_needs_no_worker_to_be_told() 
     assert (item.execution.state, item.result.output, cut.runs) == ("succeeded", "freed", 0)
 
 
-def test_what_is_given_up_is_unknown_in_the_ledger_and_the_audit_too() -> None:
+def test_an_execution_given_up_after_killing_every_worker_is_unknown_in_ledger_and_audit() -> None:
     """An idempotent action that takes down every worker was started all the same."""
     cut = Cut(idempotent=True)
     call_id = cut.call()
@@ -280,7 +280,7 @@ def test_an_act_phase_that_loses_every_worker_leaves_no_execution_running() -> N
     assert (entry.state, lab.store.history.results()[0].success) == ("unknown", False)
 
 
-def test_what_redis_may_have_forgotten_is_told_as_unknown_everywhere() -> None:
+def test_an_execution_that_redis_may_have_forgotten_is_unknown_everywhere() -> None:
     cut = Cut(autonomy=GATED)
     approval_id = cut.approve()
     cut.lab.client.hset(f"boyd:{{test}}:{cut.member}", "server", "the one before")

@@ -193,7 +193,7 @@ def test_an_iteration_whose_loop_hash_is_lost_goes_on_and_the_next_one_joins_it(
 
 
 @pytest.mark.parametrize("key", [KEYS.runs, KEYS.runs_pending, KEYS.due, KEYS.audit_open])
-def test_what_a_client_was_told_has_failed_is_done_when_it_comes_again(key: str) -> None:
+def test_a_request_that_failed_halfway_is_completed_when_repeated(key: str) -> None:
     recorder = Recorder()
     lab = lab_with(recorder)
     call = CallRequest(kind="execute", action="p:do", actor=person("ann"))

@@ -88,7 +88,7 @@ def test_an_agent_that_ran_is_counted() -> None:
     assert found["boyd_versions"] == {("worker", "test"): 1}
 
 
-def test_what_ended_is_counted_by_how_it_ended() -> None:
+def test_iterations_actions_and_approvals_are_counted_by_outcome() -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), act))
     lab.run()
@@ -121,7 +121,7 @@ def test_an_agent_that_has_never_run_has_no_last_iteration() -> None:
     assert "boyd_agent_interval_seconds" not in found
 
 
-def test_what_waits_is_told_by_queue() -> None:
+def test_queue_metrics_count_waiting_messages_by_queue() -> None:
     lab = Lab(agent(mode="manual"))
     lab.launcher.trigger("test")
     lab.client.rpush("boyd.loop.test", "message")
@@ -132,7 +132,7 @@ def test_what_waits_is_told_by_queue() -> None:
     assert set(found["boyd_queue_oldest_seconds"]) == {("test", "loop")}
 
 
-def test_runs_and_approvals_that_wait_are_told() -> None:
+def test_metrics_count_pending_runs_and_approvals() -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), act, mode="continuous"))
     lab.run()
@@ -163,7 +163,7 @@ def retire(lab: Lab) -> None:
     lab.client.hset("boyd:{test}:loop", "sweptAt", long_ago)
 
 
-def test_pausing_and_freezing_are_told() -> None:
+def test_metrics_show_pauses_and_freezes() -> None:
     lab = Lab(agent())
     lab.whole.freezes.freeze("moving", "test")
     lab.store.loop.pause("holidays")
@@ -172,7 +172,7 @@ def test_pausing_and_freezing_are_told() -> None:
     assert (only(found, "boyd_agent_frozen"), only(found, "boyd_agent_paused")) == (1, 1)
 
 
-def test_the_health_of_observers_is_told() -> None:
+def test_metrics_show_the_failures_and_successes_of_observers() -> None:
     lab = Lab(agent(sees("good", seen()), fails("bad")))
     lab.run()
     found = samples(lab.whole)
@@ -205,7 +205,7 @@ def test_tokens_and_requests_are_counted_by_model_and_investigations_by_their_en
     assert {how: n for how, n in ended.items() if n} == {"final_answer": 1}
 
 
-def test_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of() -> None:
+def test_an_investigation_that_ends_because_the_agent_lost_its_model_is_counted() -> None:
     with ScriptedModel([say("never")]) as model:
         lab = Lab(Agent("test", llm={"base_url": f"{model.url}/v1", "model": "small"}))
         lab.launcher.ask(InvestigationRequest(question="Why?"), TESTER, lab.engine.retention)
@@ -228,7 +228,7 @@ def test_a_model_is_counted_from_zero_before_anything_is_asked_of_it() -> None:
         assert set(found[name].values()) == {0}
 
 
-def test_what_a_broken_server_claims_does_not_end_the_counting() -> None:
+def test_absurd_usage_reported_by_a_model_server_is_capped() -> None:
     lab = Lab(agent())
     for tokens in (2**63 - 1, 5, 5):
         lab.store.usage.count("small", "answered", Usage(input_tokens=tokens), float(tokens))
@@ -239,7 +239,7 @@ def test_what_a_broken_server_claims_does_not_end_the_counting() -> None:
     assert found["boyd_model_cost_total"] == {("test", "small"): MOST_COST + 10}
 
 
-def test_what_a_plugin_asks_the_model_is_counted_too() -> None:
+def test_model_requests_of_plugins_are_counted() -> None:
     class Curious(Plugin):
         id = "curious"
 
@@ -278,7 +278,7 @@ def test_more_models_than_there_is_room_for_count_as_one() -> None:
     assert tokens[("test", "input", "m0")] == 2
 
 
-def test_what_the_doctor_finds_is_counted() -> None:
+def test_findings_of_the_doctor_are_counted() -> None:
     client = fakeredis.FakeRedis(decode_responses=True)
     found = samples(Store(client, "api"))
 
@@ -332,7 +332,7 @@ def test_two_apps_in_one_process_share_nothing() -> None:
     assert b"boyd_http_requests_total{" not in two.exposed()[0]
 
 
-def test_who_asks_for_openmetrics_gets_it() -> None:
+def test_openmetrics_is_served_on_request() -> None:
     lab = Lab(agent())
     metrics = Metrics(lambda: lab.whole)
     body, content_type = metrics.exposed("application/openmetrics-text; version=1.0.0")
@@ -395,7 +395,7 @@ def test_a_deployment_whose_iteration_stands_still_is_not_ready() -> None:
     ]
 
 
-def test_when_the_last_iteration_began_is_told_while_it_is_in_flight_and_after() -> None:
+def test_the_start_of_the_last_iteration_is_exported_during_and_after_it() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     began = float(lab.client.hget("boyd:{test}:iteration", "startedAt")) / 1000
@@ -427,7 +427,7 @@ def test_an_agent_that_nobody_has_run_for_a_day_is_not_missed() -> None:
     assert not readiness(lab.whole, Settings(agent="test")).ready
 
 
-def test_without_redis_it_is_not_ready_and_no_address_is_told() -> None:
+def test_without_redis_it_is_not_ready_and_reveals_no_address() -> None:
     assert readiness(Store(Away(), "api"), Settings()).missing == ["Redis does not answer"]
 
 

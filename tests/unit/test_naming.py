@@ -31,7 +31,7 @@ def test_the_execution_of_an_iteration_may_be_named_without_its_timeline() -> No
     ] * 4
 
 
-def test_what_is_no_name_has_no_id() -> None:
+def test_a_member_that_is_not_a_job_has_no_id() -> None:
     assert naming.parts("phase") == ("phase", "")
 
 

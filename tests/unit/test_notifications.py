@@ -145,7 +145,7 @@ def test_people_are_notified_once_of_each_stage() -> None:
     assert jobs_of(lab) == []
 
 
-def test_the_half_time_of_a_long_wait_is_not_told_before_it_comes() -> None:
+def test_the_half_time_notification_of_a_long_wait_is_not_sent_early() -> None:
     """What waits for more than ten minutes is not taken for a sign of a clock gone wrong."""
     notifier = Notifier()
     lab = notifier.lab(ttl=86400)
@@ -191,7 +191,7 @@ def test_the_same_proposal_again_notifies_nobody_again() -> None:
 
 @pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
 @pytest.mark.parametrize("stages", [0, 1, 2])
-def test_an_answer_is_told_at_once_and_ends_the_notifications(
+def test_an_answer_is_notified_at_once_and_ends_the_notifications(
     verdict: Verdict, stages: int
 ) -> None:
     notifier = Notifier()
@@ -212,7 +212,7 @@ def test_an_answer_is_told_at_once_and_ends_the_notifications(
     assert lab.client.zcard(DUE) == 0
 
 
-def test_an_item_that_the_sweeper_has_expired_is_told_as_expired_too() -> None:
+def test_expiry_is_notified_as_an_answer() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -273,7 +273,7 @@ def test_without_notifiers_there_are_no_jobs() -> None:
 
 
 @pytest.mark.parametrize("approvals", [{"auto_expire": False}, {"ttl": 0}])
-def test_what_never_expires_has_no_half_time_and_is_told_when_answered(
+def test_an_item_that_never_expires_has_no_half_time_notification(
     approvals: dict[str, Any],
 ) -> None:
     notifier = Notifier()

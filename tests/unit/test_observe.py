@@ -195,7 +195,7 @@ def test_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why(
     assert result.success
 
 
-def test_an_observation_that_cannot_be_made_is_told_in_one_plain_line() -> None:
+def test_an_invalid_observation_is_reported_in_one_line() -> None:
     def observe() -> list[Observation]:
         return [Observation(source="x", type="metric", data={"tags": {"a", "b"}})]  # type: ignore[dict-item]
 
@@ -589,7 +589,7 @@ def test_a_thousand_events_and_more_are_taken_in_at_once() -> None:
     assert len(lab.run().observations) == 1000
 
 
-def test_what_a_later_release_has_observed_is_read() -> None:
+def test_observations_with_unknown_fields_of_a_later_release_are_read() -> None:
     lab = Lab(agent(sees("o", seen("disk"))))
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "orient")

@@ -59,7 +59,7 @@ def test_a_url_of_a_public_host_is_fine(url: str) -> None:
         ("http://example.com/" + "x" * 3000, "longer"),
     ],
 )
-def test_what_is_no_proper_url_is_refused_with_the_reason(url: str, reason: str) -> None:
+def test_an_invalid_callback_url_is_refused_with_the_reason(url: str, reason: str) -> None:
     for allow_private in (False, True):
         assert reason in (check_url(url, allow_private=allow_private) or "")
 

@@ -69,7 +69,7 @@ def test_pages_hold_every_entry_once_and_in_order(
     leave=st.lists(st.sets(st.integers(0, 29))),
     last=st.booleans(),
 )
-def test_what_leaves_between_two_pages_neither_hides_nor_repeats_anything(
+def test_removals_between_pages_neither_hide_nor_repeat_entries(
     index: dict[str, float],
     limit: int,
     newest_first: bool,
@@ -95,7 +95,7 @@ def test_what_leaves_between_two_pages_neither_hides_nor_repeats_anything(
 
 @quickly
 @given(index=indexes, more=indexes, limit=st.integers(1, 12))
-def test_what_comes_between_two_pages_repeats_nothing(
+def test_additions_between_pages_repeat_no_entries(
     index: dict[str, float], more: dict[str, float], limit: int
 ) -> None:
     stored(index)
@@ -154,7 +154,7 @@ def proposal(number: int) -> Proposal:
 
 
 @pytest.mark.parametrize("ttl", [None, 3600.0])
-def test_who_approves_page_by_page_meets_every_item_that_waits(ttl: float | None) -> None:
+def test_answering_page_by_page_reaches_every_pending_item(ttl: float | None) -> None:
     """The last one of a page is gone when the next one is read."""
     store = Store(fakeredis.FakeRedis(decode_responses=True)).agent("a")
     retention = Retention(ttl=ttl)

@@ -95,7 +95,7 @@ def test_two_approvals_by_one_principal_count_once() -> None:
     assert (len(pending(lab).approvals), recorder.calls) == (1, [])
 
 
-def test_who_counted_may_still_deny() -> None:
+def test_an_approver_may_still_deny() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=2)
     approves(lab, person("ann"))
@@ -110,7 +110,7 @@ def test_who_counted_may_still_deny() -> None:
     assert recorder.calls == []
 
 
-def test_who_calls_for_an_action_may_not_approve_it() -> None:
+def test_the_caller_of_an_action_may_not_approve_it() -> None:
     recorder = Recorder()
     lab = Lab(agent(recorder.action(autonomy=GATED)))
     call(lab, "ann")
@@ -120,7 +120,7 @@ def test_who_calls_for_an_action_may_not_approve_it() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None:
+def test_the_submitter_of_a_run_may_not_approve_its_actions() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)))
     lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann"))
     lab.deliver()
@@ -128,7 +128,7 @@ def test_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None:
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
-def test_who_asks_for_the_same_action_joins_those_who_asked_and_may_not_approve_it() -> None:
+def test_a_caller_who_joins_a_pending_item_may_not_approve_it() -> None:
     lab = lab_with()
     call(lab, "ann")
     item = pending(lab)
@@ -137,7 +137,7 @@ def test_who_asks_for_the_same_action_joins_those_who_asked_and_may_not_approve_
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
-def test_who_asks_a_question_is_not_who_asked_for_what_waited_before() -> None:
+def test_a_run_that_meets_a_pending_item_does_not_make_its_submitter_a_requester() -> None:
     lab = lab_with()
     submitted = lab.launcher.submit_run(
         RunRequest(title="Is all well?", description="x"), person("carol")
@@ -332,7 +332,7 @@ def test_a_refused_answer_leaves_the_item_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
-def test_what_the_caller_claims_is_kept_beside_the_principal(verdict: Verdict) -> None:
+def test_the_claimed_name_is_recorded_beside_the_principal(verdict: Verdict) -> None:
     lab = lab_with()
     item = pending(lab)
     gateway = Actor(principal="gateway", claims="ann")
@@ -357,7 +357,7 @@ def test_a_claim_to_be_the_requester_or_somebody_else_changes_nothing() -> None:
     assert approves(lab, Actor(principal="ann", claims="bob")) == ["requester"]
 
 
-def test_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
+def test_a_late_answer_returns_the_resolved_item() -> None:
     lab = lab_with()
     item = pending(lab)
     lab.resolver.answer(item.id, "denied", person("ann"), "no")
@@ -422,7 +422,7 @@ def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     assert recorder.calls == []
 
 
-def test_what_has_become_human_only_is_not_executed_on_the_word_of_a_program() -> None:
+def test_an_action_now_human_only_is_not_executed_on_the_approval_of_a_program() -> None:
     recorder = Recorder()
     before = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
     before.run()

@@ -54,7 +54,7 @@ def test_a_page_of_large_runs_ends_early_and_none_is_left_out() -> None:
     assert sorted(titles) == sorted(f"run {n}" for n in range(20))
 
 
-def test_what_does_not_fit_the_filters_is_not_read() -> None:
+def test_entries_outside_the_filters_do_not_use_up_the_budget() -> None:
     lab = Lab(agent(mode="continuous"))
     lab.submit("wanted", source="rare")
     large(lab, 20)

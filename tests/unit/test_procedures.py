@@ -639,7 +639,7 @@ def test_a_hook_that_wants_a_person_for_a_step_is_heard_after_the_approval_of_th
     assert record.progress[1].state == "asked"
 
 
-def test_who_started_it_may_not_approve_its_steps() -> None:
+def test_the_caller_of_a_procedure_may_not_approve_its_steps() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), actions=strict(farm), approve="each")
     record = started(lab)
@@ -755,7 +755,7 @@ def test_the_output_of_an_approved_step_reaches_the_next_one_as_it_is() -> None:
     assert farm.done == ["drain", "ready abcdefgh12345678"]
 
 
-def test_what_a_procedure_has_undone_is_not_rolled_back_by_a_person() -> None:
+def test_a_compensated_step_cannot_be_rolled_back() -> None:
     farm = Farm(restart=OSError("x"))
     lab = farm.lab(step("drain", compensate=StepAction(action="p:ready")), step("restart"))
     record = started(lab)

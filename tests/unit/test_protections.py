@@ -30,7 +30,7 @@ def names(suite: Path) -> set[str]:
     return found
 
 
-def test_what_an_entry_takes_out_is_there_once() -> None:
+def test_the_code_of_every_protection_occurs_once() -> None:
     assert misplaced() == []
 
 

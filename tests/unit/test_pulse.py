@@ -11,7 +11,7 @@ from boyd_worker.maintenance import _Task
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
-def test_what_a_worker_does_again_and_again_outlives_an_error(error: Exception) -> None:
+def test_a_periodic_task_outlives_an_error(error: Exception) -> None:
     stopping, came_again = threading.Event(), threading.Event()
     errors = iter([error])
 

@@ -86,9 +86,7 @@ def test_tests_that_pass_leave_nothing_to_tell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])
-def test_what_tests_spawn_can_import_from_the_working_directory(
-    tmp_path: Path, processes: str
-) -> None:
+def test_tests_can_import_from_the_working_directory(tmp_path: Path, processes: str) -> None:
     code = "import os, sys\ndef test_it(): assert os.getcwd() in sys.path"
 
     assert outcome(tmp_path, code, "--numprocesses", processes).code == 0

@@ -78,7 +78,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("text", "leak"), LEAKS)
-def test_what_looks_like_a_secret_is_taken_out(text: str, leak: str) -> None:
+def test_secrets_are_redacted(text: str, leak: str) -> None:
     redacted = Redactor().redact(text)
     assert leak not in redacted
     assert MARK in redacted
@@ -87,11 +87,11 @@ def test_what_looks_like_a_secret_is_taken_out(text: str, leak: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_what_does_not_stays(text: str) -> None:
+def test_plain_text_is_not_redacted(text: str) -> None:
     assert Redactor().redact(text) == text
 
 
-def test_what_surrounds_a_secret_stays() -> None:
+def test_text_around_a_secret_is_kept() -> None:
     assert Redactor().redact("a password=hunter2 b") == f"a password={MARK} b"
     assert Redactor().redact("http://me:pw@host/x") == f"http://me:{MARK}@host/x"
     assert Redactor().redact(f"x {BOYD} y") == f"x boyd_abcdefghij12_{MARK} y"
@@ -133,7 +133,7 @@ def test_json_is_redacted_in_values_keys_and_by_names() -> None:
     }
 
 
-def test_secrets_of_the_environment_are_told_by_their_names() -> None:
+def test_secrets_of_the_environment_are_recognised_by_variable_name() -> None:
     environ = {"OPENAI_API_KEY": "longenough", "X_TOKEN": "short", "PATH": "/usr/bin:/bin"}
     environ |= {"db_password": "p" * 8, "THE_SECRET": "s" * 9, "KEY_FILE": "/etc/some/key"}
     assert environment_secrets(environ) == {"longenough", "p" * 8, "s" * 9}

@@ -97,7 +97,7 @@ def test_threads_that_ask_at_once_lose_no_sentinel() -> None:
         "sentinel://one/boyd?sentinel_password=hush6&colour=red",
     ],
 )
-def test_what_is_no_url_of_a_redis_is_refused_without_its_password(url: str) -> None:
+def test_an_invalid_redis_url_is_refused_without_showing_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match="cannot be used") as refused:
         connect(url)
     assert "hush6" not in str(refused.value)
@@ -140,7 +140,7 @@ def test_messages_go_through_a_socket_too() -> None:
     assert parameters == ("redis", "socket://me:s%40y@/run/redis.sock?virtual_host=2")
 
 
-def test_messages_of_tls_check_certificates_unless_told_otherwise() -> None:
+def test_tls_brokers_check_certificates_by_default() -> None:
     alike = {"ssl_exclude_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT]}
     with make_app("rediss://redis?ssl_ca_certs=/ca").connection_for_write() as broker:
         assert broker.ssl == {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca", **alike}

@@ -26,7 +26,7 @@ def test_valkey_is_called_by_its_own_version() -> None:
         ("", None),
     ],
 )
-def test_what_a_server_prints_of_itself_is_understood(text: str, release: Release | None) -> None:
+def test_the_version_line_of_a_server_is_parsed(text: str, release: Release | None) -> None:
     assert Release.printed(text) == release
 
 

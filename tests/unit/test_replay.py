@@ -209,7 +209,7 @@ def where(ctx: Context) -> Decision:
 
 
 @pytest.mark.parametrize("strategy", [swaps, counts, looks_up, waits, deletes, where])
-def test_what_a_strategy_read_then_is_what_it_reads_now(strategy: Callable[..., Any]) -> None:
+def test_a_replayed_strategy_reads_the_recorded_values(strategy: Callable[..., Any]) -> None:
     found = only(lab_with(strategy), lab_with(strategy))
 
     assert (found.differences, found.why) == ([], None)
@@ -247,7 +247,7 @@ def all_facts(ctx: Context) -> Decision:
         (all_facts, all_facts, "p:chooses reads all of graph facts"),
     ],
 )
-def test_what_was_not_recorded_is_not_guessed(
+def test_a_decision_on_unrecorded_input_cannot_be_judged(
     then: Callable[..., Any], now: Callable[..., Any], why: str
 ) -> None:
     found = only(lab_with(then), lab_with(now))
@@ -258,7 +258,7 @@ def test_what_was_not_recorded_is_not_guessed(
     assert found.why.startswith(why)
 
 
-def test_who_did_not_look_at_the_clock_then_sees_the_time_of_the_phase() -> None:
+def test_an_unrecorded_clock_shows_the_time_of_the_phase() -> None:
     record = Lab(lab_with(quiet)).run()
     found = judge(
         Shadow(lab_with(lambda ctx: choice(params={"at": ctx.now().isoformat()}))), record
@@ -302,7 +302,7 @@ def _reads_twice(ctx: Context) -> Decision:
     return choice(params={"n": [ctx.state.get("n"), ctx.state.get("n")]})
 
 
-def test_what_orient_writes_now_and_another_value_read_then_is_not_guessed() -> None:
+def test_a_state_value_that_differs_from_the_recording_cannot_be_judged() -> None:
     def agent_that_writes(value: int) -> Agent:
         def on_orient(ctx: Context) -> None:
             ctx.state.set("n", value)
@@ -316,14 +316,14 @@ def test_what_orient_writes_now_and_another_value_read_then_is_not_guessed() -> 
     assert found.why == "p:chooses reads state n, which held something else then"
 
 
-def test_a_record_of_an_earlier_release_cannot_be_told() -> None:
+def test_a_record_of_an_earlier_release_cannot_be_judged() -> None:
     old = Lab(lab_with(quiet)).run().patched({"builds": [], "reads": [], "phase_runs": []})
     found = judge(Shadow(lab_with(quiet)), old)
 
     assert found.why == "an earlier release recorded it, without what plugins read"
 
 
-def test_a_component_that_overran_then_cannot_be_told() -> None:
+def test_a_component_that_timed_out_in_the_recording_cannot_be_judged() -> None:
     def slow() -> Decision:
         time.sleep(1)
         return choice()
@@ -376,14 +376,14 @@ def test_the_budget_counts_as_it_was_used_then() -> None:
     assert replayed(Budget(limit=1, window=30)) == [[], ["cannot tell"], ["newly automatic"]]
 
 
-def test_a_budget_that_nobody_counted_then_cannot_be_told() -> None:
+def test_a_budget_whose_use_was_not_recorded_cannot_be_judged() -> None:
     found = only(acting(), acting(budget=Budget(limit=1, window=60)))
 
     assert found.differences == ["cannot tell"]
     assert found.why == "the use of the budget of p:do was not recorded"
 
 
-def test_what_the_gate_lets_pass_newly_is_reported_whatever_might_stop_it_later() -> None:
+def test_a_newly_automatic_action_is_reported_although_a_hook_may_veto_it() -> None:
     def cautious(mode: str) -> Agent:
         def on_before_act(ctx: Context) -> None:
             if ctx.state.get("stop"):

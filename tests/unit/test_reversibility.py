@@ -66,7 +66,7 @@ def test_a_class_that_contradicts_the_rollback_is_refused(declared: dict[str, An
         lab_with(**declared)
 
 
-def test_approvers_and_the_record_are_told_the_class() -> None:
+def test_approvals_and_records_contain_the_reversibility() -> None:
     lab = lab_with(autonomy=ASKS, reversibility="irreversible")
     result = lab.run()
 
@@ -127,7 +127,7 @@ def test_the_plugin_asks_a_person_for_the_classes_that_it_names(
     assert bool(result.waits_for) == asks
 
 
-def test_what_cannot_be_undone_is_not_answered_with_a_signed_link() -> None:
+def test_an_irreversible_action_is_not_approved_by_a_signed_link() -> None:
     bearer = {"required": {"links": "bearer"}}
     lab = lab_with(approvals=bearer, autonomy=ASKS, reversibility="irreversible")
     lab.run()

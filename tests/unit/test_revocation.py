@@ -51,7 +51,7 @@ def test_other_agents_keep_the_right_to_act() -> None:
     assert lab.run().action_results[0].success
 
 
-def test_what_waits_is_withdrawn_and_nothing_waits_any_more() -> None:
+def test_a_revocation_withdraws_pending_approvals_and_prevents_new_ones() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     lab.run()
     [item] = lab.store.approvals.page(50).pending
@@ -67,7 +67,7 @@ def test_what_waits_is_withdrawn_and_nothing_waits_any_more() -> None:
     assert lab.store.approvals.page(50).pending == []
 
 
-def test_what_was_approved_before_is_not_executed() -> None:
+def test_an_action_approved_before_the_revocation_is_not_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
     lab.run()
@@ -124,7 +124,7 @@ def test_a_program_cannot_queue_an_approval_for_a_revoked_agent() -> None:
         enqueue_approval(lab.store, proposal)
 
 
-def test_a_revocation_is_told_apart_from_a_freeze_which_stays() -> None:
+def test_lifting_a_revocation_keeps_an_earlier_freeze() -> None:
     lab = acting(Recorder())
     lab.whole.freezes.freeze("moving", lab.agent.id)
     revoked(lab)
@@ -250,7 +250,7 @@ def test_a_request_that_a_freeze_of_all_agents_has_cut_off_is_made_again_afterwa
         assert [entry.why for entry in here.entries(Discarded)] == ["Actions are frozen: incident"]
 
 
-def test_a_plugin_is_told_why_its_model_does_not_answer() -> None:
+def test_a_model_request_during_a_freeze_fails_with_the_reason() -> None:
     from boyd.llm.model_errors import ModelError
 
     with scene(say("never")) as here:

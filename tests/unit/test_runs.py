@@ -281,7 +281,7 @@ def test_an_approval_that_was_asked_for_otherwise_too_stays(other: str, first: b
     assert len(pending(lab)) == 1
 
 
-def test_what_was_approved_and_not_yet_executed_is_stopped() -> None:
+def test_cancelling_the_run_prevents_an_approved_action() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
     [run_id] = waiting(lab, "look")
@@ -301,7 +301,7 @@ def test_what_was_approved_and_not_yet_executed_is_stopped() -> None:
     assert now(lab, run_id).status == "cancelled"
 
 
-def test_what_was_approved_for_another_run_too_is_executed() -> None:
+def test_an_action_approved_for_another_run_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
     one, two = waiting(lab, "one", "two")
@@ -337,7 +337,7 @@ def test_a_run_fails_with_the_approval_that_it_waits_for(verdict: Verdict) -> No
     assert run.result.findings == ["a fault"]
 
 
-def test_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration() -> None:
+def test_findings_are_kept_when_a_denial_precedes_the_end_of_the_iteration() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
@@ -505,7 +505,7 @@ def test_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() -> No
     assert (past.success, past.error) == (True, None)
 
 
-def test_what_a_later_release_has_put_inside_of_a_run_is_passed_over() -> None:
+def test_unknown_fields_of_a_later_release_in_a_run_are_ignored() -> None:
     lab = Lab(agent(reads("o", "a fault")))
     run_id = lab.submit("look").run.id
     lab.deliver()

@@ -129,7 +129,7 @@ def test_a_verification_is_called_in_it_too() -> None:
     assert (entry.verification.verdict, entry.verification.evidence) == ("worse", "more errors")
 
 
-def test_what_was_killed_may_have_taken_effect() -> None:
+def test_an_action_killed_in_its_sandbox_has_an_unknown_outcome() -> None:
     violation = LimitViolation(limit="cpu", detail="it was killed for its limit of cpu")
     host = Host(ConfinedAnswer(error=violation.detail, violation=violation, lost=True))
     result = called(lab_on(host))
@@ -152,7 +152,7 @@ def test_an_answer_that_is_no_result_is_a_failure(answer: str) -> None:
     assert (result.success, result.error) == (False, "it ran, but its answer is not a result")
 
 
-def test_what_comes_out_of_a_sandbox_cannot_claim_what_boyd_reports() -> None:
+def test_a_sandboxed_action_cannot_return_fields_that_boyd_sets() -> None:
     claimed = ActionResult(
         action="p:other", success=False, duration=1, error="Approval required", prevented="frozen"
     )
@@ -166,7 +166,7 @@ def test_what_comes_out_of_a_sandbox_cannot_claim_what_boyd_reports() -> None:
 # Violations
 
 
-def test_repeated_violations_suspend_the_action_on_all_targets_and_people_are_told() -> None:
+def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
     told: list[Hold] = []
     host = Host(answered(violation=BLOCKED))
     hooks = {"on_suspend": lambda hold: told.append(hold)}

@@ -82,7 +82,7 @@ def test_a_script_names_its_keys_and_arguments_and_uses_them_all(path: Path) -> 
 
 
 @EVERY
-def test_what_a_header_explains_is_an_argument_or_an_option(path: Path) -> None:
+def test_headers_describe_only_arguments_and_options(path: Path) -> None:
     source = source_of(path.stem)
     explained = re.findall(r"^-- (\w+) {2,}\S", header(path), re.MULTILINE)
 

@@ -110,13 +110,15 @@ def test_a_secret_in_the_url_is_there_once_and_right(query: Any, why: str) -> No
         (TIMED, {"x_sig": sign(f"{NOW - 1}:".encode() + BODY).hex(), "x_time": str(NOW)}, "fit"),
     ],
 )
-def test_who_does_not_prove_it_is_refused(how: Any, headers: dict[str, str], why: str) -> None:
+def test_a_sender_without_valid_proof_is_refused_without_showing_secrets(
+    how: Any, headers: dict[str, str], why: str
+) -> None:
     with pytest.raises(SenderRefused, match=why) as raised:
         check(how, **headers)
     assert not any(secret in str(raised.value) for secret in SECRETS)
 
 
-def test_a_message_with_a_time_or_said_to_be_unique_has_an_id_of_what_is_signed() -> None:
+def test_a_message_that_signs_a_time_or_is_declared_unique_has_an_id_from_its_signature() -> None:
     def timed(at: str) -> str | None:
         return check(TIMED, x_time=at, x_sig=sign(f"{at}:".encode() + BODY).hex())
 
@@ -292,7 +294,7 @@ def test_certificates_come_from_amazon_sns_only(url: str) -> None:
         (message().replace(b"hello", b"hullo"), "does not fit"),
     ],
 )
-def test_what_amazon_has_not_signed_is_refused(body: bytes, why: str) -> None:
+def test_a_message_not_signed_by_amazon_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(SenderRefused, match=why):
         verifier(Amazon()).check(TOPICS, body)
 

@@ -274,7 +274,7 @@ def test_a_phase_that_is_lost_before_its_record_is_read_is_not_entered(
         assert iterations.enter_orient(1, 1, "w/1") is None
 
 
-def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
+def test_the_sweeper_resends_every_lost_message() -> None:
     """Each step makes due what follows it, so that nothing rests on a message."""
     recorder = Recorder()
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))

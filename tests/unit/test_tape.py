@@ -263,7 +263,7 @@ def test_assessments_that_disagree_are_all_recorded() -> None:
     ]
 
 
-def test_what_hooks_changed_is_recorded_before_and_after() -> None:
+def test_changes_by_hooks_are_recorded_with_before_and_after() -> None:
     hooks: dict[str, Any] = {
         "on_orient": lambda: {"priority": "high"},
         "on_decide": lambda: {"requires_approval": True, "params": {"n": 2}},
@@ -409,7 +409,7 @@ def told(result: LoopResult) -> dict[str, list[Read]]:
     return {one.by: one.reads for one in result.reads}
 
 
-def test_what_orienters_strategies_and_hooks_read_of_their_state_is_recorded() -> None:
+def test_state_reads_of_orienters_strategies_and_hooks_are_recorded() -> None:
     def decide(ctx: Context) -> Any:
         return choice(params={"seen": ctx.state.get_many(["seen", "none"])})
 
@@ -450,7 +450,7 @@ def test_the_clock_that_plugins_saw_is_recorded() -> None:
     assert (reads.by, reads.clock) == ("p:r", seen_at)
 
 
-def test_what_was_read_of_graph_and_approvals_is_recorded() -> None:
+def test_reads_of_graphs_and_approvals_are_recorded() -> None:
     fact = Triple(subject="web", predicate="runs on", object="h1")
 
     def look(ctx: Context) -> None:

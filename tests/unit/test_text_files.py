@@ -67,7 +67,7 @@ def test_a_file_that_is_no_text_is_refused_in_one_line(raw: bytes, tmp_path: Pat
 
 
 @pytest.mark.parametrize("raw", [LATIN, UNMARKED])
-def test_a_key_that_cannot_be_one_is_told_in_a_line(raw: bytes, tmp_path: Path) -> None:
+def test_an_unreadable_api_key_is_an_error_of_one_line(raw: bytes, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(raw)
     for name, value, why in (

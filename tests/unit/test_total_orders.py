@@ -222,7 +222,7 @@ def test_a_thousand_records_of_one_millisecond_are_in_one_order(
 
 
 @every_kind
-def test_what_redis_forgets_between_two_pages_is_neither_skipped_nor_repeated(
+def test_records_pruned_between_pages_are_neither_skipped_nor_repeated(
     kind: Kind, lab: Lab, archive: Archive
 ) -> None:
     newest_first = kind.fill(lab, SIZE)[::-1]
@@ -237,7 +237,7 @@ def test_what_redis_forgets_between_two_pages_is_neither_skipped_nor_repeated(
 
 
 @pytest.mark.parametrize("ttl", [None, 3600.0])
-def test_what_waits_is_in_the_order_in_which_it_came(ttl: float | None, lab: Lab) -> None:
+def test_pending_approvals_are_in_the_order_of_arrival(ttl: float | None, lab: Lab) -> None:
     ids = _pending(lab, SIZE, Retention(ttl=ttl))
     approvals = lab.store.approvals
     names: list[str] = []
@@ -252,7 +252,7 @@ def test_what_waits_is_in_the_order_in_which_it_came(ttl: float | None, lab: Lab
     assert names == ids
 
 
-def test_what_never_expires_comes_after_what_does(lab: Lab) -> None:
+def test_approvals_that_never_expire_come_last(lab: Lab) -> None:
     approvals = lab.store.approvals
     forever = approvals.enqueue(_proposal(1), Retention(ttl=None))
     century = approvals.enqueue(_proposal(2), Retention(ttl=3600.0))

@@ -239,7 +239,7 @@ def test_an_observation_has_the_context_of_its_event_or_else_of_its_request() ->
     assert found("json", {"source": "s", "data": {}}, traceparent="nonsense") is None
 
 
-def test_what_was_exported_is_not_exported_again() -> None:
+def test_spans_are_exported_once() -> None:
     lab = lab_of(Recorder().action())
     export, kept = export_of(lab.whole)
     for _ in range(3):
@@ -266,7 +266,7 @@ def test_an_unacknowledged_batch_is_sent_again_with_the_same_ids() -> None:
     assert tree(kept.spans)[0] == "iteration"
 
 
-def test_what_the_collector_refuses_does_not_stop_the_rest() -> None:
+def test_a_refused_batch_does_not_stop_the_export() -> None:
     lab = lab_of(Recorder().action())
     for _ in range(2):
         lab.run()
@@ -310,7 +310,7 @@ def test_one_process_exports_and_another_takes_over_when_it_stops() -> None:
     assert len({span.trace_id for span in others.spans}) == 1
 
 
-def test_who_lost_the_export_notes_nothing() -> None:
+def test_a_process_that_lost_the_export_cannot_record_progress() -> None:
     lab = lab_of(Recorder().action())
     traces = lab.store.traces
     assert traces.take("a") is not None
@@ -464,7 +464,7 @@ def _kept(lab: Lab) -> list[Span]:
     ]
 
 
-def test_a_collector_that_is_gone_is_told_from_one_that_refuses() -> None:
+def test_an_unavailable_collector_raises_but_a_refusing_one_does_not() -> None:
     lab = lab_of(Recorder().action())
     lab.run()
     with Sink() as sink:

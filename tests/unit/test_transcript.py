@@ -118,7 +118,7 @@ def test_a_result_says_what_went_wrong() -> None:
     assert plain(seen)[0] == "  #1 look: failed, exit code 124, timed out, 70000 bytes in total"
 
 
-def test_what_waits_says_what_for_and_how_to_approve_it() -> None:
+def test_a_waiting_call_shows_how_to_approve_it() -> None:
     waits = Waits(call_id="call00001", approval_id="01234567-89ab")
     lines = plain(Said(step=1, calls=[LOOK]), Started(call_id="call00001"), waits, result())
 
@@ -127,7 +127,7 @@ def test_what_waits_says_what_for_and_how_to_approve_it() -> None:
     assert lines[3] == "  #1 look: ok"
 
 
-def test_what_is_said_to_the_model_and_to_those_who_watch_is_a_note() -> None:
+def test_instructions_and_warnings_are_shown_as_notes() -> None:
     lines = plain(
         Steered(text="You have\nasked before.", why="duplicate", strip=True),
         Warned(what="tokens", text="80 % of the tokens are used"),
@@ -184,7 +184,7 @@ def test_reasoning_is_marked_and_a_failed_attempt_withdrawn() -> None:
     assert lines == ["| I think", "! withdrawn: cut", "| Again"]
 
 
-def test_an_attempt_of_which_nothing_came_is_said_to_have_failed_and_why_once() -> None:
+def test_a_failed_attempt_is_shown_with_its_error_unless_repeated() -> None:
     failed = Discarded(step=1, why="nobody answers")
     assert plain(failed, failed, Said(step=1, text="Here."), failed) == [
         "! attempt 1 failed: nobody answers",
@@ -245,7 +245,7 @@ def test_an_answer_is_printed_once_below_a_line_that_says_so(
     ]
 
 
-def test_what_is_said_before_a_call_is_not_below_the_line_of_the_answer(
+def test_text_before_a_tool_call_is_printed_once_above_the_answer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     entries: list[Entry] = [
@@ -290,7 +290,7 @@ def test_thoughts_that_were_printed_are_withdrawn_visibly(
     assert shown.index("Hm.") < shown.index("ignore the reasoning above")
 
 
-def test_an_answer_that_was_not_said_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_that_was_not_streamed_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
     assert shown.index("Hm.") < shown.index("Findings") < shown.index("The digest")
     assert "! ended by doom_loop" in shown

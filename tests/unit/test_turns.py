@@ -81,7 +81,7 @@ def test_a_turn_is_forgotten_when_nobody_asks_any_more(world: Process) -> None:
     assert 0 < world.client.ttl(key) <= 3600
 
 
-def test_what_is_due_of_several_agents_is_taken_together_and_an_agent_that_fails_fails_alone(
+def test_an_agent_that_cannot_be_read_does_not_stop_due_work_of_others(
     world: Process,
 ) -> None:
     for agent in ("a", "b"):
@@ -152,7 +152,7 @@ def test_a_short_heartbeat_keeps_a_process_alive(beating: Beating) -> None:
 
 
 @pytest.mark.parametrize("lost", [AGENTS, REGISTERED, WORKER_INFO, FREEZES, "everything"])
-def test_what_redis_has_lost_is_there_again_after_a_heartbeat(beating: Beating, lost: str) -> None:
+def test_a_heartbeat_restores_records_that_redis_has_lost(beating: Beating, lost: str) -> None:
     beating.store.freezes.freeze("incident", "a")
     beating.beats.beat(info())
     beating.client.delete(lost)
@@ -169,7 +169,7 @@ def test_what_redis_has_lost_is_there_again_after_a_heartbeat(beating: Beating, 
     assert len(beating.said) == said
 
 
-def test_what_changes_is_told_and_compared_at_once(beating: Beating) -> None:
+def test_a_heartbeat_sends_changes_at_once(beating: Beating) -> None:
     beating.beats.beat(info(problem="hung"))
     assert beating.said[1:] == [info(problem="hung")]
     Store(beating.client, "other").fleet.retire(ENTRY, STARTED)

@@ -96,7 +96,7 @@ def test_an_item_of_an_earlier_release_has_a_title_too() -> None:
     assert made.pending()[0].title == f"undo of p:do ({made.of_loop})"
 
 
-def test_whoever_has_to_allow_a_roll_back_sees_what_will_be_undone() -> None:
+def test_the_approval_of_a_rollback_shows_the_execution_it_undoes() -> None:
     made = Undoing()
     made.lab.run()
     made.back(made.of_loop, requires_approval=True)
@@ -131,7 +131,7 @@ def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
     assert trail["call.rollback"].note == "it was wrong"
 
 
-def test_what_was_undone_is_not_asked_for_again() -> None:
+def test_an_execution_already_rolled_back_is_not_proposed_again() -> None:
     made = Undoing(autonomy=GATED)
     execution = made.done()
     made.back(execution)

@@ -142,7 +142,7 @@ def test_commas_and_brackets_in_texts_are_no_values() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ",", '"', "\\", '\\"', '\\\\",[', ',"', '[{",'])
-def test_what_stands_in_texts_is_never_counted(text: str) -> None:
+def test_characters_inside_strings_are_not_counted_as_values(text: str) -> None:
     many = [text] * (MAX_VALUES - 2)
 
     check_values(json.dumps(many))
@@ -161,7 +161,7 @@ def test_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -> No
     assert longest_step(count, MOST * unit) < MOST * unit
 
 
-def test_what_a_model_says_is_not_parsed_when_it_has_too_many_values() -> None:
+def test_model_output_with_too_many_values_is_not_parsed() -> None:
     many = f'{{"a": {repeated("1", MAX_VALUES)}}}'
     call = f'{{"name": "look", "arguments": {many}}}'
 

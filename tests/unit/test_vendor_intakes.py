@@ -62,7 +62,7 @@ def test_an_alert_and_its_end_are_one_thing_that_fires_and_resolves(case: str) -
 @pytest.mark.parametrize(
     "message", ["pagerduty/note", "github/ping", "gitlab/running", "cloudwatch/subscription"]
 )
-def test_what_is_no_alert_is_accepted_and_not_observed(message: str) -> None:
+def test_messages_without_alerts_are_accepted_but_yield_no_observations(message: str) -> None:
     assert read(*message.split("/")) == []
 
 

@@ -183,7 +183,7 @@ def test_an_effect_that_another_action_may_have_had_is_not_credited(
         assert found.evidence.startswith("it is well, but call:")
 
 
-def test_what_acted_on_the_target_before_takes_no_credit_away() -> None:
+def test_an_earlier_action_on_the_target_does_not_blur_the_verdict() -> None:
     action = Patient(True, decisions=({"host": "a"},), target="host")
     lab = action.lab(Recorder().action("other", target="host"))
     assert called(lab, action="p:other", params={"host": "a"}).success
@@ -407,7 +407,7 @@ def test_harm_is_rolled_back_once_and_the_action_not_repeated() -> None:
         (True, {"roll_back": False}, "the agent's settings forbid a rollback"),
     ],
 )
-def test_harm_that_cannot_be_rolled_back_suspends_the_action_and_people_are_told(
+def test_harm_that_cannot_be_rolled_back_suspends_the_action(
     rollback: bool, settings: dict[str, Any], why: str
 ) -> None:
     action = Patient("worse")
@@ -457,7 +457,7 @@ def test_a_rollback_that_needs_a_person_is_asked_for() -> None:
     assert len(action.undone) == 1
 
 
-def test_what_boyd_compensates_or_has_compensated_is_not_rolled_back_by_others() -> None:
+def test_a_compensated_execution_cannot_be_rolled_back() -> None:
     action = Patient("worse")
     lab = action.lab(rollback=True)
     execution = executed(lab, lab.run()).id
@@ -490,7 +490,7 @@ def test_a_person_lifts_a_suspension() -> None:
     assert {"action.verified", "action.compensated", "hold.lifted"} <= set(kinds)
 
 
-def test_people_are_told_again_until_they_could_be_told() -> None:
+def test_the_suspend_hook_is_retried_until_it_succeeds() -> None:
     action = Patient("worse")
     lab = action.lab()
     failures = [OSError("mail is down"), None]

@@ -311,7 +311,7 @@ def test_a_window_that_closes_before_the_action_starts_is_closed(clock: Clock) -
     assert result_of(result).prevented == "closed"
 
 
-def test_what_was_started_in_its_window_and_lost_its_worker_goes_on_when_that_has_closed(
+def test_an_action_started_in_its_window_is_retried_after_the_window_closed(
     clock: Clock,
 ) -> None:
     recorder = Recorder()
