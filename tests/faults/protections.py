@@ -419,7 +419,7 @@ PROTECTIONS = (
         "redis.call('HINCRBY', approval, 'version', 1)\n",
         "",
         "unit/api/test_previews.py",
-        ("test_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else",),
+        ("test_approving_an_outdated_preview_is_refused",),
     ),
     Protection(
         "P6",
@@ -640,7 +640,7 @@ PROTECTIONS = (
         "while self._busy() and time.monotonic() < deadline:",
         "while False:",
         "unit/api/test_server.py",
-        ("test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop",),
+        ("test_a_stopping_server_answers_the_request_in_flight",),
     ),
     Protection(
         "P10",
@@ -771,7 +771,7 @@ PROTECTIONS = (
         "if redis.call('ZCARD', runs_pending) >= tonumber(most) then",
         "if false then",
         "unit/api/test_runs.py",
-        ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told",),
+        ("test_a_full_queue_of_runs_refuses_more_with_the_time_to_retry",),
     ),
     Protection(
         "P22",
@@ -863,7 +863,7 @@ PROTECTIONS = (
         "            if http.key is not None and http.key.person:\n",
         "            if False:\n",
         "unit/api/test_assistants.py",
-        ("test_keys_of_persons_are_refused_and_told_why",),
+        ("test_keys_of_persons_are_refused_with_the_reason",),
     ),
     Protection(
         "P14",
@@ -1348,7 +1348,7 @@ PROTECTIONS = (
         "    check_prefix()\n",
         "",
         "unit/api/test_requests.py",
-        ("test_a_proxy_that_serves_boyd_below_a_path_is_told_so",),
+        ("test_a_proxy_that_serves_boyd_below_a_path_gets_an_error_that_says_so",),
     ),
     # P21: no component fails another one.
     Protection(

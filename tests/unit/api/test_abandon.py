@@ -34,7 +34,7 @@ def test_a_request_that_comes_again_with_its_key_is_answered_as_before(site: Sit
     assert first.json == again.json
 
 
-def test_what_is_not_in_flight_is_not_abandoned(site: Site) -> None:
+def test_only_the_iteration_in_flight_can_be_abandoned(site: Site) -> None:
     idle = site.post("/loop/abandon")
     number = started(site)
     other = site.post("/loop/abandon", {"iteration": number + 1})
@@ -44,7 +44,7 @@ def test_what_is_not_in_flight_is_not_abandoned(site: Site) -> None:
     assert site.get("/loop/status").json["iteration"] == number
 
 
-def test_whoever_may_only_trigger_may_not_abandon(site: Site) -> None:
+def test_the_trigger_scope_does_not_permit_abandoning(site: Site) -> None:
     number = started(site)
     answer = site.post("/loop/abandon", headers=site.key("trigger"))
 

@@ -28,7 +28,7 @@ def test_actions_are_listed_with_what_they_take(desk: Site) -> None:
 # Take
 
 
-def test_an_action_is_taken_and_its_result_told(desk: Site, done: list[str]) -> None:
+def test_an_action_is_executed_and_its_result_returned(desk: Site, done: list[str]) -> None:
     answer = desk.post(WRITE, BODY)
 
     assert answer.status_code == 200
@@ -45,7 +45,7 @@ def test_a_request_that_waits_gets_the_result_when_a_worker_has_it(desk: Site) -
 
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
-def test_what_has_not_ended_in_time_can_be_looked_up(desk: Site, wait: str) -> None:
+def test_an_action_that_outlasts_the_wait_can_be_looked_up(desk: Site, wait: str) -> None:
     desk.dispatcher.held = True
     answer = desk.post(f"{WRITE}?wait={wait}", BODY)
     where = f"/executions/{answer.json['executionId']}"
@@ -148,7 +148,9 @@ def test_a_body_that_does_not_fit_does_nothing(
 
 @pytest.mark.parametrize("value", [b"[" * 190 + b"]" * 190, b"1e999", b"[-1e400]"])
 @pytest.mark.parametrize("action", [WRITE, PUBLISH, f"{WRITE}/dry-run"])
-def test_what_could_not_be_read_back_is_refused(desk: Site, action: str, value: bytes) -> None:
+def test_params_that_could_not_be_read_back_are_refused(
+    desk: Site, action: str, value: bytes
+) -> None:
     body = b'{"params": {"text": "x", "more": %s}}' % value
     answer = desk.post(action, data=body, content_type="application/json")
 
@@ -156,7 +158,7 @@ def test_what_could_not_be_read_back_is_refused(desk: Site, action: str, value: 
     assert not desk.lab.client.keys("*call:*")
 
 
-def test_what_nests_as_deep_as_is_read_can_be_shown_again(desk: Site) -> None:
+def test_params_at_the_depth_limit_can_be_shown(desk: Site) -> None:
     body = b'{"params": {"text": "x", "more": %s}}' % (b"[" * 98 + b"]" * 98)
     answer = desk.post(PUBLISH, data=body, content_type="application/json")
 
@@ -273,9 +275,7 @@ def test_a_key_without_the_scope_does_nothing(desk: Site, done: list[str], path:
 # Undone before
 
 
-def test_what_was_undone_is_not_undone_again_and_nobody_is_asked(
-    desk: Site, done: list[str]
-) -> None:
+def test_a_second_rollback_is_refused_without_an_approval(desk: Site, done: list[str]) -> None:
     execution = desk.post(WRITE, BODY).json["executionId"]
     path = f"/executions/{execution}/rollback"
     first = desk.post(path)

@@ -41,7 +41,7 @@ def test_history_can_be_left_out(desk: Site) -> None:
     assert len(desk.get("/approvals?includeHistory=true").json["history"]) == 1
 
 
-def test_what_has_expired_is_purged_before_the_queue_is_shown(desk: Site) -> None:
+def test_expired_items_are_listed_in_the_history(desk: Site) -> None:
     expired = desk.waiting(ttl=0)
     answer = desk.get("/approvals").json
 
@@ -49,7 +49,7 @@ def test_what_has_expired_is_purged_before_the_queue_is_shown(desk: Site) -> Non
     assert [(item["id"], item["status"]) for item in answer["history"]] == [(expired, "expired")]
 
 
-def test_what_has_expired_is_shown_as_expired_and_cannot_be_answered(desk: Site) -> None:
+def test_an_expired_item_is_shown_as_expired_and_cannot_be_answered(desk: Site) -> None:
     expired = desk.waiting(ttl=0)
 
     assert desk.get(f"/approvals/{expired}").json["status"] == "expired"
@@ -81,7 +81,7 @@ def test_reading_what_is_past_its_deadline_changes_nothing_and_shows_what_it_wil
     assert (later.json["status"], later.headers["ETag"]) == ("expired", shown.headers["ETag"])
 
 
-def test_what_is_past_its_deadline_has_no_new_preview(desk: Site) -> None:
+def test_an_expired_item_gets_no_new_preview(desk: Site) -> None:
     answer = desk.post(f"/approvals/{desk.waiting(ttl=0)}/preview")
 
     assert answer.status_code == 404
@@ -102,7 +102,7 @@ def test_each_approval_past_its_deadline_is_listed_once_however_it_is_paged(desk
     assert waits == [pending]
 
 
-def test_what_expires_unseen_cannot_be_approved(desk: Site, done: list[str]) -> None:
+def test_an_item_that_expired_unseen_cannot_be_approved(desk: Site, done: list[str]) -> None:
     answer = desk.post(f"/approvals/{desk.waiting(ttl=0)}/approve")
 
     assert answer.status_code == 404
@@ -186,7 +186,7 @@ def test_a_request_that_waits_gets_the_result_when_a_worker_has_it(desk: Site) -
 
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
-def test_what_has_not_ended_in_time_is_accepted(desk: Site, wait: str) -> None:
+def test_an_approval_whose_action_outlasts_the_wait_is_accepted(desk: Site, wait: str) -> None:
     desk.dispatcher.held = True
     id = desk.waiting()
     answer = desk.post(f"/approvals/{id}/approve?wait={wait}")
@@ -256,9 +256,7 @@ def test_a_second_approval_by_the_same_principal_is_a_conflict(desk: Site) -> No
     assert len(desk.get(f"/approvals/{id}").json["approvals"]) == 1
 
 
-def test_who_asked_for_it_may_not_approve_it(
-    desk: Site, bob: dict[str, str], done: list[str]
-) -> None:
+def test_the_requester_may_not_approve(desk: Site, bob: dict[str, str], done: list[str]) -> None:
     body = {"params": {"text": "mine"}}
     id = desk.post("/actions/desk:publish", body).json["approvalId"]
     refused = desk.post(f"/approvals/{id}/approve")
@@ -278,7 +276,7 @@ def test_who_asked_for_it_may_not_approve_it(
         ({"person": True}, "a person"),
     ],
 )
-def test_who_is_not_among_the_approvers_is_told_who_is(
+def test_a_refused_approver_learns_who_may_approve(
     desk: Site, done: list[str], policy: dict[str, Any], said: str
 ) -> None:
     id = desk.waiting(**policy)
@@ -337,7 +335,7 @@ def test_denied_or_withdrawn_nothing_runs(
 
 @pytest.mark.parametrize("first", ["approve", "deny", "withdraw"])
 @pytest.mark.parametrize("second", ["approve", "deny", "withdraw"])
-def test_who_is_too_late_learns_what_it_is_and_who_was_quicker(
+def test_a_late_answer_is_refused_with_the_status_and_the_first_answerer(
     desk: Site, bob: dict[str, str], done: list[str], first: str, second: str
 ) -> None:
     id = desk.waiting()
@@ -358,9 +356,7 @@ def test_who_is_too_late_learns_what_it_is_and_who_was_quicker(
 # Who acts
 
 
-def test_whom_the_caller_claims_to_act_for_is_kept_beside_the_principal(
-    desk: Site, bob: dict[str, str]
-) -> None:
+def test_the_claimed_name_is_recorded_beside_the_principal(desk: Site, bob: dict[str, str]) -> None:
     answer = desk.post(f"/approvals/{desk.waiting()}/deny", {"actedBy": "the boss"}, headers=bob)
     item = answer.json["approval"]
     entries = desk.get("/audit").json["entries"]
@@ -486,7 +482,7 @@ def test_a_vote_that_comes_again_counts_once(desk: Site) -> None:
     assert len(desk.get(f"/approvals/{id}").json["approvals"]) == 1
 
 
-def test_what_was_refused_may_be_answered_under_the_same_key_once_it_is_mended(
+def test_a_corrected_answer_may_reuse_its_idempotency_key(
     desk: Site,
 ) -> None:
     id = desk.waiting(require_note=True)

@@ -75,7 +75,7 @@ def resolve(
     return desk.post(f"/approvals/{pending(desk)['id']}/{verdict}", answer, headers=headers)
 
 
-def test_keys_of_persons_are_refused_and_told_why(desk: Site) -> None:
+def test_keys_of_persons_are_refused_with_the_reason(desk: Site) -> None:
     answer = Assistant(desk, "admin", principal="ann", person=True).send("tools/list")
 
     assert answer.status_code == 403
@@ -240,7 +240,7 @@ def test_the_tasks_of_others_are_unknown(desk: Site, robot: Assistant) -> None:
     assert robot.read("boyd_task_show", task=name)["status"] == "input_required"
 
 
-def test_what_an_assistant_changes_leaves_who_with_which_key_and_from_where(
+def test_changes_by_an_assistant_are_audited_with_principal_key_and_address(
     desk: Site, robot: Assistant
 ) -> None:
     robot.propose()
@@ -411,7 +411,7 @@ def test_the_same_idempotency_key_proposes_once(desk: Site, robot: Assistant) ->
     assert pending(desk)["seen"] == 1
 
 
-def test_what_was_refused_can_be_sent_again_with_its_idempotency_key(
+def test_a_refused_tool_call_can_be_repeated_with_its_idempotency_key(
     desk: Site, robot: Assistant
 ) -> None:
     given = {"name": "boyd_investigate", "arguments": {"question": "why?"}}
@@ -454,7 +454,7 @@ def test_without_the_extra_the_route_names_it(
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}', 200, -32602),
     ],
 )
-def test_what_is_no_request_is_refused(
+def test_an_invalid_request_is_refused(
     robot: Assistant, body: bytes, status: int, code: int
 ) -> None:
     answer = robot.site.client.post("/mcp", data=body, headers=robot.key)
@@ -488,7 +488,7 @@ def test_headers_must_repeat_the_body(
     assert (answer.json.get("error") or {}).get("code") == code
 
 
-def test_an_unknown_revision_is_told_which_are_known(robot: Assistant) -> None:
+def test_an_unknown_revision_is_refused_with_the_supported_ones(robot: Assistant) -> None:
     key = {**robot.key, "MCP-Protocol-Version": "1999-01-01"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     error = robot.site.client.post("/mcp", json=body, headers=key).json["error"]
@@ -515,7 +515,7 @@ def test_clients_of_earlier_revisions_open_with_initialize(
     assert "Mcp-Session-Id" not in answer.headers
 
 
-def test_an_error_inside_is_told_without_its_details(
+def test_an_internal_error_is_reported_without_details(
     desk: Site, robot: Assistant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

@@ -81,7 +81,7 @@ def test_the_export_is_one_json_object_a_line_each_with_the_hash_before_it(busy:
     assert [one["prev"] for one in found[1:]] == [one["hash"] for one in found[:-1]]
 
 
-def test_the_export_begins_when_it_is_told_to(busy: Site) -> None:
+def test_the_export_begins_at_the_given_time(busy: Site) -> None:
     whole = entries(busy)
     later = datetime.now(UTC) + timedelta(minutes=1)
 
@@ -134,7 +134,7 @@ def test_a_head_that_was_noted_is_looked_for(busy: Site) -> None:
 
 
 @pytest.mark.parametrize("expect", ["", "x", "1", "1:abc", f"0:{'0' * 64}", f"1:{'0' * 64}\n"])
-def test_what_is_no_head_is_refused(busy: Site, expect: str) -> None:
+def test_an_invalid_head_is_refused(busy: Site, expect: str) -> None:
     answer = busy.get("/audit/verify", query_string={"expect": expect})
 
     assert answer.status_code == 422

@@ -185,7 +185,7 @@ def test_a_key_limited_to_one_agent_means_that_one_by_default(site: Site) -> Non
 # Rates
 
 
-def test_a_key_that_asks_too_often_is_told_when_to_come_back(server: Any) -> None:
+def test_a_throttled_key_gets_the_time_to_wait(server: Any) -> None:
     site = Site(make_lab(server), server, rate=0.5, burst=3)
     answers = [site.get("/state") for _ in range(4)]
 

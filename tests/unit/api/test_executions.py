@@ -219,7 +219,7 @@ def test_undoing_waits_for_a_person_when_that_is_asked_for(desk: Site, done: lis
     assert done == ["write x", "wipe x"]
 
 
-def test_what_cannot_be_undone_says_so(desk: Site, done: list[str]) -> None:
+def test_an_execution_that_cannot_be_rolled_back_is_refused(desk: Site, done: list[str]) -> None:
     failed = desk.post("/actions/desk:tear").json["executionId"]
     approval = desk.waiting()
     desk.post(f"/approvals/{approval}/approve")
@@ -249,7 +249,7 @@ def test_a_body_that_does_not_fit_undoes_nothing(desk: Site, done: list[str], bo
     assert done == ["write x"]
 
 
-def test_what_the_loop_did_is_undone_too(server: Any) -> None:
+def test_an_execution_of_the_loop_can_be_rolled_back(server: Any) -> None:
     undone: list[Any] = []
     action = Recorder().action(rollback=lambda params: undone.append(params))
     lab = Lab(

@@ -96,7 +96,7 @@ def test_a_request_that_failed_inside_may_be_tried_again(
     assert site.post("/pause", headers=KEY).status_code == 200
 
 
-def test_what_was_refused_may_be_tried_again_when_things_stand_otherwise(site: Site) -> None:
+def test_a_refused_request_may_be_repeated_later_under_the_same_key(site: Site) -> None:
     site.post("/pause")
     first = site.post("/loop/trigger", headers=KEY)
     site.post("/resume")
@@ -106,7 +106,7 @@ def test_what_was_refused_may_be_tried_again_when_things_stand_otherwise(site: S
     assert "Idempotency-Replayed" not in again.headers
 
 
-def test_what_was_refused_may_be_mended_under_the_same_key(site: Site) -> None:
+def test_a_refused_request_may_be_corrected_under_the_same_key(site: Site) -> None:
     wrong = {"title": "x", "description": "x", "callbackUrl": "http://127.0.0.1/"}
 
     assert site.post("/runs", wrong, headers=KEY).status_code == 422
@@ -147,12 +147,12 @@ def test_a_key_that_is_not_plain_text_is_refused(site: Site, key: str) -> None:
     assert site.post("/pause", headers={"Idempotency-Key": key}).status_code == 400
 
 
-def test_what_does_not_fit_takes_no_key(site: Site) -> None:
+def test_an_invalid_request_does_not_use_up_its_key(site: Site) -> None:
     assert site.post("/pause", {"reason": 1}, headers=KEY).status_code == 422
     assert site.post("/pause", {"reason": "x"}, headers=KEY).status_code == 200
 
 
-def test_whoever_lost_the_lease_does_not_overwrite_the_answer(site: Site) -> None:
+def test_a_lost_lease_cannot_overwrite_the_stored_answer(site: Site) -> None:
     answers = site.store.answers
     lost = answers.take("digest", "request", 10)
     site.lab.client.delete(*site.store.client.keys("*answer*"))

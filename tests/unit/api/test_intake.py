@@ -178,7 +178,7 @@ def test_malformed_json_is_refused_and_does_nothing(
 
 
 @pytest.mark.parametrize("value", [b"1e999", b"[" * 150 + b"]" * 150])
-def test_what_could_not_be_read_back_is_refused(eager: Site, value: bytes) -> None:
+def test_observations_that_could_not_be_read_back_are_refused(eager: Site, value: bytes) -> None:
     body = b'{"source": "x", "data": {"v": %s}}' % value
     answer = eager.post("/intake/json", data=body, content_type="application/json")
 
@@ -195,7 +195,7 @@ def test_an_unknown_format_is_not_found(eager: Site, format: str) -> None:
     assert "json" in answer.json["detail"]
 
 
-def test_what_is_too_large_is_refused(server: Any) -> None:
+def test_a_message_that_is_too_large_is_refused(server: Any) -> None:
     site = Site(make_desk(server)[0], server, intake={"max_body": 100})
     for headers in ({}, KEY):
         answer = site.post("/intake/json", [PLAIN] * 10, headers=headers)
@@ -203,7 +203,7 @@ def test_what_is_too_large_is_refused(server: Any) -> None:
 
 
 @pytest.mark.long
-def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told(desk: Site) -> None:
+def test_a_full_intake_refuses_messages_with_the_time_to_retry(desk: Site) -> None:
     for _ in range(2):
         assert desk.post("/intake/json", [PLAIN] * 10_000).status_code == 202
     answer = desk.post("/intake/json", PLAIN, headers=KEY)
@@ -477,7 +477,7 @@ def test_the_same_cloud_event_is_observed_once_even_after_an_iteration(desk: Sit
     assert seen(desk) == []
 
 
-def test_what_is_refused_is_logged_and_counted(
+def test_refused_messages_are_logged_and_counted(
     server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = Site(make_desk(server)[0], server, intake={"max_body": 1000})
@@ -499,7 +499,7 @@ def test_what_is_refused_is_logged_and_counted(
     assert "intake alertmanager refused, invalid-request: alice: version: is '9'" in lines[0]
 
 
-def test_what_is_taken_and_what_waits_is_counted(desk: Site) -> None:
+def test_accepted_and_waiting_observations_are_counted(desk: Site) -> None:
     desk.post("/intake/json", [PLAIN] * 3)
 
     assert metric(desk, "boyd_intake_observations_total", format="json") == 3
@@ -529,7 +529,7 @@ def test_other_routes_take_a_bearer_key_only(desk: Site) -> None:
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic eA==", "Basic eDo=", "Digest x"])
-def test_what_holds_no_password_lets_nobody_in(desk: Site, header: str) -> None:
+def test_an_authorization_header_without_a_key_is_refused(desk: Site, header: str) -> None:
     headers = {"Authorization": header}
     answer = desk.client.post("/api/v0/intake/json", json=PLAIN, headers=headers)
 

@@ -123,7 +123,7 @@ def test_a_message_with_a_signed_time_is_taken_once_and_only_while_it_is_fresh(s
         {"Authorization": f"Bearer {SECRET}"},
     ],
 )
-def test_who_does_not_sign_is_refused_logged_and_counted(
+def test_an_unsigned_message_is_refused_logged_and_counted(
     site: Site, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "boyd.api"):
@@ -168,7 +168,7 @@ def test_an_intake_without_a_check_of_its_own_asks_for_a_key(site: Site) -> None
     assert site.post(path, body).status_code == 202
 
 
-def test_what_a_sender_may_do_ends_at_its_intake(site: Site) -> None:
+def test_the_secret_of_a_sender_opens_only_its_intake(site: Site) -> None:
     shown = {"X-Gitlab-Token": SECRET}
     own = "/api/v0/agents/desk/intake/gitlab"
     body = (DATA / "gitlab" / "firing.json").read_bytes()

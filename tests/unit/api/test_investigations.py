@@ -46,7 +46,7 @@ def case(server: Any, replies: list[Any]) -> Iterator[Case]:
 # Ask
 
 
-def test_a_question_is_taken_and_its_place_is_told(case: Case) -> None:
+def test_a_question_starts_an_investigation_and_returns_its_location(case: Case) -> None:
     case.site.dispatcher.held = True
     answer = case.post("/investigations", QUESTION)
     there = case.site.client.get(answer.headers["Location"], headers=case.site.admin)
@@ -144,7 +144,7 @@ def test_the_state_names_the_model(case: Case, server: Any) -> None:
     assert case.get("/state").json["agent"]["model"] == "scripted"
 
 
-def test_who_may_only_read_asks_nothing_and_reads_everything(case: Case) -> None:
+def test_the_read_scope_permits_reading_but_not_asking(case: Case) -> None:
     id = case.asked()
     reader, submitter = case.site.key("read"), case.site.key("runs")
     for path in ("", f"/{id}", f"/{id}/log", f"/{id}/events"):
@@ -173,7 +173,7 @@ def test_a_key_for_other_agents_sees_none_of_it(case: Case) -> None:
         ("POST", "/cancel"),
     ],
 )
-def test_what_does_not_exist_is_named(case: Case, method: str, path: str) -> None:
+def test_an_unknown_investigation_is_not_found_by_name(case: Case, method: str, path: str) -> None:
     body = {"json": {"text": "x"}} if path == "/messages" else {}
     answer = case.site.open(method, f"/investigations/nowhere{path}", **body)
 
@@ -196,7 +196,7 @@ def test_investigations_are_listed_newest_first_page_by_page(case: Case) -> None
     assert case.get("/investigations?cursor=x").status_code == 422
 
 
-def test_the_log_tells_what_was_said_and_done(case: Case) -> None:
+def test_the_log_lists_messages_and_tool_calls(case: Case) -> None:
     page = case.get(f"/investigations/{case.asked()}/log").json
 
     kinds = [one["entry"]["kind"] for one in page["entries"] if one["entry"]["kind"] != "delta"]
@@ -276,7 +276,7 @@ def test_the_stream_goes_on_after_the_last_one_that_was_received(case: Case) -> 
     assert case.stream(id, **{"Last-Event-ID": places[-1]}).rest() == [{"retry": "2000"}]
 
 
-def test_who_has_seen_what_redis_has_lost_is_told(case: Case) -> None:
+def test_a_stream_resumed_beyond_the_log_reports_missed_entries(case: Case) -> None:
     id = case.asked()
     _, missed, *rest = case.stream(id, **{"Last-Event-ID": f"{2**60}-0"}).rest()
 
@@ -291,7 +291,9 @@ def test_an_id_that_is_none_is_refused(case: Case, sent: str) -> None:
     assert case.get(path, headers={"Last-Event-ID": sent}).status_code == 400
 
 
-def test_what_is_said_arrives_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_are_streamed_as_they_are_written(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Nobody looks by himself, so what arrives was pushed.
     monkeypatch.setattr(event_streams, "LOOK", 60.0)
     monkeypatch.setattr(event_streams, "SOON", 60.0)
@@ -310,7 +312,7 @@ def test_what_is_said_arrives_at_once(case: Case, monkeypatch: pytest.MonkeyPatc
     assert time.monotonic() - began < 50
 
 
-def test_what_this_release_does_not_know_only_keeps_its_place(case: Case) -> None:
+def test_an_entry_of_an_unknown_kind_is_streamed_as_an_id_only(case: Case) -> None:
     id = case.pending()
     case.written(id, '{"kind":"sung"}', Asked(text="known").to_json())
     stream = case.stream(id)
@@ -409,7 +411,7 @@ def test_all_streams_share_their_places(case: Case) -> None:
 # Go on
 
 
-def test_something_more_is_said_after_the_answer(case: Case) -> None:
+def test_a_follow_up_question_continues_an_ended_investigation(case: Case) -> None:
     id = case.asked()
     case.site.dispatcher.held = True
     answer = case.post(f"/investigations/{id}/messages", {"text": "Since when?"})
@@ -423,7 +425,7 @@ def test_something_more_is_said_after_the_answer(case: Case) -> None:
     assert said[-1] == "Since when?"
 
 
-def test_nothing_is_said_before_the_answer(case: Case) -> None:
+def test_a_follow_up_question_before_the_answer_is_refused(case: Case) -> None:
     id = case.pending()
     answer = case.post(f"/investigations/{id}/messages", {"text": "Well?"})
 
@@ -432,7 +434,7 @@ def test_nothing_is_said_before_the_answer(case: Case) -> None:
     assert len(case.entries(id)) == 1
 
 
-def test_who_answers_at_the_very_end_waits_until_its_last_task_is_left(
+def test_a_follow_up_question_waits_for_the_last_task_to_finish(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boyd_api.routes.investigation_routes.SETTLE", 120.0)
@@ -450,14 +452,14 @@ def test_who_answers_at_the_very_end_waits_until_its_last_task_is_left(
 
 
 @pytest.mark.parametrize("body", [{}, {"text": ""}, {"text": "x" * 100_001}, {"text": 1}])
-def test_what_cannot_be_said_is_named(case: Case, body: Any) -> None:
+def test_an_invalid_message_is_refused_with_its_pointer(case: Case, body: Any) -> None:
     answer = case.post(f"/investigations/{case.asked()}/messages", body)
 
     assert answer.status_code == 422
     assert answer.json["errors"][0]["pointer"] == "/text"
 
 
-def test_a_message_that_is_repeated_is_said_once(case: Case) -> None:
+def test_a_message_repeated_with_its_key_is_recorded_once(case: Case) -> None:
     id = case.asked()
     for _ in range(2):
         case.post(f"/investigations/{id}/messages", {"text": "And?"}, headers=KEY)
@@ -469,7 +471,7 @@ def test_a_message_that_is_repeated_is_said_once(case: Case) -> None:
 # Cancel
 
 
-def test_what_was_cancelled_is_ended_by_a_worker(case: Case) -> None:
+def test_a_worker_ends_a_cancelled_investigation(case: Case) -> None:
     id = case.pending()
     answer = case.post(f"/investigations/{id}/cancel")
     case.site.lab.deliver()
@@ -481,7 +483,7 @@ def test_what_was_cancelled_is_ended_by_a_worker(case: Case) -> None:
     assert case.model.requests == []
 
 
-def test_what_is_over_is_not_cancelled(case: Case) -> None:
+def test_an_ended_investigation_cannot_be_cancelled(case: Case) -> None:
     answer = case.post(f"/investigations/{case.asked()}/cancel")
 
     assert (answer.status_code, answer.json["type"]) == (409, "/problems/finished")
@@ -491,7 +493,7 @@ def test_what_is_over_is_not_cancelled(case: Case) -> None:
 # An answer that was lost
 
 
-def test_what_was_said_is_said_once(case: Case) -> None:
+def test_a_message_retried_with_its_key_is_recorded_once(case: Case) -> None:
     id = case.asked()
     answers = case.twice(f"/investigations/{id}/messages", {"text": "And?"})
     another = case.post(f"/investigations/{id}/messages", {"text": "And?"})
@@ -502,7 +504,7 @@ def test_what_was_said_is_said_once(case: Case) -> None:
     assert [entry.text for entry in asked] == ["Why?", "And?", "And?"]
 
 
-def test_what_was_cancelled_is_told_again(case: Case) -> None:
+def test_a_cancellation_retried_with_its_key_succeeds_again(case: Case) -> None:
     id = case.pending()
     path = f"/investigations/{id}/cancel"
     case.site.dispatcher.held = False
@@ -525,7 +527,7 @@ def waiting(server: Any) -> Iterator[Case]:
         made.site.services.stop()
 
 
-def test_who_asked_may_not_approve_what_comes_of_it(waiting: Case) -> None:
+def test_the_asker_may_not_approve_actions_of_the_investigation(waiting: Case) -> None:
     people = {
         name: waiting.site.key("read", "runs", "approvals", principal=name, person=True)
         for name in ("ann", "bob")
@@ -548,7 +550,9 @@ def test_who_asked_may_not_approve_what_comes_of_it(waiting: Case) -> None:
     assert ended["text"] == "It is clean now."
 
 
-def test_who_submitted_the_run_may_not_approve_either(waiting: Case) -> None:
+def test_the_submitter_of_the_run_may_not_approve_actions_of_its_investigation(
+    waiting: Case,
+) -> None:
     ann = waiting.site.key("admin", principal="ann", person=True)
     id = waiting.post("/runs", RUN, headers=ann).json["id"]
     approval = waiting.get(f"/investigations/{id}").json["approvalId"]
@@ -558,7 +562,7 @@ def test_who_submitted_the_run_may_not_approve_either(waiting: Case) -> None:
     assert waiting.disk.cleaned == []
 
 
-def test_what_is_cancelled_withdraws_what_it_waits_for(waiting: Case) -> None:
+def test_cancelling_an_investigation_withdraws_its_approval(waiting: Case) -> None:
     id = waiting.asked()
     approval = waiting.get(f"/investigations/{id}").json["approvalId"]
     waiting.post(f"/investigations/{id}/cancel")

@@ -149,7 +149,7 @@ def test_headers_and_urls_have_the_form_that_is_checked() -> None:
     assert not re.search(url["pattern"], "https:///x")
 
 
-def test_metrics_are_told_in_both_forms() -> None:
+def test_metrics_are_documented_in_both_formats() -> None:
     content = SPEC["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
 
     assert set(content) == {"text/plain", "application/openmetrics-text"}

@@ -93,7 +93,9 @@ def test_a_body_that_is_too_large_is_refused(server: Any) -> None:
         *((b"[" * 190 + b"]" * 190, 422), (b"1e308", 201), (b"1e309", 422), (b"[-1e999]", 422)),
     ],
 )
-def test_what_could_not_be_read_back_is_refused(desk: Site, body: bytes, status: int) -> None:
+def test_a_body_that_could_not_be_read_back_is_refused(
+    desk: Site, body: bytes, status: int
+) -> None:
     answer = desk.open("PUT", NOTE, data=body, content_type="application/json")
 
     assert answer.status_code == status
@@ -107,7 +109,7 @@ def test_what_could_not_be_read_back_is_refused(desk: Site, body: bytes, status:
         *("/plugins/desk/notes/a%2Fb", "/plugins/desk/x", "/plugins/desk", "/plugins/%20/x"),
     ],
 )
-def test_what_no_endpoint_answers_is_not_found(desk: Site, path: str) -> None:
+def test_a_path_without_an_endpoint_is_not_found(desk: Site, path: str) -> None:
     answer = desk.get(path)
 
     assert answer.status_code == 404
@@ -179,9 +181,7 @@ def test_an_endpoint_that_acts_does_so_through_the_one_path(desk: Site, done: li
     assert done == ["write hello"]
 
 
-def test_what_an_endpoint_wants_to_do_waits_for_a_person_where_others_would(
-    desk: Site, done: list[str]
-) -> None:
+def test_a_gated_action_of_an_endpoint_waits_for_approval(desk: Site, done: list[str]) -> None:
     answer = desk.post("/plugins/desk/publish/hello")
 
     assert answer.status_code == 202

@@ -57,7 +57,7 @@ def test_a_preview_of_now_replaces_the_first_one_which_is_kept() -> None:
     assert item.preview_at >= before.preview_at
 
 
-def test_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else() -> None:
+def test_approving_an_outdated_preview_is_refused() -> None:
     folder = Folder()
     shown = folder.site.get(f"/approvals/{folder.item.id}").headers["ETag"]
     folder.files = 33
@@ -86,14 +86,14 @@ def test_a_preview_that_says_the_same_changes_nothing_but_its_time() -> None:
     assert item.preview_at >= before.created_at
 
 
-def test_whoever_may_approve_may_ask_for_a_preview_and_who_may_only_read_may_not() -> None:
+def test_approvers_but_not_readers_may_refresh_a_preview() -> None:
     folder = Folder()
 
     assert folder.preview(headers=folder.site.key("approvals", "read")).status_code == 200
     assert folder.preview(headers=folder.site.key("read")).status_code == 403
 
 
-def test_what_is_resolved_has_no_preview_of_now() -> None:
+def test_a_resolved_item_gets_no_new_preview() -> None:
     folder = Folder()
     id = folder.item.id
     folder.lab.resolver.answer(id, "denied", person("bob"))

@@ -27,7 +27,7 @@ def twice(desk: Site, path: str, body: Any = None, **headers: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("answer", "status"), [("approve", "approved"), ("deny", "denied"), ("withdraw", "withdrawn")]
 )
-def test_an_answer_to_an_approval_is_told_again(
+def test_an_answer_to_an_approval_is_replayed(
     desk: Site, done: list[str], answer: str, status: str
 ) -> None:
     answers = twice(desk, f"/approvals/{desk.waiting()}/{answer}", {"note": "why"})
@@ -37,21 +37,21 @@ def test_an_answer_to_an_approval_is_told_again(
     assert len(done) == (answer == "approve")
 
 
-def test_an_approval_that_was_counted_is_told_again_and_counts_once(desk: Site) -> None:
+def test_a_repeated_partial_approval_counts_once(desk: Site) -> None:
     answers = twice(desk, f"/approvals/{desk.waiting(min_approvals=2)}/approve")
 
     assert [said.status_code for said in answers] == [202, 202]
     assert [len(said.json["approval"]["approvals"]) for said in answers] == [1, 1]
 
 
-def test_another_request_of_the_same_principal_is_told_the_truth(desk: Site) -> None:
+def test_a_new_request_for_a_resolved_approval_is_refused(desk: Site) -> None:
     path = f"/approvals/{desk.waiting()}/deny"
     desk.post(path, headers=KEY)
 
     assert desk.post(path, headers={"Idempotency-Key": "another"}).status_code == 404
 
 
-def test_several_answers_at_once_are_told_again(desk: Site) -> None:
+def test_a_bulk_answer_is_replayed(desk: Site) -> None:
     ids = [desk.waiting("one"), desk.waiting("two")]
     answers = twice(desk, "/approvals/deny", {"ids": ids})
 
@@ -60,7 +60,7 @@ def test_several_answers_at_once_are_told_again(desk: Site) -> None:
     ] * 2
 
 
-def test_a_cancelled_run_is_told_again(desk: Site) -> None:
+def test_the_cancellation_of_a_run_is_replayed(desk: Site) -> None:
     desk.post("/pause")
     run = desk.post("/runs", {"title": "a", "description": "b"}).json["id"]
     answers = twice(desk, f"/runs/{run}/cancel")
@@ -76,7 +76,7 @@ def test_a_trigger_starts_one_iteration(desk: Site) -> None:
     assert desk.get("/loop/status").json["iteration"] == 1
 
 
-def test_what_is_taken_in_is_taken_once(desk: Site) -> None:
+def test_a_repeated_intake_message_is_accepted_once(desk: Site) -> None:
     event = {"source": "x", "type": "event", "data": {}}
     answers = twice(desk, "/intake/json", event)
 

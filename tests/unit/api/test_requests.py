@@ -172,7 +172,7 @@ def test_an_unexpected_fault_tells_no_internals(
     assert "the password is x" in caplog.text
 
 
-def test_what_redis_refuses_for_a_while_is_unavailable(site: Site) -> None:
+def test_errors_map_to_the_problems_that_describe_them(site: Site) -> None:
     with site.app.test_request_context():
         full = problem_of(StoreReadOnly("OOM command not allowed"))
         broken = problem_of(StoreError("ERR user_script:1: attempt to index"))
@@ -212,7 +212,7 @@ def test_a_declared_route_knows_what_it_reads_and_may_answer() -> None:
     )
 
 
-def test_a_proxy_that_serves_boyd_below_a_path_is_told_so(site: Site) -> None:
+def test_a_proxy_that_serves_boyd_below_a_path_gets_an_error_that_says_so(site: Site) -> None:
     removed = {"X-Forwarded-Prefix": "/boyd/"}
     answer = site.post(PAUSE, headers=removed)
     page = site.client.get("/console/login", headers=removed)

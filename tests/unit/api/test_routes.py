@@ -106,7 +106,7 @@ def test_an_asynchronous_trigger_does_not_wait(site: Site) -> None:
     assert answer.json.items() >= {("success", True), ("status", "triggered"), ("iteration", 1)}
 
 
-def test_a_trigger_that_takes_too_long_is_told_so(site: Site) -> None:
+def test_a_trigger_that_outlasts_the_wait_is_accepted(site: Site) -> None:
     site.dispatcher.held = True
 
     assert site.post("/loop/trigger").status_code == 202
@@ -190,7 +190,7 @@ def test_the_status_tells_situation_and_decision_as_texts_and_keeps_those_of_the
     assert idle["startTime"] == site.get("/loop/history/1").json["startedAt"]
 
 
-def test_what_is_absent_is_left_out_of_the_state_like_everywhere(site: Site) -> None:
+def test_absent_fields_of_the_last_loop_are_left_out_of_the_state(site: Site) -> None:
     site.lab.run()
     state = site.get("/state").json
 
@@ -390,7 +390,7 @@ def test_an_entry_that_is_no_event_is_passed_over(site: Site) -> None:
     assert f"id: {found[0].id}\n" in lines(site, 2, **{"Last-Event-ID": "0-0"})[1] + "\n"
 
 
-def test_a_client_that_was_away_too_long_is_told(site: Site) -> None:
+def test_an_event_stream_resumed_after_pruning_reports_missed_events(site: Site) -> None:
     site.lab.run()
     kept = site.lab.store.events.after("0-0")[-1]
     site.lab.client.xtrim(f"boyd:{{{site.lab.store.agent_id}}}:events", maxlen=1, approximate=False)
@@ -399,7 +399,7 @@ def test_a_client_that_was_away_too_long_is_told(site: Site) -> None:
     assert kept.id in lines(site, 3, **{"Last-Event-ID": "1-1"})[2]
 
 
-def test_a_client_that_has_seen_what_redis_has_lost_is_told_and_goes_on(site: Site) -> None:
+def test_an_event_stream_resumed_beyond_the_newest_event_reports_missed_events(site: Site) -> None:
     site.lab.run()
     newest = site.lab.store.events.newest()
     lost = f"{int(newest.partition('-')[0]) + 3_600_000}-0"
@@ -422,7 +422,7 @@ def test_a_client_that_begins_at_the_beginning_has_missed_nothing(site: Site) ->
     assert not site.lab.store.events.reaches("0-0")
 
 
-def test_a_client_of_a_redis_that_has_lost_everything_is_told(site: Site) -> None:
+def test_an_empty_event_stream_does_not_reach_a_later_id(site: Site) -> None:
     assert not site.lab.store.events.reaches("5-0")
 
 

@@ -40,7 +40,7 @@ def submitted(site: Site, number: int, **more: Any) -> str:
 # Submit
 
 
-def test_a_run_is_created_pending_and_its_place_is_told(idle: Site) -> None:
+def test_a_run_is_created_pending_with_its_location(idle: Site) -> None:
     answer = idle.post("/runs", BODY)
 
     assert answer.status_code == 201
@@ -53,7 +53,7 @@ def test_a_run_is_created_pending_and_its_place_is_told(idle: Site) -> None:
     assert there["requestedBy"] == ["alice"]
 
 
-def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told(
+def test_a_full_queue_of_runs_refuses_more_with_the_time_to_retry(
     idle: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
@@ -152,7 +152,7 @@ def test_malformed_json_submits_nothing(desk: Site, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"[" * 190 + b"]" * 190, b"1e999", b"[-1e400]"])
-def test_what_could_not_be_read_back_is_refused(desk: Site, value: bytes) -> None:
+def test_a_context_that_could_not_be_read_back_is_refused(desk: Site, value: bytes) -> None:
     body = b'{"title": "x", "description": "y", "context": {"x": %s}}' % value
     answer = desk.post("/runs", data=body, content_type="application/json")
 
@@ -160,7 +160,7 @@ def test_what_could_not_be_read_back_is_refused(desk: Site, value: bytes) -> Non
     assert desk.get("/runs").json["runs"] == []
 
 
-def test_what_nests_as_deep_as_is_read_can_be_shown_again(desk: Site) -> None:
+def test_a_context_at_the_depth_limit_can_be_shown(desk: Site) -> None:
     value = b"[" * 98 + b"]" * 98
     body = b'{"title": "x", "description": "y", "context": {"x": %s}}' % value
     answer = desk.post("/runs", data=body, content_type="application/json")
@@ -291,7 +291,7 @@ def test_a_run_that_is_being_looked_into_is_cancelled_too(idle: Site) -> None:
     assert idle.get(f"/runs/{id}").json["status"] == "cancelled"
 
 
-def test_what_only_a_cancelled_run_asked_for_is_withdrawn(desk: Site) -> None:
+def test_an_ended_run_cannot_be_cancelled_and_keeps_the_approvals_of_others(desk: Site) -> None:
     desk.dispatcher.held = True
     id = submitted(desk, 1)
     approval = desk.waiting()

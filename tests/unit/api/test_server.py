@@ -70,7 +70,9 @@ def answer(port: int, sent: bytes) -> tuple[int, dict[str, str], bytes]:
         (b"nonsense\r\n", "bad-request"),
     ],
 )
-def test_what_the_server_refuses_by_itself_is_a_problem(port: int, sent: bytes, name: str) -> None:
+def test_requests_refused_by_the_server_itself_get_a_problem(
+    port: int, sent: bytes, name: str
+) -> None:
     status, headers, body = answer(port, sent + b"\r\n")
     problem = json.loads(body)
 
@@ -179,7 +181,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> None:
+def test_a_stopping_server_answers_the_request_in_flight() -> None:
     app, begun, go_on = Flask("slow"), threading.Event(), threading.Event()
 
     @app.get("/slow")
@@ -207,7 +209,7 @@ def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> 
     assert not thread.is_alive()
 
 
-def test_a_server_that_has_stopped_may_be_told_to_stop_again() -> None:
+def test_a_stopped_server_may_be_stopped_again() -> None:
     served = ApiServer(Flask("idle"), socket.create_server(("127.0.0.1", 0)), Settings())
     served.stop()
     served.run(lambda: None)

@@ -33,7 +33,7 @@ def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_watcher, "LOOK", 100.0)
 
 
-def test_what_is_there_is_found_at_once() -> None:
+def test_a_value_already_present_is_returned_at_once() -> None:
     changes, stopping = make_changes()
 
     assert changes.until(lambda: "found", 100) == "found"
@@ -131,7 +131,7 @@ def test_a_place_is_given_back_whatever_happens() -> None:
     stopping.set()
 
 
-def test_who_listens_to_one_thing_hears_only_that(site: Site) -> None:
+def test_a_follower_of_one_log_is_woken_by_that_log_only(site: Site) -> None:
     changes, client = site.services.changes, site.lab.client
     with changes.following(("test", "1")) as first, changes.following(("test", "2")) as second:
         wait_until(lambda: first.count and second.count)
