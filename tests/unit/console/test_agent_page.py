@@ -155,7 +155,7 @@ def test_without_workers_the_page_says_what_is_missing(site: Site, ann: Browser)
     assert "boyd worker -Q loop" in page.text
 
 
-def test_the_phase_in_flight_is_told_with_its_worker(ann: Browser, lab: Lab) -> None:
+def test_the_phase_in_flight_is_shown_with_its_worker(ann: Browser, lab: Lab) -> None:
     lab.store.loop.begin("test")
     page = ann.get(PAGE)
     assert "test: start" in page.title

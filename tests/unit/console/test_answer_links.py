@@ -80,7 +80,7 @@ def test_a_link_answers_once(desk: Site, signer: LinkSigner, done: list[str]) ->
     assert "Your answer is recorded. The link cannot be used again." in second.get(link).text
 
 
-def test_what_needs_a_login_is_shown_without_a_form(desk: Site, signer: LinkSigner) -> None:
+def test_an_approval_that_needs_a_login_has_no_form(desk: Site, signer: LinkSigner) -> None:
     id = waiting(desk)
     link = link_to(desk, signer, id)
     desk.store.client.hset(desk.lab.store.approvals._keys.approval(id), "risk", "high")

@@ -128,7 +128,7 @@ def test_a_denied_or_withdrawn_request_executes_nothing(
     assert done == []
 
 
-def test_who_answers_too_late_is_told_who_was_first_and_keeps_the_note(
+def test_a_late_answer_shows_the_first_one_and_keeps_the_note(
     alice: Browser, bob: Browser, desk: Site, done: list[str]
 ) -> None:
     id = desk.waiting()
@@ -171,7 +171,9 @@ def test_a_form_that_is_sent_twice_is_answered_once(
     assert done == ["publish news"]
 
 
-def test_who_may_not_approve_is_told_why(alice: Browser, guest: Browser, desk: Site) -> None:
+def test_a_reader_who_may_not_approve_sees_the_reason(
+    alice: Browser, guest: Browser, desk: Site
+) -> None:
     id = desk.waiting(principals=["carol"])
     shown = alice.get(page_of(id))
     assert "You may not approve it: it may be approved by carol" in shown.text
@@ -215,7 +217,7 @@ def test_an_expired_request_cannot_be_answered(alice: Browser, desk: Site) -> No
     assert 'name="verb"' not in shown.source
 
 
-def test_an_unknown_approval_is_said_to_be_unknown(alice: Browser) -> None:
+def test_an_unknown_approval_is_not_found(alice: Browser) -> None:
     shown = alice.get(page_of("none"))
 
     assert shown.status == 404

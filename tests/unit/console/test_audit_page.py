@@ -113,7 +113,7 @@ def test_a_limited_key_sees_the_trail_of_its_agent_only(desk: Site) -> None:
     assert limited.get("/console/audit/export").status == 403
 
 
-def test_what_matches_can_be_downloaded(alice: Browser, desk: Site) -> None:
+def test_filtered_entries_can_be_downloaded(alice: Browser, desk: Site) -> None:
     record(desk, 2, kind="action.started")
     record(desk)
     got = alice.get(f"{TRAIL}/export?kind=action")

@@ -91,7 +91,7 @@ def test_the_last_worker_that_dies_leaves_a_gap(alice: Browser, desk: Site) -> N
     assert "desk : no process runs it" in alice.get("/console/fleet").text
 
 
-def test_who_sees_one_agent_sees_only_its_processes(desk: Site) -> None:
+def test_a_key_for_one_agent_shows_only_its_processes(desk: Site) -> None:
     start(desk, "both", agents=["desk", "other"])
     start(desk, "hidden", agents=["other"])
     limited = Browser(desk, desk.key("read", agents=["desk"]))

@@ -128,7 +128,7 @@ def test_a_record_is_also_json(ann: Browser, lab: Lab) -> None:
     ("name", "why"),
     [("9", "there was no iteration 9 yet; the newest is 1"), ("x", "is not the number")],
 )
-def test_an_iteration_that_is_not_kept_is_told_so(
+def test_an_absent_iteration_is_not_found_with_the_reason(
     ann: Browser, lab: Lab, name: str, why: str
 ) -> None:
     lab.run()
@@ -147,9 +147,7 @@ def test_the_iteration_in_flight_is_shown_as_far_as_it_is(ann: Browser, lab: Lab
     assert "No phase has ended yet" in page.text
 
 
-def test_a_reader_without_admin_is_told_why_there_are_no_audit_entries(
-    site: Site, lab: Lab
-) -> None:
+def test_a_reader_without_admin_sees_why_audit_entries_are_missing(site: Site, lab: Lab) -> None:
     lab.run()
     page = Browser(site, site.key("read")).get(f"{PAGE}/1")
     assert "The audit entries cannot be shown: your key lacks the scope 'admin'" in page.text

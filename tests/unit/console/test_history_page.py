@@ -69,7 +69,7 @@ def test_a_wrong_search_shows_why_and_no_iterations(alice: Browser, desk: Site, 
         (TooManyMatches("write more"), "write more"),
     ],
 )
-def test_what_the_archive_cannot_answer_is_said_in_place(
+def test_an_archive_error_is_shown_in_place_of_the_results(
     alice: Browser, error: Exception, said: str
 ) -> None:
     with mock.patch.object(loop_routes, "history", side_effect=error):

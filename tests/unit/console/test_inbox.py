@@ -62,7 +62,7 @@ def test_invisible_characters_of_parameters_are_seen(alice: Browser, desk: Site)
         assert "\u202e" not in shown.source
 
 
-def test_who_may_only_read_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
+def test_a_reader_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
     desk.waiting("one")
     shown = guest.get("/console/?tab=others")
 

@@ -75,7 +75,9 @@ def test_one_asks_on_after_the_answer(case: Case, ann: Browser) -> None:
     assert [one.text for one in case.entries(id) if isinstance(one, Asked)] == ["Why?", "And now?"]
 
 
-def test_who_asks_on_too_early_keeps_the_words(case: Case, ann: Browser) -> None:
+def test_a_follow_up_question_sent_too_early_is_refused_and_not_recorded(
+    case: Case, ann: Browser
+) -> None:
     id = case.asked()
     form = ann.get(f"{LIST}/{id}").form("/messages")
     case.site.dispatcher.held = True
@@ -86,9 +88,7 @@ def test_who_asks_on_too_early_keeps_the_words(case: Case, ann: Browser) -> None
     assert "Hello?" not in [one.text for one in case.entries(id) if isinstance(one, Asked)]
 
 
-def test_equal_titles_are_told_apart_by_where_the_questions_differ(
-    case: Case, ann: Browser
-) -> None:
+def test_equal_titles_are_extended_by_the_line_that_differs(case: Case, ann: Browser) -> None:
     for host in "ab":
         case.pending(f"The disk is full\nSince noon.\nhost: shop-{host}")
     text = ann.get(LIST).text

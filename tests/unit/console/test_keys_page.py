@@ -96,7 +96,7 @@ def test_a_key_is_revoked_with_two_clicks_and_its_sessions_end(
     assert bob.get(HERE).title.startswith("Sign in")
 
 
-def test_whoever_revokes_their_own_key_is_told_before(alice: Browser, desk: Site) -> None:
+def test_revoking_the_own_key_warns_of_the_sign_out(alice: Browser, desk: Site) -> None:
     own = desk.store.sessions.all()[0].key_id
     asked = alice.get(f"{HERE}?revoke={own}")
 
@@ -104,7 +104,7 @@ def test_whoever_revokes_their_own_key_is_told_before(alice: Browser, desk: Site
     assert alice.send(asked.form("/revoke")).title.startswith("Sign in")
 
 
-def test_who_may_not_see_keys_sees_and_closes_only_their_own_sessions(
+def test_a_reader_sees_and_closes_only_own_sessions(
     alice: Browser, guest: Browser, desk: Site
 ) -> None:
     shown = guest.get(HERE)

@@ -59,13 +59,13 @@ def test_a_large_report_is_published_in_part_for_a_while_and_says_so(
     assert 0 < desk.lab.client.ttl("boyd:{desk}:replay") <= 30 * 86_400
 
 
-def test_an_unchanged_agent_is_said_to_be_unchanged(alice: Browser, desk: Site) -> None:
+def test_a_replay_without_differences_says_so(alice: Browser, desk: Site) -> None:
     desk.lab.store.replay.publish(made(0), "cli:ann", utc_now())
 
     assert "Everything would have been decided as it was." in alice.get(HERE).text
 
 
-def test_what_a_later_release_has_published_is_left_alone(alice: Browser, desk: Site) -> None:
+def test_a_report_of_a_later_release_is_ignored(alice: Browser, desk: Site) -> None:
     desk.lab.client.set("boyd:{desk}:replay", '{"report": 1}')
 
     assert "No replay" in alice.get(HERE).text

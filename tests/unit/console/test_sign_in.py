@@ -210,7 +210,7 @@ def test_a_link_of_a_revoked_key_opens_nothing(desk: Site) -> None:
     assert browser.send(browser.get(link).form(link)).status == 403
 
 
-def test_what_is_dangerous_needs_a_recent_login(alice: Browser, desk: Site) -> None:
+def test_a_risky_approval_needs_a_recent_login(alice: Browser, desk: Site) -> None:
     id = desk.waiting(risk="high")
     path = f"/console/agents/desk/approvals/{id}"
     form = alice.get(f"{path}?answer=approve").form("/answer")
