@@ -54,7 +54,7 @@ def test_no_way_has_more_hops_than_allowed() -> None:
     assert active(MemoryGraph(facts), "a", max_depth=0) == {}
 
 
-def test_what_is_worth_too_little_is_left_out_and_not_gone_on_from() -> None:
+def test_symbols_below_the_confidence_are_left_out_and_not_expanded() -> None:
     graph = MemoryGraph([fact("a", "b", 0.2), fact("b", "c"), fact("a", "d", 0.1)])
 
     assert active(graph, "a", max_depth=2, min_confidence=0.17) == {"b": 0.17}
@@ -75,7 +75,7 @@ def test_several_seeds_are_taken_together_and_are_not_among_the_results() -> Non
     assert active(graph, "unknown") == {}
 
 
-def test_what_is_about_the_agent_leads_nowhere() -> None:
+def test_facts_about_the_agent_are_not_followed() -> None:
     graph = MemoryGraph([fact("a", "b", predicate="agent:has_status"), fact("a", "c")])
 
     assert active(graph, "a", max_depth=2) == {"c": 0.85}

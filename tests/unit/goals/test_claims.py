@@ -52,7 +52,7 @@ def test_a_repeated_claim_keeps_the_goal_and_its_fence() -> None:
     assert claimed(session, "one", 500)[1:] == (b, 1), "the lease was over"
 
 
-def test_who_was_too_late_cannot_release_what_is_anothers() -> None:
+def test_a_lapsed_claim_cannot_release_the_claim_of_another() -> None:
     session, [id] = having("a")
     session, _, old = claimed(session, "one")
     session, _, new = claimed(session, "two", 400)

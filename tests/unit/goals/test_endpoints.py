@@ -27,7 +27,7 @@ class Tidier(Plugin):
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
 
 
-def test_a_goal_is_made_and_told_with_its_defaults() -> None:
+def test_a_new_goal_is_returned_with_its_defaults() -> None:
     mind = Mind(stall_threshold=7)
     status, made = mind.ask("make_goal", {"description": "Find mammals"})
 
@@ -107,7 +107,7 @@ def test_the_number_of_a_goal_names_it_also_when_others_begin_with_it() -> None:
     assert mind.ask("get_goal", id="10")[1]["id"] == ids[9]
 
 
-def test_a_beginning_that_several_goals_have_names_none_and_they_are_told() -> None:
+def test_an_ambiguous_id_prefix_is_refused_with_the_matches() -> None:
     known = ["10-aa", "10-ab", "12-ac", "13-ad", "14-ae", "15-af", "2-b"]
     with pytest.raises(Refused) as many:
         resolve_id("goal", "1", known)
@@ -120,14 +120,14 @@ def test_a_beginning_that_several_goals_have_names_none_and_they_are_told() -> N
 
 
 @pytest.mark.parametrize("id", ["x", ""])
-def test_what_no_goal_begins_with_is_told_so(id: str) -> None:
+def test_an_unknown_goal_is_not_found(id: str) -> None:
     mind = Mind()
     mind.goal("a")
 
     assert mind.ask("get_goal", id=id) == (404, {"error": f"no goal {id!r}"})
 
 
-def test_why_tells_of_the_decisions_and_the_family() -> None:
+def test_the_why_endpoint_returns_decisions_plan_and_relatives() -> None:
     mind = Mind(stall_threshold=1)
     goal = mind.goal("xyzzy", criteria=CRITERIA)
     for _ in range(4):
@@ -142,7 +142,7 @@ def test_why_tells_of_the_decisions_and_the_family() -> None:
     assert mind.ask("why", id=child)[1]["parent"]["id"] == goal
 
 
-def test_cycles_are_told_by_iteration_and_the_last_one_first() -> None:
+def test_cycles_are_listed_newest_first_or_by_iteration() -> None:
     mind = Mind()
     mind.goal("a", criteria=CRITERIA)
     results = [mind.cycle() for _ in range(3)]
@@ -154,7 +154,7 @@ def test_cycles_are_told_by_iteration_and_the_last_one_first() -> None:
     assert mind.ask("cycles", query={"limit": "no"})[0] == 422
 
 
-def test_memory_is_told_consolidated_and_recalled() -> None:
+def test_memory_can_be_listed_consolidated_and_recalled() -> None:
     mind = Mind()
     mind.know("whale is-a mammal")
     mind.goal("whale", criteria=CRITERIA)
@@ -290,7 +290,7 @@ def test_the_session_tells_how_full_it_is_and_fresh_begins_anew() -> None:
     assert mind.ask("get_session")[1]["goals"] == {}
 
 
-def test_each_tool_is_told_with_the_action_that_it_is() -> None:
+def test_tools_are_listed_with_their_actions() -> None:
     mind = Mind(Tidier(), tools={"other:tidy": {"keywords": ["tidy"]}})
     told = {one["name"]: one["action"] for one in mind.ask("tools")[1]["tools"]}
 

@@ -33,7 +33,7 @@ def test_a_dead_end_further_away_is_less_severe() -> None:
     assert [(gap.symbol, gap.severity) for gap in gaps] == [("x", 0.9), ("c", 0.35)]
 
 
-def test_what_is_more_than_two_hops_away_is_not_looked_at() -> None:
+def test_gap_analysis_stops_after_two_hops() -> None:
     graph = MemoryGraph(facts("a knows b", "b knows c", "c knows d"))
 
     assert {gap.symbol for gap in of_kind(graph, "dead-end", "a")} == {"a"}
@@ -123,7 +123,7 @@ def test_the_most_severe_come_first_and_no_more_than_are_wanted() -> None:
     assert [gap.severity for gap in gaps] == sorted((g.severity for g in gaps), reverse=True)
 
 
-def test_what_is_about_the_agent_and_goals_themselves_are_no_gaps() -> None:
+def test_facts_about_the_agent_and_goals_are_no_gaps() -> None:
     graph = MemoryGraph(
         facts("a agent:has_status b", "a knows c", "a knows d", "goal:1 concerns a")
     )

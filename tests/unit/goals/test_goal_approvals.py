@@ -70,7 +70,7 @@ def the_decision(mind: Mind) -> ToolDecision:
     return decision
 
 
-def test_what_waits_for_a_person_is_neither_progress_nor_failure() -> None:
+def test_a_pending_approval_is_neither_progress_nor_failure() -> None:
     mind, goal = asking()
     result = mind.cycle()
 
@@ -81,7 +81,7 @@ def test_what_waits_for_a_person_is_neither_progress_nor_failure() -> None:
     assert mind.session.goals[goal].cycles_worked == 0
 
 
-def test_what_was_allowed_is_taken_in_by_the_next_iteration_on_any_worker() -> None:
+def test_any_worker_applies_an_approved_result_in_the_next_iteration() -> None:
     mind, goal = asking()
     result = mind.cycle()
     answer(mind, approval(result), "approved")
@@ -101,7 +101,7 @@ def test_what_was_allowed_is_taken_in_by_the_next_iteration_on_any_worker() -> N
     check(mind.session, CONFIG)
 
 
-def test_what_was_allowed_and_has_failed_fails_the_plan() -> None:
+def test_an_approved_action_that_fails_fails_the_plan() -> None:
     mind, goal = asking("exit 3")
     answer(mind, approval(mind.cycle()), "approved")
     mind.lab.deliver()
@@ -127,7 +127,7 @@ def test_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
     assert mind.session.goals[goal].cycles_worked == 1
 
 
-def test_what_is_allowed_and_not_done_yet_still_waits() -> None:
+def test_an_approved_but_unexecuted_action_is_still_pending() -> None:
     mind, _ = asking()
     result = mind.cycle()
     answer(mind, approval(result), "approved")
@@ -137,7 +137,7 @@ def test_what_is_allowed_and_not_done_yet_still_waits() -> None:
     assert the_decision(mind).progress == "Pending"
 
 
-def test_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() -> None:
+def test_a_denial_is_neither_progress_nor_failure_and_names_who_and_why() -> None:
     mind, goal = asking()
     answer(mind, approval(mind.cycle()), "denied", "not today")
     mind.plugin.on_loop_start(mind.within(2))
@@ -202,7 +202,7 @@ def test_a_goal_asks_again_when_its_approval_is_gone() -> None:
         ("unserved", "Not executed: no worker"),
     ],
 )
-def test_what_was_allowed_and_could_not_be_done_is_no_failure(
+def test_an_approved_action_that_was_prevented_is_no_failure(
     prevented: Prevention, error: str
 ) -> None:
     mind, _ = asking()
@@ -214,7 +214,7 @@ def test_what_was_allowed_and_could_not_be_done_is_no_failure(
     assert (outcome.state, outcome.output) == ("undone", f"approved but not executed: {error}")
 
 
-def test_what_a_guard_stops_after_it_was_allowed_fails_no_plan() -> None:
+def test_an_approved_action_that_a_guard_vetoes_fails_no_plan() -> None:
     mind, goal = asking("rm -rf /")
     result = mind.cycle()
     answer(mind, approval(result), "approved")
@@ -235,7 +235,7 @@ def asked(mind: Mind, cycles: int = 6) -> list[str]:
     return [found for one in results for done in one.action_results if (found := done.waits_for)]
 
 
-def test_what_waits_for_a_person_is_not_asked_for_again() -> None:
+def test_a_pending_approval_is_not_requested_again() -> None:
     mind = Mind()
     goal = mind.goal(SHELL, criteria=CRITERIA)
 
@@ -254,7 +254,7 @@ def test_the_session_tells_what_waits_until_somebody_has_answered_it() -> None:
     assert mind.ask("get_session")[1].get("approvals", []) == []
 
 
-def test_what_was_denied_to_a_goal_its_parts_do_not_ask_for_again() -> None:
+def test_subgoals_do_not_request_an_action_denied_to_their_parent() -> None:
     mind = Mind(stall_threshold=2)
     whole = f"{SHELL}, and then again {SHELL}, and whale songs"
     mind.goal(whole, criteria=whole)
@@ -268,7 +268,7 @@ def test_what_was_denied_to_a_goal_its_parts_do_not_ask_for_again() -> None:
     assert again == []
 
 
-def test_what_a_person_has_denied_one_goal_only_another_asks_for_again() -> None:
+def test_only_another_goal_requests_a_denied_action_again() -> None:
     mind = Mind(stall_threshold=50)
     first = mind.goal(SHELL, criteria=CRITERIA)
     [id] = asked(mind)
@@ -290,7 +290,7 @@ class Patient(Plugin):
         return {"params": {**decision.params, "timeout": 5.0}} if is_shell else None
 
 
-def test_what_a_person_has_denied_is_not_asked_for_again_though_a_hook_had_changed_it() -> None:
+def test_a_denied_action_changed_by_a_hook_is_not_requested_again() -> None:
     mind = Mind(Patient(), stall_threshold=50)
     mind.goal(SHELL, criteria=CRITERIA)
     [id] = asked(mind)
@@ -299,7 +299,7 @@ def test_what_a_person_has_denied_is_not_asked_for_again_though_a_hook_had_chang
     assert asked(mind, 12) == []
 
 
-def test_what_was_allowed_and_not_done_may_be_asked_for_again() -> None:
+def test_an_approved_but_refused_action_may_be_requested_again() -> None:
     mind = Mind(stall_threshold=50)
     mind.goal(SHELL, criteria=CRITERIA)
     [id] = asked(mind)
@@ -347,7 +347,7 @@ def test_two_approvals_of_one_tool_with_the_same_params_find_their_own_outcomes(
     ]
 
 
-def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
+def test_the_approval_of_another_item_does_not_resolve_a_pending_one() -> None:
     mind, _ = asking()
     item = an_item(mind, approval(mind.cycle()))
     by_hand = item.patched({"id": "other", "status": "approved"})
@@ -356,7 +356,7 @@ def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
 
 
 @pytest.mark.parametrize("ending", ["suspended", "spent"])
-def test_what_was_allowed_is_taken_in_though_no_cycle_begins(ending: str) -> None:
+def test_an_approved_result_is_applied_although_no_cycle_begins(ending: str) -> None:
     mind, goal = asking(max_cycles=1)
     result = mind.cycle()
     if ending == "suspended":
@@ -415,7 +415,7 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
     assert desk.asked == ["waiting", "get b"]
 
 
-def test_what_a_forgotten_goal_has_asked_for_is_not_looked_up() -> None:
+def test_approvals_of_a_forgotten_goal_are_not_looked_up() -> None:
     session, desk = pending("a"), Desk()
 
     assert approval_outcomes(session.patched({"goals": {}}), desk, TOOLBOX, MemoryGraph()) == []

@@ -62,7 +62,7 @@ def test_a_goal_has_the_defaults_of_the_seed() -> None:
     assert session.goals == {goal.id: goal}
 
 
-def test_what_is_given_is_taken() -> None:
+def test_a_new_goal_keeps_the_given_values() -> None:
     _, goal = add_goal(empty(), "d", NOW, CONFIG, criteria="c", priority=0, stall_threshold=1)
 
     assert (goal.criteria, goal.priority, goal.stall_threshold) == ("c", 0, 1)
@@ -132,7 +132,7 @@ def test_too_many_goals_forget_the_oldest_finished_ones() -> None:
         add_goal(session, "f", NOW, config)
 
 
-def test_what_is_forgotten_is_not_linked_to_any_more() -> None:
+def test_a_pruned_goal_is_removed_from_its_parent_and_plans() -> None:
     config = Config(max_goals=3)
     session, parent, [first, second] = family()
     session = ensure_plan(session, first, [], has_knowledge=True)
@@ -177,7 +177,7 @@ def test_a_goal_stalls_at_its_threshold(
 
 
 @pytest.mark.parametrize("status", ["Completed", "Failed"])
-def test_what_has_ended_stays_so(status: GoalStatus) -> None:
+def test_an_ended_goal_cannot_change_its_status(status: GoalStatus) -> None:
     session, [id] = having("a")
     session = put(session, id, status)
 
@@ -343,7 +343,7 @@ def test_a_goal_that_goes_on_after_its_sub_goals_can_be_put_off_with_the_rest() 
     assert statuses(off, parent, first) == ["Suspended", "Suspended"]
 
 
-def test_goals_above_are_told_nearest_first() -> None:
+def test_ancestors_are_returned_nearest_first() -> None:
     session, parent, [_, second, _] = family("alpha beta, gamma and alpha delta")
 
     assert [one.id for one in above(session, session.goals[second])] == [parent]

@@ -109,7 +109,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         tool_profiles.bundle({"red": 1})
 
 
-def test_what_agents_without_goals_import_loads_neither_library() -> None:
+def test_scoring_turtle_and_rules_import_neither_numpy_nor_rdflib() -> None:
     code = (
         "import sys, boyd_goals.scoring\n"
         "import boyd_goals.knowledge.turtle, boyd_goals.knowledge.rules\n"

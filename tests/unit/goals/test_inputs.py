@@ -32,7 +32,7 @@ def test_params_come_from_the_words_of_the_goal(
     assert params_for(tool, a_goal(description), {}) == expected
 
 
-def test_what_scoring_has_found_comes_first() -> None:
+def test_params_found_by_scoring_take_precedence() -> None:
     assert params_for("kg_query", a_goal(), {"symbol": "x"}) == {"symbol": "x"}
 
 

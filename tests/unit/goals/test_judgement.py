@@ -140,7 +140,7 @@ def test_words_may_meet_in_the_facts_around_one_symbol_and_those_facts_are_the_e
 
 
 @given(st.lists(st.sampled_from([*FOUR.split(), "other"]), max_size=8))
-def test_what_was_found_stays_found_and_the_second_time_is_no_progress(found: list[str]) -> None:
+def test_judging_the_same_result_again_adds_nothing(found: list[str]) -> None:
     goal = a_goal(FOUR)
     first = judge(goal, step(" ".join(found)), CONFIG)
     known = goal.patched({"matched": first.matched, "evidence": first.evidence})
@@ -233,7 +233,7 @@ def test_a_goal_that_wants_something_done_is_known_by_its_verb(
     assert verb_of(a_goal(description, criteria="green")) is None
 
 
-def test_what_is_to_be_done_is_fulfilled_by_the_act_and_by_no_words() -> None:
+def test_a_goal_to_do_something_is_met_by_the_act_alone() -> None:
     goal = a_goal("Ingest the document /srv/gravity.txt")
     said = judge(goal, step("ingest the document gravity txt"), CONFIG)
     done = judge(goal, step(output="3 passages", is_act=True), CONFIG)
@@ -245,7 +245,7 @@ def test_what_is_to_be_done_is_fulfilled_by_the_act_and_by_no_words() -> None:
     ]
 
 
-def test_what_is_to_be_done_in_parts_is_done_when_all_parts_are() -> None:
+def test_a_goal_in_parts_is_met_when_every_part_is() -> None:
     goal = a_goal("Read a.txt and read b.txt")
     evidence = [GoalEvidence(criterion="Read a.txt", cycle=1, tool="file_io", text="aa")]
     done = a_goal("Read a.txt", id="2", status="Completed", evidence=evidence)

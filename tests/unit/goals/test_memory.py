@@ -50,7 +50,7 @@ def test_the_oldest_of_low_relevance_goes_else_the_least_relevant_and_oldest(
     assert ids(remembering(*relevances, config=SMALL)) == kept
 
 
-def test_the_capacity_is_a_hundred_unless_told_otherwise() -> None:
+def test_the_default_capacity_is_a_hundred() -> None:
     assert len(remembering(*[0.6] * 103).memory) == 100
 
 
@@ -76,7 +76,7 @@ def test_capacity_is_never_exceeded_and_no_id_is_given_twice(
     assert ids(session) == sorted(ids(session))
 
 
-def test_what_is_pushed_is_remembered_as_it_was() -> None:
+def test_an_entry_keeps_its_fields_and_truncates_its_content() -> None:
     session = push(
         empty(),
         content="é" * 1001,
@@ -273,7 +273,7 @@ def test_only_what_teaches_something_becomes_an_episode(
     assert (1 not in idle, len(kept)) == (teaches, int(teaches))
 
 
-def test_what_was_remembered_before_is_not_remembered_again() -> None:
+def test_consolidated_memories_are_not_consolidated_again() -> None:
     session = remembering(0.9, 0.9, symbols=["whale"], kind="Inference")
     session = remembering(*[0.1] * 5, session=session, content="newer")
     first = teaching_nothing(session, {"whale": 2})

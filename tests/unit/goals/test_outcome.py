@@ -208,9 +208,7 @@ def test_a_veto_is_an_encounter_with_the_shadow() -> None:
     assert session.psyche.shadow_encounters == 1
 
 
-def test_what_waited_for_approval_is_taken_in_when_it_was_answered_whoever_works_meanwhile() -> (
-    None
-):
+def test_an_answered_approval_is_applied_while_another_worker_holds_the_goal() -> None:
     session, [id] = having(FOUR)
     session = told(session, id, "pending", tool="reason")
     session, _ = claim(session, "another", NOW, CONFIG)
@@ -280,7 +278,7 @@ def test_a_goal_that_is_not_there_is_refused() -> None:
 
 @pytest.mark.parametrize("status", ["Suspended", "Completed"])
 @pytest.mark.parametrize("state", ["done", "failed"])
-def test_an_outcome_does_not_overwrite_what_was_said_meanwhile(status: Any, state: str) -> None:
+def test_an_outcome_does_not_overwrite_a_status_set_meanwhile(status: Any, state: str) -> None:
     session, [id] = having(FOUR, failed_plans=2)
     session = set_status(session, id, status, NOW, CONFIG, reason="a person said so")
     session = told(session, id, state, output=FOUR)

@@ -221,7 +221,7 @@ def test_an_end_that_is_repeated_is_taken_in_once() -> None:
     assert before.goals[goal].cycles_worked == 1
 
 
-def test_a_repeated_end_puts_right_what_the_graph_was_not_told(
+def test_a_repeated_end_of_the_loop_repairs_the_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mind = Mind(Steer("goals:kg_query", symbol="whale"))
@@ -256,7 +256,7 @@ def test_the_graph_follows_what_becomes_of_goals_and_links_them_both_ways() -> N
     assert said(mind, children[0], "agent:parent_goal") == [f"goal:{parent}"]
 
 
-def test_what_was_newest_has_been_consulted() -> None:
+def test_the_newest_memories_count_as_consulted() -> None:
     mind = Mind()
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.cycle()
@@ -322,7 +322,7 @@ def test_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
     mind.plugin.on_before_act(clean, {"sql": "SELECT 1"}, mind.ctx)
 
 
-def test_what_the_shadow_would_rather_not_do_is_done_and_logged(
+def test_an_action_the_shadow_discourages_runs_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mind = Mind()
@@ -378,7 +378,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], why: st
         Goals(**options)
 
 
-def test_how_memory_is_tidied_and_how_it_reflects_are_options() -> None:
+def test_consolidation_and_reflection_are_configurable() -> None:
     options = {"min_relevance": 0.9, "stagnation_threshold": 3, "consolidate_above": 0.6}
     config = Goals(**options).config
 
@@ -418,7 +418,7 @@ class Refuser(Plugin):
 
 
 @pytest.mark.parametrize("stage", ["decide", "act", "broken"])
-def test_what_a_guard_stops_fails_no_plan(stage: str) -> None:
+def test_an_action_stopped_by_a_guard_fails_no_plan(stage: str) -> None:
     mind = Mind(Refuser(stage))
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(4):
@@ -451,7 +451,7 @@ def test_tools_that_fail_fail_the_goal_in_the_end() -> None:
     assert "backtracking exhausted" in ended.reason
 
 
-def test_what_another_strategy_has_decided_is_not_ours() -> None:
+def test_a_decision_of_another_strategy_is_not_applied() -> None:
     mind = Mind()
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.plugin.on_loop_start(mind.within(50))
@@ -547,7 +547,7 @@ def test_a_profile_of_an_action_that_is_not_there_keeps_the_agent_from_starting(
         Mind(Others(), tools={tool: {"keywords": ["clean"], "params": {"folder": 1}}})
 
 
-def test_what_keeps_an_agent_from_starting_is_known_before_it_is_started() -> None:
+def test_a_tool_without_an_action_is_reported_before_the_agent_starts() -> None:
     plugin = Goals(tools={"goals:nope": {"keywords": ["clean"]}})
     agent = Agent("a", plugins=[plugin])
 
@@ -561,7 +561,7 @@ def test_a_profile_of_its_own_tools_is_given_no_params() -> None:
     assert mind.plugin.toolbox.profiles["kg_query"].keywords == ("ask",)
 
 
-def test_what_is_recalled_is_told_briefly() -> None:
+def test_recalled_episodes_are_summarised_briefly() -> None:
     mind = Mind()
     mind.facts.add([Triple(subject="x" * 150, predicate="is-a", object="mammal")])
     mind.goal(DESCRIPTION, criteria=CRITERIA)
@@ -600,7 +600,7 @@ def test_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_abou
     assert not [one for one in said if re.match(r"Cycle|Decide|Orient|Tool result", one)]
 
 
-def test_what_was_learned_is_what_later_cycles_look_at() -> None:
+def test_later_cycles_use_facts_learned_earlier() -> None:
     mind = Mind(stall_threshold=50)
     learned(mind)
     mind.goal("xyzzy and Find", criteria=CRITERIA, priority=255)
@@ -611,7 +611,7 @@ def test_what_was_learned_is_what_later_cycles_look_at() -> None:
     assert "whale is-a mammal" in seen.findings
 
 
-def test_how_a_memory_is_told_is_nothing_that_was_found() -> None:
+def test_the_wording_of_a_memory_does_not_match_criteria() -> None:
     mind = Mind(Steer("goals:memory_recall", query_symbols=["whale"]), stall_threshold=50)
     goal = mind.goal("whale", criteria="reason, query, result, mind, failed, tool")
     now = mind.ctx.now()
@@ -668,7 +668,7 @@ def test_memory_that_is_nearly_full_consolidates_by_itself() -> None:
     assert len(mind.session.memory) <= 9
 
 
-def test_what_the_agent_says_of_itself_is_not_found_by_remembering_it() -> None:
+def test_remembering_its_own_words_does_not_fulfil_a_goal() -> None:
     mind = Mind(Steer("goals:memory_recall", query_symbols=["mammals"]))
     goal = mind.goal(DESCRIPTION)
     mind.cycle()
@@ -800,7 +800,7 @@ def test_a_session_that_is_not_there_is_not_gone_on_with(id: str, status: int) -
     assert mind.session.id == "1"
 
 
-def test_what_is_in_focus_comes_first_with_its_parts_and_then_the_rest_by_priority() -> None:
+def test_goals_in_focus_and_their_subgoals_come_before_those_of_higher_priority() -> None:
     mind = Mind(stall_threshold=1)
     high = mind.goal("unicorn", criteria=CRITERIA, priority=255)
     low = mind.goal("xyzzy", criteria="dragon nests and whale songs", priority=1)

@@ -93,7 +93,7 @@ def test_the_psyche_evolves_once_for_a_cycle(cycle: int) -> None:
         max_size=30,
     )
 )
-def test_whatever_happens_weights_are_in_bounds(cycles: list[list[tuple[str, bool]]]) -> None:
+def test_weights_always_stay_within_bounds(cycles: list[list[tuple[str, bool]]]) -> None:
     psyche = Psyche()
     for number, tools in enumerate(cycles, 1):
         insights = [worked(tool, 3 * good, 3, ineffective=not good) for tool, good in tools]

@@ -62,7 +62,7 @@ def test_a_tool_is_ineffective_below_three_in_ten(
     assert reported(session)[1].tools == [expected]
 
 
-def test_what_was_never_done_is_no_tool_that_was_used() -> None:
+def test_a_vetoed_tool_does_not_count_as_used() -> None:
     session, [id] = having("alpha")
 
     assert reported(told(session, id, "vetoed"))[1].tools == []
@@ -156,7 +156,7 @@ def test_the_summary_is_remembered() -> None:
     assert (entry.source_cycle, entry.timestamp) == (5, later(1))
 
 
-def test_what_is_advised_is_remembered_with_the_goals_that_it_is_for() -> None:
+def test_advice_is_remembered_with_the_goals_it_concerns() -> None:
     session, [stuck, going] = having("alpha", "beta gamma delta")
     session = patched(session, stuck, cycles_worked=16)
     session = patched(session, going, cycles_worked=4)

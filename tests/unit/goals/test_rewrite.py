@@ -45,7 +45,7 @@ def test_rules_are_applied_inside_and_to_what_they_lead_to() -> None:
     assert reason("(bind (and x y) (bind c (and y x)))").expression == "c"
 
 
-def test_each_step_is_told() -> None:
+def test_each_rewriting_step_is_listed() -> None:
     assert [step.rule for step in reason("(not (not (bind a (bind b a))))").steps] == [
         *("commute", "unbind", "double negation"),
     ]
@@ -121,12 +121,12 @@ def shuffled(expression: Expression) -> Expression:
 
 
 @given(EXPRESSIONS)
-def test_what_is_written_can_be_read(expression: Expression) -> None:
+def test_a_printed_expression_can_be_parsed(expression: Expression) -> None:
     assert parse(show(expression)) == expression
 
 
 @given(EXPRESSIONS)
-def test_what_means_the_same_gets_the_same_form_and_that_is_simplest(
+def test_equivalent_expressions_have_one_simplest_form(
     expression: Expression,
 ) -> None:
     simplest = reason(show(expression)).expression

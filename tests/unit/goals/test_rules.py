@@ -41,7 +41,7 @@ def test_parents_have_children_and_children_parents() -> None:
     assert inferred(*facts) == {("b", "child-of", "a"): 0.4, ("c", "parent-of", "d"): 0.3}
 
 
-def test_what_something_contains_is_part_of_it_and_of_all_around_it() -> None:
+def test_contents_are_part_of_the_container_and_of_all_around_it() -> None:
     facts = fact("house", "contains", "room"), fact("house", "part-of", "town", 0.9)
 
     assert inferred(*facts) == {
@@ -50,7 +50,7 @@ def test_what_something_contains_is_part_of_it_and_of_all_around_it() -> None:
     }
 
 
-def test_what_is_of_a_kind_is_of_the_kinds_above() -> None:
+def test_membership_extends_to_superclasses() -> None:
     facts = (
         fact("Rex", "is-a", "Dog"),
         fact("Dog", "subclass-of", "Mammal"),
@@ -86,7 +86,7 @@ def test_nothing_follows_of_a_symbol_and_itself_and_a_loop_ends() -> None:
     assert inferred(*facts) == {}
 
 
-def test_what_is_known_already_is_left_alone() -> None:
+def test_known_facts_are_not_inferred_again() -> None:
     facts = fact("a", "is-a", "b"), fact("b", "is-a", "c"), fact("a", "is-a", "c", 0.1)
 
     assert inferred(*facts) == {}
@@ -112,7 +112,7 @@ def test_a_fact_says_which_rule_it_comes_from() -> None:
     assert found.antecedents == facts
 
 
-def test_what_is_too_unsure_does_not_follow() -> None:
+def test_facts_below_the_confidence_are_not_inferred() -> None:
     graph = MemoryGraph([fact("a", "similar-to", "b", 0.1), fact("c", "similar-to", "d", 0.09)])
 
     assert [one.triple.subject for one in infer(graph)] == ["b"]

@@ -188,7 +188,7 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
     assert found["similarity_search"].params == {"symbol": "goal:1", "top_k": 5}
 
 
-def test_what_is_added_to_the_graph_is_nothing_that_rules_draw_conclusions_from() -> None:
+def test_facts_added_by_kg_mutate_lead_to_no_inferences() -> None:
     mars = Triple(subject="Mars", predicate="subclass-of", object="Planet")
     up = Triple(subject="Jupiter", predicate="subclass-of", object="Giant")
     params = ranked(Outlook(goal(), knowledge=[mars], inferred=["Jupiter"]))["kg_mutate"].params
@@ -196,7 +196,7 @@ def test_what_is_added_to_the_graph_is_nothing_that_rules_draw_conclusions_from(
     assert infer(MemoryGraph([mars, up, Triple.model_validate(params)])) == []
 
 
-def test_what_the_agent_has_noted_of_its_goals_is_no_knowledge_and_is_noted_once() -> None:
+def test_notes_about_goals_do_not_count_as_knowledge() -> None:
     note = Triple(subject="goal:7", predicate="related-to", object="Jupiter")
     alone = ranked(Outlook(goal(), knowledge=[note], inferred=["Jupiter"]))
     beside = ranked(Outlook(goal(), knowledge=[note, MARS], inferred=["Jupiter"]))

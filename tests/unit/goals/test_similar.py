@@ -25,14 +25,14 @@ SKY = MemoryGraph(
 )
 
 
-def test_what_shares_most_is_most_similar() -> None:
+def test_symbols_are_ranked_by_shared_neighbours() -> None:
     found = similar(SKY, "Mars")
 
     assert [one.symbol for one in found] == ["Venus", "Halley"]
     assert found[0].similarity == pytest.approx(0.5 + 0.5 * 10 / (16 * 11) ** 0.5)
 
 
-def test_what_has_a_neighbour_but_nothing_in_common_is_not_similar() -> None:
+def test_a_neighbour_without_shared_facts_is_not_similar() -> None:
     assert "Bob" not in [one.symbol for one in similar(SKY, "Mars")]
 
 
@@ -59,7 +59,7 @@ def test_words_of_labels_count() -> None:
     ]
 
 
-def test_what_is_about_the_agent_makes_nothing_similar() -> None:
+def test_facts_about_the_agent_do_not_make_symbols_similar() -> None:
     graph = MemoryGraph(facts("a agent:has_status Active", "b agent:has_status Active"))
 
     assert similar(graph, "a") == []

@@ -86,7 +86,9 @@ def test_a_goal_is_split_at_most_three_times(depth: int, is_split: bool) -> None
 
 
 @pytest.mark.parametrize(("priority", "lower"), [(128, 98), (30, 0), (10, 0)])
-def test_what_cannot_be_split_is_flagged_and_less_important(priority: int, lower: int) -> None:
+def test_a_goal_that_cannot_be_split_is_flagged_and_loses_priority(
+    priority: int, lower: int
+) -> None:
     session, id = split("alone", priority=priority)
     goal = session.goals[id]
 
@@ -162,7 +164,7 @@ def stuck(without: int = 10) -> tuple[GoalSession, str]:
 
 
 @pytest.mark.parametrize(("without", "status"), [(9, "Active"), (10, "Failed")])
-def test_what_stalls_again_and_cannot_be_split_is_given_up(without: int, status: str) -> None:
+def test_a_flagged_goal_that_stalls_again_fails(without: int, status: str) -> None:
     session, id = stuck(without)
     goal = give_up_stuck(session, NOW, CONFIG).goals[id]
 
@@ -171,7 +173,7 @@ def test_what_stalls_again_and_cannot_be_split_is_given_up(without: int, status:
         assert goal.reason == "no progress in 10 cycles, and nothing to split"
 
 
-def test_what_is_not_flagged_is_split_before_it_is_given_up() -> None:
+def test_a_goal_that_is_not_flagged_is_not_given_up() -> None:
     session, id = stuck()
     session = patched(session, id, stalled=False)
 

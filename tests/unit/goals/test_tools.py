@@ -18,7 +18,7 @@ def use(mind: Mind, tool: str, **params: Any) -> Any:
     return done if tool == "shell_exec" or isinstance(done, str) else done.output
 
 
-def test_what_is_known_is_told_without_metadata() -> None:
+def test_kg_query_returns_facts_without_notes_about_goals() -> None:
     mind = Mind()
     mind.know("whale is-a mammal", "mammal is-a animal")
     goal = mind.goal("whale")
@@ -69,7 +69,7 @@ def test_a_fact_that_is_added_is_spelled_as_rules_and_imports_spell_it() -> None
     )
 
 
-def test_what_follows_is_added_and_a_second_time_nothing_does() -> None:
+def test_infer_rules_adds_inferences_once() -> None:
     mind = Mind()
     mind.know("whale is-a mammal", "mammal is-a animal")
 
@@ -91,7 +91,7 @@ def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
     assert use(mind, "consolidate") == "0 entries became episodes, 0 were forgotten"
 
 
-def test_what_follows_from_a_fact_is_told_and_added_by_nobody() -> None:
+def test_reason_shows_inferences_without_adding_them() -> None:
     mind = Mind()
     mind.know("whale is-a mammal", "mammal is-a animal", "Ahab likes Moby")
     known = mind.facts.revision()

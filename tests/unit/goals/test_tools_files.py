@@ -46,7 +46,7 @@ def test_a_folder_that_is_named_by_a_link_is_allowed(root: Path, tmp_path: Path)
     "path",
     ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "{outside}", "a\0b", "{root}x/a.txt"],
 )
-def test_what_lies_elsewhere_is_refused(path: str, root: Path, tmp_path: Path) -> None:
+def test_paths_outside_the_roots_are_refused(path: str, root: Path, tmp_path: Path) -> None:
     named = path.format(outside=tmp_path / "secret.txt", root=root)
     found = Files([root])
 
@@ -148,7 +148,7 @@ def test_of_a_long_file_the_beginning_is_read(root: Path) -> None:
     assert found == "x" * MOST + "\n[the rest is left out]"
 
 
-def test_what_is_too_long_is_not_written(root: Path) -> None:
+def test_a_text_that_is_too_long_is_not_written(root: Path) -> None:
     with pytest.raises(ValueError, match="more than"):
         Files([root]).write("a.txt", "x" * (MOST + 1))
     assert (root / "a.txt").read_text() == "hello"
@@ -195,7 +195,7 @@ def test_many_may_write_the_same_file_at_once(root: Path) -> None:
     assert len(set((root / "a.txt").read_text())) == 1
 
 
-def test_names_that_are_no_text_can_be_told(root: Path) -> None:
+def test_file_names_that_are_not_utf8_are_listed(root: Path) -> None:
     (root / os.fsdecode(b"\xff.bin")).write_text("")
 
     assert "\ufffd.bin" in Files([root]).names(".")

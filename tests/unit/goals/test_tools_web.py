@@ -75,7 +75,7 @@ def saying(body: bytes, status: int = 200, **headers: str) -> Answer:
     return answer
 
 
-def test_a_page_is_told_with_its_status(server: Server) -> None:
+def test_a_page_is_returned_with_its_status(server: Server) -> None:
     page = read(server.url("/", saying(b"whale songs")))
 
     assert page.full_text == "200 OK\n\nwhale songs"
@@ -94,7 +94,7 @@ def test_addresses_that_are_not_public_are_refused(server: Server) -> None:
         *("http://169.254.169.254/", "http://0x7f000001/", "http://a b/", "http://[::1]/"),
     ],
 )
-def test_what_is_no_public_page_is_refused(url: str) -> None:
+def test_an_address_that_is_not_public_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(url))):
         fetch(url, 120, allow_private=False)
 
@@ -166,14 +166,14 @@ def test_a_bad_status_is_an_error(server: Server) -> None:
         read(server.url("/", saying(b"whale", 404)))
 
 
-def test_a_redirect_is_told_and_not_followed(server: Server) -> None:
+def test_a_redirect_is_returned_and_not_followed(server: Server) -> None:
     url = server.url("/", saying(b"", 302, Location="http://127.0.0.1:1/x"))
     page = read(url)
 
     assert page.full_text.startswith("302 Found\nLocation: http://127.0.0.1:1/x")
 
 
-def test_what_is_packed_is_unpacked_only_as_far_as_it_may_be_long(server: Server) -> None:
+def test_a_compressed_page_is_decompressed_up_to_the_limit(server: Server) -> None:
     bomb = gzip.compress(b"x" * (50 * MOST))
     page = read(server.url("/", saying(bomb, Content_Encoding="gzip")))
 

@@ -60,7 +60,7 @@ def test_labels_are_preferred_in_the_wanted_language() -> None:
     assert skipped(text) == {"label": 5}
 
 
-def test_what_vocabularies_say_of_kinds_is_what_rules_know() -> None:
+def test_types_and_subclasses_of_rdf_become_facts_that_rules_use() -> None:
     text = """
       :Dog a owl:Class ; rdfs:subClassOf :Mammal . :Mammal rdfs:subClassOf :Animal .
       :Rex a :Dog . :Tail :isPartOf :Dog . :isPartOf a owl:ObjectProperty .
@@ -79,7 +79,7 @@ def test_what_vocabularies_say_of_kinds_is_what_rules_know() -> None:
     ]
 
 
-def test_terms_of_the_same_name_are_told_apart() -> None:
+def test_terms_of_the_same_name_become_distinct_symbols() -> None:
     text = (
         ':Mars :near :Sun . other:Mars :near <http://else.org/Mars> . other:Sol rdfs:label "Sun" .'
     )
@@ -143,7 +143,7 @@ FACTS = (
 )
 
 
-def test_what_is_written_is_read_again_as_it_was() -> None:
+def test_facts_survive_a_round_trip_through_turtle() -> None:
     ordered = sorted(FACTS, key=lambda one: (one.subject, one.predicate, one.object))
 
     assert list(read(write(FACTS)).triples) == ordered
@@ -161,7 +161,7 @@ def test_any_label_and_confidence_comes_back(
     assert read(write([fact])).triples == (fact,)
 
 
-def test_what_is_written_is_the_same_each_time_and_readable_by_others() -> None:
+def test_written_turtle_is_deterministic_and_uses_standard_terms() -> None:
     text = write(FACTS)
 
     assert write(reversed(FACTS)) == text
@@ -180,7 +180,7 @@ def test_the_parts_of_a_text_can_be_read_one_by_one() -> None:
     assert parts("<a> <b> <c> .") == ["<a> <b> <c> ."]
 
 
-def test_what_is_about_the_agent_is_not_written() -> None:
+def test_facts_about_the_agent_are_not_written() -> None:
     about = Triple(subject="goal:1", predicate="agent:has_status", object="Active")
 
     assert read(write([about])).triples == ()
@@ -226,7 +226,7 @@ def test_of_facts_that_are_named_the_same_the_surest_counts() -> None:
         ("#" * 10_001, "10001 bytes, and at most 10000"),
     ],
 )
-def test_what_cannot_be_read_says_why(text: str | bytes, message: str) -> None:
+def test_unreadable_turtle_is_refused_with_the_reason(text: str | bytes, message: str) -> None:
     with pytest.raises(TurtleError, match=message):
         read(text, max_triples=3, max_bytes=10_000)
 
@@ -244,7 +244,7 @@ def test_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[int], 
     assert growth(read, made, 200_000) < MOST
 
 
-def test_what_is_read_in_a_process_of_its_own_is_the_same() -> None:
+def test_turtle_read_in_a_subprocess_gives_the_same_facts() -> None:
     text = PREFIXES + "".join(f":a{n} :b :c . " for n in range(1200)) + ":a rdfs:label 'x' ."
 
     assert turtle.read_apart(text, source="s") == read(text, source="s")

@@ -52,7 +52,7 @@ def test_a_command_is_not_carried_out_because_its_words_occur_in_the_graph() -> 
     assert (goal.status, goal.evidence, goal.result) == ("Active", [], None)
 
 
-def test_what_something_is_a_kind_of_is_found_out_by_facts_about_it() -> None:
+def test_a_question_about_kinds_is_answered_by_facts_about_the_subject() -> None:
     mind = knowing(completion_ratio=1.0)
     id = mind.goal("Find out what a Recipe is a kind of", criteria="HowTo, CreativeWork")
     goal = worked(mind, id)
@@ -104,7 +104,7 @@ def test_a_document_is_ingested_when_it_was_ingested(tmp_path: Path) -> None:
     assert str(goal.result).startswith("3 passages, about ")
 
 
-def test_what_a_paper_says_is_found_in_its_passage(tmp_path: Path) -> None:
+def test_a_question_about_a_paper_is_answered_by_its_passage(tmp_path: Path) -> None:
     mind = knowing(roots=[tmp_path])
     worked(mind, mind.goal(f"Ingest the document {gravity(tmp_path)}"))
     goal = worked(mind, mind.goal("What did that paper say about gravity?"), most=25)
