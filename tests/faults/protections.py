@@ -167,7 +167,7 @@ PROTECTIONS = (
         "restarted and 1 or 0",
         "0",
         "unit/llm/test_setbacks.py",
-        ("test_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be",),
+        ("test_a_call_that_redis_may_have_forgotten_is_repeated_only_if_it_reads",),
     ),
     # P2: what began ends.
     Protection(

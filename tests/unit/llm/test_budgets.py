@@ -49,7 +49,7 @@ def test_the_check_names_the_setting_and_what_to_do(tmp_path: Path) -> None:
     assert f"llm: {UNPRICED}" in " ".join(done.output.split())
 
 
-def test_whoever_limits_the_money_of_a_model_without_prices_is_told_before_it_is_asked() -> None:
+def test_a_cost_limit_without_prices_fails_before_the_first_request() -> None:
     with ScriptedModel([say("It was the disk.")]) as model:
         lab = Lab(Agent("d", llm={"base_url": f"{model.url}/v1", "model": "m"}))
         request = InvestigationRequest(question="Why?", limits=Wanted(max_cost=0.5))
@@ -112,7 +112,7 @@ def test_an_answer_that_does_not_fit_is_not_put_right_beyond_the_limit_of_money(
     assert "of $1.00 are used up" in wrong[0]
 
 
-def test_what_a_plugin_asks_is_given_up_when_the_time_of_the_agent_is_up() -> None:
+def test_a_question_of_a_plugin_ends_at_the_time_limit_of_the_agent() -> None:
     wrong, _ = moods(hang(30, say("late")), limits={"max_seconds": 0.3})
 
     assert wrong == ["the model took too long"]

@@ -110,7 +110,7 @@ def test_a_deadline_keeps_enough_for_a_conclusion(monkeypatch: pytest.MonkeyPatc
         assert len(here.model.requests) == 4
 
 
-def test_what_a_paid_turn_has_asked_for_is_made_though_the_tokens_are_used_up() -> None:
+def test_calls_of_the_turn_that_used_up_the_tokens_are_still_made() -> None:
     three = calls(("look", {"word": "a"}), ("look", {"word": "b"}), ("look", {"word": "c"}))
     with scene(three, limits={"max_tokens": 100}) as here:
         found = here.ask()
@@ -120,7 +120,7 @@ def test_what_a_paid_turn_has_asked_for_is_made_though_the_tokens_are_used_up() 
         assert "saw c" in (found.text or "")
 
 
-def test_calls_beyond_their_limit_are_told_as_not_made() -> None:
+def test_calls_beyond_the_limit_are_reported_as_skipped() -> None:
     three = calls(("look", {"word": "a"}), ("look", {"word": "b"}), ("look", {"word": "c"}))
     with scene(three, say("It was a or b."), limits={"max_tool_calls": 2}) as here:
         found = here.ask()
@@ -139,7 +139,7 @@ def test_a_turn_that_jumps_past_a_limit_is_warned_of() -> None:
         assert "120 of 100 tokens" in here.entries(Warned)[0].text
 
 
-def test_a_conclusion_is_all_that_is_said_after_a_turn() -> None:
+def test_the_request_to_conclude_is_the_only_instruction_after_a_turn() -> None:
     same = call("look", {"word": "a"})
     with scene(same, same, say("a."), limits={"max_steps": 3}) as here:
         here.ask()

@@ -164,7 +164,7 @@ def test_an_investigation_goes_on_when_its_context_is_full_and_old_results_go_fi
         assert "line of" in shown[-1]
 
 
-def test_what_is_sent_after_a_compaction_has_the_question_and_each_call_its_result() -> None:
+def test_a_compacted_conversation_keeps_the_question_and_pairs_calls_with_results() -> None:
     with reading(small(9_000, calls=12), system="You look after file servers.") as here:
         found = here.ask("Which file is it?")
 
@@ -207,7 +207,7 @@ def test_older_turns_are_summed_up_when_leaving_out_their_results_does_not_help(
         assert "line of f1" in summed_up[0].summary
 
 
-def test_what_can_never_fit_ends_with_what_was_found_after_few_requests() -> None:
+def test_a_conversation_that_never_fits_ends_early_with_the_findings() -> None:
     replies = iter([call("read", {"word": "f1"})])
     with reading(lambda _: next(replies, status(400, message=FULL))) as here:
         found = here.ask("Which file is it?")
@@ -312,7 +312,7 @@ def check(view: list[Message], question: str) -> None:
     st.integers(0, 12),
     st.lists(st.floats(0.1, 0.9), min_size=1, max_size=6),
 )
-def test_whatever_is_compacted_shrinks_stays_valid_and_keeps_the_question(
+def test_every_compaction_shrinks_stays_valid_and_keeps_the_question(
     sizes: list[int], asked_at: int, targets: list[float]
 ) -> None:
     log = told(sizes, asked_at)

@@ -212,6 +212,6 @@ def test_two_calls_never_melt_into_one_however_they_are_cut(
 @pytest.mark.parametrize(
     "text", ["", "[1]", "nonsense", '{"a": NaN}', '{"a":' * 5000, '{"a":' * 150 + "1" + "}" * 150]
 )
-def test_what_is_no_object_that_can_be_kept_is_sent_back_in_one(text: str) -> None:
+def test_unparseable_arguments_are_sent_back_wrapped_in_an_object(text: str) -> None:
     assert parse_arguments(text) is None
     assert json.loads(sendable_arguments(text)) == {"unparseable": text}

@@ -148,7 +148,7 @@ def test_a_model_that_will_not_answer_without_tools_gets_a_digest_of_the_evidenc
         assert "saw" in (found.text or "")
 
 
-def test_what_the_reflection_has_counted_is_told() -> None:
+def test_an_investigation_contains_the_counts_of_its_reflection() -> None:
     with scene(changing()) as here:
         found = here.ask(profile="research")
 
@@ -167,7 +167,7 @@ def test_a_message_in_between_comes_after_all_results_of_the_turn() -> None:
         assert kinds.count("Steered") == 1
 
 
-def test_two_empty_turns_end_it_and_something_is_said() -> None:
+def test_two_empty_turns_end_an_investigation_with_a_text() -> None:
     with scene(empty()) as here:
         found = here.ask()
 
@@ -261,7 +261,7 @@ def test_those_who_watch_are_warned_once_when_little_is_left() -> None:
         assert warned.count("steps") == 1
 
 
-def test_a_tool_that_fails_or_hangs_is_told_to_the_model_and_not_repeated() -> None:
+def test_a_failing_or_hanging_tool_is_reported_to_the_model_and_not_repeated() -> None:
     with scene(call("fail", {"word": "x"}), call("hang", {}), say("Neither works.")) as here:
         found = here.ask()
 
@@ -279,7 +279,7 @@ def test_the_same_failing_call_ends_as_a_repeated_error_when_it_cannot_even_be_m
         assert (found.ending, len(here.model.requests)) == ("repeated_error", 4)
 
 
-def test_arguments_that_are_no_json_are_told_and_not_executed() -> None:
+def test_a_call_with_invalid_json_is_reported_and_not_executed() -> None:
     broken = call("look", '{"word": ')
     with scene(broken, say("I see.")) as here:
         here.ask()
@@ -379,7 +379,7 @@ def test_an_approval_that_expires_goes_back_to_the_model_as_expired() -> None:
         assert here.results == [("restart", "expired")]
 
 
-def test_whoever_asked_may_not_approve() -> None:
+def test_the_asker_of_an_investigation_may_not_approve_its_actions() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
 
@@ -388,7 +388,7 @@ def test_whoever_asked_may_not_approve() -> None:
         assert said.outcome == "requester"
 
 
-def test_whoever_has_said_something_may_not_approve_what_it_leads_to() -> None:
+def test_the_author_of_a_follow_up_may_not_approve_the_resulting_action() -> None:
     with scene(say("Nothing."), call("restart", {"word": "web"}), say("done")) as here:
         here.ask()
         here.lab.launcher.go_on(here.id, "Then restart web", BOB)
@@ -583,7 +583,7 @@ def test_a_plugin_gets_an_answer_in_a_form_which_is_put_right_once() -> None:
         assert answers == [Mood(mood=3), "Because."]
 
 
-def test_what_was_executed_before_a_cancel_is_told_as_executed() -> None:
+def test_an_action_executed_before_a_cancel_is_recorded_as_succeeded() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
         here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
@@ -597,7 +597,7 @@ def test_what_was_executed_before_a_cancel_is_told_as_executed() -> None:
         assert here.results == [("restart", "succeeded")]
 
 
-def test_what_is_approved_and_not_started_does_not_start_after_a_cancel() -> None:
+def test_an_approved_action_does_not_start_after_a_cancel() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
         here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)

@@ -169,7 +169,7 @@ def test_a_warning_is_about_any_call_of_the_last_turn() -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.booleans())
-def test_what_is_checked_ends_and_is_explained(script: list[str], poll: bool) -> None:
+def test_a_detected_loop_stops_the_call_and_is_explained(script: list[str], poll: bool) -> None:
     asked, made, violation = played(script, poll=poll)
     if violation is None:
         assert made == len(script)

@@ -100,7 +100,7 @@ def test_an_address_with_the_path_that_boyd_adds_is_refused(
         ),
     ],
 )
-def test_what_is_no_address_is_told_in_words(url: str) -> None:
+def test_an_invalid_address_is_refused_in_plain_words(url: str) -> None:
     said = refused(url)
 
     assert "write http:// or https://, a host" in said
@@ -112,7 +112,7 @@ def test_unusual_addresses_are_fine(url: str) -> None:
     assert made(url).base_url == url
 
 
-def test_a_wrong_allow_http_is_told_by_itself() -> None:
+def test_an_invalid_allow_http_is_the_only_error() -> None:
     with pytest.raises(ConfigError) as caught:
         Agent("d", llm={"base_url": "http://ollama/v1", "model": "m", "allow_http": "perhaps"})
 

@@ -45,13 +45,15 @@ def shown(default: Any) -> str:
 
 
 @pytest.mark.parametrize(("name", "is_required", "default"), list(settings()))
-def test_every_setting_is_told_with_its_default(name: str, is_required: bool, default: Any) -> None:
+def test_every_model_setting_is_documented_with_its_default(
+    name: str, is_required: bool, default: Any
+) -> None:
     wanted = "required" if is_required else shown(default)
 
     assert default == "" or f"| {wanted} |" in row(name)
 
 
-def test_every_field_of_a_reply_is_told_with_its_default() -> None:
+def test_every_field_of_a_reply_is_documented_with_its_default() -> None:
     for name, field in Reply.model_fields.items():
         default = field.get_default(call_default_factory=True)
         told = row(to_camel(name))
@@ -59,13 +61,13 @@ def test_every_field_of_a_reply_is_told_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("kind", [scripted_replies.Cut, scripted_replies.End])
-def test_every_way_to_cut_and_to_end_is_told(kind: Any) -> None:
+def test_every_cut_and_end_of_a_reply_is_documented(kind: Any) -> None:
     told = row("cut") + row("end")
 
     assert all(f"`{word}`" in told for word in get_args(kind))
 
 
-def test_every_function_that_makes_a_reply_is_told() -> None:
+def test_every_function_that_makes_a_reply_is_documented() -> None:
     made = [name for name, value in vars(model_server).items() if _makes_reply(value)]
 
     assert made

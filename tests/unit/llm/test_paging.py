@@ -110,7 +110,7 @@ def test_of_an_output_that_was_not_kept_whole_the_page_says_so() -> None:
         assert "kept of 200000 bytes" in here.entries(Result)[-1].observation.output
 
 
-def test_results_have_numbers_that_the_model_is_told_to_name() -> None:
+def test_results_are_numbered_for_the_model_to_cite() -> None:
     with scene(call("short", {}), call("short", {"word": "b"}), say("(#2)"), plugin=Log()) as here:
         here.ask()
 

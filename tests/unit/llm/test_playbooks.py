@@ -110,7 +110,7 @@ def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> N
         (written("x: \x00\n"), "special characters"),
     ],
 )
-def test_what_is_wrong_names_the_file_and_the_field(text: str, said: str) -> None:
+def test_an_invalid_playbook_is_refused_with_file_and_field(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse(text, "books/a.md")
     assert str(raised.value).startswith("books/a.md: ")
@@ -210,7 +210,7 @@ ODD = st.sampled_from(["null", "~", "yes", "1", "- a", "a: b", "---", "<<", "'",
     st.integers(-999, 999),
     TEXT | st.just("a\n---\nb\n\n# c"),
 )
-def test_what_is_written_is_read_again(
+def test_playbooks_survive_a_round_trip_through_markdown(
     name: str, description: str, trigger: Trigger, priority: int, body: str
 ) -> None:
     written = Playbook(

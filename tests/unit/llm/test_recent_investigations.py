@@ -172,7 +172,7 @@ def test_only_the_last_investigations_are_remembered(log: Log) -> None:
     log.read("0")
 
 
-def test_what_is_remembered_of_turns_is_what_going_through_all_of_them_says(log: Log) -> None:
+def test_cached_statistics_equal_those_computed_from_all_turns(log: Log) -> None:
     dice = random.Random(3)
     log.write(Asked(text="Why?"))
     for number in range(1, 25):

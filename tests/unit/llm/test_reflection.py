@@ -44,7 +44,7 @@ class Told:
         return self.reflection.observe(uses, outcomes)
 
 
-def test_research_takes_three_calls_and_is_told_to_answer_with_all_it_found() -> None:
+def test_research_must_answer_from_its_evidence_after_three_calls() -> None:
     told = Told()
     kinds = [told.turn("ok").kind for _ in range(2)]
     action = told.turn("ok")
@@ -97,7 +97,7 @@ def test_synthesis_goes_before_the_half_when_both_are_due_in_one_turn() -> None:
     assert action.stats["microReflected"] is False
 
 
-def test_the_half_is_said_once_also_when_errors_move_it() -> None:
+def test_the_note_at_half_of_the_calls_is_given_once() -> None:
     told = Told("general")
     told.turn(*["ok"] * 3)
     kinds = [told.turn(result).kind for result in ("ok", "bad", "bad", "bad")]
@@ -117,7 +117,7 @@ def test_the_half_is_that_of_the_calls_that_there_are(
     assert f"{half} of {limit}" in str(actions[half - 1].inject_message)
 
 
-def test_who_keeps_its_tools_has_not_used_half_of_them_after_four_calls() -> None:
+def test_execution_gets_no_early_note_at_half_of_the_calls() -> None:
     told = Told("execution", limit=100)
     assert "micro" not in [told.turn("ok").kind for _ in range(30)]
 
@@ -130,7 +130,7 @@ def test_waiting_uses_no_calls_up(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("status", ["denied", "expired", "withdrawn", "interrupted", "skipped"])
-def test_what_people_and_crashes_do_is_neither_success_nor_error(status: str) -> None:
+def test_denials_and_interruptions_count_neither_as_success_nor_as_error(status: str) -> None:
     told = Told()
     for _ in range(10):
         assert told.turn(status).kind == "none"
@@ -179,7 +179,7 @@ def test_asking_again_is_what_a_poll_is_for() -> None:
     assert [told.turn("ok", arguments={}, poll=True).kind for _ in range(3)] == ["none"] * 3
 
 
-def test_what_is_due_in_one_turn_is_one_message() -> None:
+def test_notes_due_in_one_turn_are_one_message() -> None:
     told = Told("general")
     told.turn("ok", "ok", "ok", arguments={"q": 1})
     action = told.turn("ok", arguments={"q": 1})
@@ -210,7 +210,7 @@ def test_execution_is_advised_once_and_keeps_its_tools() -> None:
     assert "verified" in str(actions[BASES["execution"] - 1].inject_message)
 
 
-def test_execution_that_only_fails_is_told_so_and_keeps_its_tools() -> None:
+def test_failing_execution_gets_one_advice_and_keeps_its_tools() -> None:
     told = Told("execution")
     actions = [told.turn("bad") for _ in range(MAX_ERRORS + 3)]
     assert [action.kind for action in actions].count("advice") == 1

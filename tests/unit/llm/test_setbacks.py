@@ -52,7 +52,7 @@ def cancelled_while_it_speaks(here: Scene) -> None:
     canceller.join()
 
 
-def test_what_was_shown_of_a_turn_is_withdrawn_when_it_is_cancelled() -> None:
+def test_the_streamed_text_of_a_cancelled_turn_is_discarded() -> None:
     with scene(silence(150, say(LONG))) as here:
         cancelled_while_it_speaks(here)
 
@@ -71,7 +71,7 @@ def test_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancelled
         assert len(here.entries(Discarded)) == 1
 
 
-def test_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_another(
+def test_text_streamed_by_a_lost_worker_is_discarded_at_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scene(say("never"), limits={"max_seconds": 60}) as here:
@@ -165,7 +165,7 @@ class Once(Plugin):
     ("name", "status", "ran"),
     [("take", "interrupted", []), ("reset", "interrupted", []), ("read", "succeeded", ["read"])],
 )
-def test_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be(
+def test_a_call_that_redis_may_have_forgotten_is_repeated_only_if_it_reads(
     name: str, status: str, ran: list[str]
 ) -> None:
     with scene(call(name, {}), say("I see."), plugin=Once()) as here:
@@ -233,7 +233,7 @@ def given_up(here: Scene) -> Done:
     return job.given_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
 
 
-def test_what_went_wrong_with_a_log_is_told_without_secrets(
+def test_the_error_of_a_broken_log_contains_no_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TEST_API_KEY", SECRET)

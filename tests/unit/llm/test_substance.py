@@ -33,7 +33,7 @@ from costs import MOST, growth
         "<think>a</think><reasoning>b</reasoning>",
     ],
 )
-def test_nothing_is_said_by(text: str) -> None:
+def test_blank_or_decorative_text_is_not_substantive(text: str) -> None:
     assert not is_substantive(text)
 
 
@@ -53,11 +53,11 @@ def test_nothing_is_said_by(text: str) -> None:
         "```Done with it",
     ],
 )
-def test_something_is_said_by(text: str) -> None:
+def test_short_answers_are_substantive(text: str) -> None:
     assert is_substantive(text)
 
 
-def test_thoughts_are_left_out_of_what_was_said() -> None:
+def test_reasoning_is_stripped_from_text() -> None:
     assert strip_reasoning("a<think>b</think>c<think>d</think>e") == "ace"
     assert strip_reasoning("b</think>c</think>d") == "cd"
 

@@ -75,7 +75,7 @@ def test_all_of_it_stays_within_the_limit(lengths: list[int]) -> None:
             assert len(one.head) == lengths[one.number - 1] + len(f"{one.number - 1}-")
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_evidence_within_the_limit_is_unchanged() -> None:
     evidence = gathered("a", "b")
     assert fit(evidence) == evidence
 

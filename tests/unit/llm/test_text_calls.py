@@ -49,7 +49,7 @@ def test_a_call_is_read_in_the_ways_of_models(text: str) -> None:
     assert list(found.calls) == [LOOK]
 
 
-def test_what_is_said_before_a_call_is_kept() -> None:
+def test_text_before_a_call_is_kept() -> None:
     found = find_text_calls(f"Let me look.\n{HERMES}", KNOWN)
 
     assert found is not None
@@ -95,7 +95,7 @@ def test_several_calls_are_read_in_their_order(text: str) -> None:
         "",
     ],
 )
-def test_what_only_looks_like_a_call_is_a_text(text: str) -> None:
+def test_text_that_resembles_a_call_stays_text(text: str) -> None:
     assert find_text_calls(text, KNOWN) is None
 
 
@@ -112,7 +112,7 @@ def test_what_only_looks_like_a_call_is_a_text(text: str) -> None:
         "<tool_call>",
     ],
 )
-def test_what_cannot_be_read_for_certain_is_no_call(text: str) -> None:
+def test_an_ambiguous_call_is_not_executed(text: str) -> None:
     found = find_text_calls(text, KNOWN)
 
     assert found is not None
@@ -135,7 +135,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from([*PIECES, HERMES, '"name"', "é"])).map("".join))
-def test_whatever_a_model_writes_is_read_without_an_error(text: str) -> None:
+def test_no_model_output_raises_an_error(text: str) -> None:
     found = find_text_calls(text, KNOWN)
 
     assert found is None or all(name in KNOWN for name, _ in found.calls)
@@ -168,7 +168,7 @@ def test_a_call_that_comes_as_text_is_made_like_any_other() -> None:
         assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"word": "a"}
 
 
-def test_those_who_watch_and_the_log_are_told_once_what_the_server_needs(
+def test_tool_calls_as_text_cause_one_warning_with_the_server_options(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = HERMES.replace('"a"', '"b"')
@@ -183,7 +183,7 @@ def test_those_who_watch_and_the_log_are_told_once_what_the_server_needs(
         assert sum("--jinja" in one.getMessage() for one in caplog.records) == 1
 
 
-def test_a_model_whose_call_cannot_be_read_is_told_how_to_call_tools() -> None:
+def test_a_model_with_an_unreadable_call_gets_instructions_for_calling_tools() -> None:
     broken = say('<tool_call>{"name": "look", "arguments": {"word": </tool_call>')
     with scene(broken, say(HERMES), say("It was a.")) as here:
         found = here.ask()

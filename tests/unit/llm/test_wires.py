@@ -126,13 +126,13 @@ def test_anthropic_gets_the_system_text_apart_and_all_results_of_a_turn_in_one_m
     }
 
 
-def test_without_tools_openai_is_told_of_none() -> None:
+def test_an_openai_request_without_tools_declares_none() -> None:
     body = openai(*TALK, use_tools=False)
 
     assert not {"tools", "tool_choice"} & set(body)
 
 
-def test_without_tools_anthropic_is_told_of_those_in_the_conversation_and_to_use_none() -> None:
+def test_an_anthropic_request_without_tools_forbids_those_in_the_conversation() -> None:
     assert anthropic(*TALK, use_tools=False)["tool_choice"] == {"type": "none"}
     assert anthropic(*TALK, use_tools=False)["tools"] == anthropic(*TALK)["tools"]
     assert not {"tools", "tool_choice"} & set(anthropic(TALK[1], use_tools=False))
@@ -164,7 +164,7 @@ def test_system_messages_in_the_middle_are_refused_where_servers_take_none() -> 
         ModelSettings.model_validate(settings)
 
 
-def test_what_one_side_says_in_a_row_is_one_message_and_what_is_empty_none() -> None:
+def test_consecutive_messages_of_one_role_are_merged_and_empty_ones_dropped() -> None:
     talk = [
         Message(role="system", text="One."),
         Message(role="system", text="Two."),
@@ -198,7 +198,7 @@ def test_calls_that_the_model_got_wrong_go_back_as_something_that_servers_take()
 
 
 @pytest.mark.parametrize("base", ["https://api.openai.com/v1", "https://x.openai.azure.com/openai"])
-def test_openai_itself_is_told_the_length_in_its_newer_word(base: str) -> None:
+def test_openai_itself_gets_max_completion_tokens(base: str) -> None:
     body = openai(TALK[1], base_url=base)
 
     assert body["max_completion_tokens"] == 4096
@@ -306,7 +306,9 @@ def test_anthropic_says_text_thought_calls_usage_and_the_end() -> None:
     "decoder", [openai_chat.OpenAIDecoder, anthropic_messages.AnthropicDecoder]
 )
 @pytest.mark.parametrize("data", ["", "{", "[]", "3", "[" * 100_000])
-def test_what_is_no_object_is_a_fault_that_may_pass(decoder: type[Decoder], data: str) -> None:
+def test_event_data_that_is_not_an_object_is_a_temporary_fault(
+    decoder: type[Decoder], data: str
+) -> None:
     with pytest.raises(Fault, match="not a JSON object") as raised:
         read(decoder(), data)
 
@@ -360,14 +362,14 @@ def test_thoughts_between_tags_are_no_text_wherever_they_are_cut(size: int) -> N
 
 
 @given(st.text(alphabet="<think>/ab\ud83d\ude00`", max_size=40), st.integers(1, 5))
-def test_text_is_told_the_same_however_it_is_cut(whole: str, size: int) -> None:
+def test_text_and_thoughts_do_not_depend_on_how_the_stream_is_cut(whole: str, size: int) -> None:
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
 
     assert told(pieces) == told([whole])
     "".join(told(pieces)).encode()
 
 
-def test_what_comes_before_a_closing_tag_alone_was_thought() -> None:
+def test_text_before_a_lone_closing_tag_is_reasoning() -> None:
     assert told(["First I look", "</think>", "It is full."]) == ("It is full.", "First I look")
 
 
@@ -439,7 +441,7 @@ def test_an_answer_tells_what_its_body_says(body: str, said: str) -> None:
     assert (str(fault), fault.details) == ("it answered 400", said)
 
 
-def test_what_speaks_of_no_models_may_be_at_another_address() -> None:
+def test_a_response_that_is_not_of_a_model_server_points_to_base_url() -> None:
     assert "llm.base_url" in str(fault_of_response(404, {}, "404 page not found", 0.0))
     assert "llm.base_url" in str(
         fault_of_response(200, {"content-type": "text/html"}, "<html>", 0.0)
