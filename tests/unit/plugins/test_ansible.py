@@ -165,7 +165,7 @@ def test_a_digest_follows_every_file_but_those_that_are_not_pinned(tmp_path: Pat
     assert digest("web1") != first
 
 
-def test_a_run_on_some_hosts_is_told_host_by_host(project: Project) -> None:
+def test_a_partial_run_is_reported_by_host(project: Project) -> None:
     project.tells(
         *begun("web1", "web2", "web3"),
         {**CHANGED, "host": "web1"},
@@ -207,7 +207,7 @@ def test_an_ansible_that_ends_before_any_host_has_changed_nothing(project: Proje
         project.rig().act("release", PARAMS)
 
 
-def test_what_a_killed_worker_left_running_keeps_others_out(project: Project) -> None:
+def test_a_playbook_left_running_by_a_killed_worker_blocks_others(project: Project) -> None:
     fifo = project.folder.parent / "fifo"
     os.mkfifo(fifo)
     project.tells(*begun("web1"), ended(web1={"ok": 1}), then=f"read line < {fifo}")
@@ -341,7 +341,9 @@ def test_an_unknown_host_is_refused_before_anything_runs(project: Project) -> No
             project.rig().act("release", {**PARAMS, "hosts": "db"}, function)
 
 
-def test_a_missing_ansible_is_told(project: Project, tmp_path: Path) -> None:
+def test_a_missing_ansible_is_reported_with_the_package_to_install(
+    project: Project, tmp_path: Path
+) -> None:
     with pytest.raises(AnsibleFailure, match="install ansible-core"):
         project.rig(bin_dir=tmp_path).act("release", PARAMS)
 

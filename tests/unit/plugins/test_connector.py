@@ -225,7 +225,7 @@ def test_a_login_is_not_passed_on_to_requests_with_other_credentials(
     assert not {"Cookie", "Authorization"} & headers.keys()
 
 
-def test_what_cannot_be_a_token_is_refused_without_showing_it(
+def test_an_invalid_token_is_refused_without_showing_it(
     server: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAMP_TOKEN", "ab\ncdefg")

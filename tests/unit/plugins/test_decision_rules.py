@@ -65,7 +65,7 @@ def decide(*observations: Observation, rules: tuple[dict[str, Any], ...] = (REST
     return rig.decide(rig.orient(list(observations)))
 
 
-def test_what_others_send_does_not_count_as_what_a_plugin_observes() -> None:
+def test_observations_from_intake_do_not_match_rules_for_a_plugin() -> None:
     rig = RuleRig({**RESTART, "source": "*"})
     sent = workload("web").patched({"metadata": {"intake": "json"}})
     assert rig.decide(rig.orient([sent])) is None
@@ -122,7 +122,7 @@ def test_things_take_turns() -> None:
     assert chosen == ["a", "b", "c", "a"]
 
 
-def test_what_is_remembered_of_things_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_decided_targets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_rules, "REMEMBERED", 2)
     rig = RuleRig(RESTART)
     for letter in "abc":

@@ -95,12 +95,12 @@ def test_resolvers_are_addresses_with_or_without_a_port(given: str, resolver: st
 
 
 @pytest.mark.parametrize("name", ["a..b", f"{'a' * 64}.example", "..", ".a"])
-def test_what_is_no_name_is_refused_when_the_agent_starts(name: str) -> None:
+def test_an_invalid_name_is_refused_when_the_agent_starts(name: str) -> None:
     with pytest.raises(PluginError, match="names"):
         Dns(names=[{"name": name}])
 
 
 @pytest.mark.parametrize("given", ["resolver.example", "192.0.2.1:", "192.0.2.1:99999", "[::1"])
-def test_what_is_no_address_is_refused(given: str) -> None:
+def test_an_invalid_resolver_address_is_refused(given: str) -> None:
     with pytest.raises(PluginError, match="resolvers"):
         Dns(names=[{"name": "a"}], resolvers=[given])

@@ -144,7 +144,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def test_a_disk_that_fills_is_told_until_it_is_emptied(disk: Disk) -> None:
+def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
     watching = Rig(DiskFiles(mounts=[MOUNT], interval=600))
     told = []
     for number in range(30):
@@ -255,7 +255,7 @@ def test_a_scan_that_is_cut_or_must_not_look_says_so(
 # Old files
 
 
-def test_what_was_previewed_is_deleted_oldest_first(logs: Path) -> None:
+def test_previewed_files_are_deleted_oldest_first(logs: Path) -> None:
     names = ["a\nb.log", "\udcff.log", "c.log", "new.log"]
     for days, name in zip((40, 30, 20, 1), names, strict=True):
         old(logs / name, days)
@@ -295,7 +295,7 @@ def linked(path: Path) -> None:
 
 @pytest.mark.parametrize("action", ["delete_old", "trash_old"])
 @pytest.mark.parametrize("meddle", [change, touched, replaced, linked, Path.unlink])
-def test_what_has_changed_since_stays(
+def test_files_changed_since_the_preview_are_kept(
     logs: Path, meddle: Callable[[Path], None], action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = old(logs / "a.log")
@@ -312,7 +312,7 @@ def test_what_has_changed_since_stays(
 
 
 @pytest.mark.parametrize("action", ["delete_old", "trash_old"])
-def test_what_takes_its_place_in_the_last_moment_stays(
+def test_a_file_replaced_at_the_last_moment_is_kept(
     logs: Path, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, on = old(logs / "a.log"), rig(logs)
@@ -372,7 +372,7 @@ def test_an_open_file_stays_and_a_deleted_one_that_is_open_takes_space(logs: Pat
         assert "1 still take space" in verdict(on, "delete_old", params, files).evidence
 
 
-def test_what_an_interrupted_deletion_left_is_deleted_the_next_time(
+def test_files_left_by_an_interrupted_deletion_are_deleted_the_next_time(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old(logs / "a.log")
@@ -409,7 +409,7 @@ def test_only_enabled_sets_of_this_host_are_touched(logs: Path) -> None:
 # The trash
 
 
-def test_what_is_in_the_trash_comes_back_where_it_was(logs: Path) -> None:
+def test_undoing_restores_files_from_the_trash(logs: Path) -> None:
     (logs / "below").mkdir()
     old(logs / "a.log", text="a")
     old(logs / "below" / "b.log", text="b")
@@ -590,7 +590,7 @@ def test_rotated_files_beyond_those_to_keep_go_to_the_trash_and_come_back(logs: 
      ("a.txt", "not among the files")],
 )  # fmt: skip
 @pytest.mark.parametrize("function", ["execute", "dry_run"])
-def test_what_cannot_be_rotated_is_refused(
+def test_rotating_an_unsuitable_file_is_refused(
     logs: Path, name: str, error: str, function: str
 ) -> None:
     (logs / "empty.log").touch()

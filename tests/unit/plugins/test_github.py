@@ -48,7 +48,7 @@ def test_nothing_is_asked_until_the_rate_limit_is_renewed(
     limit.check()
 
 
-def test_issues_are_told_apart_by_their_key_or_title() -> None:
+def test_issues_are_identified_by_key_or_title() -> None:
     one = IssueParams(repository="a/b", title="Slow")
     assert one.mark == IssueParams(repository="a/b", title="Slow", body="other").mark
     assert one.mark != IssueParams(repository="a/b", title="Slow", key="k").mark

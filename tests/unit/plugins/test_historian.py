@@ -144,7 +144,7 @@ def telling() -> Iterator[Telling]:
 # What is recorded
 
 
-def test_what_helped_is_recorded_once_the_situation_is_gone() -> None:
+def test_an_incident_is_recorded_once_the_situation_is_gone() -> None:
     rig = Rig()
     rig.run(full())
     assert rig.incidents() == {"incidents": [], "total": 0}
@@ -208,7 +208,9 @@ def test_a_decision_has_to_be_confident_enough(confidence: float, recorded: int)
 
 @pytest.mark.parametrize(("include", "recorded"), [(False, 0), (True, 1)])
 @pytest.mark.parametrize("high", ["action", "decision"])
-def test_what_is_risky_only_if_it_is_wanted(high: str, include: bool, recorded: int) -> None:
+def test_risky_actions_are_recorded_only_with_the_option(
+    high: str, include: bool, recorded: int
+) -> None:
     rig = Rig(include_high_risk=include)
     rig.world.act = "world:format" if high == "action" else "world:clean"
     rig.world.risk = "high" if high == "decision" else "low"
@@ -253,7 +255,7 @@ def test_an_alert_that_does_not_come_again_is_not_over_until_it_is_resolved() ->
     assert len(rig.markdown) == 1
 
 
-def test_what_takes_too_long_did_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recovery_after_max_wait_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(max_wait=600)
     rig.run(full(type="alert"))
     clock = rig.lab.store.clock
@@ -289,7 +291,7 @@ def test_an_action_that_a_person_had_to_approve_is_recorded_once_it_was_done() -
     assert [one["action"] for one in rig.incidents()["incidents"]] == ["world:restart"]
 
 
-def test_what_has_gone_before_anybody_approved_has_gone_by_itself() -> None:
+def test_a_recovery_before_the_approval_is_not_recorded() -> None:
     rig = Rig()
     rig.world.act = "world:restart"
     rig.run(full())
@@ -452,7 +454,7 @@ def test_with_nothing_on_record_it_is_not_sure_at_all() -> None:
     assert (said.findings, said.confidence) == (["No incidents recorded"], None)
 
 
-def test_what_is_not_like_anything_is_03() -> None:
+def test_without_similar_incidents_the_confidence_is_03() -> None:
     rig = Rig()
     rig.run(full())
     rig.run(fine())
@@ -461,7 +463,7 @@ def test_what_is_not_like_anything_is_03() -> None:
     assert rig.says(fine()).confidence == 0.3
 
 
-def test_what_is_like_it_is_07_with_description_and_lesson() -> None:
+def test_a_similar_incident_gives_confidence_07_and_its_lesson() -> None:
     rig = Rig()
     rig.run(full())
     at = rig.run(fine()).ended_at

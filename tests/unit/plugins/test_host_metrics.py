@@ -63,7 +63,7 @@ def test_each_mount_is_measured() -> None:
     assert disks == ["/", "/tmp"]
 
 
-def test_load_is_told_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_is_reported_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (6.0, 1.0, 1.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     load = rig(load={"warning": 1.5, "error": 2}).observe()[2]

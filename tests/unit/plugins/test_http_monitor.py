@@ -137,7 +137,7 @@ def test_no_secret_of_an_endpoint_reaches_an_observation(web: Site, nowhere: str
     assert not [text for text in told if "hush" in text]
 
 
-def test_a_refused_connection_is_told_in_plain_words(nowhere: str) -> None:
+def test_a_refused_connection_is_reported_in_plain_words(nowhere: str) -> None:
     [seen] = rig(endpoint(nowhere)).observe()
     assert seen.data["error"] == "connection failed: Connection refused"
 

@@ -24,7 +24,7 @@ def test_an_iteration_that_is_repeated_counts_once() -> None:
     assert alarms(state, 2, a=10) == {"a"}
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_alarms_of_vanished_targets_are_forgotten() -> None:
     state = MemoryState()
     alarms(state, 1, a=10, b=10)
     assert alarms(state, 2, b=10) == {"b"}

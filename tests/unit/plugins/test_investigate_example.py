@@ -111,7 +111,7 @@ def test_nothing_outside_of_the_folder_can_be_read(shop: Any, path: str, tool: s
         use(shop, tool, path=path)
 
 
-def test_what_is_no_file_is_not_read(shop: Any) -> None:
+def test_only_regular_files_are_read(shop: Any) -> None:
     os.mkfifo(shop.STATE / "pipe")
     with pytest.raises(ValueError, match="is no file"):
         use(shop, "read_file", path="pipe")

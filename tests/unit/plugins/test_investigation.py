@@ -191,7 +191,7 @@ def test_job_number_and_metadata_of_observations_do_not_matter() -> None:
         ("deadbeef facade", "deadbeef facade"),
     ],
 )
-def test_what_changes_by_itself_becomes_a_hash(text: str, expected: str) -> None:
+def test_varying_numbers_and_ids_are_normalised_to_a_hash(text: str, expected: str) -> None:
     assert normalize(text) == expected
 
 
@@ -356,7 +356,7 @@ def test_within_the_cooldown_the_answer_holds(scripted: Scripted) -> None:
     assert len(rig.investigations) == 2
 
 
-def test_what_comes_back_while_it_is_investigated_joins_that(scripted: Scripted) -> None:
+def test_a_fault_that_recurs_during_its_investigation_joins_it(scripted: Scripted) -> None:
     rig = Rig(scripted(ANSWER)).sees(full())
     first = rig.turn()
     assert rig.sees().turn().findings == ["No observation of severity warning or worse"]
@@ -396,7 +396,9 @@ def test_only_so_many_run_at_the_same_time(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("type_", ["metric", "alert"])
-def test_what_has_gone_meanwhile_is_told_once(scripted: Scripted, type_: Any) -> None:
+def test_a_conclusion_for_a_fault_that_has_gone_is_reported_once(
+    scripted: Scripted, type_: Any
+) -> None:
     rig = Rig(scripted(ANSWER)).sees(full(type=type_, severity="error"))
     rig.turn()
     rig.sees()
@@ -418,7 +420,9 @@ def test_what_has_gone_meanwhile_is_told_once(scripted: Scripted, type_: Any) ->
     assert rig.lab.store.state("investigation").get("memory")["cases"] == []
 
 
-def test_what_was_seen_before_is_told_with_what_is_seen_now(scripted: Scripted) -> None:
+def test_an_earlier_conclusion_is_reported_beside_the_running_investigation(
+    scripted: Scripted,
+) -> None:
     rig = Rig(scripted(ANSWER)).sees(full(type="alert", severity="critical"))
     rig.turn()
     while rig.investigations[0].status != "ended":
@@ -644,7 +648,7 @@ def test_two_incidents_have_two_names() -> None:
 
 
 @pytest.mark.parametrize(("sure", "told"), [(0.95, 0.6), (0.4, 0.4)])
-def test_what_was_concluded_at_a_limit_has_06_at_most(
+def test_a_conclusion_at_a_limit_has_confidence_06_at_most(
     scripted: Scripted, sure: float, told: float
 ) -> None:
     concluded = say(json.dumps({**FOUND, "confidence": sure}))

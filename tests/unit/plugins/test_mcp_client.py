@@ -295,7 +295,7 @@ def test_an_unknown_revision_of_the_protocol_is_refused(rogue: Rogue) -> None:
     assert "no revision of the protocol that Boyd knows" in str(ask(lab).error)
 
 
-def test_what_a_server_asks_for_is_declined(rogue: Rogue) -> None:
+def test_requests_of_a_server_are_declined(rogue: Rogue) -> None:
     lab = Lab(rogue.agent(**rogue.pinned()))
     rogue.behave([tool()], on_call="ask")
 

@@ -114,7 +114,7 @@ def test_the_action_that_the_model_chooses_is_taken(deciding: Deciding) -> None:
     assert rig.result.trace.chosen == "model-strategy:choose"
 
 
-def test_the_model_is_told_of_every_action_and_of_the_situation(deciding: Deciding) -> None:
+def test_the_prompt_contains_every_action_and_the_situation(deciding: Deciding) -> None:
     rig = deciding(answers(), instructions="Never on Mondays.")
     rig.run()
     told = rig.asked()
@@ -183,7 +183,7 @@ def test_confidence_that_is_just_enough_passes(deciding: Deciding) -> None:
         ({"rationale": None}, "rationale: Field required"),
     ],
 )
-def test_what_is_not_sound_is_put_right_once_and_then_a_no_op(
+def test_an_invalid_decision_is_corrected_once_and_then_a_no_op(
     deciding: Deciding, wrong: dict[str, Any], why: str
 ) -> None:
     rig = deciding(answers(**wrong))
@@ -197,7 +197,7 @@ def test_what_is_not_sound_is_put_right_once_and_then_a_no_op(
     assert rig.web.restarted == []
 
 
-def test_what_is_put_right_counts(deciding: Deciding) -> None:
+def test_a_corrected_decision_counts(deciding: Deciding) -> None:
     assert deciding(answers(params={}), answers()).run().params == {"service": "shop"}
 
 
@@ -253,7 +253,7 @@ def test_about_the_same_situation_it_is_not_asked_again_at_once(
     assert rig.web.restarted == ["shop"] * 3
 
 
-def test_playbooks_for_deciding_are_told(deciding: Deciding, tmp_path: Path) -> None:
+def test_the_prompt_contains_playbooks_for_deciding(deciding: Deciding, tmp_path: Path) -> None:
     def write(name: str, phases: str) -> None:
         head = f"---\nname: {name}\ndescription: d\nphases: [{phases}]\n"
         (tmp_path / f"{name}.md").write_text(

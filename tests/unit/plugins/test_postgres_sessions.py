@@ -41,7 +41,7 @@ def test_a_short_wait_blames_nobody() -> None:
     assert blockers([session(1), session(2, 1, waited=4)], 5) == {}
 
 
-def test_who_is_not_seen_and_who_waits_in_a_circle() -> None:
+def test_unseen_blockers_count_and_circular_waits_have_none() -> None:
     assert blockers([session(2, 0)], 5) == {0: 1}
     assert blockers([session(1, 2), session(2, 1)], 5) == {}
 

@@ -135,7 +135,9 @@ def test_a_process_that_ignores_term_is_killed(rig: Callable[..., Rig], tmp_path
     assert not before.is_running()
 
 
-def test_what_a_process_has_started_ends_with_it(rig: Callable[..., Rig], tmp_path: Path) -> None:
+def test_children_of_a_restarted_process_end_with_it(
+    rig: Callable[..., Rig], tmp_path: Path
+) -> None:
     code = f"import subprocess, time; p = subprocess.Popen({SLEEP!r}); "
     code += "open('child', 'w').write(f'{p.pid}.'); time.sleep(60)"
     plugin = rig([sys.executable, "-c", code])

@@ -104,7 +104,7 @@ def answers(verdict: str, reason: str = "because of that", **more: Any) -> Any:
     return call("answer", {"verdict": verdict, "reason": reason, **more})
 
 
-def test_what_the_model_allows_runs_as_before(reviewing: Reviewing) -> None:
+def test_an_allowed_decision_runs(reviewing: Reviewing) -> None:
     rig = reviewing(answers("allow"))
     review = rig.run()
 
@@ -114,7 +114,7 @@ def test_what_the_model_allows_runs_as_before(reviewing: Reviewing) -> None:
 
 
 @pytest.mark.parametrize(("verdict", "words"), [("ask", "asks for a person"), ("deny", "objects")])
-def test_what_the_model_objects_to_waits_for_a_person_who_sees_why(
+def test_a_decision_the_reviewer_objects_to_waits_with_its_reason(
     reviewing: Reviewing, verdict: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = reviewing(answers(verdict, "the log names another host"))
@@ -177,7 +177,7 @@ def test_a_halted_model_reviews_nothing(reviewing: Reviewing) -> None:
     assert rig.model.requests == []
 
 
-def test_what_is_too_long_to_be_shown_whole_is_not_reviewed(reviewing: Reviewing) -> None:
+def test_a_decision_too_long_to_be_shown_whole_is_not_reviewed(reviewing: Reviewing) -> None:
     rig = reviewing(answers("allow"), risky=Risky(size=20_000))
 
     assert rig.run().reason == "the decision is too long to be reviewed"

@@ -123,7 +123,7 @@ def test_a_time_out_is_a_failure_that_says_so(ran: Stub) -> None:
     assert (result.output["status"], result.output["exit_code"]) == ("failed", 124)
 
 
-def test_what_cannot_be_started_is_a_failure(ran: Stub) -> None:
+def test_a_command_that_cannot_be_started_fails(ran: Stub) -> None:
     ran.error = OSError("no processes left")
     result = Rig(Shell()).result("bash", {"command": "ls"})
     assert result.error == "The command cannot be started: no processes left"
@@ -142,7 +142,7 @@ def test_the_time_limit_is_60_seconds_and_600_at_most(
     assert ran.calls[0]["timeout"] == seconds
 
 
-def test_a_time_limit_that_was_lowered_is_told_within_the_limit_of_the_output(ran: Stub) -> None:
+def test_a_lowered_time_limit_is_noted_within_the_output_limit(ran: Stub) -> None:
     result = Rig(Shell()).result("bash", {"command": "ls", "timeout": 900})
     note = "\n[the time limit of 900 s was lowered to 600 s]\n"
     assert isinstance(result.output, dict)
@@ -158,7 +158,7 @@ def test_the_default_time_limit_is_an_option(ran: Stub) -> None:
 @pytest.mark.parametrize(
     ("command", "interactive"), [("", False), ("# x", False), ("vim x", True), ("rm x", False)]
 )
-def test_what_is_refused_does_not_run_and_says_why(
+def test_a_refused_command_does_not_run_and_says_why(
     command: str, interactive: bool, ran: Stub
 ) -> None:
     result = Rig(Shell(deny=["rm"])).result("bash", {"command": command})
@@ -223,7 +223,7 @@ def test_a_denied_command_is_vetoed_instead_of_asked_for() -> None:
 
 
 @pytest.mark.parametrize("command", ["", "vim x"])
-def test_what_is_refused_anyway_is_not_asked_for(command: str) -> None:
+def test_a_command_that_would_be_refused_needs_no_approval(command: str) -> None:
     assert decide({"command": command}, Shell()) is None
 
 

@@ -203,7 +203,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("text", WAITS)
-def test_a_command_that_would_wait_for_a_person_is_told_with_a_reason(text: str) -> None:
+def test_a_command_that_would_wait_for_a_person_is_found(text: str) -> None:
     assert find_interactive(read(text))
 
 

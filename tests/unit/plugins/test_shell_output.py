@@ -53,7 +53,7 @@ def test_characters_are_never_cut_in_two(text: str, size: int) -> None:
 
 
 @given(st.binary(max_size=5000), st.integers(1, 700))
-def test_whatever_comes_it_is_text_within_the_limit(data: bytes, size: int) -> None:
+def test_any_output_becomes_text_within_the_limit(data: bytes, size: int) -> None:
     output = captured(data, 1024, size)
     assert len(output.text().encode()) <= 1024
     assert output.total == len(data)

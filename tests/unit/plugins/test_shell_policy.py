@@ -145,7 +145,7 @@ def test_a_line_is_covered_if_each_of_its_commands_begins_with_allowed_words(tex
         "'' ls",
     ],
 )
-def test_whatever_else_a_line_has_needs_approval(text: str) -> None:
+def test_a_line_beyond_the_allowed_commands_needs_approval(text: str) -> None:
     verdict = ALLOWED.judge(text)
     assert verdict.uncovered or verdict.refused
 
@@ -154,7 +154,7 @@ def test_without_a_list_nothing_is_covered() -> None:
     assert Policy().judge("ls").uncovered == "`ls` is not allowed"
 
 
-def test_why_a_line_is_not_covered_is_told() -> None:
+def test_an_uncovered_line_has_a_reason() -> None:
     assert uncovered("ls; rm -rf x") == "`rm -rf x` is not allowed"
     assert uncovered("ls > x") == "it has a redirection"
     assert uncovered("ls $(x)") == "it has a command substitution"
@@ -162,11 +162,11 @@ def test_why_a_line_is_not_covered_is_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t ", "# nothing", "\n # a\n# b\n"])
-def test_what_is_empty_is_refused(text: str) -> None:
+def test_an_empty_command_is_refused(text: str) -> None:
     assert ALLOWED.judge(text).refused == "The command is empty"
 
 
-def test_what_the_system_would_not_pass_on_is_refused() -> None:
+def test_a_command_too_long_or_with_a_null_byte_is_refused() -> None:
     assert ALLOWED.judge("ls " + "x" * MAX_COMMAND).refused
     assert ALLOWED.judge("ls " + "x" * (MAX_COMMAND - 3)).refused is None
     assert ALLOWED.judge("ls a\0b").refused
@@ -213,7 +213,7 @@ def test_a_denied_command_is_refused_wherever_it_hides_and_although_it_is_allowe
 
 
 @pytest.mark.parametrize("text", ["ls rm", "echo 'rm x'", "git push", "rmdir x", "cat --rm"])
-def test_what_only_looks_like_a_denied_command_is_not_refused(text: str) -> None:
+def test_a_line_that_resembles_a_denied_command_is_not_refused(text: str) -> None:
     assert not Policy(deny=["rm", "git push --force"]).judge(text).refused
 
 
@@ -253,7 +253,7 @@ def test_what_only_looks_like_a_denied_command_is_not_refused(text: str) -> None
         "!",
     ],
 )
-def test_what_would_allow_anything_cannot_be_allowed(text: str) -> None:
+def test_an_entry_that_would_allow_anything_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be allowed|not the start"):
         Policy(allow=[text])
 

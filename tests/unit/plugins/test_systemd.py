@@ -112,7 +112,7 @@ def test_a_systemd_that_cannot_be_asked_is_an_error(host: Host) -> None:
     ],
 )
 @pytest.mark.parametrize("function", ["execute", "dry_run"])
-def test_what_may_not_be_restarted_is_refused(
+def test_restarting_a_unit_outside_the_options_is_refused(
     host: Host, params: dict[str, str], unit: dict[str, str], error: str, function: str
 ) -> None:
     host.units({"Id": "web.service", **unit})
@@ -246,7 +246,7 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
     assert "--after-cursor=c0" in " ".join(host.calls())
 
 
-def test_what_another_worker_has_counted_meanwhile_is_not_counted_again(host: Host) -> None:
+def test_journal_lines_counted_by_another_worker_are_not_counted_again(host: Host) -> None:
     watching = rig(patterns=[{**REFUSED, "count": 2}])
     host.units()
     host.says("journalctl", line("c0", 0, "start"))
@@ -279,7 +279,7 @@ def test_a_journal_that_cannot_be_read_in_full_is_an_error(
         Journal(user=False, folder=None).after("c")
 
 
-def test_what_is_more_than_a_look_may_read_is_left_for_the_next_one(host: Host) -> None:
+def test_journal_entries_beyond_the_limit_are_left_for_the_next_read(host: Host) -> None:
     host.says("journalctl", "".join(line(f"c{n}", n, "x") for n in range(5)))
     reading = Journal(user=False, folder=None).after("c", most=3)
     assert (reading.behind, [one.cursor for one in reading.entries]) == (True, ["c0", "c1", "c2"])

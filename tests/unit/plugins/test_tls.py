@@ -181,7 +181,7 @@ def test_nonsense_of_one_server_does_not_hide_others(
     assert "asn1" in str(unread.data["error"])
 
 
-def test_what_is_observed_stays_the_same(authority: Authority) -> None:
+def test_repeated_checks_yield_equal_observations(authority: Authority) -> None:
     with tls_server(authority.issue(HOST, days=5)) as port:
         first, second = (
             [one.data for one in check({"host": HOST, "port": port, "ca_file": authority.file})]
