@@ -66,7 +66,7 @@ def test_a_phone_without_scripts_answers_too(console: Console) -> None:
     wait_until(lambda: "no scripts" in console.deployment.effects_file.read_text())
 
 
-def test_who_is_late_is_told_and_keeps_the_note(console: Console) -> None:
+def test_a_late_answer_shows_the_first_one_and_keeps_the_note(console: Console) -> None:
     id = console.waiting("late")
     with console.person() as context:
         [page] = context.pages
@@ -95,7 +95,7 @@ def test_who_is_late_is_told_and_keeps_the_note(console: Console) -> None:
     assert "late" not in console.deployment.effects()
 
 
-def test_what_is_being_typed_survives_what_happens_meanwhile(console: Console) -> None:
+def test_a_note_being_typed_survives_updates_of_the_page(console: Console) -> None:
     id, other = console.waiting("typing"), console.waiting("other")
     with console.person() as context:
         [page] = context.pages
@@ -140,7 +140,7 @@ def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console:
             assert console.deployment.effects().count(f"crash{number}") == 1
 
 
-def test_fifty_racing_answers_have_one_outcome_and_all_are_told_it(console: Console) -> None:
+def test_fifty_racing_answers_have_one_outcome_that_all_see(console: Console) -> None:
     id = console.waiting("race")
     keys = [console.deployment.key(f"p{n}", "approvals", "read") for n in range(48)]
 

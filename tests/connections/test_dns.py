@@ -94,7 +94,7 @@ def test_names_that_exist_are_only_counted(resolvers: list[Unbound]) -> None:
     assert observe(resolvers[:1], *records) == [("names", {"names": 2, "bad": 0, "omitted": 0})]
 
 
-def test_a_missing_name_a_missing_record_and_a_failing_resolver_are_told_apart(
+def test_missing_names_missing_records_and_failing_resolvers_are_distinguished(
     resolvers: list[Unbound],
 ) -> None:
     records = [

@@ -116,7 +116,7 @@ def test_a_file_system_that_is_taken_away_is_no_success(disk: SmallDisk) -> None
     assert not any(one.exists() for one in files)
 
 
-def test_what_a_worker_may_not_change_stays_and_it_says_so() -> None:
+def test_files_without_write_permission_are_kept_and_reported() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     with tempfile.TemporaryDirectory(prefix="boyd-files-") as name:

@@ -136,7 +136,7 @@ def test_failed_workflows_issues_and_releases_are_observed(
     assert found["workflows"] == [{"workflows": 2, "failed": 1, "omitted": 0}]
 
 
-def test_what_is_too_long_to_be_read_is_told(
+def test_a_list_too_long_to_read_is_reported(
     rig: Rig, github: EmulatedGitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boyd_connectors.github.github_api.PAGE", 1)

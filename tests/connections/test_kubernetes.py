@@ -173,7 +173,7 @@ def undo(rig: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
     return action.call("rollback", params=given, result=result, ctx=rig.ctx)
 
 
-def test_what_is_well_is_only_counted(rig: Rig) -> None:
+def test_healthy_objects_are_only_counted(rig: Rig) -> None:
     assert seen(rig) == {
         "workloads": [{"workloads": 1, "unready": 0, "omitted": 0}],
         "pods": [{"pods": 1, "omitted": 0}],
@@ -276,7 +276,7 @@ def test_a_deployment_is_scaled_and_scaled_back_unless_others_have_scaled_it(
             rig.act("scale", {**params, "replicas": 51}, function)
 
 
-def test_what_has_changed_since_it_was_approved_is_left_alone(
+def test_a_deployment_changed_since_the_approval_is_not_touched(
     cluster: EmulatedCluster, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scale, undone = {"workload": WEB, "replicas": 3}, {"workload": WEB}
@@ -371,7 +371,7 @@ def test_an_action_needs_its_credentials_and_a_namespace_of_the_options(
         rig.act("restart", {"workload": "other/deployment/web"})
 
 
-def test_what_has_changed_meanwhile_is_left_alone(
+def test_a_deployment_changed_during_the_action_is_not_touched(
     cluster: EmulatedCluster, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from boyd_connectors.kubernetes.cluster import Cluster

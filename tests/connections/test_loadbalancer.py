@@ -218,7 +218,7 @@ def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
     assert rig.act("enable", one, "verify").verdict == "effective"
 
 
-def test_what_somebody_else_has_changed_since_is_left_alone(haproxy: Front) -> None:
+def test_a_server_changed_by_others_is_not_touched(haproxy: Front) -> None:
     rig, one = haproxy_rig(haproxy), {"server": "web/one"}
     output = rig.act("drain", one)
     other = rig.plugin._balancer("drain")  # type: ignore[attr-defined]
@@ -340,7 +340,7 @@ def test_nginx_reads_a_changed_file_and_the_old_one_again(nginx: Front) -> None:
     assert wait_until(lambda: nginx.answers(12) == {"one", "two"})
 
 
-def test_a_change_that_nginx_was_never_told_of_is_told_at_the_next_attempt(nginx: Front) -> None:
+def test_a_change_never_loaded_by_nginx_is_loaded_at_the_next_attempt(nginx: Front) -> None:
     rig, file = nginx_rig(nginx), nginx.folder / "web.conf"
     params = {"server": f"web/{nginx.sites[0].url.removeprefix('http://')}"}
     real = file.rename(nginx.folder / "real.conf")

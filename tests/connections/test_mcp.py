@@ -104,7 +104,7 @@ def test_server_everything_is_used_over_http(everything: str) -> None:
     assert "completed" in long[1]["text"]
 
 
-def test_server_memory_keeps_what_it_is_told(tmp_path: Path) -> None:
+def test_server_memory_keeps_created_entities(tmp_path: Path) -> None:
     where = {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}
     server = RemoteServer(argv=program("server-memory"), env=where)
     entity = {"name": "Ann", "entityType": "person", "observations": ["on call"]}

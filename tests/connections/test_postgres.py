@@ -103,7 +103,7 @@ def locked(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
             thread.join()
 
 
-def test_who_blocks_others_is_found_and_can_be_ended(database: PostgreSQL) -> None:
+def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> None:
     postgres = rig(database)
     with locked(database) as holder:
         [found] = seen(postgres.observe(), "blocker")
@@ -262,7 +262,7 @@ def test_old_transaction_ids_are_seen(database: PostgreSQL) -> None:
     assert {one["database"] for one in found} >= {"postgres", "template1"}
 
 
-def test_a_role_that_cannot_see_others_is_told_what_it_lacks(database: PostgreSQL) -> None:
+def test_a_role_without_privileges_is_reported(database: PostgreSQL) -> None:
     blind = rig(database, access={"username": "blind"})
     found = seen(blind.observe(), "server")
     assert {one["check"] for one in found} == {"sessions", "replication"}

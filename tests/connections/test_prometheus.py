@@ -264,7 +264,7 @@ def test_an_alertmanager_killed_midway_leaves_a_true_record(shop: Shop, agent: U
     agent.observed("prometheus/alerts")
 
 
-def test_what_cannot_be_reached_cannot_be_verified(shop: Shop) -> None:
+def test_a_silence_cannot_be_verified_without_alertmanager(shop: Shop) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     options = {"url": shop.server.url, "alertmanager_url": nowhere, "actions": {"silence": {}}}
     with pytest.raises(ServiceError, match="cannot be reached"):

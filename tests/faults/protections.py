@@ -622,7 +622,7 @@ PROTECTIONS = (
         "    def ready(**_: Any) -> None:\n",
         "    def ready(**_: Any) -> None:\n        signal.signal(signal.SIGTERM, signal.SIG_DFL)\n",
         "faults/test_promises.py",
-        ("test_a_worker_that_is_told_to_stop_ends_what_it_has_begun",),
+        ("test_a_stopping_worker_finishes_its_action",),
     ),
     Protection(
         "P10",

@@ -128,7 +128,7 @@ def test_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_a_broker_of_its_own_forgets_is_sent_again(tmp_path: Path) -> None:
+def test_messages_lost_by_a_separate_broker_are_resent(tmp_path: Path) -> None:
     broker = ForgetfulBroker(tmp_path / "broker")
     world = Pair(tmp_path)
     world.deployment.environment["BOYD_BROKER_URL"] = broker.url

@@ -84,7 +84,7 @@ def freeze_holds(deployment: Deployment) -> None:
     acts_again(deployment)
 
 
-def test_whichever_keys_are_lost_the_agent_is_known_again_and_a_freeze_holds(
+def test_an_agent_recovers_from_any_lost_keys_and_its_freeze_holds(
     acting: Deployment, measure: Measure
 ) -> None:
     for family, keys in families(acting).items():

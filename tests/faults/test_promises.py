@@ -55,7 +55,7 @@ def goes_on(world: World, timeout: float = 30.0) -> None:
     wait_until(further, timeout)
 
 
-def test_what_was_acknowledged_survives_that_everything_is_killed_at_once(
+def test_acknowledged_requests_survive_the_kill_of_every_process(
     world: World, measure: Measure
 ) -> None:
     headers = world.deployment.key("client", "admin")
@@ -128,7 +128,7 @@ def test_a_rolling_restart_under_load_loses_and_doubles_nothing(
     assert Invariants(world, load.acknowledged).check() == []
 
 
-def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun(world: World) -> None:
+def test_a_stopping_worker_finishes_its_action(world: World) -> None:
     headers = world.deployment.key("client", "admin")
     others = [name for name in World.workers if name != "w0"]
     for name in others:

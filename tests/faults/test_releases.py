@@ -82,7 +82,7 @@ def test_a_message_and_an_job_of_a_later_release_are_left_alone(
     assert "Traceback" not in deployment.log("now")
 
 
-def test_what_a_newer_release_writes_in_a_format_of_its_own_is_reported_and_left_alone(
+def test_records_in_the_format_of_a_newer_release_are_reported_and_left_alone(
     deployment: Deployment, measure: Measure
 ) -> None:
     deployment.worker("now", "agents.storm:storm0")

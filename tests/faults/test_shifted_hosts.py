@@ -63,7 +63,7 @@ def _at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def test_what_is_told_is_on_the_clock_of_redis(shifted: tuple[Deployment, str, str]) -> None:
+def test_reported_times_follow_the_clock_of_redis(shifted: tuple[Deployment, str, str]) -> None:
     deployment, *bases = shifted
     headers = deployment.key("client", "admin")
     seen = deployment.ended("clocked", deployment.launcher("clocked").trigger("test").iteration)

@@ -15,9 +15,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.long]
 ROUND = 25
 
 
-def test_what_lies_in_redis_is_no_more_after_more_iterations(
-    tmp_path: Path, measure: Measure
-) -> None:
+def test_redis_does_not_grow_with_more_iterations(tmp_path: Path, measure: Measure) -> None:
     why = missing()
     if why:
         pytest.skip(why)

@@ -32,7 +32,7 @@ def relay(redis_url: str, certificates: Certificates) -> Iterator[Relay]:
         yield made
 
 
-def test_an_iteration_runs_with_all_that_is_said_encrypted(
+def test_an_iteration_runs_with_all_traffic_encrypted(
     redis_url: str, relay: Relay, certificates: Certificates, tmp_path: Path
 ) -> None:
     url = f"rediss://localhost:{relay.port}/0?{certificates.query}"
@@ -54,7 +54,7 @@ def test_an_iteration_runs_with_all_that_is_said_encrypted(
 
 
 @pytest.mark.parametrize("lacks", ["ssl_ca_certs", ("ssl_certfile", "ssl_keyfile"), "name"])
-def test_who_is_not_proven_is_not_talked_to(
+def test_peers_without_a_valid_certificate_are_refused(
     relay: Relay, certificates: Certificates, lacks: str | tuple[str, ...]
 ) -> None:
     parts = [part for part in certificates.query.split("&") if not part.startswith(lacks)]
