@@ -631,7 +631,7 @@ PROTECTIONS = (
         "            self._store.fleet.leave(self._host.name)\n",
         "            pass\n",
         "integration/test_workers.py",
-        ("test_a_worker_stops_when_told_and_says_goodbye",),
+        ("test_a_stopped_worker_exits_cleanly_and_leaves_the_fleet",),
     ),
     Protection(
         "P10",

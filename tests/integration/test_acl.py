@@ -163,7 +163,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
 
 @pytest.mark.parametrize("role", ["api", "worker", "beat"])
 @pytest.mark.parametrize("newest_first", [True, False])
-def test_whoever_runs_scripts_reads_every_page_of_a_list(
+def test_users_who_run_scripts_can_read_every_page_of_a_list(
     guarded: Guarded, role: str, newest_first: bool
 ) -> None:
     client = connect(guarded.urls[role])
@@ -196,7 +196,7 @@ OPTIONS = {"BYSCORE", "LIMIT", "MAXLEN", "MINID", "PX", "REV", "WITHSCORES", "XX
 SOME = {"traces": ["hold_traces"]}
 
 
-def test_whoever_runs_scripts_may_run_every_command_in_them() -> None:
+def test_users_who_run_scripts_may_run_every_command_in_them() -> None:
     # Every quoted word, as some scripts choose a command before they call it.
     words_of = {name: set(re.findall(r"'([A-Z]{2,})'", source_of(name).text)) for name in NAMES}
     assert set().union(*words_of.values()) >= OPTIONS

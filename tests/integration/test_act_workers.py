@@ -51,7 +51,7 @@ def test_without_an_act_worker_every_iteration_ends_at_once_and_says_which_to_st
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_whatever_phase_loses_the_last_act_worker_the_iteration_ends_and_the_next_observes(
+def test_losing_the_last_act_worker_in_any_phase_ends_the_iteration_and_the_next_observes(
     deployment: Deployment, number: signal.Signals, measure: Measure
 ) -> None:
     deployment.start("rest", "worker", *AGENTS, "-Q", REST)

@@ -155,7 +155,7 @@ def test_streams_that_stay_leave_room_for_others(deployment: Deployment) -> None
             one.__exit__(None, None, None)
 
 
-def test_a_stream_ends_when_the_process_is_told_to_stop_and_a_request_is_answered(
+def test_a_stopping_api_ends_streams_and_answers_requests(
     deployment: Deployment,
 ) -> None:
     site = Site(deployment)

@@ -92,7 +92,7 @@ def copied_since(world: Deployment) -> None:
     announced(world, lambda one: one.copied_at is not None and one.copied_at > now)
 
 
-def test_what_has_ended_outlives_an_emptied_redis(world: Deployment, url: str) -> None:
+def test_archived_iterations_outlive_an_emptied_redis(world: Deployment, url: str) -> None:
     start(world)
     ids = iterate(world, 3)
     copied_since(world)

@@ -106,13 +106,13 @@ def test_a_changed_field_is_found(whole: Store, chain: Audit, seq: int, field: s
     assert named(chain) == (seq, "changed")
 
 
-def test_how_an_entry_was_sealed_cannot_be_changed(whole: Store, chain: Audit) -> None:
+def test_a_changed_seal_is_detected(whole: Store, chain: Audit) -> None:
     rewrite(whole, lambda raw: raw[4][1].__setitem__("by", "hmac:01234567"))
 
     assert named(chain) == (5, "wrong key")
 
 
-def test_who_did_it_cannot_be_changed(whole: Store, chain: Audit) -> None:
+def test_a_changed_principal_is_detected(whole: Store, chain: Audit) -> None:
     def change(raw: Raw) -> None:
         raw[4][1]["body"] = raw[4][1]["body"].replace("ann@", "eve@")
 
@@ -308,7 +308,7 @@ def test_a_forger_who_copies_the_name_of_the_key_does_not_fit_either(
 
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
-def test_whoever_verifies_without_the_key_is_told_so(whole: Store, chain: Audit) -> None:
+def test_verifying_without_the_audit_key_is_reported(whole: Store, chain: Audit) -> None:
     found = misfit(Store(whole.client).agent("a").audit)
 
     assert (found.seq, found.why) == (1, "wrong key")
@@ -353,7 +353,7 @@ def capped(whole: Store, keep: int = 10) -> Audit:
     return Store(whole.client, sealing=Sealing(whole.sealing.key, keep)).agent("a").audit
 
 
-def test_what_was_trimmed_cannot_be_expected_any_more(whole: Store, chain: Audit) -> None:
+def test_a_trimmed_head_cannot_be_expected(whole: Store, chain: Audit) -> None:
     early = AuditHead(seq=3, hash=next(e.hash for e in chain.entries() if e.seq == 3))
     last = chain.head()
     assert last
@@ -562,7 +562,7 @@ def test_export_writes_every_entry_as_a_line_of_json(chain: Audit, cli: Cli) -> 
 
 
 @pytest.mark.parametrize("text", ["5", "5:xyz"])
-def test_what_is_no_head_is_wrong_usage(cli: Cli, text: str) -> None:
+def test_an_invalid_head_is_a_usage_error(cli: Cli, text: str) -> None:
     cli("verify", "--expect", text, status=2)
 
 

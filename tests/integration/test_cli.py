@@ -180,7 +180,7 @@ def test_nothing_from_outside_reaches_the_terminal_as_a_control_character() -> N
     assert iteration_line(result).isprintable()
 
 
-def test_durations_are_told_as_people_tell_them() -> None:
+def test_durations_are_formatted_for_people() -> None:
     told = [duration(85), duration(1400), seconds(60), seconds(125), seconds(11_400)]
     assert told == ["85 ms", "1.4 s", "1 min", "2 min 5 s", "3 h 10 min"]
 
@@ -240,7 +240,7 @@ def test_status_names_the_phase_that_waits_for_a_worker(cli: Cli, lab: Lab) -> N
     assert "test: start, waits for a worker" in cli("status")
 
 
-def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli, lab: Lab) -> None:
+def test_an_unknown_agent_has_an_exit_status_of_its_own(cli: Cli, lab: Lab) -> None:
     assert isinstance(cli.result("status", "--agent", "nobody").exception, UnknownAgent)
     ended = cli.process("status", "--agent", "nobody")
     assert ended.returncode == 4
@@ -596,9 +596,7 @@ def test_freezing_does_not_wait_long_for_an_api_that_hangs(
     assert not lab.run().action_results[0].success
 
 
-def test_what_the_api_forbids_is_not_done_behind_its_back(
-    cli: Cli, lab: Lab, redis_url: str
-) -> None:
+def test_a_command_forbidden_by_the_api_changes_nothing(cli: Cli, lab: Lab, redis_url: str) -> None:
     cli("freeze", BOYD_API_KEY=new_key(redis_url, "bob", "read"), status=3)
     assert lab.run().action_results[0].success
 
@@ -610,7 +608,7 @@ def test_freezing_without_any_way_says_so(cli: Cli) -> None:
     assert cli.result("freeze", "--agent", "a", "--all").exit_code == 2
 
 
-def test_what_actions_have_earned_is_listed_and_revoked(cli: Cli, store: Store) -> None:
+def test_earned_autonomy_is_listed_and_revoked(cli: Cli, store: Store) -> None:
     action = Recorder().action(verify=lambda: True)
     lab_of(store, chooses(choice("p:do")), action)
     assert "No outcome was verified yet." in cli("autonomy", "list")
@@ -661,7 +659,7 @@ def test_a_freeze_goes_to_the_redis_of_the_boyd_up_whose_api_is_away(
 # What needs no Redis
 
 
-def test_what_init_writes_passes_the_check_and_runs(
+def test_files_written_by_init_pass_the_check_and_run(
     cli: Cli, tmp_path: Path, deployment: Deployment
 ) -> None:
     folder = tmp_path / "My Agent"

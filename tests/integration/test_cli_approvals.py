@@ -155,7 +155,7 @@ def test_an_undo_is_shown_with_what_it_undoes(desk: Desk) -> None:
     assert f'  output of the execution to undo ({execution})\n    "all tidy"' in shown
 
 
-def test_who_approves_an_undo_reads_so_also_without_being_asked(desk: Desk) -> None:
+def test_approving_a_rollback_with_yes_says_that_it_is_one(desk: Desk) -> None:
     item, execution = desk.undo()
     said = desk.cli("approvals", "approve", "--yes", item.id[:8])
 
@@ -168,7 +168,7 @@ def test_an_empty_list_says_so(desk: Desk) -> None:
     assert desk.cli.json("approvals", "list") == {"pending": [], "history": []}
 
 
-def test_what_was_resolved_is_listed_when_it_is_asked_for(desk: Desk) -> None:
+def test_resolved_approvals_are_listed_with_all(desk: Desk) -> None:
     desk.cli("approvals", "deny", desk.propose().id, "--note", "leave it")
     assert desk.cli("approvals", "list") == "No approvals are pending.\n"
     assert "denied by ann" in desk.cli("approvals", "list", "--all")
@@ -200,7 +200,7 @@ def test_an_item_says_what_an_approval_comes_to_while_actions_are_frozen(desk: D
     )
 
 
-def test_what_became_of_an_item_is_shown(desk: Desk) -> None:
+def test_a_resolved_approval_shows_its_outcome(desk: Desk) -> None:
     item = desk.propose()
     desk.cli("approvals", "approve", item.id, "--note", "go")
     shown = desk.cli("approvals", "show", item.id)
@@ -209,7 +209,7 @@ def test_what_became_of_an_item_is_shown(desk: Desk) -> None:
     assert "p:do ok: all tidy" in shown
 
 
-def test_an_id_that_fits_nothing_or_too_much_is_said(desk: Desk) -> None:
+def test_an_unknown_or_ambiguous_id_is_refused(desk: Desk) -> None:
     assert "no approval 'zzz'" in desk.cli("approvals", "approve", "zzz", status=4)
     # One more than there are digits to begin with.
     ids = [desk.propose(f"room {number}").id for number in range(17)]
@@ -231,7 +231,7 @@ def test_an_empty_id_is_refused_and_nothing_is_answered(
     assert desk.now(item).status == "pending"
 
 
-def test_what_cannot_be_seen_is_shown_as_what_it_is(desk: Desk) -> None:
+def test_invisible_characters_are_shown_escaped(desk: Desk) -> None:
     item = desk.propose("at\u202etic\x9b2J")
     shown = desk.cli("approvals", "show", item.id)
     assert r'"room": "at\u202etic\u009b2J"' in shown
@@ -271,7 +271,7 @@ def test_denying_and_withdrawing_execute_nothing(desk: Desk, command: str, statu
     assert desk.recorder.calls == []
 
 
-def test_whoever_was_quicker_is_named_with_what_came_of_it(desk: Desk) -> None:
+def test_a_late_answer_names_the_first_one_and_its_outcome(desk: Desk) -> None:
     item = desk.propose()
     desk.cli("approvals", "approve", item.id, BOYD_API_KEY=desk.key("bob"))
     late = desk.cli("approvals", "approve", item.id, status=5)
@@ -370,7 +370,7 @@ def test_on_a_terminal_it_is_shown_and_asked_about(desk: Desk) -> None:
         assert terminal.process.wait(120) == 0
 
 
-def test_whoever_does_not_say_yes_has_approved_nothing(desk: Desk) -> None:
+def test_only_an_explicit_yes_approves(desk: Desk) -> None:
     item = desk.propose()
     with desk.cli.terminal("approvals", "approve", item.id) as terminal:
         terminal.says("Approve? [y/N]")
@@ -380,7 +380,7 @@ def test_whoever_does_not_say_yes_has_approved_nothing(desk: Desk) -> None:
     assert desk.now(item).status == "pending"
 
 
-def test_somebody_quicker_is_told_of_while_the_question_stands(desk: Desk) -> None:
+def test_an_answer_given_during_the_prompt_is_reported(desk: Desk) -> None:
     item = desk.propose()
     with desk.cli.terminal("approvals", "approve", item.id) as terminal:
         terminal.says("Approve? [y/N]")
@@ -450,7 +450,7 @@ def test_a_preview_that_nobody_can_make_anew_says_how_old_it_is(desk: Desk) -> N
     assert "preview (dry run 19 min ago; OUTDATED: the result may differ now)" in told
 
 
-def test_who_approves_on_a_terminal_sees_what_would_happen_now(desk: Desk) -> None:
+def test_approving_on_a_terminal_shows_the_current_preview(desk: Desk) -> None:
     desk.moves = 3
     item = desk.old_preview()
     desk.moves = 33

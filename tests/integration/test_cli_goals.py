@@ -102,7 +102,7 @@ def test_an_approval_that_waits_is_shown_by_every_command_until_it_is_answered(c
     assert "waits for an approval" not in cli("agent", "run", "--max-cycles", "1")
 
 
-def test_what_is_known_is_shown_and_taken_along(cli: Cli) -> None:
+def test_imported_facts_are_exported_and_shown(cli: Cli) -> None:
     cli.result("graph", "import", "-", stdin=TURTLE)
     symbol = next(name for name in re.findall(r"\S+", cli("graph", "export")) if "Mammal" in name)
     assert symbol
@@ -110,7 +110,7 @@ def test_what_is_known_is_shown_and_taken_along(cli: Cli) -> None:
     assert found["symbol"] == "Mammal"
 
 
-def test_an_agent_without_goals_is_told_what_it_lacks(
+def test_goal_commands_fail_with_advice_for_an_agent_without_the_plugin(
     cli: Cli, redis_url: str, store: Store
 ) -> None:
     announced(store, Agent("plain", mode="manual"))

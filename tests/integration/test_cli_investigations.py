@@ -175,7 +175,7 @@ def test_the_question_may_come_from_a_pipe(study: Study) -> None:
     assert study.last.question == "Why is it\nso slow?\n"
 
 
-def test_how_it_is_asked_can_be_told(study: Study) -> None:
+def test_ask_options_set_profile_tools_and_limits(study: Study) -> None:
     options = ["--reflection", "research", "--tools", "lo*", "--tools", "x", "--max-steps", "2"]
     study.cli.result("ask", "Why?", *options)
     found = study.last
@@ -206,7 +206,7 @@ def test_an_end_without_an_answer_is_named_and_has_a_status_of_its_own(study: St
     assert "99 %" in done.stdout
 
 
-def test_what_waits_for_a_person_says_how_it_is_approved(study: Study) -> None:
+def test_a_waiting_call_shows_how_to_approve_it(study: Study) -> None:
     study.will(call("move"), say("Moved."))
     with study.cli.running("ask", "Why?") as asking:
         line = said(asking.stderr, "approvals approve")[-1]
@@ -219,7 +219,7 @@ def test_what_waits_for_a_person_says_how_it_is_approved(study: Study) -> None:
     assert "  #1 move: ok" in errors
 
 
-def test_an_attempt_that_failed_is_told(study: Study) -> None:
+def test_a_failed_attempt_is_shown(study: Study) -> None:
     half = "This is half of what it wanted to say"
     study.will(Reply(text=half, end="cut", after=3), say("Whole."))
     done = study.cli.result("ask", "Why?")
@@ -282,7 +282,7 @@ def test_a_chat_with_an_agent_without_a_model_is_refused_before_anything_is_aske
     assert "has no model" in cli("chat", status=5, stdin="")
 
 
-def test_whoever_may_only_look_cannot_ask(study: Study) -> None:
+def test_a_reader_cannot_ask(study: Study) -> None:
     key = study.key("eve", "read")
     assert study.cli.result("ask", "Why?", BOYD_API_KEY=key).exit_code != 0
     assert study.lab.store.investigations.page(1).total == 0
@@ -410,7 +410,7 @@ def test_a_chat_goes_on_with_an_earlier_one(study: Study) -> None:
     assert study.last.counters.steps == 2
 
 
-def test_what_others_have_asked_meanwhile_is_shown_first(study: Study) -> None:
+def test_questions_asked_by_others_meanwhile_are_shown_first(study: Study) -> None:
     with talking(study) as talk:
         talk.types("Why?\r")
         talk.hears("final_answer")
@@ -493,7 +493,7 @@ def test_ctrl_c_twice_leaves_and_says_how_to_come_back(study: Study) -> None:
     assert study.last.ending == "cancelled"
 
 
-def test_whoever_may_approves_inside_the_conversation(study: Study) -> None:
+def test_an_approver_can_approve_inside_the_conversation(study: Study) -> None:
     study.will(call("move"), say("Moved."))
     with talking(study) as talk:
         talk.types("Please?\r")
@@ -524,7 +524,7 @@ def test_a_denial_goes_back_to_the_model_with_its_reason(study: Study) -> None:
     assert "not today" in study.model.requests[-1].body["messages"][-1]["content"]
 
 
-def test_who_may_not_approve_what_he_asked_for_is_told_so(
+def test_the_asker_cannot_approve_inside_the_conversation(
     redis_url: str, store: Store, tmp_path: Path
 ) -> None:
     study = Study(redis_url, store, tmp_path, ApprovalPolicy())

@@ -165,7 +165,7 @@ def test_a_callback_is_shown_and_sent_again(cli: Cli) -> None:
     assert "has no callback" in cli("runs", "redeliver", bare, status=4)
 
 
-def test_what_a_run_may_not_have_is_said(cli: Cli) -> None:
+def test_a_run_with_invalid_options_is_refused(cli: Cli) -> None:
     assert "callbackUrl" in cli("runs", "submit", "look", "--callback-url", "ftp://x", status=1)
     cli("runs", "submit", "look", "--context", "[]", status=2)
     cli("runs", "submit", "look", "--context", "{", status=2)
@@ -327,7 +327,7 @@ def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
     assert "empty values are not allowed" in cli(*wrong, "--scope", "read", "--agent", "", status=2)
 
 
-def test_what_is_no_number_is_told_so(cli: Cli) -> None:
+def test_an_invalid_number_is_a_usage_error(cli: Cli) -> None:
     assert "'abc' is not the number of an iteration" in cli("history", "abc", status=2)
     assert "'soon' is not a valid number" in cli("trigger", "--timeout", "soon", status=2)
 
@@ -358,7 +358,7 @@ def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -
     assert cli("audit", "export", "--since", "2999-01-01") == ""
 
 
-def test_what_was_executed_is_looked_for_by_host_action_and_time(cli: Cli) -> None:
+def test_executions_are_filtered_by_host_and_time(cli: Cli) -> None:
     cli("actions", "run", "p:do")
     found = cli.json("actions", "executions", "--host", "here", "--since", "1h")
     assert [(one["action"], one["host"], one["state"]) for one in found] == [
@@ -499,7 +499,7 @@ def test_a_key_that_is_none_is_refused_with_a_status_of_its_own(cli: Cli) -> Non
     assert "no key was sent" in none.stderr
 
 
-def test_several_agents_have_to_be_told_apart(cli: Cli, store: Store) -> None:
+def test_with_several_agents_a_command_needs_a_name(cli: Cli, store: Store) -> None:
     entry = store.fleet.agents()["test"]
     store.fleet.register(entry.patched({"id": "other"}))
     assert "--agent NAME: other, test" in cli("pause", status=4)

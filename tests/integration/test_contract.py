@@ -215,7 +215,7 @@ def folder(site: Site, tmp_path: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_who_may_everything_gets_what_is_documented(
+def test_requests_with_an_admin_key_are_answered_as_documented(
     site: Site, folder: Path, measure: Measure
 ) -> None:
     # Somebody else than who has asked for the actions, so that approvals may be approved.
@@ -242,7 +242,7 @@ def test_one_example_for_each_route_gets_what_is_documented(site: Site, folder: 
 
 
 @pytest.mark.long
-def test_who_shows_no_key_gets_nothing(site: Site, folder: Path, measure: Measure) -> None:
+def test_requests_without_a_key_change_nothing(site: Site, folder: Path, measure: Measure) -> None:
     before, known_ones = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"], answered(site)
     schemathesis(site, folder, "--max-examples", "3", "--phases", "examples,fuzzing")
     measure(

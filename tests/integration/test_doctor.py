@@ -119,7 +119,7 @@ def in_time(ask: Callable[[], T]) -> T:
 # Redis
 
 
-def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
+def test_a_stopped_redis_is_reported_within_a_second(server: Server) -> None:
     fresh, used = api_store(server.url), api_store(server.url)
     wait_until(lambda: ready(used).missing == ["no worker is alive"])
     signal_process(server.process.pid, signal.SIGSTOP)
@@ -134,7 +134,7 @@ def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
     assert b"boyd_up 1.0" in scraped(used)
 
 
-def test_a_redis_that_has_ended_is_told(server: Server) -> None:
+def test_a_terminated_redis_is_reported(server: Server) -> None:
     store = api_store(server.url)
     ready(store)
     server.process.terminate()
@@ -147,7 +147,7 @@ def test_a_redis_that_has_ended_is_told(server: Server) -> None:
     assert "Redis does not answer" in found[0]
 
 
-def test_a_redis_that_may_throw_state_out_is_told(server: Server) -> None:
+def test_an_eviction_policy_that_may_drop_state_is_reported(server: Server) -> None:
     server.client.config_set("maxmemory-policy", "allkeys-lru")
     assert said(doctor(server.url), "warning eviction: allkeys-lru, no memory limit yet")
 
@@ -156,7 +156,7 @@ def test_a_redis_that_may_throw_state_out_is_told(server: Server) -> None:
     assert b"boyd_redis_evicts 1.0" in scraped(api_store(server.url))
 
 
-def test_what_a_crash_of_redis_would_lose_is_told(server: Server) -> None:
+def test_persistence_that_may_lose_state_is_reported(server: Server) -> None:
     assert not said(doctor(server.url), "persistence")
 
     server.client.config_set("appendonly", "no")
@@ -182,7 +182,7 @@ def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> N
     assert "error snapshots: the last snapshot failed" in found
 
 
-def test_a_broker_that_has_ended_is_told(server: Server, tmp_path: Path) -> None:
+def test_a_terminated_broker_is_reported(server: Server, tmp_path: Path) -> None:
     broker = Server(tmp_path / "broker", "--appendonly", "no")
     before = doctor(server.url, BOYD_BROKER_URL=broker.url)
     broker.end()
@@ -218,7 +218,7 @@ def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
     assert b'boyd_workers{role="beat"} 0.0' in scraped(store)
 
 
-def test_a_queue_with_work_and_no_worker_is_told(deployment: Deployment) -> None:
+def test_a_queue_with_work_and_no_worker_is_reported(deployment: Deployment) -> None:
     deployment.worker("w", "agents.traced:traced", "-Q", "observe,act")
     url = deployment.redis_url
     assert said(doctor(url), "error agent traced: no live worker consumes queue 'loop'")
@@ -240,7 +240,7 @@ def _waits(url: str) -> tuple[int, list[str]] | None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_an_iteration_whose_workers_are_all_dead_is_told(deployment: Deployment) -> None:
+def test_an_iteration_whose_workers_are_all_dead_is_reported(deployment: Deployment) -> None:
     (deployment.folder / "effects.hold.decide").touch()
     deployment.worker("w", "agents.traced:traced")
     deployment.launcher("traced").trigger("test")
@@ -253,7 +253,7 @@ def test_an_iteration_whose_workers_are_all_dead_is_told(deployment: Deployment)
     assert said(doctor(url), "error workers: none is alive")
 
 
-def test_workers_with_different_agent_files_are_told(
+def test_workers_with_different_agent_files_are_reported(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     for name, threshold in (("one", 80), ("two", 90)):
@@ -265,7 +265,7 @@ def test_workers_with_different_agent_files_are_told(
     assert said(found, "warning agent a: its processes run 2 different agent files")
 
 
-def test_a_calendar_that_cannot_be_read_is_told(deployment: Deployment, tmp_path: Path) -> None:
+def test_an_unreadable_calendar_is_reported(deployment: Deployment, tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('id = "a"\n[[windows]]\nfreezes = "freezes.ics"\n')
     deployment.worker("w", str(file))

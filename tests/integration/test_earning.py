@@ -129,7 +129,7 @@ def test_an_outcome_is_counted_once_when_the_worker_is_killed_at_the_check(
     assert outcomes(deployment) == 1
 
 
-def test_a_withdrawal_is_counted_once_and_told_again_when_the_worker_is_killed_after_the_verdict(
+def test_a_withdrawal_is_counted_once_when_the_worker_is_killed_after_the_verdict(
     deployment: Deployment,
 ) -> None:
     deployment.worker("w0", MODULE)

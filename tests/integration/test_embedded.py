@@ -380,7 +380,7 @@ class TestSupervisor:
             assert process.returncode == 0
             assert all(gone(pid) for pid in pids)
 
-    def test_a_child_that_dies_is_started_again_and_told(self, tmp_path: Path) -> None:
+    def test_a_child_that_dies_is_restarted_and_reported(self, tmp_path: Path) -> None:
         told: list[str] = []
         child = ChildSpec(
             "sleeper", python("import time; time.sleep(600)"), tmp_path / "sleeper.log"
@@ -513,7 +513,7 @@ class TestSupervisor:
 
             assert not supervisor.wait_until("slow", interrupted, 120)
 
-    def test_what_a_dead_child_leaves_running_is_killed(self, tmp_path: Path) -> None:
+    def test_processes_left_by_a_dead_child_are_killed(self, tmp_path: Path) -> None:
         log = tmp_path / "parent.log"
         child = ChildSpec("parent", ("/bin/sh", "-c", "sleep 600 & echo $!; wait"), log)
         with Supervisor(print, HASTE) as supervisor:

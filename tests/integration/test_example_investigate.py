@@ -165,9 +165,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
 
 
 @pytest.mark.long
-def test_what_a_person_has_refused_is_not_done_and_the_answer_says_so(
-    site: Site, killed: int
-) -> None:
+def test_a_denied_action_is_not_executed_and_the_answer_says_so(site: Site, killed: int) -> None:
     item: ApprovalItem = wait_until(site.proposal, 30)
     site.boyd("approvals", "deny", item.id, "--note", "not now")
     wait_until(lambda: site.investigation().status == "ended")

@@ -156,7 +156,7 @@ def test_calls_come_in_the_job_of_the_model(world: Any) -> None:
     assert len({one.id for one in turn.calls}) == 2
 
 
-def test_thoughts_in_the_text_are_told_apart(world: Any) -> None:
+def test_thoughts_are_separated_from_the_text(world: Any) -> None:
     with world(say("<think>Hm.</think>It is full.", chunk=2)) as w:
         turn = w.turn()
 
@@ -300,7 +300,7 @@ def test_after_a_gateway_error_the_same_bytes_are_sent_again(world: Any, name: s
 
 
 @pytest.mark.parametrize("code", [400, 401, 402, 403, 404, 413, 422])
-def test_what_the_server_refuses_is_not_sent_again(world: Any, code: int) -> None:
+def test_a_refused_request_is_not_retried(world: Any, code: int) -> None:
     with (
         world(status(code, message="no such thing"), say("Yes.")) as w,
         pytest.raises(ModelRefused, match="no such thing") as raised,
@@ -423,7 +423,7 @@ def test_a_server_that_gives_a_reason_needs_no_marker(world: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ["cut", "reset", "silence"])
-def test_what_has_its_reason_is_complete_however_the_connection_ends(
+def test_a_turn_with_a_finish_reason_is_complete_despite_a_broken_connection(
     world: Any, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "_LINGER", 0.1)
@@ -451,7 +451,7 @@ def test_a_long_text_at_the_limit_of_length_is_kept(world: Any) -> None:
 # Usage
 
 
-def test_what_the_server_does_not_count_is_estimated(world: Any) -> None:
+def test_usage_that_the_server_does_not_report_is_estimated(world: Any) -> None:
     with world(say("x" * 40, usage=None)) as w:
         turn = w.turn()
 
@@ -461,7 +461,7 @@ def test_what_the_server_does_not_count_is_estimated(world: Any) -> None:
     assert turn.usage.input_tokens == pytest.approx(sent / 4, abs=1)
 
 
-def test_what_failed_attempts_cost_counts_as_far_as_it_is_known() -> None:
+def test_the_known_cost_of_failed_attempts_counts() -> None:
     usage = Usage(input_tokens=1000, output_tokens=1)
     with (
         ScriptedModel([cut_after(3, say("It is", usage=usage)), say("Yes.")]) as server,
@@ -601,7 +601,7 @@ def test_an_answer_that_is_too_large_is_a_gateway_error(
         (b"HTTP/1.1 204 No Content\r\n\r\n", "instead of an event stream"),
     ],
 )
-def test_what_is_no_stream_of_events_is_refused(answer: bytes, why: str) -> None:
+def test_a_response_that_is_not_an_event_stream_is_refused(answer: bytes, why: str) -> None:
     with (
         raw_server([answer]) as url,
         Gateway(ModelSettings(base_url=url, model="m")) as made,
@@ -620,7 +620,7 @@ def test_what_is_no_stream_of_events_is_refused(answer: bytes, why: str) -> None
         b"HTTP/1.1 200 OK\r\n" + EVENTS + b"content-length: 900\r\n\r\ndata: ",
     ],
 )
-def test_what_is_no_http_or_no_json_is_a_gateway_error(answer: bytes) -> None:
+def test_malformed_responses_make_the_model_unavailable(answer: bytes) -> None:
     with raw_server([answer] * 3) as url:
         made = Gateway(ModelSettings(base_url=url, model="m"), sleep=lambda _: None)
         with made, pytest.raises(ModelUnavailable):

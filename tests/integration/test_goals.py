@@ -266,7 +266,7 @@ def test_the_next_worker_goes_on_where_one_was_killed(
     assert deployment.effects() == [held]
 
 
-def test_what_a_person_has_allowed_reaches_the_goal_though_its_worker_is_gone(
+def test_an_approved_result_reaches_its_goal_after_the_worker_died(
     deployment: Deployment,
 ) -> None:
     deployment.worker("worker1", "agents.scholar:before")

@@ -136,7 +136,7 @@ def audit(service: Service) -> list[Any]:
     return service.site.lab.store.audit.page(limit=50).entries
 
 
-def test_somebody_whose_groups_have_no_scope_is_told_so(service: Service) -> None:
+def test_a_person_whose_groups_have_no_scope_is_refused_with_the_reason(service: Service) -> None:
     shown = service.browser().sign_in("guest")
 
     assert shown.status_code == 403
@@ -231,7 +231,7 @@ def test_an_id_token_with_another_nonce_signs_nobody_in(service: Service) -> Non
     assert service.site.store.sessions.all() == []
 
 
-def test_a_login_that_the_person_cancels_is_told(service: Service) -> None:
+def test_a_cancelled_login_is_reported(service: Service) -> None:
     browser = service.browser()
     page = browser.begin()
     shown = browser.get(f"{urlsplit(page.url)._replace(query='').geturl()}/abort")
@@ -533,7 +533,7 @@ def test_a_provider_that_was_never_reached_is_named(
         ({"issuer": "{}/"}, "names itself"),
     ],
 )
-def test_a_mistake_in_the_settings_is_told_where_one_signs_in(
+def test_invalid_oidc_settings_are_reported_at_sign_in(
     provider: Provider, ports: tuple[int, int], wrong: dict[str, Any], why: str
 ) -> None:
     if "issuer" in wrong:

@@ -242,7 +242,7 @@ def test_a_resolver_that_hangs_does_not_hold_us(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "answer", [b"", b"\x00\x01\x02", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2000 OK\r\n\r\n"]
 )
-def test_what_is_no_answer_is_a_failure(answer: bytes) -> None:
+def test_a_malformed_response_is_a_failed_delivery(answer: bytes) -> None:
     with Receiver(lambda connection: connection.sendall(answer)).serving() as receiver:
         delivery = post(receiver.url)
 

@@ -198,7 +198,9 @@ def test_cookies_of_the_console_are_kept_for_https_and_this_host(browser: WebBro
 @pytest.mark.real
 @pytest.mark.long
 @pytest.mark.parametrize("removed", ["/", ""], ids=["removed", "kept"])
-def test_a_proxy_that_serves_boyd_below_a_path_is_told_so(site: Site, removed: str) -> None:
+def test_a_proxy_that_serves_boyd_below_a_path_gets_an_error_that_says_so(
+    site: Site, removed: str
+) -> None:
     location = (
         "location /boyd/ {\n"
         f"    proxy_pass {site.api_url}{removed};\n"

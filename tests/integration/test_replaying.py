@@ -92,7 +92,7 @@ def test_an_unchanged_agent_exits_with_0_and_says_the_same_bytes_twice(
 
 
 @pytest.mark.long
-def test_what_became_automatic_exits_with_2(tmp_path: Path, records: list[LoopResult]) -> None:
+def test_a_newly_automatic_action_exits_with_2(tmp_path: Path, records: list[LoopResult]) -> None:
     status, out, _ = Place(tmp_path, records, WIDER).replay()
 
     assert status == 2, out
@@ -181,7 +181,7 @@ def snapshot(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((str(one), one.stat().st_mode, one.stat().st_size) for one in folder.iterdir())
 
 
-def test_a_plugin_that_acts_is_stopped_and_the_iteration_cannot_be_told(
+def test_a_plugin_that_acts_is_stopped_and_its_iteration_cannot_be_judged(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
     for found in tried(ATTEMPTS, tmp_path, records):

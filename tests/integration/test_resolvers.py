@@ -96,7 +96,7 @@ def kinds(lab: Lab, item_id: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_truth(
+def test_racing_answers_have_one_outcome_that_everyone_learns(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
     """Eight threads to a principal, so that votes of one principal race, too."""

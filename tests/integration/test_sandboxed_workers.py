@@ -44,7 +44,7 @@ def sleepers() -> bool:
     return subprocess.run(left, check=False, capture_output=True).returncode == 0
 
 
-def test_what_a_worker_has_in_a_sandbox_dies_with_it(deployment: Deployment) -> None:
+def test_sandboxed_processes_die_with_their_worker(deployment: Deployment) -> None:
     deployment.worker("w0", MODULE)
     call(deployment, "sleep", path=str(deployment.effects_file))
     wait_until(lambda: deployment.effects() == ["asleep"], 60)

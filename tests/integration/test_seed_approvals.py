@@ -231,7 +231,7 @@ def test_denying_answers_with_the_item(reference: Reference) -> None:
 
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
-def test_what_is_not_pending_is_not_found(reference: Reference, answer: str) -> None:
+def test_a_resolved_or_unknown_approval_is_not_found(reference: Reference, answer: str) -> None:
     reference.iterate(1)
     waiting = reference.waiting()
     reference.send("POST", f"/approvals/{waiting}/deny")

@@ -65,7 +65,7 @@ def test_stdout_and_stderr_come_in_the_job_in_which_they_were_written() -> None:
     assert said("echo one; echo two >&2; echo three") == "one\ntwo\nthree\n"
 
 
-def test_the_exit_code_is_told() -> None:
+def test_the_exit_code_is_returned() -> None:
     result, output = run("echo no; exit 3")
     assert (result.success, result.error) == (False, "exit code 3")
     assert (output["status"], output["exit_code"], output["output"]) == ("failed", 3, "no\n")
@@ -103,7 +103,7 @@ def test_the_folder_is_the_one_that_was_asked_for(home: Path) -> None:
     assert said("pwd", Shell(workdir="/usr")) == "/usr\n"
 
 
-def test_a_command_that_takes_too_long_ends_with_124_and_keeps_what_it_said(home: Path) -> None:
+def test_a_command_that_times_out_exits_with_124_and_keeps_its_output(home: Path) -> None:
     result, output = run("echo $$ > pid; echo part; sleep 60", timeout=3)
     assert result.error == "timed out after 3 s"
     assert (output["status"], output["exit_code"], output["timed_out"]) == ("failed", 124, True)
@@ -111,12 +111,12 @@ def test_a_command_that_takes_too_long_ends_with_124_and_keeps_what_it_said(home
     assert output["duration"] < 50_000
 
 
-def test_what_it_says_while_it_is_told_to_end_is_kept() -> None:
+def test_output_during_termination_is_kept() -> None:
     _, output = run("trap 'echo cleaning; exit' TERM; sleep 60 & wait", timeout=3)
     assert (output["exit_code"], output["output"]) == (124, "cleaning\n")
 
 
-def test_what_ignores_that_is_killed_with_all_it_started_in_other_sessions_too(home: Path) -> None:
+def test_a_command_that_ignores_termination_is_killed_with_all_its_descendants(home: Path) -> None:
     escape = "setsid bash -c 'trap \"\" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &"
     began = time.monotonic()
     _, output = run(f"trap '' TERM; {escape} {escape} echo $$ >> pids; wait", timeout=3)
@@ -126,7 +126,7 @@ def test_what_ignores_that_is_killed_with_all_it_started_in_other_sessions_too(h
     wait_until(lambda: not any(map(alive, pids(home / "pids"))))
 
 
-def test_what_a_command_leaves_running_is_left_alone_and_not_waited_for(home: Path) -> None:
+def test_a_background_process_is_neither_killed_nor_waited_for(home: Path) -> None:
     began = time.monotonic()
     assert said("nohup sleep 60 > log 2>&1 & echo $! > pids; echo done") == "done\n"
     assert time.monotonic() - began < 50
@@ -224,7 +224,7 @@ def test_a_command_of_another_user_is_killed_like_any_other() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_a_folder_that_the_user_may_not_enter_is_told(tmp_path: Path) -> None:
+def test_a_forbidden_working_directory_is_reported(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     _, output = run("true", Shell(user="nobody"), workdir=str(closed))

@@ -91,7 +91,7 @@ def test_boyd_ask_shows_what_a_real_model_answers_and_what_it_took(tmp_path: Pat
     assert counted["cost"] == pytest.approx(paid / 1e6)
 
 
-def test_an_answer_that_is_cut_is_told_to_the_model_until_it_is_given_up() -> None:
+def test_repeatedly_truncated_answers_end_the_investigation() -> None:
     with small_model(2048) as url, asked(url, max_output_tokens=12) as here:
         found = here.ask("Tell a long story about a ship.")
 

@@ -181,7 +181,7 @@ def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
 
 
 @pytest.mark.long
-def test_the_address_of_the_api_is_told_once_it_answers_and_then_every_iteration(
+def test_up_prints_the_api_address_once_it_answers_before_any_iteration(
     tmp_path: Path, agent: str
 ) -> None:
     with Up(tmp_path, agent) as running:
@@ -208,7 +208,7 @@ class Broken(Plugin):
 
 
 @pytest.mark.long
-def test_a_plugin_that_cannot_prepare_is_told_at_once_and_ends_it(tmp_path: Path) -> None:
+def test_a_plugin_that_fails_to_prepare_stops_boyd_up_at_once(tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"
     path.write_text('id = "small"\nplugins_dir = "plugins"\n[[plugins]]\nuse = "broken"\n')
     (tmp_path / "plugins").mkdir()
@@ -384,7 +384,7 @@ def _instead(running: Up) -> list[str]:
         (AGENT, {"BOYD_LOG_LEVEL": "loud"}, "log_level"),
     ],
 )
-def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
+def test_an_invalid_setup_is_reported_in_one_line_before_anything_starts(
     tmp_path: Path, text: str, environment: dict[str, str], said: str
 ) -> None:
     agent = tmp_path / "agent.toml"
@@ -399,7 +399,7 @@ def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
     assert failed.left() == []
 
 
-def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path, agent: str) -> None:
+def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path, agent: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with Up(tmp_path, agent, refused=True, BOYD_API__PORT=port) as failed:

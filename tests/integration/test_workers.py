@@ -161,7 +161,7 @@ def test_every_tenth_message_lost_and_all_iterations_still_end_in_order(
             assert counts[f"{what}:{n}"] == 1, f"{what} of iteration {n}"
 
 
-def test_a_worker_stops_when_told_and_says_goodbye(deployment: Deployment) -> None:
+def test_a_stopped_worker_exits_cleanly_and_leaves_the_fleet(deployment: Deployment) -> None:
     deployment.worker("a", TRACED)
 
     assert deployment.stop("a") == 0
