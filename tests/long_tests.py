@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from areas import ROOT, affected, long_files, unknown
-from recorded import Outcome
+from pytest_report import Outcome
 
 #: Failures above which chance is no explanation, and none is retried.
 MOST_RETRIES = 5
@@ -269,7 +269,7 @@ def pytest_outcome(arguments: Sequence[str]) -> Outcome:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "outcome.json")
-        command = [sys.executable, str(ROOT / "tests" / "recorded.py"), str(path), *arguments]
+        command = [sys.executable, str(ROOT / "tests" / "pytest_report.py"), str(path), *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
         return Outcome.read(path, done.returncode)
 

@@ -13,7 +13,7 @@ import redis
 
 from boyd.store.fleet import ALIVE
 from boyd.store.keys import Keys
-from faults.rough import NEVER_ACT, RoughWorld
+from faults.rough_world import NEVER_ACT, RoughWorld
 from faults.world import AGENTS, World
 
 #: Each fault and how often it comes, compared to the others.

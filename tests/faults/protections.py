@@ -166,7 +166,7 @@ PROTECTIONS = (
         f"{LUA}/write_log.lua",
         "restarted and 1 or 0",
         "0",
-        "unit/llm/test_setbacks.py",
+        "unit/llm/test_interruptions.py",
         ("test_a_call_that_redis_may_have_forgotten_is_repeated_only_if_it_reads",),
     ),
     # P2: what began ends.
@@ -358,7 +358,7 @@ PROTECTIONS = (
         f"{PHASES}/time_limit.py",
         "        raise Exited(error) from error\n    except KeyboardInterrupt",
         "        raise\n    except KeyboardInterrupt",
-        "unit/test_functions_that_never_run.py",
+        "unit/test_plugin_functions.py",
         ("test_errors_of_strategies_hooks_and_actions_are_reported_by_type",),
     ),
     Protection(
@@ -367,7 +367,7 @@ PROTECTIONS = (
         "shared/boyd/plugin/components.py",
         "        if inspect.isawaitable(answer) or inspect.isasyncgen(answer):\n",
         "        if False:\n",
-        "unit/test_functions_that_never_run.py",
+        "unit/test_plugin_functions.py",
         ("test_a_guard_that_returns_a_coroutine_blocks_the_action",),
     ),
     Protection(
@@ -376,7 +376,7 @@ PROTECTIONS = (
         f"{WORKER}/maintenance.py",
         "            os.kill(os.getpid(), signal.SIGTERM)\n",
         "",
-        "integration/test_awkward.py",
+        "integration/test_misbehaving_parts.py",
         ("test_a_worker_with_too_many_hung_observers_restarts_itself",),
     ),
     # P5: acknowledged is stored.
@@ -436,7 +436,7 @@ PROTECTIONS = (
         f"{LUA}/submit_call.lua",
         "  if why then\n",
         "  if false then\n",
-        "unit/test_undoing.py",
+        "unit/test_rollbacks.py",
         ("test_an_execution_already_rolled_back_is_not_proposed_again",),
     ),
     Protection(
@@ -556,7 +556,7 @@ PROTECTIONS = (
         "            except StoreError as error:\n                self._report(False, error)\n"
         "            except Exception:\n",
         "            except ZeroDivisionError:\n",
-        "unit/test_pulse.py",
+        "unit/test_maintenance.py",
         ("test_a_periodic_task_outlives_an_error",),
     ),
     # P9: fencing.
@@ -1165,7 +1165,7 @@ PROTECTIONS = (
         f"{LUA}/finish_execution.lua",
         "expect(audit_open, 'stream', in_flight, 'hash')\n",
         "redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())\n",
-        "unit/test_halfway.py",
+        "unit/test_refused_commands.py",
         ("test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither",),
     ),
     Protection(
@@ -1174,7 +1174,7 @@ PROTECTIONS = (
         f"{LUA}/propose_action.lua",
         "local pending = status == 'pending' and",
         "local pending = found and",
-        "unit/test_halfway.py",
+        "unit/test_refused_commands.py",
         ("test_an_item_that_is_not_whole_is_joined_by_nobody",),
     ),
     Protection(
@@ -1183,7 +1183,7 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "if not fits then",
         "if false then",
-        "unit/test_mend.py",
+        "unit/test_repair.py",
         ("test_an_iteration_that_is_not_due_is_made_due",),
     ),
     Protection(
@@ -1192,7 +1192,7 @@ PROTECTIONS = (
         f"{LUA}/lib/watch_batches.lua",
         "      if not redis.call('ZSCORE', due, batch) then\n",
         "      if false then\n",
-        "unit/test_mend.py",
+        "unit/test_repair.py",
         ("test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same",),
     ),
     Protection(
@@ -1219,7 +1219,7 @@ PROTECTIONS = (
         f"{LUA}/lib/emit.lua",
         "  local reply = redis.pcall('XADD'",
         "  local reply = redis.call('XADD'",
-        "unit/test_mend.py",
+        "unit/test_repair.py",
         ("test_an_event_that_cannot_be_written_stops_nothing_and_is_noted",),
     ),
     Protection(
@@ -1256,7 +1256,7 @@ PROTECTIONS = (
         "shared/boyd/text/json_limits.py",
         "len(plain)) > most:\n        _check_outside",
         "len(plain)) > 1_000 * most:\n        _check_outside",
-        "unit/test_values.py",
+        "unit/test_json_limits.py",
         ("test_a_body_with_too_many_values_is_not_parsed",),
     ),
     # P19: one in flight.

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from boyd.models import Actor
-from faults.blindness import longest
 from faults.cluster_world import ClusterInjector, cluster_world
 from faults.injector import Fault, Injector, RoughInjector
 from faults.invariants import Invariants
 from faults.load import Load
+from faults.observation_gaps import longest
 from faults.production_world import ProductionInjector, production_world
-from faults.rough import rough_world
+from faults.rough_world import rough_world
 from faults.world import World
 from harness import wait_until
 

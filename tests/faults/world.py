@@ -13,8 +13,8 @@ import redis
 import requests
 
 from boyd.errors import StoreError
-from faults.blindness import longest
 from faults.clocks import Clock, tidy
+from faults.observation_gaps import longest
 from harness import Deployment, free_port, server_program, wait_until
 from signals import signal_group, signal_process
 

@@ -36,7 +36,8 @@ class Hosts(Deployment):
         """Start a worker for *agent* on *host*, on a line that takes *slow* seconds each way."""
         url = self.redis_url
         if slow:
-            relay = [sys.executable, "-m", "hosts.slow", "6380", self.redis_host.address, "6379"]
+            there = (self.redis_host.address, "6379")
+            relay = [sys.executable, "-m", "hosts.slow_line", "6380", *there]
             self._spawn(host, [*relay, str(slow)])
             url = "redis://127.0.0.1:6380/0"
         self.prefix = host.command

@@ -114,7 +114,7 @@ def test_nothing_changed_affects_nothing() -> None:
             "shared/boyd/replay/shadow.py",
             [
                 "tests/integration/test_cli_replay.py",
-                "tests/integration/test_replaying.py",
+                "tests/integration/test_replay.py",
                 "tests/unit/test_total_orders.py",
             ],
         ),

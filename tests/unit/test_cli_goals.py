@@ -17,7 +17,7 @@ import pytest
 from boyd_goals.api_models import GoalList
 from boyd_goals.state import GoalEvidence
 from cli_kit import AGO, Cli, Terminal
-from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
+from goal_api_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
 #: What a terminal is told when a prompt begins.
 PROMPT = ("\x1b[?2004h", "<prompt>")

@@ -23,7 +23,7 @@ from long_tests import (
     existing,
     remember,
 )
-from recorded import Outcome
+from pytest_report import Outcome
 
 FILE = "tests/faults/test_disk.py"
 TEST = f"{FILE}::test_it[a b-ü]"

@@ -15,7 +15,7 @@ from boyd.llm.providers.wire import parse_event
 from boyd.llm.reply_text import TextCalls, find_text_calls
 from boyd.llm.tool_calls import parse_arguments
 from boyd.text.json_limits import MAX_VALUES, TooManyValues, check_values
-from holding import longest_step, unit
+from interpreter_holds import longest_step, unit
 
 #: Bytes of a request to intake.
 BODY = 10_000_000

@@ -1,6 +1,6 @@
 """A slow line: a relay that holds every byte back for a while, in both directions.
 
-python -m hosts.slow LISTEN_PORT TARGET_HOST TARGET_PORT SECONDS
+python -m hosts.slow_line LISTEN_PORT TARGET_HOST TARGET_PORT SECONDS
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from boyd.store.keys import Keys
-from faults.blindness import longest
+from faults.observation_gaps import longest
 from guarded_redis import Guarded
 from harness import Deployment, wait_until
 from measuring import Measure

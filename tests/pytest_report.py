@@ -1,6 +1,6 @@
 """Runs pytest, and writes to a file how the run ended and which tests failed.
 
-`python tests/recorded.py outcome.json …`: the rest are arguments of pytest.
+`python tests/pytest_report.py outcome.json …`: the rest are arguments of pytest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcome:
 
     @classmethod
     def read(cls, path: Path, code: int) -> Self:
-        """What `recorded.py` wrote, or that it did not come to write."""
+        """What `pytest_report.py` wrote, or that it did not come to write."""
         if not path.exists():
             return cls(code, broken=[f"pytest ended with {code} before its end"])
         return cls(**json.loads(path.read_text(encoding="utf-8")))

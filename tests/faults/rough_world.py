@@ -9,7 +9,7 @@ from pathlib import Path
 from faults import clocks, small_disk
 from faults.small_disk import SmallDisk
 from faults.world import RedisProcess, World
-from hosts.slow import SlowLine
+from hosts.slow_line import SlowLine
 
 #: Those who reach Redis through a line that can be slow.
 FAR = ("w2", "a1")

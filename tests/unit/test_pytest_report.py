@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from areas import ROOT
-from recorded import Outcome
+from pytest_report import Outcome
 
 FAILING = """
 import pytest
@@ -47,7 +47,7 @@ def outcome(folder: Path, code: str, *arguments: str) -> Outcome:
     (folder / "test_it.py").write_text(code, encoding="utf-8")
     path = folder / "outcome.json"
     path.unlink(missing_ok=True)
-    command = [sys.executable, str(ROOT / "tests" / "recorded.py"), str(path)]
+    command = [sys.executable, str(ROOT / "tests" / "pytest_report.py"), str(path)]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *arguments],
         cwd=folder,
