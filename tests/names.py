@@ -42,7 +42,7 @@ _RIDDLES = re.compile(
 )
 _TEST_RIDDLES = re.compile(
     r"test_(?:what|who|whom|whose|how|why|however|whether|whatever|whoever|whichever)_"
-    r"|test_\w*_(?:told|said)(?:_|\Z)"
+    r"|test_\w*_(?:told|said|anew|any_more|whoever)(?:_|\Z)"
 )
 _LUA_RIDDLES = re.compile(r"\b(?:whoever|anew|any more|taken for)\b", re.IGNORECASE)
 _LUA_COMMENT = re.compile(r"""(?:[^"'-]|"[^"]*"|'[^']*'|-(?!-))*--(?P<text>.*)""")

@@ -102,7 +102,7 @@ def test_a_page_says_that_redis_does_not_answer(console: Console, redis_server: 
         page.locator("#stream[data-state=live]").wait_for()
 
 
-def test_open_pages_say_that_nothing_starts_iterations_any_more(console: Console) -> None:
+def test_open_pages_show_the_loss_of_the_beat(console: Console) -> None:
     console.deployment.worker("looker", "agents.traced:ticking")
     console.deployment.beat("clock", "agents.traced:ticking")
     agent = "ticking"

@@ -307,7 +307,7 @@ def agent_text(use: str, folder: Path, more: str = "") -> str:
     """
 
 
-def test_an_agent_touches_what_wasapproved_verifies_it_and_undoes_it(
+def test_an_agent_trashes_rotates_and_deletes_only_approved_files(
     tmp_path: Path, deployment: Deployment
 ) -> None:
     logs = tmp_path / "logs"

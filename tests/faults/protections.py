@@ -85,7 +85,7 @@ PROTECTIONS = (
         "options.entered) then",
         "elseif false then",
         "unit/test_act.py",
-        ("test_a_worker_that_lost_its_phase_cannot_claim_any_more",),
+        ("test_a_worker_that_lost_its_phase_cannot_claim",),
     ),
     Protection(
         "P1",
@@ -112,7 +112,7 @@ PROTECTIONS = (
         "if not executes(origin, options.attempt, options.entered) then",
         "if false then",
         "unit/test_approvals.py",
-        ("test_a_worker_that_lost_the_execution_cannot_claim_it_any_more",),
+        ("test_a_worker_that_lost_the_execution_cannot_claim_it",),
     ),
     Protection(
         "P1",
@@ -529,7 +529,7 @@ PROTECTIONS = (
         "                if not _refuses(error):\n",
         "                if True:\n",
         "faults/test_failover.py",
-        ("test_a_server_that_is_no_master_any_more_is_left",),
+        ("test_a_demoted_master_is_left",),
     ),
     Protection(
         "P8",
@@ -567,7 +567,7 @@ PROTECTIONS = (
         " and have[2] == epoch",
         "",
         "unit/test_act.py",
-        ("test_a_worker_that_lost_its_phase_cannot_claim_any_more",),
+        ("test_a_worker_that_lost_its_phase_cannot_claim",),
     ),
     Protection(
         "P9",
@@ -817,7 +817,7 @@ PROTECTIONS = (
         "            return  # from a later release, whose workers recover it\n",
         "            raise LookupError(kind)\n",
         "unit/test_sweeper.py",
-        ("test_an_job_of_a_later_release_is_left_to_its_own_workers",),
+        ("test_a_job_of_a_later_release_is_left_to_its_own_workers",),
     ),
     # P14: nobody acts without authority.
     Protection(
@@ -1138,7 +1138,7 @@ PROTECTIONS = (
         "    redis.call('HSET', freezes, scope, ours)\n",
         "",
         "unit/test_fleet.py",
-        ("test_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it",),
+        ("test_a_process_restores_a_freeze_that_redis_has_lost",),
     ),
     Protection(
         "P16",

@@ -115,7 +115,7 @@ def _consumers(watched: Watched) -> int:
         return sum(one["cmd"] == "brpop" for one in server.client_list())
 
 
-def test_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
+def test_a_demoted_master_is_left(tmp_path: Path) -> None:
     server = RedisProcess(tmp_path)
     with connect(server.url) as client, redis.Redis.from_url(server.url) as operator:
         before = client.client_id()

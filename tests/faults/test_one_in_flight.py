@@ -132,7 +132,7 @@ def crowd(deployment: Deployment, callers: int, kills: int) -> list[str]:
     return deployment.effects()
 
 
-def test_one_execution_at_a_time_acts_on_a_target_whoever_asks(deployment: Deployment) -> None:
+def test_one_execution_at_a_time_acts_on_a_target(deployment: Deployment) -> None:
     effects = crowd(deployment, 24, 0)
     started = [line for line in effects if line.startswith("start:")]
 

@@ -273,9 +273,7 @@ def made_anew(whole: Store) -> None:
 
 
 @pytest.mark.parametrize("sealing", [Sealing()], ids=["plain"])
-def test_without_a_key_only_a_noted_head_tells_that_all_was_made_anew(
-    whole: Store, chain: Audit
-) -> None:
+def test_without_a_key_only_a_known_head_reveals_a_forged_chain(whole: Store, chain: Audit) -> None:
     noted = chain.head()
     assert noted
     made_anew(whole)
@@ -285,7 +283,7 @@ def test_without_a_key_only_a_noted_head_tells_that_all_was_made_anew(
 
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
-def test_with_a_key_a_chain_made_anew_without_it_does_not_fit(whole: Store, chain: Audit) -> None:
+def test_a_chain_forged_without_the_key_is_detected(whole: Store, chain: Audit) -> None:
     made_anew(whole)
 
     assert named(chain) == (1, "wrong key")

@@ -895,7 +895,7 @@ def test_the_doctor_finds_the_queues_that_plugins_name(
     assert "no live worker consumes queue 'far', needed by site:look" in shown
 
 
-def test_the_doctor_tells_of_ailing_workers_and_mixed_versions(cli: Cli, store: Store) -> None:
+def test_the_doctor_reports_worker_problems_and_mixed_versions(cli: Cli, store: Store) -> None:
     beats(store, name="w1", role="worker", problem="3 observers hang")
     beats(store, name="w2", role="worker", version="0.0.9")
     found = doctor(cli)

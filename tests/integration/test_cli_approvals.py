@@ -399,7 +399,7 @@ def test_a_spinner_tells_how_far_it_is(desk: Desk) -> None:
         assert "p:do ok" in terminal.rest()
 
 
-def test_the_list_is_drawn_anew_on_a_terminal_when_something_changes(desk: Desk) -> None:
+def test_the_watched_list_is_redrawn_on_a_change(desk: Desk) -> None:
     with desk.cli.terminal("approvals", "list", "--watch") as terminal:
         terminal.says("No approvals are pending.")
         item = desk.propose()
@@ -440,7 +440,7 @@ def test_a_preview_of_now_is_shown_beside_the_first_one(desk: Desk) -> None:
     assert shown.index("first preview") < shown.index("would move 3 things")
 
 
-def test_a_preview_that_nobody_can_make_anew_says_how_old_it_is(desk: Desk) -> None:
+def test_a_preview_without_a_live_worker_is_shown_as_outdated(desk: Desk) -> None:
     desk.moves = 3
     item = desk.old_preview()
     desk.lab.whole.fleet.leave("lab@here")

@@ -283,7 +283,7 @@ def test_it_waits_without_a_worker_and_goes_on_when_somebody_answers(case: Case)
 
 
 @pytest.mark.parametrize("case", [[hang(60, say("Too late."))]], indirect=True)
-def test_a_turn_that_nobody_wants_any_more_is_given_up_at_once(case: Case) -> None:
+def test_cancelling_interrupts_the_turn_of_the_model_at_once(case: Case) -> None:
     case.worker("first")
     case.ask()
     wait_until(lambda: case.model.requests)

@@ -300,7 +300,7 @@ def test_state_may_be_on_a_cluster_from_one_start_to_the_next(tmp_path: Path, ag
 
 
 @pytest.mark.long
-def test_a_key_that_redis_has_lost_is_made_anew(tmp_path: Path, agent: str) -> None:
+def test_a_key_unknown_to_redis_is_replaced(tmp_path: Path, agent: str) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     (state / "key").write_text(f"boyd_{'a' * 12}_{'b' * 43}")
@@ -443,7 +443,7 @@ def _healthy(port: str) -> bool:
 
 
 @pytest.mark.long
-def test_a_key_that_redis_loses_while_it_runs_is_made_anew(up: Up) -> None:
+def test_a_key_that_redis_loses_at_run_time_is_replaced(up: Up) -> None:
     running = read_runtime(up.state)
     assert running is not None
     with redis.Redis.from_url(running.redis_url) as client:

@@ -146,7 +146,7 @@ def test_after_act_runs_also_when_the_action_raised() -> None:
     assert [result.error for result in after] == ["RuntimeError: broken"]
 
 
-def test_after_act_hears_of_params_that_do_not_fit() -> None:
+def test_on_after_act_gets_the_error_of_invalid_params() -> None:
     after: list[ActionResult] = []
     own = plugin(
         chooses(choice(params={"size": "x"})),
@@ -356,7 +356,7 @@ def test_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
     assert result_of(two.run()).error == "Actions are frozen: incident"
 
 
-def test_a_worker_that_lost_its_phase_cannot_claim_any_more() -> None:
+def test_a_worker_that_lost_its_phase_cannot_claim() -> None:
     """It was frozen between entering act and claiming; meanwhile another epoch began."""
     recorder = Recorder()
     lab: Lab

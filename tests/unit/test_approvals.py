@@ -269,7 +269,7 @@ def test_an_execution_that_loses_every_worker_ends() -> None:
     assert lab.client.zcard("boyd:{test}:due") == 0
 
 
-def test_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
+def test_a_worker_that_lost_the_execution_cannot_claim_it() -> None:
     recorder = Recorder()
     lab: Lab
     item: ApprovalItem

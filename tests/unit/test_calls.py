@@ -195,7 +195,7 @@ def test_the_caller_may_ask_for_an_approval() -> None:
     assert (item.reason, recorder.calls) == ("ann requires approval", [])
 
 
-def test_on_before_act_may_veto_a_call_and_on_after_act_hears_of_it() -> None:
+def test_on_before_act_may_veto_a_call_and_on_after_act_gets_the_result() -> None:
     after: list[ActionResult] = []
     stops = {"now": True}
 

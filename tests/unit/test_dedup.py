@@ -106,7 +106,7 @@ def test_the_item_carries_the_last_summary_of_the_situation() -> None:
     assert item.situation_summary == "95 % full"
 
 
-def test_other_params_are_another_item_in_whatever_job_they_come() -> None:
+def test_other_params_are_another_item_regardless_of_key_order() -> None:
     params: dict[str, Any] = {}
     strategy = Strategy(name="s", decide=lambda: choice(params=dict(params)))
     lab = Lab(agent(strategy, gated()))

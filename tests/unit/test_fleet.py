@@ -178,7 +178,7 @@ def test_a_heartbeat_leaves_alone_what_another_process_has_registered_later(
 
 
 @pytest.mark.parametrize("agent_id", ["a", None])
-def test_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it(
+def test_a_process_restores_a_freeze_that_redis_has_lost(
     store: Store, agent_id: str | None
 ) -> None:
     store.freezes.freeze("incident", agent_id)
@@ -193,7 +193,7 @@ def test_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it(
     assert (entry.kind, entry.note) == ("freeze.restored", "incident")
 
 
-def test_a_freeze_that_was_lifted_is_not_restored_by_who_was_away(store: Store) -> None:
+def test_a_lifted_freeze_is_not_restored_by_a_process_that_was_away(store: Store) -> None:
     away = Store(store.client, "away").fleet
     store.freezes.freeze("incident")
     announce(away, "away")

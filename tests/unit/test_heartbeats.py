@@ -74,7 +74,7 @@ def test_a_turn_that_lies_ahead_is_one_of_a_clock_that_stepped_back(world: Proce
     assert turns.take(1.0)
 
 
-def test_a_turn_is_forgotten_when_nobody_asks_any_more(world: Process) -> None:
+def test_an_unused_turn_expires(world: Process) -> None:
     world.turns("a").take(1.0)
     (key,) = world.client.keys(f"{WORKERS}:turn:*")
 

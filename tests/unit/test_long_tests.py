@@ -159,7 +159,7 @@ def test_an_unstable_test_runs_whatever_has_changed(state: State) -> None:
     assert runs.calls == [(["tests/hosts/test_hosts.py", TEST], False)]
 
 
-def test_an_unstable_test_that_fails_again_is_retried_and_counted_anew(state: State) -> None:
+def test_an_unstable_test_that_fails_again_is_retried_and_restarts_its_count(state: State) -> None:
     state.add(replace(BEFORE, passes=2))
 
     assert checked(state, Runs(failed(TEST)), unstable=[TEST]) == [f"unstable: {TEST}"]

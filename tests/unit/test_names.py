@@ -154,7 +154,7 @@ def test_a_plain_docstring_is_fine_and_a_riddle_is_shown_with_its_line() -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["test_what_is_begun", "test_who_asks_waits", "test_errors_are_told", "test_a_told_one"]
+    "name", ["test_what_is_begun", "test_who_asks_waits", "test_errors_are_told", "test_a_key_anew"]
 )
 def test_a_test_is_named_by_a_statement(name: str) -> None:
     assert texts(names.test_names, f"def {name}(): ...") == [name]

@@ -22,7 +22,7 @@ from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_observations_stand_in_registration_job_whoever_was_first() -> None:
+def test_observations_are_in_the_order_of_registration() -> None:
     first_may_end = threading.Event()
 
     def slow() -> list[Observation]:

@@ -152,7 +152,7 @@ def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_
     assert len(recorder.calls) == 1
 
 
-def test_an_job_that_is_not_due_any_more_is_made_due() -> None:
+def test_a_job_missing_from_the_due_index_is_made_due() -> None:
     recorder = Recorder()
     lab = lab_with(recorder)
     request = CallRequest(kind="execute", action="p:do", actor=person("ann"))

@@ -191,7 +191,7 @@ def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
     assert len(host.calls) == 2
 
 
-def test_a_suspension_for_violations_is_lifted_by_a_person_and_counted_anew() -> None:
+def test_lifting_a_suspension_for_violations_resets_their_count() -> None:
     lab = lab_on(Host(answered(violation=BLOCKED)))
     for _ in range(2):
         called(lab)

@@ -339,7 +339,7 @@ def test_a_sweep_says_whether_there_may_be_more() -> None:
     assert lab.client.zcard(DUE) == 0
 
 
-def test_an_job_of_a_later_release_is_left_to_its_own_workers() -> None:
+def test_a_job_of_a_later_release_is_left_to_its_own_workers() -> None:
     lab = Lab(agent())
     lab.jobs.retry("dream:1", "1")
 

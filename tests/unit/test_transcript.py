@@ -138,7 +138,7 @@ def test_instructions_and_warnings_are_shown_as_notes() -> None:
     ]
 
 
-def test_a_compaction_names_the_calls_that_the_model_is_not_shown_any_more() -> None:
+def test_a_compaction_names_the_calls_hidden_from_the_model() -> None:
     ids = [f"call{n:05d}" for n in (1, 2, 3, 5)]
     [line] = plain(Compacted(why="full", results=ids, folded=4, before=41000, after=12000))
     assert line == (

@@ -598,7 +598,7 @@ def test_an_action_that_does_harm_for_the_second_time_is_suspended() -> None:
     assert [hold.kind for hold in action.suspended] == ["suspended"]
 
 
-def test_harm_that_a_person_has_looked_into_does_not_count_any_more() -> None:
+def test_lifting_the_hold_resets_the_count_of_harm() -> None:
     action = Patient("worse")
     lab = action.lab(rollback=True)
     for _ in range(3):

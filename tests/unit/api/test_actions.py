@@ -77,7 +77,7 @@ def test_params_that_do_not_fit_are_a_failed_result_and_nothing_runs(
     assert done == []
 
 
-def test_a_frozen_agent_takes_no_action_whoever_asks(desk: Site, done: list[str]) -> None:
+def test_a_frozen_agent_refuses_actions_of_clients(desk: Site, done: list[str]) -> None:
     desk.post("/freeze", {"reason": "the office moves"})
     answer = desk.post(WRITE, BODY)
 

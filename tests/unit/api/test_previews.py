@@ -160,7 +160,7 @@ def test_a_dry_run_that_fails_now_is_what_the_preview_says() -> None:
     assert (preview["success"], preview["error"]) == (False, "OSError: no route")
 
 
-def test_watchers_hear_of_a_preview_that_says_something_else() -> None:
+def test_a_changed_preview_emits_one_event() -> None:
     folder = Folder()
     folder.files = 33
     folder.preview()

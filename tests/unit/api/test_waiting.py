@@ -41,7 +41,7 @@ def test_a_value_already_present_is_returned_at_once() -> None:
 
 
 @pytest.mark.usefixtures("woken_only")
-def test_an_event_wakes_whoever_waits() -> None:
+def test_an_event_wakes_a_waiting_request() -> None:
     changes, stopping = make_changes()
     asked: list[float] = []
 

@@ -277,7 +277,7 @@ def test_a_symbol_that_is_not_known_by_that_name_is_found_by_its_words() -> None
     assert mind.ask("search_graph", query={"query": " "})[0] == 422
 
 
-def test_the_session_tells_how_full_it_is_and_fresh_begins_anew() -> None:
+def test_the_session_shows_its_size_and_fresh_replaces_it() -> None:
     mind = Mind()
     mind.goal("a", criteria=CRITERIA)
     mind.cycle()

@@ -115,7 +115,7 @@ def test_only_what_has_stalled_and_is_active_is_split() -> None:
     assert decompose(session, "unknown", NOW, CONFIG) is session
 
 
-def test_a_goal_is_split_once_whoever_asks() -> None:
+def test_a_goal_is_split_once() -> None:
     session, id = split("red, green")
 
     assert decompose(session, id, NOW, CONFIG) is session

@@ -442,7 +442,7 @@ def test_cancelling_ends_it_and_withdraws_what_it_has_asked_for() -> None:
         assert here.lab.store.investigations.cancel("nobody", BOB) == "unknown"
 
 
-def test_a_conversation_goes_on_after_its_end_and_counts_anew() -> None:
+def test_a_follow_up_question_continues_an_ended_conversation() -> None:
     with scene(call("look", {"word": "a"}), say("One."), say("Two.")) as here:
         here.ask()
         assert here.lab.launcher.go_on(here.id, "And now?", TESTER)

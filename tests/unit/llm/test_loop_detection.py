@@ -106,7 +106,7 @@ def test_a_call_that_cannot_be_made_is_answered_three_times_and_ends_it_the_four
     assert "no such tool" in violation.sentence
 
 
-def test_another_error_or_another_call_begins_anew() -> None:
+def test_another_error_or_call_resets_the_count() -> None:
     one, two = (done("a", runnable=False, error=error) for error in ("x", "y"))
     assert check_call([*one, *one, *two], plan("a", runnable=False)) is None
     assert check_call([*one, *one, *one], plan("b", runnable=False)) is None

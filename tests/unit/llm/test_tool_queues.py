@@ -118,7 +118,7 @@ def test_a_call_whose_queue_two_workers_disagree_about_ends_with_one_result() ->
         assert found.counters.errors == 1
 
 
-def test_every_call_may_be_handed_over_anew() -> None:
+def test_every_call_has_its_own_limit_of_handovers() -> None:
     twice = [call("look", {"word": word}) for word in ("disk", "net")]
     with fleet([*twice, say("I could not look.")], old=After, new=Before) as workers:
         found = workers.ask()

@@ -75,7 +75,7 @@ def test_an_action_without_credentials_of_its_own_uses_those_for_reading(tmp_pat
     assert lamp.access_of("break_it", lamp.options.access) == HttpAccess.model_validate(own)
 
 
-def test_a_secret_is_read_anew_each_time_and_redacted(tmp_path: Path) -> None:
+def test_a_secret_file_is_read_each_time_and_its_value_redacted(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first-token\n")
     secret = Secret(file=file)

@@ -510,7 +510,7 @@ def test_a_file_is_rotated_compressed_and_put_back(
     assert not (logs / name).exists()
 
 
-def test_a_process_that_does_not_open_its_file_anew_is_no_effect(
+def test_a_rotation_has_no_effect_while_a_process_keeps_the_old_file_open(
     logs: Path, writer: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from boyd_connectors.files import log_rotation

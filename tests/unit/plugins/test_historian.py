@@ -230,7 +230,7 @@ def test_an_iteration_whose_observer_failed_shows_nothing() -> None:
     assert len(rig.markdown) == 1
 
 
-def test_a_metric_that_is_not_there_any_more_is_over() -> None:
+def test_a_metric_that_disappears_counts_as_recovered() -> None:
     rig = Rig()
     rig.run(full())
     rig.run()

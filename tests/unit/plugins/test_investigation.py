@@ -364,7 +364,7 @@ def test_a_fault_that_recurs_during_its_investigation_joins_it(scripted: Scripte
     assert len(rig.investigations) == 1
 
 
-def test_a_situation_that_grows_is_investigated_anew(scripted: Scripted) -> None:
+def test_a_growing_situation_starts_another_investigation(scripted: Scripted) -> None:
     rig = Rig(scripted(ANSWER)).sees(full())
     rig.whole()
     rig.sees(full(), full(host="web-2")).whole()

@@ -242,7 +242,7 @@ def test_units_of_the_user_are_asked_for_as_such(systemctl: Path) -> None:
     assert systemctl.read_text() == "--user start -- web.service\n"
 
 
-def test_a_host_without_systemd_still_tells_of_its_processes(
+def test_a_host_without_systemd_still_reports_its_processes(
     rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     plugin = rig(units=("nginx.service",))
