@@ -180,7 +180,7 @@ def make_lab(server: Any) -> Lab:
 
 
 class Note(BaseModel):
-    """What to write."""
+    """Params of the actions that write."""
 
     text: str = Field(min_length=1)
 

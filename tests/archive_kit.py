@@ -1,4 +1,4 @@
-"""What tests of the archive share: databases, a copier, and a private PostgreSQL."""
+"""Databases, a copier and a private PostgreSQL for tests of the archive."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Archive:
             return int(found.scalar_one())
 
     def plans(self, statements: list[tuple[str, Any]]) -> list[str]:
-        """How SQLite executes statements."""
+        """SQLite's query plans of statements."""
         with self.database.begin() as connection:
             return [
                 " ".join(map(str, row))
@@ -221,7 +221,6 @@ def bouncer(server: PostgreSQL) -> Iterator[str]:
 
 
 def answers(url: str) -> bool:
-    """Whether a database answers."""
     database = Database(url)
     try:
         with database.begin() as connection:

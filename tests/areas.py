@@ -17,7 +17,7 @@ TABLE = ROOT / "tests" / "areas.toml"
 
 
 def matches(path: str, globs: Sequence[str]) -> bool:
-    """Whether a path, relative to the project, is meant by one of the globs and no exception."""
+    """Match a path, relative to the project, against globs and their exceptions."""
     exceptions = [glob.removeprefix("!") for glob in globs if glob.startswith("!")]
     return any(_covers(glob, path) for glob in globs) and not any(
         _covers(glob, path) for glob in exceptions

@@ -53,7 +53,7 @@ class Cli:
         }
 
     def __call__(self, *arguments: str, status: int = 0, **more: str) -> str:
-        """What a command prints; it must end with *status*."""
+        """Run a command, which must end with *status*, and return its output."""
         result = self.result(*arguments, **more)
         found = result.exit_code
         if isinstance(result.exception, ApiProblem):
@@ -63,7 +63,7 @@ class Cli:
         return result.output + problem
 
     def result(self, *arguments: str, stdin: str | None = None, **more: str) -> Result:
-        """How a command ended."""
+        """Run a command and return its result."""
         environment = {**self.environment, **more}
         return CliRunner().invoke(boyd, arguments, env=environment, input=stdin)
 
@@ -113,13 +113,13 @@ class Cli:
         return {**os.environ, **self.environment, **more}
 
     def on_terminal(self, *arguments: str, **more: str) -> str:
-        """What a command prints on a terminal."""
+        """Run a command on a terminal and return its output."""
         with self.terminal(*arguments, **more) as terminal:
             return terminal.rest()
 
     @staticmethod
     def argv(arguments: Sequence[str]) -> list[str]:
-        """How to start a command."""
+        """The command line of `boyd` with arguments."""
         return [sys.executable, "-m", "boyd_cli", *arguments]
 
 

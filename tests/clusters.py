@@ -144,7 +144,7 @@ class RedisCluster:
                 client.flushall()
 
     def whole(self) -> bool:
-        """Whether every slot has a master, and every master a replica that has what it has."""
+        """Check that every slot has a master, and every master an up-to-date replica."""
         with ExitStack() as stack:
             return is_whole([stack.enter_context(self.ask(port)) for port in self._living()])
 
@@ -184,7 +184,7 @@ class RedisCluster:
         return {_owner(slots, slot) for slots in self._views()}
 
     def _views(self) -> Iterator[list[tuple[int, int, int]]]:
-        """What each server that answers says about the slots."""
+        """The slots as seen by each server that answers."""
         for port in self._living():
             with self.ask(port) as client:
                 try:

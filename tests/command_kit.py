@@ -155,7 +155,7 @@ def commands(group: click.Command = boyd, path: tuple[str, ...] = ()) -> Iterato
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and what it printed."""
+    """The exit status and output of a command."""
 
     status: int
     out: str
@@ -171,7 +171,7 @@ class Things(Known):
         self.folder = folder
 
     def call(self, command: str, line: str) -> Done:
-        """What a command does as a process, called as the guide says."""
+        """Run a command as a process, in the way of the guide."""
         arguments, _, stdin = f" {line}".partition(" < ")
         words = [*command.split(), *shlex.split(arguments)]
         user = "api" if "--redis" in words else USERS.get(command, "")
@@ -217,7 +217,7 @@ class Things(Known):
 
     @property
     def question(self) -> str:
-        """What a goal has asked."""
+        """The id of a question that a goal has asked."""
         asking = "ask the user a question: confirm the answer of a human person"
         criteria = "--criteria 'unicorn habitat and dragon nests' --priority 255"
         self.json("goals add", f"--agent control '{asking}' {criteria}")
@@ -246,7 +246,7 @@ class Things(Known):
 
     @property
     def answer_token(self) -> str:
-        """What a link to an approval has in it for Jane."""
+        """The token in Jane's link to an approval."""
         item = self._site.running.agent("routed").approvals.get(self.approval)
         assert item is not None
         secret = (self._site.running.guarded.secrets / "approval-secret").read_text().strip()
@@ -274,7 +274,7 @@ class Things(Known):
 
     @property
     def _of_the_api(self) -> dict[str, str]:
-        """The environment of whoever only reaches the API."""
+        """The environment of a user who can reach only the API."""
         ask = self._site.ask
         return {
             "BOYD_URL": ask.base,

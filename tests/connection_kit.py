@@ -1,4 +1,4 @@
-"""What tests of connectors share: an agent in real processes, and the programs they need."""
+"""An agent in real processes, and the programs that tests of connectors need."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Shown:
 
     @property
     def text(self) -> str:
-        """What a person reads: without tags, and with spaces as they are shown."""
+        """The visible text: without tags, and with spaces as they are shown."""
         body = re.sub(r"(?s)<head>.*?</head>|<svg\b.*?</svg>", " ", self.source)
         return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 

@@ -32,7 +32,7 @@ def _cost(function: Callable[[_Input], object], given: _Input) -> float:
 
 
 def growth(function: Callable[[_Input], object], made: Callable[[int], _Input], most: int) -> float:
-    """How many times as long an input of eight times the size takes; 1 when both take no time.
+    """The ratio of the time for an input of eight times the size; 1 when both take no time.
 
     It begins with small inputs, so that exponential time is noticed before it takes for ever.
 

@@ -1,4 +1,4 @@
-"""What the tests of deployment files share: what Boyd takes, and how long it needs to end."""
+"""Commands and grace periods that the tests of deployment files compare."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LEAST_GRACE = {
 
 
 def parses(arguments: list[str]) -> bool:
-    """Whether `boyd` takes these arguments; nothing is started."""
+    """Parse arguments of `boyd` without starting anything."""
     command: click.Command = boyd
     while isinstance(command, click.Group):
         name, *arguments = arguments
@@ -55,7 +55,7 @@ def parses(arguments: list[str]) -> bool:
 
 
 def kind_of(arguments: list[str]) -> str:
-    """What a process does: `worker`, `act`, `beat`, `api`, `archive` or `traces`."""
+    """The kind of a process: `worker`, `act`, `beat`, `api`, `archive` or `traces`."""
     return "act" if queues_of(arguments) == ["act"] else arguments[0]
 
 

@@ -69,7 +69,7 @@ Answer = tuple[int, Any]
 
 
 class Act:
-    """What one cycle comes to."""
+    """The outcome of one cycle."""
 
     def __init__(self, progress: str | None = "NoChange", detail: str = "", **more: Any) -> None:
         """*more*: `status` of the goal, `approval`, `question`, `error` of the iteration.

@@ -1,4 +1,4 @@
-"""What one of many processes does to a session that all of them share."""
+"""The changes that one of many processes makes to a shared session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLAIMS = 10
 
 @dataclass
 class Account:
-    """What a process says it has done."""
+    """The changes that a process reports."""
 
     pushed: list[int] = field(default_factory=list)
     claimed: list[tuple[str, int]] = field(default_factory=list)

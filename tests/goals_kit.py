@@ -146,7 +146,7 @@ class Mind:
 
     @property
     def session(self) -> GoalSession:
-        """What is stored."""
+        """The stored session."""
         return self.plugin.sessions(self.ctx).read()
 
     @property

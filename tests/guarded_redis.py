@@ -58,7 +58,7 @@ class Guarded:
             self._process.wait()
 
     def refused(self) -> list[str]:
-        """What was refused to whom, in the words of `ACL LOG`.
+        """The refused commands of each user, in the words of `ACL LOG`.
 
         Without what redis-py tells of itself when it connects: it goes on when that is refused, and
         no rule allows it that both Redis 6.2 and 7.0 understand.

@@ -112,7 +112,7 @@ Process = subprocess.Popen[bytes] | Forked
 
 @cache
 def nursery() -> Nursery:
-    """What processes are forked from: one for all tests of this process."""
+    """The process that others are forked from: one for all tests of this process."""
     return Nursery()
 
 
@@ -211,7 +211,7 @@ class Deployment:
         return self.processes[name].wait(BUSY * timeout)
 
     def log(self, name: str) -> str:
-        """What a process has logged."""
+        """The log of a process."""
         return (self.folder / f"{name}.log").read_text()
 
     def agent(self, agent_id: str) -> AgentStore:
@@ -219,11 +219,11 @@ class Deployment:
         return self.store.agent(agent_id)
 
     def launcher(self, agent_id: str, mode: Mode = "manual") -> Launcher:
-        """What starts iterations of one agent."""
+        """A launcher for the iterations of one agent."""
         return Launcher(self.agent(agent_id), CeleryDispatcher(self._app), mode)
 
     def resolver(self, agent_id: str) -> Resolver:
-        """What resolves approvals of one agent, and signs them as the API does."""
+        """A resolver for the approvals of one agent, which signs as the API does."""
         signer = ApprovalSigner(self.environment["BOYD_APPROVAL_SECRET"])
         return Resolver(self.agent(agent_id), CeleryDispatcher(self._app), Retention(), signer)
 
@@ -234,7 +234,7 @@ class Deployment:
         return found
 
     def effects(self) -> list[str]:
-        """What actions and observers have done outside Redis, in order."""
+        """The lines that actions and observers have written outside Redis, in order."""
         return self.effects_file.read_text().split()
 
     def _answers(self, url: str, name: str) -> bool:

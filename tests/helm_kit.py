@@ -33,7 +33,7 @@ RUNS_HERE = (platform.system(), platform.machine()) == ("Linux", "x86_64")
 
 
 def missing() -> str | None:
-    """The reason why the programs cannot be used here; None: they can."""
+    """The reason that the programs cannot be used on this machine, if there is one."""
     if not RUNS_HERE:
         return "the package with Helm has programs for Linux on x86-64 only"
     return None if FOLDER.exists() else "`make parts` installs Helm"

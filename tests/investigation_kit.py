@@ -18,7 +18,7 @@ KEY = {"Idempotency-Key": "once"}
 
 
 class Path(BaseModel):
-    """Where."""
+    """Params with a path."""
 
     path: str = "/"
 

@@ -36,7 +36,7 @@ def fails(name: str = "fails", **settings: Any) -> Observer:
 
 
 def assessed(*findings: str, confidence: float = 0.5, **fields: Any) -> SituationAssessment:
-    """What an orienter returns that has those findings."""
+    """An assessment with those findings."""
     known = {"source": "p:o", "findings": list(findings), "confidence": confidence}
     return SituationAssessment(**{**known, **fields})
 

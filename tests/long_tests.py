@@ -49,7 +49,7 @@ class Unstable:
 
 
 class State:
-    """What CI remembers on this machine from one run to the next."""
+    """The memory of CI on this machine between two runs."""
 
     def __init__(self, folder: Path) -> None:
         self._passed = folder / "passed"
@@ -109,7 +109,7 @@ class Clone:
 
     @property
     def clean(self) -> bool:
-        """Whether the files are those of that commit."""
+        """Check that the files are those of the commit."""
         return not self._git("status", "--porcelain")
 
     def commit(self, name: str) -> str | None:
@@ -118,7 +118,7 @@ class Clone:
         return found.stdout.strip() if found.returncode == 0 else None
 
     def descends_from(self, commit: str) -> bool:
-        """Whether the commit that is checked out came after another one."""
+        """Check that the commit that is checked out is later than another one."""
         return self._call("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
 
     def changed(self, base: str) -> list[str]:
@@ -213,7 +213,7 @@ class LongTests:
             raise Stop(f"failed twice: {', '.join(broken)}")
 
     def _passes(self, test: str, failure: str) -> bool:
-        """Whether a test that failed passes alone; then it is unstable."""
+        """Run a failed test alone; one that passes then is unstable."""
         print(f"\n-- again, alone: {test}", flush=True)
         if self.run([test], True).code != pytest.ExitCode.OK:
             return False

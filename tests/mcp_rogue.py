@@ -22,7 +22,7 @@ def say(message: object) -> None:
 
 
 def count(name: str) -> int:
-    """How often that happened before."""
+    """Count the earlier calls of that name."""
     path = FOLDER / name
     seen = path.stat().st_size if path.exists() else 0
     with path.open("a") as file:

@@ -37,7 +37,7 @@ class Measure:
         self(promise, f"{what}: {monotonic() - began:.1f} s")
 
     def dumped(self) -> dict[str, Any]:
-        """What was taken down, in a form that another process can add to its own."""
+        """The figures, in a form that another process can add to its own."""
         most = [(*of, *longest) for of, longest in self._most.items()]
         return {"figures": self._figures, "most": most}
 
@@ -50,7 +50,7 @@ class Measure:
 
     @property
     def lines(self) -> list[str]:
-        """What was taken down, by promise."""
+        """The figures, by promise."""
         most = [
             (promise, f"{what}: {seconds:.1f} s ({where})")
             for (promise, what), (seconds, where) in self._most.items()

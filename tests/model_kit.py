@@ -23,7 +23,7 @@ SECRET = "correct-horse-battery-staple"
 
 
 class Word(BaseModel):
-    """What the tools of these tests are given."""
+    """Params of the tools of these tests."""
 
     word: str = ""
 
@@ -123,7 +123,7 @@ class Scene:
 
     @property
     def found(self) -> Investigation:
-        """How far it is."""
+        """The investigation as stored."""
         found = self.lab.store.investigations.get(self.id)
         assert found is not None
         return found

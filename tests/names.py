@@ -159,7 +159,7 @@ def _is_misnamed_parameter(node: ast.arg) -> bool:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a node assigns to what, as far as one can see."""
+    """Pairs of target and value, as far as one can see."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _pairs(target, node.value)
@@ -178,7 +178,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.ex
 
 
 def _is_time(annotation: ast.expr) -> bool:
-    """Whether one of the alternatives of an annotation is a time or may be one."""
+    """Match an annotation if one of its alternatives is a time or may be one."""
     if isinstance(annotation, ast.BinOp):
         return _is_time(annotation.left) or _is_time(annotation.right)
     outermost = ast.unparse(annotation).strip("\"'").partition("[")[0]
@@ -303,7 +303,7 @@ def _lines(file: Path) -> dict[str, _Lines]:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How many offenders of a kind there may be in the sources or in the tests."""
+    """The number of offenders of a kind that are allowed in the sources or in the tests."""
 
     kind: str
     place: str
@@ -316,7 +316,7 @@ class Ceiling:
         return offenders(self.kind, (ROOT / folder for folder in PLACES[self.place]))
 
     def problem(self, lines: Sequence[Offender]) -> str:
-        """What is wrong with the number of offenders; empty if nothing is."""
+        """Compare the offenders with the ceiling; return a message, empty if all is well."""
         count = len(lines)
         if count > self.most:
             examples = "\n".join(map(str, lines[:EXAMPLES]))

@@ -30,7 +30,7 @@ class NpmParts:
         self.folder = cache / f"{name}-{sha256(lock).hexdigest()[:12]}"
 
     def missing(self) -> str | None:
-        """The reason why the packages cannot be used here; None: they can."""
+        """The reason that the packages cannot be used on this machine, if there is one."""
         if shutil.which("node") is None:
             return "node is not installed"
         if not (self.folder / "installed").exists():

@@ -1,4 +1,4 @@
-"""What tests of plugins need: state in memory, a clock, a web server, and a plugin's phases."""
+"""State in memory, a clock, a web server and a plugin's phases, for tests of plugins."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Rig:
         return Situation.from_json(situation.to_json())
 
     def decide(self, situation: Situation) -> Decision | None:
-        """What the first applicable strategy decides; None if there is none."""
+        """The decision of the first applicable strategy, if there is one."""
         for strategy in self.host.strategies.values():
             values = {"situation": situation, "ctx": self.ctx}
             if not strategy.has("applicable_when") or strategy.call("applicable_when", **values):

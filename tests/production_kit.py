@@ -100,7 +100,6 @@ class TlsProxy:
         self._process.wait()
 
     def answers(self) -> bool:
-        """Tell whether the API answers through it."""
         try:
             return requests.get(f"{self.url}/healthz", verify=self.trust, timeout=10).ok
         except requests.RequestException:

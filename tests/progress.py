@@ -83,7 +83,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """How far it is."""
+        """The line that shows the progress."""
         # A test may be counted meanwhile.
         left = list(self._left.values())
         elapsed = time.monotonic() - self._began

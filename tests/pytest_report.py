@@ -18,7 +18,7 @@ _PARTS = ("setup", "call", "teardown")
 
 @dataclass
 class Outcome:
-    """How a run of pytest ended.
+    """The outcome of a run of pytest.
 
     `failures` has the first line of each failure by the test's id; `broken` says what no test is to
     blame for: a process that crashed, or a file that cannot be read.
@@ -31,14 +31,14 @@ class Outcome:
 
     @classmethod
     def read(cls, path: Path, code: int) -> Self:
-        """What `pytest_report.py` wrote, or that it did not come to write."""
+        """Read the file that `pytest_report.py` wrote; without it the run is broken."""
         if not path.exists():
             return cls(code, broken=[f"pytest ended with {code} before its end"])
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     @property
     def ran(self) -> bool:
-        """Whether tests ran, and failed or not by themselves."""
+        """Check that tests ran, and failed or passed by themselves."""
         return not self.broken and self.code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 

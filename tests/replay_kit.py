@@ -162,7 +162,7 @@ def record(agent: Agent, count: int) -> list[LoopResult]:
 
 
 def judged(path: Path, records: Iterable[LoopResult]) -> list[ReplayedIteration]:
-    """What an agent file would make of *records*."""
+    """Replay *records* with an agent file."""
     shadow = Shadow(agent_from_file(path))
     return [judge(shadow, one) for one in records]
 

@@ -22,7 +22,7 @@ _NAME = "-".join(one.replace("==", "-") for one in PACKAGES)
 
 
 def folder() -> Path:
-    """Where both are, or would be."""
+    """The cache folder of the server and the model."""
     import platformdirs
 
     return platformdirs.user_cache_path("boyd-tests") / _NAME

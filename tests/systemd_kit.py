@@ -57,7 +57,7 @@ class UserSystemd:
         self.control("daemon-reload")
 
     def control(self, *arguments: str) -> str:
-        """What `systemctl --user` prints."""
+        """Run `systemctl --user` and return its output."""
         done = subprocess.run(
             ["systemctl", "--user", *arguments],
             env={**os.environ, **self.environment},

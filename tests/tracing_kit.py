@@ -1,4 +1,4 @@
-"""What tests of traces share: a sender that keeps spans, and a receiver of OTLP."""
+"""A sender that keeps spans and a receiver of OTLP, for tests of traces."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ class Sink:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the receiver."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def spans(self) -> list[Span]:
-        """What it has received, decoded."""
+        """The received spans."""
         # It loads protobuf.
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
             ExportTraceServiceRequest,

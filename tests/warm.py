@@ -177,7 +177,7 @@ class _Parent:
 
     @staticmethod
     def _wait_for_session(pid: int) -> None:
-        """Wait until whoever kills its process group would kill that, and nothing else."""
+        """Wait until killing the process group of a process would kill that, and nothing else."""
         with suppress(ProcessLookupError):
             while os.getsid(pid) != pid:
                 time.sleep(0.0005)

@@ -27,7 +27,7 @@ from boyd.models import EndpointRequest, JsonObject
 
 
 class Note(BaseModel):
-    """What to write."""
+    """Params of the actions that write."""
 
     text: str = Field(min_length=1)
 

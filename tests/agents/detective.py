@@ -24,7 +24,7 @@ def note(what: str) -> None:
 
 
 class Word(BaseModel):
-    """What the tools are given."""
+    """Params of the tools."""
 
     word: str
 

@@ -1,4 +1,4 @@
-"""What a sandbox has to prevent; each function takes a text and returns one."""
+"""Attempts to escape from a sandbox; each function takes a text and returns one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def plant(path: str) -> str:
 
 
 def planted(_: str) -> str:
-    """Tell whether such a module was imported."""
+    """Import a module planted in the working directory, if it is found."""
     return os.environ.get("PLANTED", "no")
 
 

@@ -42,7 +42,7 @@ class Traced(Plugin):
     id = "traced"
 
     class Options(Plugin.Options):
-        """How many observers."""
+        """The number of observers."""
 
         observers: int = 3
 

@@ -1,4 +1,4 @@
-"""Whether the archive keeps up, and what a filter costs with a million iterations."""
+"""Lag of the archive, and the cost of a filter over a million iterations."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Change:
 
     @property
     def is_regression(self) -> bool:
-        """Tell whether it became worse by more than such a measure varies."""
+        """Compare with the usual variation of such a measure."""
         return self.worse > self.limit
 
     def __str__(self) -> str:

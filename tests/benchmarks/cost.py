@@ -1,4 +1,4 @@
-"""What things cost: commands, messages, bytes and processor time, fitted to straight lines.
+"""Costs in commands, messages, bytes and processor time, fitted to straight lines.
 
 The model of docs/scaling.md. Nothing is timed by the clock on the wall: what else the machine does
 matters little.
@@ -43,7 +43,7 @@ Add = Callable[[str, float, str], None]
 
 @dataclass(frozen=True)
 class Cost:
-    """What something costs.
+    """The cost of one unit.
 
     Attributes:
         commands: to Redis, over the wire.
@@ -120,7 +120,7 @@ class Meter:
         return int(self._client.memory_usage(key, samples=0))
 
     def connections(self) -> int:
-        """How many clients are connected, but for this one."""
+        """The number of clients, without this one."""
         return int(self._client.info("clients")["connected_clients"]) - 1
 
     def _resources(self, work: Callable[[], None]) -> Cost:
@@ -259,7 +259,7 @@ def _solved(rows: Sequence[Sequence[float]]) -> list[float]:
 
 
 def formulas(points: Sequence[Point], add: Add) -> dict[str, list[float]]:
-    """What each iteration, bundle, observer and kilobyte of observations costs."""
+    """The cost of an iteration, a bundle, an observer and a kilobyte of observations."""
     rows = [[1.0, p.bundles, p.observers, p.extra / 1000] for p in points]
     parts = ("iteration", "bundle", "observer", "kB seen")
     found = {}
@@ -274,7 +274,7 @@ def formulas(points: Sequence[Point], add: Add) -> dict[str, list[float]]:
 
 
 def control(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
-    """What the worker of the queue `loop` has to do, when others observe."""
+    """Measure the worker of the queue `loop` while others observe."""
     rows, values = [], []
     for size in (1, 32):
         redis.Redis.from_url(url).flushall()

@@ -1,4 +1,4 @@
-"""What gets slower as it grows: an investigation by its steps, a goal's cycle by known facts."""
+"""Slowdown with size: an investigation by its steps, a goal's cycle by known facts."""
 
 from __future__ import annotations
 

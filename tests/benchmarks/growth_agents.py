@@ -13,7 +13,7 @@ from boyd_goals.plugin import Goals
 
 
 class Word(BaseModel):
-    """What the tool is given."""
+    """Params of the tool."""
 
     word: str
 

@@ -1,4 +1,4 @@
-"""What an iteration, a list and an answer cost with 10 and with 100 000 kept items."""
+"""The cost of an iteration, a list and an answer with 10 and with 100 000 kept items."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def propose(store: AgentStore) -> str:
 
 
 def operations(deployment: Deployment, agent_id: str) -> dict[str, Callable[[], Any]]:
-    """What is measured."""
+    """The measured operations, by name."""
     store = deployment.agent(agent_id)
     launcher = deployment.launcher(agent_id)
     retention = store.retention()

@@ -162,7 +162,7 @@ def beside_half_open(deployment: Deployment) -> float:
 
 
 def crowd(url: str, headers: dict[str, str], items: list[str]) -> tuple[int, float]:
-    """How many answers were not a success when all callers approve at once, and the seconds."""
+    """Have all callers approve at once; return the number of failures and the seconds."""
     ready = threading.Barrier(CALLERS)
     began = time.perf_counter()
 

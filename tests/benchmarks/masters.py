@@ -1,4 +1,4 @@
-"""How much work each master of a Redis Cluster does, compared with a single Redis.
+"""The work of each master of a Redis Cluster, compared with a single Redis.
 
 Each has a replica, and messages are elsewhere.
 """
@@ -30,14 +30,14 @@ AGENTS = [f"crowd10acts{number}" for number in range(20)]
 
 @dataclass(frozen=True)
 class Work:
-    """What a server has done: commands, with those in scripts, and milliseconds of its time."""
+    """Work of a server: commands, with those in scripts, and milliseconds of its time."""
 
     commands: float
     cpu: float
 
     @classmethod
     def of(cls, port: int) -> Work:
-        """What it has done since it was started."""
+        """Read the work of a server since its start."""
         with redis.Redis(port=port) as client:
             found = client.info("stats", "cpu")
         seconds = found["used_cpu_user"] + found["used_cpu_sys"]
@@ -96,7 +96,7 @@ def spread(cluster: RedisCluster) -> list[str]:
 
 
 def worked(deployment: Deployment, agents: Sequence[str], ports: Sequence[int]) -> list[Work]:
-    """What each server does for an iteration."""
+    """The work of each server for an iteration."""
     workers(deployment, "w1", "w2", agents=agents)
     each = [Boyd(deployment, agent).once for agent in agents]
     for once in each:

@@ -62,7 +62,7 @@ def s3(report: Report, url: str, folder: Path) -> None:
 
 
 def s4(report: Report, url: str, folder: Path) -> None:
-    """What is kept costs nothing."""
+    """Measure the cost of kept items, which is to be none."""
     with Deployment(url, folder) as deployment:
         workers(deployment, "w", agents=["kept_few", "kept_many"])
         for name, ratio in kept.measure(deployment).items():
@@ -184,7 +184,7 @@ LONG: dict[str, Measure] = {
 
 
 def arguments() -> argparse.Namespace:
-    """What is asked for, with the rows to compare with as `against`."""
+    """Parse the command line; `against` has the rows to compare with."""
     every = USUAL | LONG
     parser = argparse.ArgumentParser(description=__doc__)
     told = f"{' '.join(every)}; default: all but {' and '.join(LONG)}"

@@ -1,4 +1,4 @@
-"""What more workers add, when observers wait."""
+"""Speed-up by more workers while observers wait."""
 
 from __future__ import annotations
 

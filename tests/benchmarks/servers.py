@@ -31,7 +31,6 @@ def redis_server(folder: Path, *options: str) -> Iterator[str]:
 
 
 def answers(client: redis.Redis) -> bool:
-    """Whether Redis answers."""
     try:
         return bool(client.ping())
     except (redis.ConnectionError, redis.TimeoutError):
@@ -40,7 +39,7 @@ def answers(client: redis.Redis) -> bool:
 
 @contextlib.contextmanager
 def monitored(url: str) -> Iterator[list[str]]:
-    """What came over the wire meanwhile, but for what scripts do inside and what we read."""
+    """Record commands on the wire, without those inside of scripts and our own reads."""
     client: Any = redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)
     # Connected before: only what others send is seen.
     teller: Any = redis.Redis.from_url(url)

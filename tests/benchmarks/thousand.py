@@ -64,12 +64,12 @@ class Formula:
         return cls(cells)
 
     def idle(self, row: str) -> float:
-        """What all processes cost, per second or at all."""
+        """The cost of all processes, per second or in total."""
         each = [(HOSTS, "worker on a host"), (1, "worker of `loop`"), (1, "beat")]
         return sum(count * self.cells[row, column] for count, column in each)
 
     def iteration(self, row: str) -> float:
-        """What an iteration costs that observes on all hosts."""
+        """The cost of an iteration that observes on all hosts."""
         observers = HOSTS * HOST_OBSERVERS
         parts = {
             "iteration": 1.0,

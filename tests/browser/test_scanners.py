@@ -26,7 +26,7 @@ AT_ONCE = 8
 
 @pytest.fixture(name="box")
 def _box() -> Iterator[Mailbox]:
-    """What the people on call receive."""
+    """Open the mailbox of the people on call."""
     with mail_server() as box:
         yield box
 
@@ -90,7 +90,7 @@ def test_a_link_of_boyd_open_survives_programs_that_run_no_scripts(console: Cons
 
 
 def told(deployment: Deployment, id: str) -> list[str]:
-    """What became of the notifications of an approval."""
+    """The outcomes of the notifications of an approval."""
     item = deployment.agent("notified").approvals.get(id)
     return [one.state for one in item.notifications] if item else []
 

@@ -110,7 +110,7 @@ class Front:
         self.process.wait()
 
     def answers(self, times: int = 1) -> set[str]:
-        """Who answers so many requests."""
+        """The servers that answer so many requests."""
         found = set()
         for _ in range(times):
             with suppress(requests.RequestException):

@@ -11,7 +11,7 @@ _ASK = "import time; print(time.time())"
 
 
 def missing() -> str | None:
-    """Why no clock can be shifted here; None when it can."""
+    """The reason that no clock can be shifted on this machine, if there is one."""
     if _library() is None:
         return "the package `libfaketime` is missing"
     command = ["env", f"LD_PRELOAD={_library()}", "FAKETIME=-1000d", sys.executable, "-c", _ASK]
@@ -59,7 +59,7 @@ class Clock:
 
     @property
     def command(self) -> list[str]:
-        """What to put in front of a command to let it look at this clock."""
+        """The prefix of a command that runs it on this clock."""
         settings = {
             "LD_PRELOAD": _library(),
             "FAKETIME_TIMESTAMP_FILE": self._file,

@@ -54,7 +54,7 @@ SHIFTS = (-3600.0, -30.0, 5.0, 3600.0)
 
 @dataclass(frozen=True)
 class Fault:
-    """What was done, when (seconds since the epoch), and for how many seconds."""
+    """A fault, its time (seconds since the epoch), and its duration in seconds."""
 
     kind: str
     target: str

@@ -1,4 +1,4 @@
-"""What must be true after any storm; each finding is a sentence."""
+"""Invariants after any storm; each violation is a sentence."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Invariants:
         yield from self._agrees(line, own)
 
     def _agrees(self, line: str, result: ActionResult | None) -> Iterator[str]:
-        """What is said of an action is what it has done."""
+        """Compare a result with the effects of its action."""
         times = self._effects[line]
         if result is not None and result.unknown:
             return  # that is what it says

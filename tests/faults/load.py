@@ -24,7 +24,7 @@ HOSTS = ("web1", "web2")
 
 @dataclass
 class Acknowledged:
-    """What the API has said yes to, by agent and id; of approvals the line that they leave."""
+    """Acknowledged requests, by agent and id; of approvals the line that they write."""
 
     runs: list[tuple[str, str]] = field(default_factory=list)
     calls: list[tuple[str, str, int]] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Load:
             self._answer(dice, agent, approval, f"begin:{agent}:approval:{approval}", "approve")
 
     def _ask(self, dice: random.Random, agent: str, action: str, **params: Any) -> str | None:
-        """The approval that the action waits for; None: the ledger tells how it ended."""
+        """Ask for the action; return its approval, or None when it needs none."""
         path = f"/agents/{agent}/actions/storm:{action}?wait=20"
         said = self._post(dice, path, {"params": params}, self._asks).json()
         return said["approvalId"] if said.get("queued") else None

@@ -1,4 +1,4 @@
-"""How long agents went without beginning an iteration, and so without observing."""
+"""The longest times without a new iteration, and so without observations."""
 
 from __future__ import annotations
 

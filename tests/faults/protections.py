@@ -70,7 +70,7 @@ class Protection:
         return [f"tests/{self.suite}::{test}" for test in self.tests]
 
     def found_in(self, root: Path) -> int:
-        """How often its text is in its file below *root*."""
+        """Count its text in its file below *root*."""
         path = root / self.file
         return path.read_text().count(self.old) if path.is_file() else 0
 
@@ -1404,7 +1404,7 @@ class Copy:
         return cls(root)
 
     def without(self, protection: Protection) -> str | None:
-        """The test that fails without that protection; None: none does.
+        """The first test that fails without that protection, if any does.
 
         Raises:
             Unfit: the tests could not be run.
@@ -1418,7 +1418,7 @@ class Copy:
             path.write_text(whole)
 
     def failing(self, nodes: Sequence[str]) -> str | None:
-        """The first of those tests that fails; None: all pass.
+        """The first of those tests that fails, if any does.
 
         Raises:
             Unfit: they could not be run.

@@ -28,7 +28,7 @@ class Certificates:
 
     @property
     def query(self) -> str:
-        """What a URL says so that a client trusts the authority and shows its certificate."""
+        """The query of a URL that trusts the authority and presents the client's certificate."""
         cert, key = self.pair("client")
         return urlencode({"ssl_ca_certs": self.authority, "ssl_certfile": cert, "ssl_keyfile": key})
 

@@ -67,7 +67,7 @@ class Watched:
         return before
 
     def settled(self, replicas: int) -> bool:
-        """Whether so many replicas hold what the master holds, and every sentinel has seen it.
+        """Check that so many replicas are in sync, and that every sentinel knows.
 
         The replicas are asked themselves. A sentinel tells what it heard up to ten seconds ago, and
         a replica in the middle of a full resync is empty: promoted then, it loses all data, and
@@ -86,7 +86,7 @@ class Watched:
         return [port for port in self.servers if self._processes[port].poll() is None]
 
     def _follows(self, port: int, master: int, written: int) -> bool:
-        """Whether a replica has all that the master had written."""
+        """Check that a replica has everything that the master had written."""
         state = self._replication(port)
         synced = {
             "role": "slave",
@@ -97,7 +97,7 @@ class Watched:
         return synced.items() <= state.items() and int(state["slave_repl_offset"]) >= written
 
     def _replication(self, port: int) -> dict[str, Any]:
-        """What a server says of its replication; nothing if it does not answer."""
+        """The replication section of INFO; empty if the server does not answer."""
         try:
             with self.ask(port) as server:
                 return dict(server.info("replication"))
@@ -154,7 +154,7 @@ class Watched:
                 return False
 
     def _seen(self, port: int, master: int) -> int:
-        """How many replicas a sentinel finds well, if it knows the others and the master."""
+        """Count the healthy replicas of a sentinel, if it knows the others and the master."""
         with self.ask(port) as sentinel:
             state = sentinel.sentinel_masters()[SERVICE]
             replicas = sentinel.sentinel_slaves(SERVICE)

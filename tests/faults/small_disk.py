@@ -20,7 +20,7 @@ _CHUNK = bytes(65_536)
 
 
 def missing() -> str | None:
-    """Why there can be no small disk here; None when there can."""
+    """The reason that no small disk can be mounted on this machine, if there is one."""
     if os.geteuid() != 0:
         return "mounting a tmpfs needs root"
     if shutil.which("mount") is None:

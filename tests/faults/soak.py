@@ -54,7 +54,7 @@ _LENGTH = {
 
 @dataclass(frozen=True)
 class Census:
-    """What there is: keys and entries by kind, bytes of Redis, bytes of each process.
+    """A census: keys and entries by kind, bytes of Redis, bytes of each process.
 
     `stored` are the bytes of all keys; `memory` has the buffers of clients, too, and what else
     comes and goes.
@@ -68,7 +68,7 @@ class Census:
     resident: dict[str, int]
 
     def grown(self, before: Census) -> list[str]:
-        """What is more than it was, beyond what comes and goes."""
+        """Everything that grew beyond the usual variation."""
         most = before.stored * (1 + MEMORY) + SLACK
         found = [f"{self.stored} bytes, and {before.stored} before"] if self.stored > most else []
         for what, now, then in (
@@ -201,7 +201,7 @@ class Soak:
 
 
 def _jobs(client: Any) -> list[str]:
-    """What has to be done at once; notices wait for their time."""
+    """The jobs that are due now; notices wait for their time."""
     due = client.zrange("boyd:{soak}:due", 0, -1)
     return [name for name in due if not name.startswith(("notice:", "delivery:"))]
 

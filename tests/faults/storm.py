@@ -30,7 +30,7 @@ SETTLE = 90.0
 
 @dataclass
 class Outcome:
-    """What a storm came to."""
+    """The outcome of a storm."""
 
     seed: int
     seconds: float
@@ -136,7 +136,7 @@ def _first_after(completed: list[tuple[float, float]], at: float) -> float | Non
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """What the storms came to, for people."""
+    """The outcomes of storms as a table."""
     lines = ["| fault | times | recovered after, median | worst |", "|---|---|---|---|"]
     merged: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:

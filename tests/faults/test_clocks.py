@@ -73,7 +73,7 @@ def test_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_path
 @pytest.mark.long
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
 def test_the_clock_of_redis_itself_is_set(tmp_path: Path, step: float) -> None:
-    """What waits may expire with a step ahead; what goes on goes on, within seconds."""
+    """A step ahead may expire waiting items; everything else goes on within seconds."""
     clock = Clock(tmp_path / "clock")
     world = World(tmp_path, RedisProcess(tmp_path, clock=clock))
     try:

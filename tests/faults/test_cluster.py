@@ -63,7 +63,7 @@ def load(world: Spread) -> Load:
 
 
 def completed(world: Spread, agent: str, since: float) -> bool:
-    """Whether an iteration that began after that time was a success."""
+    """Check for a successful iteration that began after that time."""
     try:
         results = world.deployment.agent(agent).history.results(5)
     except StoreError:
@@ -169,7 +169,7 @@ def test_a_freeze_names_the_agents_that_it_does_not_reach_and_is_brought_to_them
 
 
 def acts(world: Spread) -> Counter[str]:
-    """How often each agent has acted."""
+    """Count the actions of each agent."""
     lines = world.deployment.effects()
     return Counter(line.split(":")[1] for line in lines if line.startswith("loop:"))
 

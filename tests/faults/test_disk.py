@@ -33,7 +33,7 @@ FULL = 12.0
 
 @dataclass
 class Told:
-    """What a client is told that asks again and again, and gives up at once."""
+    """The answers to a client that asks again and again, and gives up at once."""
 
     answers: Counter[tuple[int, str]] = field(default_factory=Counter)
     made: list[tuple[str, str]] = field(default_factory=list)
@@ -140,7 +140,7 @@ def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> N
 
 
 def _now(world: World) -> datetime | None:
-    """What time it is; None while Redis does not say."""
+    """The time of Redis, or None while it does not answer."""
     try:
         return world.deployment.store.clock.now()
     except StoreError:
@@ -148,7 +148,7 @@ def _now(world: World) -> datetime | None:
 
 
 def _goes_on(world: World, agent: str, since: datetime) -> bool:
-    """Whether an iteration has been completed that began after *since*."""
+    """Check for an iteration that began after *since* and was completed."""
     history = world.deployment.agent(agent).history
     try:
         return any(one.success and one.started_at > since for one in history.results(3))

@@ -110,7 +110,7 @@ def _asking(condition: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _consumers(watched: Watched) -> int:
-    """How many workers wait for messages of the master."""
+    """Count the workers that wait for messages of the master."""
     with watched.ask(watched.master()) as server:
         return sum(one["cmd"] == "brpop" for one in server.client_list())
 

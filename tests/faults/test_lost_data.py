@@ -36,7 +36,7 @@ def acting(deployment: Deployment) -> Deployment:
 
 
 def acts(deployment: Deployment) -> int:
-    """How many actions have started."""
+    """Count the started actions."""
     return sum(line.startswith("act:") for line in deployment.effects())
 
 
@@ -57,7 +57,6 @@ def observes_again(deployment: Deployment) -> None:
 
 
 def is_known(deployment: Deployment) -> bool:
-    """Whether the agent is registered."""
     return "ticking" in deployment.store.fleet.agents()
 
 

@@ -85,7 +85,7 @@ class Crowd:
         return found is not None and found.result is not None
 
     def is_done(self) -> bool:
-        """Tell whether every call and every approval has an outcome, and no procedure goes on."""
+        """Check that every call and approval has an outcome, and that no procedure is running."""
         items = [self.store.approvals.get(id) for id in self.approvals]
         approved = all(item is not None and item.result is not None for item in items)
         # A procedure stops for a person when the worker that undid its step was killed.

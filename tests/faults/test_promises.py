@@ -34,13 +34,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def ended(world: World, agent: str, run_id: str) -> bool:
-    """Whether a run has been looked into."""
     run = world.deployment.agent(agent).runs.get(run_id)
     return run is not None and run.status in ("completed", "failed")
 
 
 def progress(world: World) -> dict[str, int]:
-    """How many iterations each agent has begun."""
+    """Count the iterations that each agent has begun."""
     return {a: world.deployment.agent(a).loop.status().iteration for a in AGENTS}
 
 
@@ -151,7 +150,7 @@ def test_a_stopping_worker_finishes_its_action(world: World) -> None:
 
 @pytest.mark.long
 def test_memory_and_keys_stay_flat(world: World) -> None:
-    """What an agent keeps is capped; here each iteration is kept, so runs tell."""
+    """An agent's history is capped, but here each iteration is kept, so runs would show growth."""
     store = world.deployment.agent("storm0")
     launcher = world.deployment.launcher("storm0", "continuous")
     retention = store.retention().patched({"runs_max_count": 5, "max_count": 5})

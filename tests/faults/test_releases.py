@@ -25,7 +25,7 @@ SOMEBODY = Actor(principal="somebody", person=True)
 def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     deployment: Deployment, measure: Measure
 ) -> None:
-    """Whoever reads what the other has written takes what it knows, and leaves the rest alone."""
+    """Each release uses the fields that it knows of the other's records, and keeps the rest."""
     deployment.worker("now", "agents.storm:storm0", "--concurrency", "2")
     deployment.worker("next", "agents.future:storm0", "--concurrency", "2")
     url = deployment.api("api")

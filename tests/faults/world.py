@@ -59,7 +59,6 @@ class RedisProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def signal(self, number: int) -> None:
@@ -136,7 +135,6 @@ class World:
         self.launch(name)
 
     def alive(self, name: str) -> bool:
-        """Whether a process runs."""
         return self.deployment.processes[name].poll() is None
 
     def signal(self, name: str, number: int) -> None:
@@ -163,7 +161,7 @@ class World:
                 self.launch(name)
 
     def check(self) -> list[str]:
-        """What is not as promised and concerns only this kind of world."""
+        """Violations of promises that concern only this kind of world."""
         return []
 
     def end(self) -> None:
@@ -178,7 +176,7 @@ class World:
         tidy()
 
     def url(self, name: str) -> str:
-        """Where an API process answers."""
+        """The address of an API process."""
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def trust(self, name: str) -> str | bool:

@@ -16,7 +16,7 @@ _numbers = count(2)
 
 
 def missing() -> str | None:
-    """Why there can be no hosts here; None when there can."""
+    """The reason that there can be no hosts on this machine, if there is one."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -43,7 +43,7 @@ class Host:
 
     @property
     def command(self) -> list[str]:
-        """What to put in front of a command to run it there."""
+        """The prefix of a command that runs it on this host."""
         return ["ip", "netns", "exec", self.namespace]
 
     def cut(self) -> None:

@@ -34,7 +34,7 @@ def ended(deployment: Deployment, begun: dict[str, int]) -> dict[str, LoopResult
 
 
 def errors(results: dict[str, LoopResult]) -> dict[str, list[str | None]]:
-    """What is said of each action."""
+    """The errors of the actions."""
     return {name: [r.error for r in result.action_results] for name, result in results.items()}
 
 

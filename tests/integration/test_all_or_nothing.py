@@ -173,7 +173,7 @@ class Trial:
             self.problems.append(f"{call.name}, {fault}: changed {', '.join(sorted(changed))}")
 
     def _snapshot(self) -> Snapshot:
-        """What to restore: of each key its dump, and whether it expires."""
+        """The dump of each key, and its expiry."""
         keys = sorted(self._admin.keys("*"))
         pipe = self._raw.pipeline(transaction=False)
         for key in keys:
@@ -187,7 +187,7 @@ class Trial:
         }
 
     def _values(self) -> dict[str, Any]:
-        """What to compare: of each key its value; the dump of a hash depends on its past."""
+        """The value of each key; the dump of a hash depends on its past."""
         keys = self._admin.keys("*")
         pipe = self._admin.pipeline(transaction=False)
         for key in keys:
@@ -511,7 +511,7 @@ def approvals(store: Store, a: AgentStore) -> None:
 
 
 def losses(store: Store, a: AgentStore) -> None:
-    """What the sweeper does."""
+    """Let a phase and a batch lapse, and repair a loop that lost its keys."""
     a.loop.begin("test", actor=ANN)
     n = a.loop.iteration()
     take(store, a, "phase", a.iterations.retry)
@@ -577,12 +577,12 @@ BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")
 
 
 def done() -> ActionResult:
-    """What came of an action."""
+    """A successful action result."""
     return ActionResult(action="p:do", success=True, duration=0.1)
 
 
 def result(number: int) -> LoopResult:
-    """What came of an iteration."""
+    """The result of an iteration."""
     now = utc_now()
     return LoopResult(
         id=f"a-{number}",

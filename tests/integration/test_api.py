@@ -264,13 +264,13 @@ def test_a_client_that_reads_nothing_takes_little_memory(
 
 
 def _reads(deployment: Deployment) -> int:
-    """How often entries of streams have been read by their place."""
+    """Count the reads of stream entries by id."""
     found = deployment.store.client.info("commandstats").get("cmdstat_xrange", {})
     return int(found.get("calls", 0))
 
 
 def _settled(count: Callable[[], int]) -> bool:
-    """Whether that stays as it is for a second."""
+    """Check that a count stays the same for a second."""
     before = count()
     time.sleep(1.0)
     return count() == before

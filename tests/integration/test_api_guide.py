@@ -29,7 +29,7 @@ _ANSWER = re.compile(r"\n```(json|http|text)\n(.*?)^```$", re.MULTILINE | re.DOT
 
 
 def examples() -> list[tuple[str, str | None, str]]:
-    """What is typed, and the language and text of the answer that the guide shows, if it does."""
+    """The commands of the guide, with language and text of the answer that it shows, if any."""
     return [
         (typed[1], answer[1] if answer else None, answer[2] if answer else "")
         for typed in _TYPED.finditer(TEXT)
@@ -52,7 +52,7 @@ class Shell:
         )
 
     def run(self, typed: str) -> str:
-        """What the commands print; fails when the last one does."""
+        """Run commands and return their output; fails when the last one does."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(f"{typed}\nprintf '\\n<end %d>\\n' $?\n")

@@ -142,7 +142,7 @@ def test_the_official_suite_passes_over_the_tools_of_boyd(
 
 
 class TaskResult(Result):
-    """What a call answers that goes on as a task."""
+    """The result of a call that goes on as a task."""
 
     result_type: Literal["task"]
     task_id: str
@@ -202,7 +202,7 @@ async def talk(desk: Served, mode: str, calls: list[tuple[str, Any]], *extension
 
 
 def talked(talk: Coroutine[Any, Any, Any]) -> Any:
-    """What it returns; the tests with a browser leave an event loop in this thread."""
+    """Run a coroutine in a thread; the tests with a browser leave an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, talk).result()
 

@@ -275,7 +275,7 @@ def test_watching_as_json_gives_a_line_for_each_event(cli: Cli, lab: Lab) -> Non
 
 
 def _until_heard(cli: Cli, watch: Command) -> None:
-    """Pause the agent again and again until whoever watches says so; then let it go on."""
+    """Pause the agent repeatedly until the watcher reports it; then resume it."""
     heard = threading.Event()
 
     def listen() -> None:
@@ -829,7 +829,7 @@ def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) 
 
 
 def doctor(cli: Cli, status: int = 0, **found: str) -> dict[str, str]:
-    """What the doctor says, by check."""
+    """The findings of the doctor, by check."""
     findings = cli.json("doctor", status=status)["findings"]
     return {each["subject"]: f"{each['level']} {each['what']}" for each in findings}
 

@@ -91,7 +91,7 @@ class Desk:
 
     @property
     def pending(self) -> list[ApprovalItem]:
-        """What waits."""
+        """The pending items."""
         return self.lab.store.approvals.page(50).pending
 
     def now(self, item: ApprovalItem) -> ApprovalItem:

@@ -525,7 +525,7 @@ def test_completion_knows_commands_and_options(cli: Cli) -> None:
 
 
 def completed(cli: Cli, line: str, **more: str) -> list[str]:
-    """What bash offers for a line whose end is where the cursor is."""
+    """The completions that bash offers at the end of a line."""
     program = (
         f'boyd() {{ "{cli.argv([])[0]}" -m boyd_cli "$@"; }}\n'
         f"{cli('completion', 'bash')}\n"

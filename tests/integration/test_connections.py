@@ -122,7 +122,7 @@ def test_open_streams_do_not_keep_a_process_from_ending(
 
 
 def read_until(connection: socket.socket, text: bytes) -> bytes:
-    """What came, up to a piece with that in it."""
+    """Read up to a piece that contains a text."""
     found = b""
     while text not in found:
         piece = connection.recv(65_536)
@@ -132,7 +132,7 @@ def read_until(connection: socket.socket, text: bytes) -> bytes:
 
 
 def closed(connection: socket.socket) -> bool:
-    """Whether the other side closes the connection, within the time limit of the socket."""
+    """Check that the other side closes the connection within the socket's time limit."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises is kept, whatever is sent to a running API.
+"""A running API keeps the promises of its OpenAPI document, whatever is sent to it.
 
 Schemathesis finds no 500, no status and no shape that is not documented, and no way past the keys.
 """
@@ -34,7 +34,7 @@ SUBMITTED = {"title": "Look", "description": "closely", "callbackUrl": "http://1
 
 @dataclass(frozen=True)
 class Site:
-    """A running API; *key* is that of whoever has made what there is."""
+    """A running API; *key* is that of the maker of its objects."""
 
     url: str
     key: dict[str, str]
@@ -195,7 +195,7 @@ def counted(site: Site) -> str:
 
 
 def answered(site: Site) -> int:
-    """How many requests were answered."""
+    """Count the answered requests."""
     numbers = re.findall(r"^boyd_http_requests_total{.*} (\S+)$", counted(site), re.MULTILINE)
     return int(sum(float(number) for number in numbers))
 
@@ -208,7 +208,7 @@ def succeeded(site: Site) -> set[str]:
 
 @pytest.fixture
 def folder(site: Site, tmp_path: Path) -> Path:
-    """Where schemathesis works, with its configuration."""
+    """The working folder of schemathesis, with its configuration."""
     (tmp_path / "st.toml").write_text(configuration(known(site)))
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""What an iteration costs, in numbers that do not depend on the machine."""
+"""The cost of an iteration in numbers that do not depend on the machine."""
 
 from __future__ import annotations
 

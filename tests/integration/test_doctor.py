@@ -87,7 +87,7 @@ def doctor(url: str, *arguments: str, **environment: str) -> tuple[int, list[str
 
 
 def said(found: tuple[int, list[str]], text: str) -> bool:
-    """Whether a finding has *text* in it."""
+    """Check that a finding contains *text*."""
     return any(text in line for line in found[1])
 
 
@@ -97,12 +97,12 @@ def api_store(url: str) -> Store:
 
 
 def ready(store: Store) -> Readiness:
-    """What `/readyz` answers."""
+    """Query `/readyz`."""
     return readiness(store, Settings())
 
 
 def scraped(store: Store, brokers: Sequence[Any] = ()) -> bytes:
-    """What `/metrics` answers."""
+    """Scrape `/metrics`."""
     return Metrics(lambda: store, brokers).exposed()[0]
 
 

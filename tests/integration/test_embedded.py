@@ -116,7 +116,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 90) -> No
 
 
 def gone(pid: int) -> bool:
-    """Whether the process runs no more."""
+    """Check that a process has ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # left to init
     except psutil.NoSuchProcess:
@@ -164,7 +164,7 @@ def put(server: RedisServer, key: str, value: str) -> None:
 
 
 def get(server: RedisServer, key: str) -> object:
-    """What *server* has under *key*."""
+    """The value of a key of *server*."""
     with client(server) as connection:
         return connection.get(key)
 

@@ -54,19 +54,19 @@ class Site:
         return None
 
     def log(self, name: str) -> str:
-        """What a program has logged."""
+        """The log of a program."""
         path = self.folder / f"{name}.log"
         return path.read_text() if path.exists() else ""
 
     def is_open(self) -> bool:
-        """Whether all programs are at work."""
+        """Check that all programs are at work."""
         return all(
             word in self.log(name)
             for name, word in (("shop", "is open"), ("courier", "holds"), ("model", "answers"))
         )
 
     def health(self) -> int:
-        """What the shop answers."""
+        """The status code of the shop."""
         return requests.get(f"{self.url}/health", timeout=60).status_code
 
     def order(self) -> int:
@@ -74,7 +74,7 @@ class Site:
         return requests.post(f"{self.url}/orders", data=b"{}", timeout=60).status_code
 
     def proposal(self) -> ApprovalItem | None:
-        """What waits for an approval, if something does."""
+        """The pending approval, if there is one."""
         pending = self.store.approvals.page(10).pending
         return pending[0] if pending else None
 
@@ -84,7 +84,7 @@ class Site:
         return next(one for one in found if one.source == "plugin:investigation")
 
     def evidence(self) -> JsonObject | None:
-        """What some situation says of what that has found out."""
+        """The assessment of the investigator in some situation, if there is one."""
         id = self.investigation().id
         for result in self.store.history.results(50):
             found = result.situation and result.situation.evidence("investigation:investigate")

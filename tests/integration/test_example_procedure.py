@@ -135,13 +135,12 @@ class RunningFarm:
         self.work()
 
     def is_up(self) -> bool:
-        """Tell whether the proxy answers."""
         with suppress(requests.RequestException):
             return requests.get(f"http://127.0.0.1:{self.port}/", timeout=2).ok
         return False
 
     def effects(self) -> list[str]:
-        """What was done."""
+        """The effects so far."""
         log = self.state / "boyd-farm" / "effects.log"
         return [line.partition(" ")[2] for line in log.read_text().splitlines()]
 

@@ -1,4 +1,4 @@
-"""What an agent with goals does depends on what it knows, and not on the server that it is on."""
+"""The behaviour of an agent with goals depends on its facts, and not on its server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _course(url: str, seed: int) -> list[tuple[str, str, str]]:
 def test_the_same_facts_and_goals_lead_to_the_same_cycles_on_every_server(
     redis_url: str, tmp_path: Path
 ) -> None:
-    """What a set is cut to depends on its server: of many labels each had others."""
+    """A truncated set must not depend on the server, as the order of labels does."""
     other = RedisProcess(tmp_path, fsync="no")
     try:
         first, second = _course(redis_url, 1), _course(other.url, 2)

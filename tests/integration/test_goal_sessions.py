@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def hammered(url: str, *goals: str) -> list[Account]:
-    """What each of the processes has done."""
+    """Run the processes, and return the changes that each reports."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
         arguments = [repeat(goal) for goal in goals]

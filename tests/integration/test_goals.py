@@ -38,7 +38,7 @@ class Mind:
         self.key = deployment.key("ann", "read", "trigger", "actions")
 
     def get(self, path: str, **query: Any) -> Any:
-        """What the plugin answers."""
+        """Send GET to the plugin."""
         answer = requests.get(
             f"{self.base}/plugins/goals/{path}", headers=self.key, params=query, timeout=60
         )
@@ -46,7 +46,7 @@ class Mind:
         return answer.json()
 
     def post(self, path: str, body: Any = None) -> Any:
-        """What the plugin answers."""
+        """Send POST to the plugin."""
         url = f"{self.base}/plugins/goals/{path}"
         answer = requests.post(url, headers=self.key, json=body or {}, timeout=120)
         assert answer.ok, answer.text
@@ -77,13 +77,13 @@ class Mind:
         return most
 
     def decisions(self) -> list[Any]:
-        """What was decided, the oldest first."""
+        """The decisions, oldest first."""
         found: list[Any] = self.get("cycles", limit=200)["cycles"]
         return found[::-1]
 
 
 def vocabulary() -> str:
-    """What the example imports."""
+    """The vocabulary that the example imports."""
     command = [sys.executable, str(EXAMPLE / "vocabulary.py")]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 

@@ -1,4 +1,4 @@
-"""What processes with nothing to do cost Redis: few commands, few connections."""
+"""Idle processes cost Redis few commands and few connections."""
 
 from __future__ import annotations
 

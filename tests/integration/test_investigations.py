@@ -46,20 +46,20 @@ class Case:
         self.id = launcher.ask(InvestigationRequest(question="Why?"), ASKER, Retention())
 
     def ended(self, timeout: float = 40.0) -> Investigation:
-        """How it ended, once it has."""
+        """Wait for the end of the investigation."""
         wait_until(lambda: self.found.status == "ended", timeout)
         return self.found
 
     @property
     def found(self) -> Investigation:
-        """How far it is."""
+        """The investigation as stored."""
         found = self.store.investigations.get(self.id)
         assert found is not None
         return found
 
     @property
     def effects(self) -> list[str]:
-        """What tools have done."""
+        """The effects of the tools."""
         return self.deployment.effects_file.read_text().splitlines()
 
     def results(self) -> list[tuple[str, str]]:
@@ -227,7 +227,7 @@ def _many(request: Received) -> Any:
 
 
 def _has_moved(case: Case, had: int) -> bool:
-    """Whether there are more results than before, or it has ended."""
+    """Check that it has more results than before, or has ended."""
     return len(case.results()) > had or case.found.ending is not None
 
 

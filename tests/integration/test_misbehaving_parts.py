@@ -70,7 +70,6 @@ def test_a_worker_with_too_many_hung_observers_restarts_itself(deployment: Deplo
 
 
 def is_over(deployment: Deployment, number: int) -> bool:
-    """Whether an iteration has ended."""
     return deployment.agent("hanging").history.get(number) is not None
 
 

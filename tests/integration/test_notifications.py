@@ -56,7 +56,7 @@ def propose(deployment: Deployment) -> ApprovalItem:
 
 
 def records(deployment: Deployment, item: ApprovalItem) -> dict[str, NotificationRecord]:
-    """What became of the notifications, by stage and recipient."""
+    """The records of the notifications, by stage and recipient."""
     found = deployment.agent("notified").approvals.get(item.id)
     assert found is not None
     return {f"{one.stage} {one.recipient}": one for one in found.notifications}

@@ -32,7 +32,7 @@ def next_sweep(deployment: Deployment) -> None:
 
 
 def heartbeats(seen: list[str]) -> int:
-    """How many heartbeats are among commands that came over the wire."""
+    """Count the heartbeats among commands on the wire."""
     return sum("boyd:{*}:workers boyd:{*}:workers:info" in command for command in seen)
 
 

@@ -35,7 +35,7 @@ def known(site: Site) -> Known:
 
 
 def refused(site: Site) -> list[str]:
-    """What Redis has refused to anybody since the last call."""
+    """The commands that Redis has refused since the last call."""
     lines = site.running.guarded.refused()
     site.running.guarded.admin.acl_log_reset()
     return lines
@@ -61,7 +61,7 @@ def test_every_route_answers_through_the_proxy(site: Site, known: Known) -> None
 
 @pytest.fixture
 def things(site: Site, tmp_path: Path) -> Things:
-    """What commands can name."""
+    """The objects that commands can name."""
     return Things(site, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Whoever races, an approval has one outcome, and everybody is told the same."""
+"""Racing answers to an approval have one outcome, and every caller learns the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 @dataclass(frozen=True)
 class Told:
-    """What a caller was told."""
+    """The answer to a caller."""
 
     item: str
     caller: str
@@ -36,7 +36,7 @@ class Told:
 
     @property
     def won(self) -> bool:
-        """Whether its answer resolved the item."""
+        """Check that this answer resolved the item."""
         return self.status in (200, 202)
 
 
@@ -91,7 +91,7 @@ def race(
 
 
 def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, ApprovalItem]:
-    """How the items have ended, with all that was approved executed."""
+    """The resolved items, once every approved action has been executed."""
     store = deployment.agent("queue")
 
     def over() -> dict[str, ApprovalItem]:

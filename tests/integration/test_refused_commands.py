@@ -63,7 +63,7 @@ class Watch:
         self.worst = max(self.worst, (time.monotonic() - began, what))
 
     def doubled(self) -> list[str]:
-        """What was done more than once."""
+        """The effects that occur more than once."""
         lines = [line.rpartition(":")[0] for line in self._deployment.effects()]
         counted = Counter(line for line in lines if line.startswith("act:"))
         return [line for line, times in counted.items() if times > 1]

@@ -89,7 +89,7 @@ def at_once(work: Callable[[int], Any]) -> list[Any]:
 
 
 def kinds(lab: Lab, item_id: str) -> list[str]:
-    """What the audit says became of an item, without the votes."""
+    """The kinds of an item's audit entries, without votes."""
     entries = lab.client.xrange("boyd:{test}:audit:open")
     ours = [fields["kind"] for _, fields in entries if fields.get("approval") == item_id]
     return [kind for kind in ours if kind not in ("approval.pending", "approval.vote")]

@@ -39,7 +39,7 @@ def result(deployment: Deployment, id: str) -> ActionResult:
 
 
 def sleepers() -> bool:
-    """Tell whether a program of the action lives."""
+    """The living programs of the action."""
     left = ["pgrep", "-r", "DRST", "-f", "^sleep 4321"]
     return subprocess.run(left, check=False, capture_output=True).returncode == 0
 

@@ -1,4 +1,4 @@
-"""What docs/security.md says of Redis: the user that it gives to Boyd can do all that is needed."""
+"""The user of Redis in docs/security.md can do everything that Boyd needs."""
 
 from __future__ import annotations
 

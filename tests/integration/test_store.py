@@ -252,7 +252,7 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
 
 
 def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
-    """What is kept is capped, in keys too."""
+    """History is capped, in keys too."""
     client = patient_client(redis_url)
     lab = Lab(agent(sees("o", seen()), history={"max_count": 5}), client=client)
     for _ in range(10):
@@ -266,7 +266,7 @@ def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
 
 
 def _waits(client: Any, key: str) -> bool:
-    """Whether a run waits for something: it is live, and never pruned."""
+    """Check that a run waits for something: it is live, and never pruned."""
     return ":run:" in key and client.hget(key, "status") in ("pending", "investigating")
 
 

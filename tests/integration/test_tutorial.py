@@ -82,7 +82,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def shows(printed: str, wanted: str) -> bool:
-    """Whether every wanted line is printed; … stands for anything, blanks count once."""
+    """Match printed lines against the guide's; … stands for anything, blanks count once."""
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     patterns = [
         ".*".join(re.escape(" ".join(part.split())) for part in line.split("…"))

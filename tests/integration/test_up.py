@@ -86,7 +86,7 @@ class Up:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def left(self) -> list[psutil.Process]:
-        """The processes that have its folder in their environment, whoever their parent is."""
+        """The processes that have its folder in their environment, regardless of their parents."""
         return [one for one in psutil.process_iter() if self._is_ours(one)]
 
     def _is_ours(self, process: psutil.Process) -> bool:
@@ -141,7 +141,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    """Whether none of them is left."""
+    """Check that every process has ended."""
     return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
@@ -158,7 +158,7 @@ def test_it_shows_iterations_and_others_can_look_in(up: Up) -> None:
 
 
 def told(up: Up, name: str) -> str:
-    """What it has said about something when it started."""
+    """A value that it printed when it started."""
     lines = up.output.read_text().splitlines()
     return next(line.split(maxsplit=1)[1] for line in lines if line.startswith(f"  {name} "))
 
@@ -314,7 +314,7 @@ def test_a_key_unknown_to_redis_is_replaced(tmp_path: Path, agent: str) -> None:
 
 @pytest.mark.long
 def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> None:
-    """What `make up` runs: a real service, seen down, started, killed, started again."""
+    """`make up` runs a real service, which is seen down, started, killed and started again."""
     port = str(free_port())
     folder = tmp_path / "watch"
     _copy(ROOT / "examples" / "watch", folder, port)

@@ -45,7 +45,7 @@ def verification(deployment: Deployment, execution: str) -> EffectVerification:
 
 
 def compensated(deployment: Deployment, execution: str) -> bool:
-    """Tell whether something was done about the harm."""
+    """Check that the harm was compensated."""
     return verification(deployment, execution).compensation is not None
 
 

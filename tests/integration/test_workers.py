@@ -42,7 +42,7 @@ def owner(deployment: Deployment, line: str) -> str:
 
 
 def sources(result: LoopResult) -> list[str]:
-    """Where an iteration's observations came from."""
+    """The sources of an iteration's observations."""
     return [o.source for o in result.observations]
 
 
@@ -229,7 +229,7 @@ def test_an_approved_action_survives_the_death_of_its_worker(
 
 
 class Trap:
-    """What is run by whoever unpickles it."""
+    """An object that runs code when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ('echo trapped >> "$EFFECTS"',)

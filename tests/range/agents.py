@@ -255,7 +255,7 @@ def _limit(session: psycopg.Connection[Any]) -> int:
 
 
 def _answers(url: str) -> bool:
-    """Tell whether it answers as it should, at the second try at the latest."""
+    """Check that it answers as it should, at the second attempt at the latest."""
     return status(url) == 200 or status(url) == 200
 
 

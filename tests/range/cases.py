@@ -63,7 +63,7 @@ def make_cases(seed: int, rounds: int) -> dict[str, list[Case]]:
 
 
 def is_undoable(lane: str, action: str) -> bool:
-    """Tell whether an action has a rollback."""
+    """Check that an action has a rollback."""
     return action in UNDOABLE or f"{lane}:{action}" in UNDOABLE
 
 

@@ -29,7 +29,7 @@ class Taken:
 
 @dataclass
 class Figures:
-    """What one case, or many of them, came to."""
+    """Counts of one case, or of many."""
 
     cases: int = 0
     faults: int = 0
@@ -65,7 +65,7 @@ class Figures:
 
     @property
     def misses(self) -> list[str]:
-        """What is not as it has to be."""
+        """Deviations from the required figures."""
         found = {
             "faults were not detected": self.faults - self.detected,
             "faults did not end": self.faults - len(self.recoveries),
@@ -106,7 +106,7 @@ def judge(course: Course) -> Figures:
 
 
 def _told(course: Course) -> str:
-    """What happened in a case, with seconds since its begin."""
+    """The events of a case, with seconds since its begin."""
     looks = (("fault", course.looks.faults), ("harm", course.looks.harm))
     changes = [(at, f"{name}: {bad}") for name, seen in looks for at, bad in seen.changes()]
     lines = [(o.at, f"{o.step} {o.action} {o.execution} ({o.pid})") for o in course.lines]

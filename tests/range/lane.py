@@ -50,7 +50,7 @@ class Lane(Plugin):
 
     @property
     def layout(self) -> Layout:
-        """Where everything is."""
+        """The layout of the range."""
         return layout()
 
     def faults(self) -> dict[str, dict[str, Any]]:
@@ -161,7 +161,7 @@ class Lane(Plugin):
         return EffectVerdict(verdict=verdict, evidence=evidence)
 
     def _may_try(self, which: int, situation: Situation, ctx: Context) -> bool:
-        """Tell whether there is a fault, and no open verdict on another remedy than this one."""
+        """Check for a fault, and for no open verdict on another remedy than this one."""
         seen: Any = situation.evidence(f"{self.id}:judge")
         mine = [self.remedies[fault][which] for fault in seen.get("faults", ())]
         return bool(mine) and ctx.state.get("open", mine[0]) == mine[0]

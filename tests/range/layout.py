@@ -1,4 +1,4 @@
-"""The places of the range, which the agents and whoever watches them from outside both know."""
+"""The places of the range, for its agents and for those who watch them from outside."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MAIL = '    location = /mail { return 200 "mail"; }\n'
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is; `disk` is a small one."""
+    """Folders and ports; `disk` is a small one."""
 
     folder: Path
     ports: dict[str, int]
@@ -69,7 +69,7 @@ class Layout:
 
     @property
     def attic(self) -> Path:
-        """Where removed files go."""
+        """The folder for removed files."""
         return self.folder / "attic"
 
     @property
@@ -95,7 +95,7 @@ class Layout:
         return self.folder / f"{name}.starts"
 
     def url(self, name: str) -> str:
-        """Where a service or the proxy answers."""
+        """The address of a service or of the proxy."""
         return f"http://127.0.0.1:{self.ports[name]}/"
 
     def supervised(self, name: str) -> Supervised:

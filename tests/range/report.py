@@ -32,7 +32,7 @@ class Report:
         self.total.add(figures)
 
     def progress(self, course: Course, whole: int, seconds: float) -> str:
-        """How far it is, and what the latest case came to."""
+        """A line with the progress and the outcome of the latest case."""
         said = (
             f"{self.total.cases} of {whole} cases, {seconds // 60:.0f} min {seconds % 60:02.0f} s"
         )

@@ -149,7 +149,7 @@ class Runner:
                 self._agent.holds.lift(hold.action, hold.target, _PERSON)
 
     def _is_over(self, course: Course) -> bool:
-        """Tell whether all is good, all is judged, and the agent has seen it since."""
+        """Check that all is good and judged, and that the agent has seen it since."""
         good = course.looks.good_since()
         if good is None or time.time() - good < _CALM:
             return False
@@ -162,7 +162,7 @@ class Runner:
         return judged < float("inf") and self._is_calm(since)
 
     def _is_calm(self, since: float) -> bool:
-        """Tell whether two iterations began after that, ended, and did nothing."""
+        """Check that two iterations began after that, ended, and did nothing."""
         results = self._agent.history.results(3)
         later = [r for r in results if r.started_at.timestamp() > since]
         return len(later) > 1 and not any(r.action_results for r in later)

@@ -1,4 +1,4 @@
-"""A real thing that the range breaks, seen from outside: by whoever uses it.
+"""A real thing that the range breaks, seen from outside, as its users see it.
 
 Nothing here asks Boyd, nor the code with which its agents look at the same things.
 """
@@ -40,11 +40,11 @@ class Site:
         raise NotImplementedError
 
     def is_faulty(self) -> bool:
-        """Tell whether its users notice a fault."""
+        """Check for a fault that its users notice."""
         raise NotImplementedError
 
     def is_harmed(self) -> bool:
-        """Tell whether something beside it suffers."""
+        """Check for harm to something beside it."""
         raise NotImplementedError
 
     def repair(self) -> None:
@@ -56,7 +56,7 @@ class Site:
         raise NotImplementedError
 
     def undone_too_often(self, undone: int, acted: int) -> bool:
-        """Tell whether the thing shows more rollbacks in this case than *undone*, if there are any.
+        """Check for more rollbacks in this case than *undone*.
 
         The first remedy *acted* so many times, of which only the first time can be undone.
         """

@@ -69,7 +69,7 @@ def line(step: Step, execution: str, action: str, at: float) -> Line:
 def entry(
     execution: str, action: str, verdict: EffectName, done: Compensation | None = None
 ) -> ExecutionEntry:
-    """What Boyd says of an execution."""
+    """An entry of the ledger."""
     now = datetime.now(UTC)
     found = EffectVerification(
         verdict=verdict, until=now + timedelta(seconds=60), ended_at=now, compensation=done

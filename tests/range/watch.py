@@ -21,15 +21,15 @@ class Answers:
     all: list[tuple[float, bool]] = field(default_factory=list)
 
     def any_bad(self, since: float, until: float) -> bool:
-        """Tell whether it was bad at any time in between."""
+        """Check that it was bad at some time in between."""
         return any(bad for at, bad in self.all if since <= at <= until)
 
     def is_bad(self, until: float) -> bool:
-        """Tell whether it was bad at the last look before that."""
+        """Check that it was bad at the last look before that."""
         return next((bad for at, bad in reversed(self.all) if at <= until), False)
 
     def good_since(self) -> float | None:
-        """The time since when it has been good; None: it is bad, or nobody has asked."""
+        """The time since when it has been good, if it is."""
         found = None
         for at, bad in reversed(self.all):
             if bad:
@@ -56,7 +56,7 @@ class Looks:
     harm: Answers = field(default_factory=Answers)
 
     def good_since(self) -> float | None:
-        """The time since when there has been neither; None: there is one of them."""
+        """The time since when there has been neither, if that is so."""
         faults, harm = self.faults.good_since(), self.harm.good_since()
         return None if faults is None or harm is None else max(faults, harm)
 

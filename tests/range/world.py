@@ -23,7 +23,7 @@ SITES: tuple[type[Site], ...] = (DatabaseSite, ProxySite, ServiceSite, DiskSite)
 
 
 def missing() -> str | None:
-    """The program without which there can be no range; None: there is everything."""
+    """A program that the range needs and this machine lacks, if there is one."""
     if postgresql_programs() is None:
         return "PostgreSQL is not installed: there is no initdb"
     return None if nginx_program() else "nginx is not installed"

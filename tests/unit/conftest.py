@@ -36,7 +36,7 @@ def desk(office: tuple[Site, Desk]) -> Site:
 
 @pytest.fixture
 def done(office: tuple[Site, Desk]) -> list[str]:
-    """What the plugin of the office has done."""
+    """The effects of the office's plugin."""
     return office[1].done
 
 

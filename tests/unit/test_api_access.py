@@ -1,4 +1,4 @@
-"""Where the URL and the key of the API come from."""
+"""Sources of the URL and the key of the API."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def running(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
-    """What was opened: URL, key and agent."""
+    """The opened APIs: URL, key and agent."""
     found: Opened = []
     begin = Api.__init__
 

@@ -1,4 +1,4 @@
-"""Signed approvals: whoever can write to Redis cannot approve, nor change what was approved."""
+"""Signed approvals: write access to Redis does not suffice to approve, or to change an approval."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class Guarded:
         self.set(**{f"vote:{name}": json.dumps(vote)})
 
     def executed(self) -> list[Any]:
-        """What the action was called with, once workers have come to it."""
+        """The params of the action's calls, after workers have run."""
         self.lab.deliver()
         return self.recorder.calls
 
     def error(self) -> str:
-        """What the approval says of its execution."""
+        """The error of the approval's execution."""
         item = self.lab.store.approvals.get(self.id)
         assert item is not None
         assert item.result is not None

@@ -48,12 +48,12 @@ def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
 
 
 def key(item: ApprovalItem) -> str:
-    """Where the item lies."""
+    """The Redis key of an item."""
     return f"boyd:{{test}}:approval:{item.id}"
 
 
 def name(item: ApprovalItem) -> str:
-    """What its execution is called."""
+    """The name of an item's execution."""
     return f"approval:{item.id}"
 
 

@@ -48,7 +48,7 @@ def modules(name: str) -> Iterator[str]:
 
 
 def only_core(file: str) -> bool:
-    """Whether the core is the only area of a file."""
+    """Check that the core is the only area of a file."""
     named = [area for area in areas.areas().values() if matches(file, area.paths)]
     return named == [CORE]
 
@@ -158,7 +158,7 @@ def test_an_exception_counts_wherever_it_is() -> None:
 
 
 def files_of(*names: str) -> subprocess.CompletedProcess[str]:
-    """What the program says for areas."""
+    """The output of the program for areas."""
     command = [sys.executable, str(ROOT / "tests" / "areas.py"), *names]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -34,7 +34,7 @@ def large(lab: Lab, number: int, **fields: Any) -> None:
 
 
 def sizes(lab: Lab, limit: int, **filters: Any) -> tuple[list[int], list[str]]:
-    """How many runs each page has, and the titles on all of them."""
+    """The number of runs on each page, and the titles on all of them."""
     counts, titles, cursor = [], [], None
     while True:
         page = lab.store.runs.page(limit, cursor, **filters)

@@ -1,4 +1,4 @@
-"""Whoever asked for it is told how a run ended."""
+"""Callbacks deliver the end of a run to its submitter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Receiver:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """What was posted."""
+        """The posted bodies."""
         return [body for _, body, _ in self.calls]
 
 

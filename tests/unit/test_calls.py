@@ -1,4 +1,4 @@
-"""What a client asks a worker to do now goes the one path, too."""
+"""Calls of clients go through the same gate and ledger as the loop."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ def answer(lab: Lab, call_id: str) -> Call:
 
 
 def error(found: Call) -> str:
-    """Why a call has failed."""
+    """The error of a call."""
     assert found.result is not None
     assert not found.result.success
     return found.result.error or ""
 
 
 def state(found: Call) -> str:
-    """How the execution of a call ended."""
+    """The state of a call's execution."""
     assert found.execution is not None
     return found.execution.state
 
 
 def pending(lab: Lab) -> list[ApprovalItem]:
-    """What waits for a person."""
+    """The pending items."""
     return lab.store.approvals.page(50).pending
 
 
@@ -480,7 +480,7 @@ class Thing:
 
 
 def recursive() -> Any:
-    """What contains itself."""
+    """A value that contains itself."""
     found: list[Any] = []
     found.append(found)
     return found
@@ -778,7 +778,7 @@ def test_calls_that_execute_are_audited_with_their_caller() -> None:
 
 
 def test_a_message_that_comes_twice_has_an_endpoint_asked_once() -> None:
-    """What an endpoint does is in no ledger: it is the job that is taken once."""
+    """An endpoint has no ledger entry: its job is taken once."""
     asked: list[str] = []
     lab = lab_of(endpoint(lambda request: asked.append(request.method), "POST"))
     call_id = request(lab, "POST")

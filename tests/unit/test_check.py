@@ -1,4 +1,4 @@
-"""What `boyd check` says of agent files that have a slip in them."""
+"""Errors of `boyd check` about agent files with a slip in them."""
 
 from __future__ import annotations
 

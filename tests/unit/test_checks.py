@@ -1,4 +1,4 @@
-"""What the checks say of a deployment, by its health."""
+"""Findings about a deployment, from its health."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def server(**changes: Any) -> HealthSnapshot:
 
 
 def bad(seen: HealthSnapshot, needs: Any = None) -> list[str]:
-    """What is wrong, without the advice."""
+    """The findings that are not ok, without the advice."""
     return [f"{f.level}: {f.what}" for f in examine(seen, needs) if f.level != "ok"]
 
 

@@ -45,7 +45,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.server_port}"
 
 

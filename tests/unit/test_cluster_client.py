@@ -84,7 +84,7 @@ class Node:
         self._waiting.clear()
 
     def pack_commands(self, commands: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """What to send."""
+        """The packed commands."""
         return commands
 
     def send_packed_command(self, commands: list[tuple[Any, ...]]) -> None:

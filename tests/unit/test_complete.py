@@ -1,4 +1,4 @@
-"""What happens after the phases."""
+"""The end of an iteration: of its runs, in its history, and for its hooks."""
 
 from __future__ import annotations
 

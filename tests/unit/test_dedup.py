@@ -17,7 +17,7 @@ GATED = Autonomy(mode="approval-required")
 
 
 class World:
-    """What there is to see, and what goes wrong while looking."""
+    """A fault that comes and goes, and errors while looking."""
 
     def __init__(self) -> None:
         self.fault = True
@@ -74,12 +74,12 @@ def lab_for(world: World, *more: Component, **settings: Any) -> Lab:
 
 
 def pending(lab: Lab) -> list[ApprovalItem]:
-    """What waits."""
+    """The pending items."""
     return lab.store.approvals.page(50).pending
 
 
 def resolved(lab: Lab) -> list[tuple[str, str | None]]:
-    """What was resolved, as what and why."""
+    """The resolved items: status and reason."""
     return [(item.status, item.note) for item in lab.store.approvals.page(50).history]
 
 

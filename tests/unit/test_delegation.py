@@ -25,7 +25,7 @@ def pair(**delegation: Any) -> tuple[Lab, Lab]:
 
 
 def refusals(lab: Lab) -> list[tuple[str, str]]:
-    """Who was refused what, as the audit trail of the lab's agent has it."""
+    """The refused agents and operations, from the audit trail of the lab's agent."""
     lab.store.audit.seal()
     found = lab.store.audit.page(50).entries
     return [(e.who or "", e.what["of"]) for e in found if e.kind == "delegation.refused"]

@@ -1,4 +1,4 @@
-"""What can be checked of the deployment files by reading them; no container is built here."""
+"""Static checks of the deployment files; no container is built here."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def page(name: str) -> str:
 
 
 def section(text: str, heading: str) -> str:
-    """What is below *heading* until the next one of the same or a higher level."""
+    """The text below *heading*, until the next one of the same or a higher level."""
     level = heading.partition(" ")[0]
     found = re.split(rf"^{re.escape(heading)}$", text, maxsplit=1, flags=re.MULTILINE)
     assert len(found) == 2, f"no heading {heading!r}"

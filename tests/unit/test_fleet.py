@@ -1,4 +1,4 @@
-"""What a process knows of the others, and what it reads for that."""
+"""The knowledge of a process about the others, and the reads that it costs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Counting:
         monkeypatch.setattr(self.client, "hmget", counted)
 
     def names(self) -> set[str]:
-        """Who lives, as read now."""
+        """The names of the live processes, as read now."""
         return {worker.name for worker in self.fleet.recent(fresh=True)}
 
 

@@ -1,4 +1,4 @@
-"""What a newer release has written is reported and left alone."""
+"""Records of a newer release are reported and left alone."""
 
 from __future__ import annotations
 

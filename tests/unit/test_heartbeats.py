@@ -19,7 +19,7 @@ STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Process:
-    """What several processes see of one Redis, and how much earlier their last turn was."""
+    """Several processes on one Redis, and the age of their last turn."""
 
     def __init__(self) -> None:
         self.client: Any = fakeredis.FakeRedis(decode_responses=True)

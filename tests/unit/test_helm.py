@@ -71,7 +71,7 @@ every_set = pytest.mark.parametrize("name", SETS)
 
 
 def template(folder: Path, values: dict[str, Any]) -> Any:
-    """What Helm says to those values."""
+    """Render the chart with those values."""
     file = folder / "values.json"
     file.write_text(json.dumps(values), "utf-8")
     return helm_kit.run("helm", "template", "boyd", CHART, "--namespace", "n", "--values", file)

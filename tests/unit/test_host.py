@@ -28,7 +28,7 @@ from kit import plugin, seen, sees
 
 
 def refused(*plugins: Plugin) -> str:
-    """What registering *plugins* is refused with."""
+    """The error of registering *plugins*."""
     with pytest.raises(PluginError) as caught:
         PluginHost(plugins)
     return str(caught.value)

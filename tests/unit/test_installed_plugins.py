@@ -241,7 +241,7 @@ def test_the_package_of_a_new_plugin_installs_and_its_tests_pass(
 
 
 def python(arguments: list[str], site: Path) -> str:
-    """What Python prints with the packages in *site*."""
+    """Run Python with the packages in *site*, and return its output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=site.parent,

@@ -1,4 +1,4 @@
-"""What other systems send becomes observations, or is refused with what is wrong with it."""
+"""Messages of other systems become observations, or are refused with the reason."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Renewals:
         return answer
 
     def come(self, times: int) -> bool:
-        """Whether that many more come."""
+        """Wait for that many more renewals."""
         return all(self._came.acquire(timeout=60) for _ in range(times))
 
 

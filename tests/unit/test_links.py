@@ -52,7 +52,7 @@ def link_to(lab: Lab, to: Actor = JANE) -> AnswerLink:
 
 
 def problem(lab: Lab, link: AnswerLink, later: timedelta = timedelta()) -> LinkProblem | None:
-    """What keeps the link from answering."""
+    """The problem that keeps the link from answering."""
     return link.problem(lab.store.approvals.get(link.approval_id), utc_now() + later)
 
 

@@ -1,4 +1,4 @@
-"""Every message of a log is one line, whoever has written it."""
+"""Every message of a log is one line, from any library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told, and whether the deployment counts as ready."""
+"""Metrics for Prometheus, and readiness of the deployment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from reference import generate
 
 
 class Mood(BaseModel):
-    """What a model is asked for."""
+    """The schema of a model's answer."""
 
     mood: int
 

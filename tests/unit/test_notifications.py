@@ -99,7 +99,7 @@ def delivery(item: ApprovalItem, stage: str, recipient: str) -> str:
 
 
 def record(lab: Lab, item: ApprovalItem, stage: str, recipient: str) -> NotificationRecord:
-    """What became of one notification."""
+    """The record of one notification."""
     found = lab.store.approvals.get(item.id)
     assert found is not None
     [one] = [r for r in found.notifications if (r.stage, r.recipient) == (stage, recipient)]
@@ -146,7 +146,7 @@ def test_people_are_notified_once_of_each_stage() -> None:
 
 
 def test_the_half_time_notification_of_a_long_wait_is_not_sent_early() -> None:
-    """What waits for more than ten minutes is not taken for a sign of a clock gone wrong."""
+    """A wait of more than ten minutes must not look like a clock gone wrong."""
     notifier = Notifier()
     lab = notifier.lab(ttl=86400)
     item = pending(lab)

@@ -90,7 +90,7 @@ class Ticks:
         self.not_due: dict[str, float] = {}
 
     def at(self, seconds: float, tick: bool = True, late: float = 0.0) -> list[str]:
-        """Who is due at that time; they run *late* seconds after it."""
+        """The observers that are due at that time; they run *late* seconds after it."""
         ctx = PhaseContext(self.made, "start", self.lab.engine.context)
         now = NOW + timedelta(seconds=seconds)
         names = [o.name for o in planning.due(ctx, self.last, {}, now, tick)]

@@ -1,4 +1,4 @@
-"""Where callbacks may go, how they are signed, and when they are sent again."""
+"""Permitted destinations, signatures and retries of callbacks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Careless(Plugin):
 
     @observer()
     def look(self) -> list[Observation]:
-        """What is spoilt next."""
+        """Observe a value that is changed in place next."""
         return [seen("eyes", data={"n": 1, "deep": {"list": [1, 2, 3]}})]
 
     @orienter()

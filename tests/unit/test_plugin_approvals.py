@@ -1,4 +1,4 @@
-"""What plugins see of approvals."""
+"""The approvals as plugins see them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ ENDLESS["a"] = ENDLESS
 
 @dataclass
 class Scenery:
-    """What the functions of a test need and leave."""
+    """The needs and traces of the functions of a test."""
 
     hanging: threading.Event = field(default_factory=threading.Event)
     calls: int = 0
@@ -133,7 +133,7 @@ def spoil_all(given: Given, good: Any) -> Any:
 
 
 def invalid(given: Given, good: Any) -> Any:
-    """What a program has put together without a check, or changed afterwards."""
+    """A model built without validation, or changed afterwards."""
     if isinstance(good, list):
         return [invalid(given, one) for one in good]
     if isinstance(good, str | dict) and "priority" not in good:

@@ -1,4 +1,4 @@
-"""What it takes to approve."""
+"""Policies for approvals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
 
 
 def approves(lab: Lab, *actors: Actor, note: str | None = None) -> list[str]:
-    """What comes of it when they approve the item that waits, one after the other."""
+    """The outcomes when they approve the pending item, one after the other."""
     item = pending(lab)
     outcomes = [lab.resolver.answer(item.id, "approved", actor, note).outcome for actor in actors]
     lab.deliver()

@@ -1,4 +1,4 @@
-"""Where the settings of a process come from: flags over environment over file over defaults."""
+"""Sources of the settings of a process: flags over environment over file over defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken down of a run of pytest: which tests failed, and what no test is to blame for."""
+"""The report of a run of pytest: failed tests, and faults that no test is to blame for."""
 
 from __future__ import annotations
 

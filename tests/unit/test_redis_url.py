@@ -1,4 +1,4 @@
-"""What the URL of a Redis means, for state and for messages."""
+"""The URL of a Redis, for state and for messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Away:
     """A sentinel that does not answer."""
 
     def sentinel_masters(self) -> Mapping[str, Any]:
-        """What redis-py asks it for."""
+        """The masters as redis-py queries them."""
         raise redis.ConnectionError
 
 
@@ -37,7 +37,7 @@ class Slow:
         self._both = threading.Barrier(2)
 
     def sentinel_masters(self) -> Mapping[str, Any]:
-        """What redis-py asks it for."""
+        """The masters as redis-py queries them."""
         self._both.wait(120)
         return {"boyd": {**MASTER, "ip": "10.0.0.1", "port": 6379}}
 

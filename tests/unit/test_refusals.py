@@ -1,4 +1,4 @@
-"""What Redis says when it takes no writes for now, in the words of its releases."""
+"""Errors of Redis while it takes no writes, in the words of its releases."""
 
 from __future__ import annotations
 

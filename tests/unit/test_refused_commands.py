@@ -34,7 +34,7 @@ def foreign(lab: Lab, key: str) -> None:
 
 
 def kinds(lab: Lab) -> list[str]:
-    """What the audit trail tells, in order."""
+    """The kinds of the audit entries, in order."""
     audit = lab.store.audit
     audit.seal()
     return [entry.kind for entry in audit.entries()]

@@ -26,7 +26,7 @@ from kit import agent, seen
 
 
 class Strict(BaseModel):
-    """What an action takes."""
+    """Params of an action."""
 
     folder: str = Field(pattern="^/srv")
 

@@ -84,7 +84,7 @@ def held(value: Any) -> Iterator[re.Pattern[str]]:
 
 
 def value_of(node: ast.expr, module: ModuleType) -> Any:
-    """What an expression of Python in a module is; None when it takes more than the module."""
+    """Evaluate an expression of a module; None when it needs more than the module."""
     try:
         return eval(ast.unparse(node), dict(vars(module)))
     except Exception:  # noqa: BLE001 - whatever it lacks
@@ -206,7 +206,7 @@ def attacks(pattern: re.Pattern[str]) -> set[tuple[str, str, str]]:
 
 
 def slow(run: Callable[[str], object], tried: set[tuple[str, str, str]]) -> list[str]:
-    """What takes more than its share of time."""
+    """The inputs that take more than their share of time."""
 
     def made(before: str, repeated: str, end: str) -> Callable[[int], str]:
         return lambda size: before + repeated * (size // len(repeated)) + end

@@ -169,7 +169,7 @@ def lab_with(strategy: Callable[..., Any], **hooks: Any) -> Agent:
 
 
 def only(then: Agent, now: Agent) -> ReplayedIteration:
-    """What one agent makes of the only iteration of another one."""
+    """Replay the only iteration of one agent with another."""
     return judge(Shadow(now), LoopResult.from_json(Lab(then).run().to_json()))
 
 

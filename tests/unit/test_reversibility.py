@@ -1,4 +1,4 @@
-"""How far an action can be undone: declared, derived, shown to approvers, and used in policies."""
+"""Reversibility of actions: declared, derived, shown to approvers, and used in policies."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ GATED = Autonomy(mode="approval-required")
 
 
 def revoked(lab: Lab) -> Any:
-    """What comes of revoking the lab's agent."""
+    """Revoke the lab's agent."""
     return revoke(lab.whole, lab.agent.id, ANN, "stolen key")
 
 

@@ -44,7 +44,7 @@ class Undoing:
         return self.lab.store.ledger.of_iteration(1)
 
     def pending(self) -> list[ApprovalItem]:
-        """What waits for a person."""
+        """The pending items."""
         return self.lab.store.approvals.page(50).pending
 
     def approve(self, item: ApprovalItem) -> None:

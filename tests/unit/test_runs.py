@@ -57,7 +57,7 @@ def waiting(lab: Lab, *titles: str) -> list[str]:
 
 
 def pending(lab: Lab) -> list[ApprovalItem]:
-    """What waits for a person."""
+    """The pending items."""
     return lab.store.approvals.page(50).pending
 
 

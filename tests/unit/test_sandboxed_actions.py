@@ -276,7 +276,7 @@ def test_a_destination_is_a_host_and_a_port(text: str) -> None:
 
 
 class Freed(BaseModel):
-    """What an action says that it has freed."""
+    """The declared output of an action."""
 
     freed: int
 

@@ -1,4 +1,4 @@
-"""Starts by the schedule: one for each time, whoever ticks, and one for those that were missed."""
+"""Scheduled starts: one for each time, with any number of beats, and one for missed times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def slot(ago: int = 0) -> Slot:
 
 
 def outcomes(lab: Lab, *slots: Slot, first: bool = False) -> list[str]:
-    """What comes of the starts in those slots, one after the other."""
+    """The outcomes of the starts in those slots, in order."""
     found = []
     for one in slots:
         found.append(lab.launcher.start_scheduled(one, first).outcome)
@@ -92,7 +92,7 @@ class Clock:
 
 
 def looks(schedule: ClockSchedule) -> bool:
-    """Whether a look finds an untried slot, which is tried then."""
+    """Look for an untried slot, and try it."""
     due, wait = schedule.is_due(None)
     assert 0 <= wait <= LOOK
     schedule.last = schedule.slot()

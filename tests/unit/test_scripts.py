@@ -48,13 +48,13 @@ def body(path: Path) -> str:
 
 
 def code(path: Path) -> str:
-    """What it does, without comments and without the lines that name keys and arguments."""
+    """The code without comments and without the lines that name keys and arguments."""
     lines = [line for line in body(path).splitlines() if not line.strip().startswith("--")]
     return re.sub(r"local [\w,\s]+? =\s+unpack\((KEYS|ARGV).*\)", "", "\n".join(lines))
 
 
 def uses(text: str, name: str) -> bool:
-    """Whether the name occurs in code."""
+    """Check that a name occurs in code."""
     return re.search(rf"(?<![\w.'])(?:{name})\b(?!')", text) is not None
 
 

@@ -26,7 +26,7 @@ class Leaky(Plugin):
     id = "leaky"
 
     class Options(Plugin.Options):
-        """What it takes."""
+        """Options of the plugin."""
 
         inner: dict[str, list[SecretStr]] = Field(default_factory=dict)
         veto: bool = False

@@ -196,7 +196,7 @@ def certificate(until: float = NOW + 1000) -> bytes:
 
 
 class Amazon:
-    """What is fetched from Amazon."""
+    """Documents fetched from Amazon."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""What has grown is told, not read: events of agents, logs of investigations."""
+"""The watcher reports streams that grew, without reading them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def client() -> Any:
 
 @pytest.fixture
 def growth(client: Any) -> StreamWatcher:
-    """What follows nothing yet."""
+    """A watcher that follows nothing yet."""
     return Store(client).growth()
 
 

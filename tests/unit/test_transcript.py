@@ -67,7 +67,7 @@ def plain(*entries: Entry | None, answers: bool = True) -> list[str]:
 
 
 def live(capsys: pytest.CaptureFixture[str], entries: Sequence[Entry]) -> str:
-    """What stays of a transcript on a terminal."""
+    """Print a transcript on a terminal, and return what remains on it."""
     with LiveTranscript() as transcript:
         for entry in entries:
             transcript.show(entry)

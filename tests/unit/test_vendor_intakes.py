@@ -67,7 +67,7 @@ def test_messages_without_alerts_are_accepted_but_yield_no_observations(message:
 
 
 def changed(message: str, **changes: Any) -> list[Observation]:
-    """What a message becomes with other values at some places, as in `workflow_run.event`."""
+    """The observations of a message with other values at some paths, as in `workflow_run.event`."""
     vendor, _, name = message.partition("/")
     body = json.loads((DATA / vendor / f"{name}.json").read_bytes())
     for place, value in changes.items():

@@ -1,4 +1,4 @@
-"""What each peer does: observe, orient, decide, act; the same functions, called in its own way.
+"""The job of each peer: observe, orient, decide, act; the same functions, called in its own way.
 
 Observers count themselves in Redis, and the last one goes on: the quickest that is written by hand.
 """

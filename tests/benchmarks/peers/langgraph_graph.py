@@ -31,7 +31,7 @@ class Iteration(TypedDict, total=False):
 
 
 class Look(TypedDict):
-    """What an observer is given."""
+    """The state of an observer's node."""
 
     index: int
     seconds: float

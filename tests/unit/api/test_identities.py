@@ -1,4 +1,4 @@
-"""What Boyd makes of the claims of an identity provider, and how it keeps its documents."""
+"""Identities from the claims of an identity provider, and the cache of its documents."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def eager(server: Any) -> Site:
 
 
 def seen(site: Site) -> list[Any]:
-    """What the last iteration has observed from outside."""
+    """The observations from outside in the last iteration."""
     found = site.get("/observations").json["observations"]
     return [one for one in found if not one["source"].startswith("desk:")]
 
@@ -354,7 +354,7 @@ def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
 
 
 def observed_of(site: Site, *alerts: dict[str, Any]) -> list[str]:
-    """What the next iteration observes when each alert comes in a request of its own."""
+    """The observations of the next iteration when each alert comes in a request of its own."""
     for one in alerts:
         assert site.post("/intake/alertmanager", {**ALERTS, "alerts": [one]}).status_code == 202
     site.lab.run()

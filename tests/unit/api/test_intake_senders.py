@@ -225,7 +225,7 @@ def test_no_other_intake_takes_a_secret_in_the_url(site: Site) -> None:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is installed here: one format that cannot be imported, one without its library."""
+    """Install two formats: one that cannot be imported, one without its library."""
     points = {
         "broken": EntryPoint("broken", "no_such_package:parse", formats.GROUP),
         "lazy": EntryPoint("lazy", f"{__name__}:imports_when_it_reads", formats.GROUP),

@@ -30,7 +30,7 @@ LOOK = call("look", {"path": "/var"})
 
 @pytest.fixture
 def replies() -> list[Any]:
-    """What the model says, one after the other."""
+    """The replies of the model, in order."""
     return [LOOK, ANSWER]
 
 

@@ -31,7 +31,7 @@ class Folder:
 
     @property
     def item(self) -> ApprovalItem:
-        """What waits."""
+        """The pending item."""
         [item] = self.lab.store.approvals.page(10).pending
         return item
 

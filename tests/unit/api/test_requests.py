@@ -1,4 +1,4 @@
-"""What is read from a request: nothing that does not fit gets past, and it is told why."""
+"""Requests are validated, and refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of the core answer, over an agent in a lab."""
+"""The answers of the core routes, over an agent in a lab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not get as far as the application is refused in the form of all errors."""
+"""Requests that do not reach the application are refused in the form of all errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASE = b"Host: x\r\nContent-Type: application/json\r\n"
 
 @pytest.fixture
 def port(server: object) -> Iterator[int]:
-    """Where an API listens that takes bodies of up to 100 bytes."""
+    """The port of an API that takes bodies of up to 100 bytes."""
     site = Site(make_desk(server)[0], server, max_body=100)
     listening = socket.create_server(("127.0.0.1", 0))
     number = listening.getsockname()[1]
@@ -174,7 +174,7 @@ def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.Monke
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server closes the connection, within the time limit of the socket."""
+    """Check that the server closes the connection within the socket's time limit."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:

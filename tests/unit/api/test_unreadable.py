@@ -1,4 +1,4 @@
-"""What somebody else has written into Redis takes nothing else with it, and is named."""
+"""Foreign data in Redis hides nothing else, and is named."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ANSWER = "The log of nginx has grown to 40 GB."
 
 @pytest.fixture
 def replies() -> list[Any]:
-    """What the model says, one after the other."""
+    """The replies of the model, in order."""
     return [call("look", {"path": "/var"}), say(ANSWER)]
 
 

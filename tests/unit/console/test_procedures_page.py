@@ -22,7 +22,7 @@ ASKING = Autonomy(mode="approval-required")
 
 @pytest.fixture
 def done() -> list[str]:
-    """What was done."""
+    """The effects of the steps."""
     return []
 
 

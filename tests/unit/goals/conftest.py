@@ -1,4 +1,4 @@
-"""Commands of these tests run in login shells: without the profile of whoever runs the tests."""
+"""An empty profile for commands of these tests, which run in login shells."""
 
 from __future__ import annotations
 

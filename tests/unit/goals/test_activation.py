@@ -1,4 +1,4 @@
-"""What comes to mind."""
+"""Symbols activated by those of a goal."""
 
 from __future__ import annotations
 

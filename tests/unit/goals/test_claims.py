@@ -1,4 +1,4 @@
-"""Who works on which goal."""
+"""Claims of workers on goals."""
 
 from __future__ import annotations
 

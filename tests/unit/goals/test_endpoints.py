@@ -1,4 +1,4 @@
-"""What people see and do of goals over HTTP."""
+"""Endpoints of goals over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not known around a goal: `gap_analysis`."""
+"""Gaps in the knowledge around a goal: `gap_analysis`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of an action that waits for a person reaches the goal."""
+"""The outcome of an action that waits for a person reaches the goal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def answer(
 
 
 def an_item(mind: Mind, approval_id: str, **fields: object) -> ApprovalItem:
-    """What was asked for, with those fields."""
+    """The approval with other fields."""
     found = mind.lab.store.approvals.get(approval_id)
     assert found is not None
     return found.patched(fields)

@@ -32,7 +32,7 @@ print(repr(similarity(encode("read data from the file"), vector(PROFILES["file_i
 
 
 def sampled(seed: str) -> str:
-    """What another process says, with another seed of its hashes."""
+    """Similarities computed by another process, with another seed of its hashes."""
     run = subprocess.run(
         [sys.executable, "-c", SAMPLE],
         env={**os.environ, "PYTHONHASHSEED": seed},

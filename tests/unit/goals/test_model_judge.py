@@ -134,7 +134,7 @@ def test_the_model_is_not_asked_if_the_option_says_so(judging: Judging) -> None:
 
 
 class Wanted(Model):
-    """What `desk:shut` needs."""
+    """Params of `desk:shut`."""
 
     door: str
 

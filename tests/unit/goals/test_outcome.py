@@ -1,4 +1,4 @@
-"""What came of a decision is taken in once."""
+"""The outcome of a decision is applied once."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CRITERIA = "unicorn habitat, dragon nests and whale songs"
 
 
 class Start(Model):
-    """What `others:start` needs."""
+    """Params of `others:start`."""
 
     folder: str
     deep: bool = False
@@ -495,7 +495,7 @@ def test_an_action_of_another_plugin_is_given_what_its_profile_says() -> None:
 
 
 def candidates(mind: Mind, goal: str) -> list[Decision]:
-    """What could be decided for a goal of which nothing else is known."""
+    """The candidate decisions for a goal about which nothing else is known."""
     outlook = Outlook(mind.session.goals[goal])
     toolbox, catalog = mind.plugin.toolbox, mind.ctx.catalog
     best = scoring.decide(
@@ -577,7 +577,7 @@ def test_recalled_episodes_are_summarised_briefly() -> None:
 
 
 def learned(mind: Mind) -> list[Episode]:
-    """What is remembered after a while of work on a goal of which something is known."""
+    """The episodes after a while of work on a goal about which something is known."""
     mind.know("whale is-a mammal", "mammal is-a animal", "whale eats krill", "dolphin is-a mammal")
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""What tools are for, and what a goal sounds like."""
+"""Profiles of tools, and their likeness to a goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from what is known: `infer_rules`."""
+"""Inferences from known facts: `infer_rules`."""
 
 from __future__ import annotations
 

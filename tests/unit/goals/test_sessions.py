@@ -178,7 +178,7 @@ class Sessions(RuleBasedStateMachine):
 
     @invariant()
     def no_goal_waits_for_nothing(self) -> None:
-        """What waits for its sub-goals has one that is open: it was settled with the last one."""
+        """A goal that waits for its sub-goals has an open one: it is settled with the last one."""
         for goal in self.session.goals.values():
             children = [self.session.goals[id] for id in goal.children]
             if goal.reason and goal.reason.startswith("split into") and goal.status == "Suspended":

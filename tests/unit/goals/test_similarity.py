@@ -1,4 +1,4 @@
-"""What stands in the graph as something else does: `similarity_search`."""
+"""Symbols with similar facts: `similarity_search`."""
 
 from __future__ import annotations
 

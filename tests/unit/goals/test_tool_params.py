@@ -1,4 +1,4 @@
-"""What a tool is given for a goal, as far as its words tell."""
+"""Params of a tool from the words of a goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent and its plugins may use up of a model, and what is refused beforehand."""
+"""Budgets of an agent and its plugins for a model, and refusals beforehand."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Moody(Plugin):
 
 
 def moods(*script: Step, **llm: Any) -> tuple[list[str], int]:
-    """What went wrong with the question of a plugin, and how many requests it took."""
+    """The errors of a plugin's question, and the number of its requests."""
     plugin = Moody()
     with ScriptedModel(list(script)) as model:
         settings = {"base_url": f"{model.url}/v1", "model": "m", **llm}

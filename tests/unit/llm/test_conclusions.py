@@ -16,7 +16,7 @@ PRICES = {"input": 2.0, "output": 8.0}
 
 
 def last_message(request: Received) -> str:
-    """What the model was told last."""
+    """The last message to the model."""
     return str(request.body["messages"][-1]["content"])
 
 

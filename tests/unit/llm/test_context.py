@@ -1,4 +1,4 @@
-"""What becomes of a conversation that is too long for the context of its model."""
+"""Compaction of a conversation that is too long for the context of its model."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def told(sizes: list[int], asked_at: int = 0) -> list[Entry]:
 
 
 def conversation(log: list[Entry]) -> Conversation:
-    """What a log says."""
+    """The conversation in a log."""
     return Conversation.of(Logged(id=f"{n}-0", entry=one) for n, one in enumerate(log, 1))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of an investigation that is cancelled, loses its worker, or hears odd things."""
+"""Investigations that are cancelled, lose their worker, or get odd output."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_run_ends_with_an_investigation_that_is_given_up_and_cannot_be_read() 
 
 
 def given_up(here: Scene) -> Done:
-    """What its job says of an investigation whose workers were all lost."""
+    """The outcome of the job of an investigation whose workers were all lost."""
     job = here.lab.jobs._handlers["investigation"]
     return job.given_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
 

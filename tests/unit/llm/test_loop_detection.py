@@ -33,7 +33,7 @@ def plan(call: str, **fields: Any) -> PlannedCall:
 
 
 def played(script: list[str], **fields: Any) -> tuple[int, int, Violation | None]:
-    """How many of the calls were asked for and made until the first violation."""
+    """The numbers of calls requested and made until the first violation."""
     history: list[ExecutedCall] = []
     for asked, call in enumerate(script, 1):
         name = call.partition(":")[0]

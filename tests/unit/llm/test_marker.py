@@ -1,4 +1,4 @@
-"""What stands behind the words that mark a final answer."""
+"""The text after the words that mark a final answer."""
 
 from __future__ import annotations
 

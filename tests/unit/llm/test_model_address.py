@@ -1,4 +1,4 @@
-"""Where a model may be (docs/models.md), and what is said of where it may not."""
+"""Permitted addresses of a model (docs/models.md), and errors for the others."""
 
 from __future__ import annotations
 

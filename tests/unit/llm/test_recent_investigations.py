@@ -92,7 +92,7 @@ class Log:
         return InvestigationSteps("disks", model, request, toolbox)
 
     def read(self, id: str = id) -> tuple[Conversation, Steering]:
-        """What a worker reads, which is what the whole log says."""
+        """Read as a worker does, and compare with the whole log."""
         conversation, steps = self.recent.read(id, Toolbox(self.host), self.steps)
         whole = Conversation.of(self.store.log(id))
         whole.pieces = [one for one in conversation.pieces if one in whole.pieces]

@@ -1,4 +1,4 @@
-"""Whether a model has said anything, and the turns that end an investigation for it."""
+"""Substance of a reply, and the empty turns that end an investigation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two calls the same."""
+"""Signatures: equal for calls that are the same."""
 
 from __future__ import annotations
 

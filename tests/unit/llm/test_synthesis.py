@@ -1,4 +1,4 @@
-"""What was gathered, within a limit, and what a model is asked to make of it."""
+"""Evidence within a limit, and the request for a synthesis."""
 
 from __future__ import annotations
 

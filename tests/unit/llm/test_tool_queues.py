@@ -25,7 +25,7 @@ ENOUGH = 60
 
 
 class Word(BaseModel):
-    """What the tool is given."""
+    """Params of the tool."""
 
     word: str = ""
 
@@ -88,12 +88,12 @@ class Fleet:
         return found
 
     def results(self, id: str) -> list[ToolObservation]:
-        """What became of each call."""
+        """The result of each call."""
         log = self.first.store.investigations.log(id)
         return [one.entry.observation for one in log if isinstance(one.entry, Result)]
 
     def started(self, id: str) -> int:
-        """How many calls were started."""
+        """Count the started calls."""
         log = self.first.store.investigations.log(id)
         return sum(isinstance(one.entry, Started) for one in log)
 

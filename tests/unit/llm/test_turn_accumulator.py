@@ -1,4 +1,4 @@
-"""What one attempt at a turn takes."""
+"""One attempt at a turn, piece by piece."""
 
 from __future__ import annotations
 

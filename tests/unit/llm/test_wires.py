@@ -1,4 +1,4 @@
-"""What is written to models and read from them, on both wires."""
+"""Requests to models and replies from them, on both wires."""
 
 from __future__ import annotations
 

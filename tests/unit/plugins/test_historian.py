@@ -108,7 +108,7 @@ class Rig:
         return self.lab.run()
 
     def says(self, *sees: Observation) -> SituationAssessment:
-        """What the orienter recalls."""
+        """The assessment of the orienter."""
         result = self.run(*sees)
         assert result.situation is not None
         return next(one for one in result.situation.assessments if one.source == SOURCE)

@@ -608,7 +608,7 @@ def test_an_endpoint_that_was_never_checked_is_shown_too(nowhere: str) -> None:
 
 
 def shown_endpoints(made: Rig) -> Any:
-    """What the plugin's endpoint answers."""
+    """The reply of the plugin's endpoint."""
     return made.host.endpoints["http-monitor:list_endpoints"].call("handle", ctx=made.ctx)[
         "endpoints"
     ]

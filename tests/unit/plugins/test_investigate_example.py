@@ -1,4 +1,4 @@
-"""What the model of `examples/investigate` may use, and what its script makes of what that says."""
+"""The tools of the model of `examples/investigate`, and the replies of its script."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _loaded(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def web() -> Iterator[Site]:
-    """What is at the port of the shop."""
+    """A site at the port of the shop."""
     with site() as served:
         yield served
 
@@ -162,7 +162,7 @@ def test_a_lock_that_is_held_or_changed_hands_stays(shop: Any, gone: int) -> Non
 
 
 def asked(shop: Any, model: ScriptedModel, question: str) -> Investigation:
-    """How an investigation has ended."""
+    """Run an investigation to its end."""
     settings = {"base_url": f"{model.url}/v1", "model": "scripted", "profile": "execution"}
     lab = Lab(Agent("test", plugins=[shop.Shop()], llm=settings))
     id = lab.launcher.ask(InvestigationRequest(question=question), TESTER, lab.engine.retention)

@@ -1,4 +1,4 @@
-"""What objects of a cluster say; tests/connections has an emulated API server."""
+"""Objects of a cluster; tests/connections has an emulated API server."""
 
 from __future__ import annotations
 

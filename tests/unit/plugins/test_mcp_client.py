@@ -258,7 +258,7 @@ def test_nothing_that_a_server_has_started_outlives_the_call(rogue: Rogue) -> No
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process runs no more."""
+    """Check that a process has ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

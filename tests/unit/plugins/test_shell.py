@@ -62,7 +62,7 @@ def decide(
 
 
 def called(lab: Lab, command: str) -> ActionResult:
-    """What comes of a command that somebody asks for over the API."""
+    """Run a command as a call over the API."""
     request = CallRequest(
         kind="execute", action="shell:bash", params={"command": command}, actor=person("ann")
     )
