@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel
 
 from boyd import Agent, Plugin
+from boyd.checks import Finding
 from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus, TraceStatus
@@ -29,7 +30,7 @@ from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
 from boyd.text.version import VERSION
 from boyd_api.http.metrics import Metrics
-from boyd_api.routes.monitoring_routes import readiness
+from boyd_api.routes.monitoring_routes import Alive, Health, Readiness, readiness
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, seen, sees
 from reference import generate
 
@@ -427,6 +428,20 @@ def test_an_agent_that_nobody_has_run_for_a_day_is_not_missed() -> None:
     assert not readiness(lab.whole, Settings(agent="test")).ready
 
 
+def test_no_answer_about_health_changes_its_fields() -> None:
+    fields = {
+        model: [field.alias or name for name, field in model.model_fields.items()]
+        for model in (Alive, Health, Readiness, Finding)
+    }
+
+    assert fields == {
+        Alive: ["status", "version"],
+        Health: ["status", "timestamp"],
+        Readiness: ["status", "missing"],
+        Finding: ["level", "subject", "what", "whatToDo"],
+    }
+
+
 def test_without_redis_it_is_not_ready_and_reveals_no_address() -> None:
     assert readiness(Store(Away(), "api"), Settings()).missing == ["Redis does not answer"]
 
@@ -442,6 +457,8 @@ INFO = {
     "aof_enabled": 1,
     "maxclients": 9,
 }
+#: Name, type, labels and meaning of each metric, on which dashboards and alerts of users rest.
+METRICS = ROOT / "tests/data/metrics.txt"
 RULES = yaml.safe_load((ROOT / "deploy/prometheus/boyd-alerts.yml").read_text())
 
 
@@ -450,8 +467,8 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in RULES["groups"] for rule in group["rules"]]
 
 
-def everything() -> tuple[set[str], dict[str, set[str]]]:
-    """The metrics there are, and the labels of each."""
+def exposition() -> str:
+    """The answer of `/metrics` with every metric there is."""
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), act, mode="continuous"))
     lab.run()
@@ -462,7 +479,6 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
     now = utc_now()
     announce_archive(lab.client, ArchiveStatus(name="a", at=now, copied_at=now))
     announce_traces(lab.client, TraceStatus(name="a", at=now, copied_at=now))
-    labels: dict[str, set[str]] = {}
 
     def read(*arguments: Any) -> HealthSnapshot:
         return replace(read_health(*arguments), server=ServerHealth.of(INFO, {"save": "900 1"}))
@@ -473,11 +489,27 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
         metrics.answered("GET", "/", 200, 0.1)
         metrics.taken("json", 1)
         metrics.refused("json", "overloaded")
-        told = list(text_string_to_metric_families(metrics.exposed()[0].decode()))
-    for metric in told:
+        return metrics.exposed()[0].decode()
+
+
+def everything() -> tuple[set[str], dict[str, set[str]]]:
+    """The metrics there are, and the labels of each."""
+    labels: dict[str, set[str]] = {}
+    for metric in text_string_to_metric_families(exposition()):
         for sample in (one for one in metric.samples if not one.name.endswith("_created")):
             labels.setdefault(sample.name, set()).update(sample.labels)
     return set(labels), labels
+
+
+def test_no_metric_changes_its_name_type_labels_or_meaning() -> None:
+    families = sorted(text_string_to_metric_families(exposition()), key=lambda it: it.name)
+    lines = [
+        f"{family.name} {family.type} {','.join(sorted(family.samples[0].labels)) or '-'}"
+        f" {family.documentation}\n"
+        for family in families
+        if not family.name.endswith("_created")
+    ]
+    assert lines == METRICS.read_text().splitlines(keepends=True)
 
 
 def test_alerts_rest_on_metrics_and_labels_that_exist() -> None:
