@@ -13,6 +13,7 @@ import pytest
 from boyd import Agent
 from boyd.checks import Finding, examine, span
 from boyd.models import Autonomy
+from boyd.models.investigation import ModelTotals
 from boyd.store import AgentEntry, WorkerInfo, connect
 from boyd.store.fleet import Role
 from boyd.store.health_reader import read_health, read_roster
@@ -21,7 +22,6 @@ from boyd.store.health_snapshot import (
     AgentHealth,
     EndedTotals,
     HealthSnapshot,
-    ModelTotals,
     Roster,
     ServerHealth,
     WaitingWork,

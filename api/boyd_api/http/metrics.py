@@ -25,13 +25,12 @@ from prometheus_client.registry import Collector
 from boyd.checks import examine
 from boyd.errors import StoreError
 from boyd.intake import UNOBSERVED, format_names
-from boyd.models.investigation import Ending, RequestOutcome
+from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
 from boyd.store import Store
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import (
     AgentHealth,
     HealthSnapshot,
-    ModelTotals,
     Roster,
     ServerHealth,
 )

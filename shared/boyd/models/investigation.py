@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -427,3 +428,22 @@ class LogPage(Model):
 
     entries: list[Logged]
     next_after: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelTotals:
+    """The totals of an agent's model since the agent was created.
+
+    Attributes:
+        tokens: by model, and `input` or `output`.
+        requests: by model and outcome.
+        cost: by model, in the currency of its prices.
+        ended: investigations by outcome.
+        spoken_at: the last time when its server returned a tool call as text; None: never.
+    """
+
+    tokens: dict[tuple[str, str], int] = field(default_factory=dict)
+    requests: dict[tuple[str, str], int] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    spoken_at: float | None = None

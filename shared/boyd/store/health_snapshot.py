@@ -11,6 +11,7 @@ from typing import Any
 
 from boyd.models import ActionInfo, EndpointInfo, ObserverHealth, from_ms
 from boyd.models.archived import ArchiveStatus, FollowerStatus, TraceStatus
+from boyd.models.investigation import ModelTotals
 from boyd.store.fleet import ALIVE, AgentEntry, Role, WorkerInfo
 from boyd.store.server.server_release import Release
 
@@ -189,25 +190,6 @@ class EndedTotals:
     iteration: int
     at: float
     success: bool | None
-
-
-@dataclass(frozen=True)
-class ModelTotals:
-    """The totals of an agent's model since the agent was created.
-
-    Attributes:
-        tokens: by model, and `input` or `output`.
-        requests: by model and outcome.
-        cost: by model, in the currency of its prices.
-        ended: investigations by outcome.
-        spoken_at: the last time when its server returned a tool call as text; None: never.
-    """
-
-    tokens: dict[tuple[str, str], int] = field(default_factory=dict)
-    requests: dict[tuple[str, str], int] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)
-    ended: dict[str, int] = field(default_factory=dict)
-    spoken_at: float | None = None
 
 
 @dataclass(frozen=True)

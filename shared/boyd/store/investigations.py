@@ -21,6 +21,7 @@ from boyd.models.investigation import (
     InvestigationPage,
     InvestigationRequest,
     Logged,
+    ModelTotals,
     RequestOutcome,
     Usage,
     read_entry,
@@ -30,7 +31,6 @@ from boyd.models.investigation import (
 from boyd.store.audit_trail import actor_fields
 from boyd.store.executions import Fence
 from boyd.store.hashes import flatten, restore
-from boyd.store.health_snapshot import ModelTotals
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translated
