@@ -21,6 +21,8 @@ from pydantic_core import PydanticUndefined
 
 from boyd import Agent
 from boyd.errors import StoreUnavailable
+from boyd.health.reader import read_health
+from boyd.health.snapshot import ServerHealth
 from boyd.models import utc_now
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.plugin import hooks
@@ -28,8 +30,6 @@ from boyd.plugin.option_table import attributes
 from boyd.plugins.example import Example
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
-from boyd.store.health_reader import read_health
-from boyd.store.health_snapshot import ServerHealth
 from boyd.testing import Lab
 from boyd_api.all_routes import ALL
 from boyd_api.http.documentation import document

@@ -25,7 +25,7 @@ from pathlib import Path
 
 #: What workers, beats and API processes import, directly or later.
 MODULES = (
-    *("boyd_cli.group", "boyd.checks", "boyd_goals.plugin", "boyd.testing"),
+    *("boyd_cli.group", "boyd.health.checks", "boyd_goals.plugin", "boyd.testing"),
     *(
         "boyd_worker.beat",
         "boyd_worker.worker_commands",

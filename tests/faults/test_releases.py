@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from boyd.checks import examine
+from boyd.health.checks import examine
+from boyd.health.reader import read_health
 from boyd.messaging.celery_app import TASKS, make_app
 from boyd.models import Actor, RunRequest
-from boyd.store.health_reader import read_health
 from boyd.store.keys import Keys
 from harness import Deployment, wait_until
 from measuring import Measure

@@ -17,18 +17,18 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from archive_kit import Archive, PostgreSQL, listed, sqlite
-from boyd.checks import examine
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.database import Database
 from boyd.export.archive.past import Past
 from boyd.export.archive.schema import metadata
 from boyd.export.archive.search import ArchiveReader
+from boyd.health.checks import examine
+from boyd.health.reader import read_health
 from boyd.models import Actor, Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
 from boyd.store.archive_status import announce_archive, read_archive_status
-from boyd.store.health_reader import read_health
 from boyd.store.paging import dump_cursor
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, reads, seen, sees

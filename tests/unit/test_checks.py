@@ -11,13 +11,9 @@ import fakeredis
 import pytest
 
 from boyd import Agent
-from boyd.checks import Finding, examine, span
-from boyd.models import Autonomy
-from boyd.models.investigation import ModelTotals
-from boyd.store import AgentEntry, WorkerInfo, connect
-from boyd.store.fleet import Role
-from boyd.store.health_reader import read_health, read_roster
-from boyd.store.health_snapshot import (
+from boyd.health.checks import Finding, examine, span
+from boyd.health.reader import read_health, read_roster
+from boyd.health.snapshot import (
     RETIRED,
     AgentHealth,
     EndedTotals,
@@ -26,6 +22,10 @@ from boyd.store.health_snapshot import (
     ServerHealth,
     WaitingWork,
 )
+from boyd.models import Autonomy
+from boyd.models.investigation import ModelTotals
+from boyd.store import AgentEntry, WorkerInfo, connect
+from boyd.store.fleet import Role
 from boyd.store.server.server_release import Release
 from boyd.testing import Lab
 from boyd.text import queues

@@ -15,16 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel
 
 from boyd import Agent, Plugin
-from boyd.checks import Finding
 from boyd.errors import StoreUnavailable
+from boyd.health.checks import Finding
+from boyd.health.reader import read_health
+from boyd.health.snapshot import HealthSnapshot, ServerHealth
 from boyd.models import Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.models.investigation import Ending, InvestigationRequest, Usage
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.archive_status import announce_archive, announce_traces
-from boyd.store.health_reader import read_health
-from boyd.store.health_snapshot import HealthSnapshot, ServerHealth
 from boyd.store.investigations import MOST_COST, MOST_TOTALS, OTHERS, ROOM
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status

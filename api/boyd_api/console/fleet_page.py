@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from boyd.checks import UnservedQueue, archive_state, unserved
+from boyd.health.checks import UnservedQueue, archive_state, unserved
+from boyd.health.reader import read_health
+from boyd.health.snapshot import HealthSnapshot
 from boyd.store.fleet import WorkerInfo
-from boyd.store.health_reader import read_health
-from boyd.store.health_snapshot import HealthSnapshot
 from boyd.text import queues
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest

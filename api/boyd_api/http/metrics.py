@@ -22,18 +22,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from boyd.checks import examine
 from boyd.errors import StoreError
-from boyd.intake import UNOBSERVED, format_names
-from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
-from boyd.store import Store
-from boyd.store.health_reader import read_health
-from boyd.store.health_snapshot import (
+from boyd.health.checks import examine
+from boyd.health.reader import read_health
+from boyd.health.snapshot import (
     AgentHealth,
     HealthSnapshot,
     Roster,
     ServerHealth,
 )
+from boyd.intake import UNOBSERVED, format_names
+from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
+from boyd.store import Store
 from boyd.store.investigations import LONGEST
 from boyd.store.server.connection import Client
 from boyd.text.version import VERSION
@@ -60,7 +60,7 @@ class Metrics:
     def __init__(self, store: Callable[[], Store], brokers: Sequence[Client] = ()) -> None:
         """Create them; nothing is read before a scrape, which calls *store*.
 
-        *brokers* are clients for the brokers, see `boyd.checks.brokers_of`.
+        *brokers* are clients for the brokers, see `boyd.health.checks.brokers_of`.
         """
         self._registry = CollectorRegistry()
         self._registry.register(_Deployment(store, tuple(brokers)))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from boyd.checks import brokers_of
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAgent
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.past import Past
 from boyd.export.archive.past_work import PastWork
+from boyd.health.checks import brokers_of
 from boyd.intake.sns import SnsVerifier
 from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.models import ApiKey, ApprovalItem, Phase

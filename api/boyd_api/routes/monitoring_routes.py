@@ -8,11 +8,11 @@ from typing import Literal
 from flask import Response, request
 
 from boyd.errors import StoreError, StoreUnavailable
+from boyd.health.reader import read_roster
+from boyd.health.snapshot import Roster
 from boyd.models import Model, Timestamp, utc_now
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
-from boyd.store.health_reader import read_roster
-from boyd.store.health_snapshot import Roster
 from boyd.text.version import VERSION
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import BASE, JsonResponse, Media, Routes

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from boyd import checks
 from boyd.agent import load_agent
-from boyd.checks import Finding
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import BoydError, StoreError, StoreLoginRefused
+from boyd.health import checks
+from boyd.health.checks import Finding
+from boyd.health.reader import read_health
 from boyd.plugin import Action, Observer
 from boyd.settings.process_settings import Settings
 from boyd.store import connect, mask_url
-from boyd.store.health_reader import read_health
 from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.options import agents_option, settings_options, with_agents

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
-from boyd.store.health_snapshot import MasterHealth, ServerHealth
+from boyd.health.snapshot import MasterHealth, ServerHealth
 from boyd.store.server.cluster_client import ClusterClient
 from boyd.store.server.connection import Client, stored_int, translated
 from boyd.store.server.slot_map import Server

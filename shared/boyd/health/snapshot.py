@@ -1,4 +1,4 @@
-"""The health of a deployment, as `boyd.store.health_reader` reads and `boyd.checks` judges it.
+"""The health of a deployment, as `boyd.health.reader` reads and `boyd.health.checks` judges it.
 
 Times are seconds since the epoch on the Redis server's clock.
 """

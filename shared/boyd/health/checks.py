@@ -12,19 +12,19 @@ from importlib.util import find_spec
 from itertools import combinations
 from typing import Literal
 
-from boyd.models import Model
-from boyd.models.archived import FollowerStatus
-from boyd.settings.model import PARSE_CALLS
-from boyd.settings.process_settings import Settings
-from boyd.settings.schedules import Schedule
-from boyd.store.fleet import WorkerInfo
-from boyd.store.health_snapshot import (
+from boyd.health.snapshot import (
     AgentHealth,
     HealthSnapshot,
     MasterHealth,
     Roster,
     ServerHealth,
 )
+from boyd.models import Model
+from boyd.models.archived import FollowerStatus
+from boyd.settings.model import PARSE_CALLS
+from boyd.settings.process_settings import Settings
+from boyd.settings.schedules import Schedule
+from boyd.store.fleet import WorkerInfo
 from boyd.store.server.connection import Client, connect
 from boyd.store.server.scripts import FORMAT
 from boyd.store.server.server_release import OLDEST

@@ -14,14 +14,8 @@ from pydantic import ValidationError
 
 from boyd import naming
 from boyd.errors import StoreError, UnreadableRecord
-from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
-from boyd.models.archived import ArchiveStatus, TraceStatus
-from boyd.store.approvals import NO_DEADLINE
-from boyd.store.archive_status import parse_status
-from boyd.store.audit_trail import COUNTED
-from boyd.store.fleet import AgentEntry, WorkerInfo
-from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
-from boyd.store.health_snapshot import (
+from boyd.health.master_health import read_cluster
+from boyd.health.snapshot import (
     AgentHealth,
     EndedTotals,
     HealthSnapshot,
@@ -30,6 +24,13 @@ from boyd.store.health_snapshot import (
     ServerHealth,
     WaitingWork,
 )
+from boyd.models import LEVELS, EffectName, ObserverHealth, from_ms
+from boyd.models.archived import ArchiveStatus, TraceStatus
+from boyd.store.approvals import NO_DEADLINE
+from boyd.store.archive_status import parse_status
+from boyd.store.audit_trail import COUNTED
+from boyd.store.fleet import AgentEntry, WorkerInfo
+from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.investigations import read_totals
 from boyd.store.keys import (
     AGENTS,
@@ -41,7 +42,6 @@ from boyd.store.keys import (
     WORKERS,
     Keys,
 )
-from boyd.store.master_health import read_cluster
 from boyd.store.server.connection import (
     Client,
     has_wrong_type,

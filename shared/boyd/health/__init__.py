@@ -1,0 +1,1 @@
+"""The health of a deployment: a snapshot of it, and the checks of `boyd doctor`."""
