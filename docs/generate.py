@@ -22,7 +22,7 @@ from pydantic_core import PydanticUndefined
 from boyd import Agent
 from boyd.errors import StoreUnavailable
 from boyd.health.reader import read_health
-from boyd.health.snapshot import ServerHealth
+from boyd.health.server_health import ServerHealth
 from boyd.models import utc_now
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.plugin import hooks

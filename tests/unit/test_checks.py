@@ -11,20 +11,17 @@ import fakeredis
 import pytest
 
 from boyd import Agent
+from boyd.health.agent_health import AgentHealth, Backlog
+from boyd.health.agent_work import WaitingWork
 from boyd.health.checks import Finding, examine, span
+from boyd.health.declaration import declarations
 from boyd.health.reader import read_health, read_roster
-from boyd.health.snapshot import (
-    RETIRED,
-    AgentHealth,
-    EndedTotals,
-    HealthSnapshot,
-    Roster,
-    ServerHealth,
-    WaitingWork,
-)
+from boyd.health.roster import RETIRED, Roster
+from boyd.health.server_health import ServerHealth
+from boyd.health.snapshot import HealthSnapshot
 from boyd.models import Autonomy
 from boyd.models.investigation import ModelTotals
-from boyd.store import AgentEntry, WorkerInfo, connect
+from boyd.store import AgentEntry, Store, WorkerInfo, connect
 from boyd.store.fleet import Role
 from boyd.store.server.server_release import Release
 from boyd.testing import Lab
@@ -46,6 +43,8 @@ SERVER = ServerHealth(
     used=1_000_000,
     limit=0,
     policy="noeviction",
+    clients=1,
+    most_clients=0,
 )
 ENTRY = AgentEntry(
     id="a", name="a", mode="manual", loop_interval=60.0, plugins=[], fingerprint="f1"
@@ -68,9 +67,30 @@ def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **mo
     return WorkerInfo(name=name, role=role, **{**known, **more})
 
 
+def idle_agent() -> AgentHealth:
+    """An agent that has been registered, and has done nothing yet."""
+    store = Store(fakeredis.FakeRedis(decode_responses=True))
+    store.fleet.register(ENTRY)
+    return read_health(store.client).agents[0]
+
+
+IDLE = idle_agent()
+
+
+def agent_health(entry: AgentEntry = ENTRY, **values: Any) -> AgentHealth:
+    """An agent whose fields have these values, whatever group they are in, and else is idle."""
+    groups: dict[str, Any] = {}
+    for name, declaration in declarations(AgentHealth).items():
+        if declaration.group is not None:
+            fields = values.keys() & declarations(declaration.group).keys()
+            changes = {field: values.pop(field) for field in fields}
+            groups[name] = replace(getattr(IDLE, name), **changes)
+    return replace(IDLE, entry=entry, **groups, **values)
+
+
 def health(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSnapshot:
     """A deployment in which all is well but for what is given."""
-    there = agents or (AgentHealth(ENTRY),)
+    there = agents or (IDLE,)
     roster = Roster(
         now=NOW,
         agents={agent.entry.id: agent.entry for agent in there},
@@ -84,6 +104,11 @@ def health(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSn
         "latency": 0.001,
         "frozen": None,
         "messages": {},
+        "broker_error": None,
+        "archive": None,
+        "traces": None,
+        "cluster": (),
+        "unreached": (),
     }
     return HealthSnapshot(roster=roster, agents=list(there), **{**known, **more})
 
@@ -146,7 +171,7 @@ def test_intakes_without_their_library_are_reported(monkeypatch: pytest.MonkeyPa
         {"name": "sns", "use": "cloudwatch", "auth": {"method": "sns", "topics": [TOPIC]}},
     ]
     declared = Agent("a", intakes=intakes).settings.intakes
-    watched = AgentHealth(ENTRY.model_copy(update={"intakes": declared}))
+    watched = agent_health(ENTRY.model_copy(update={"intakes": declared}))
     assert bad(health(watched)) == []
 
     for library in ("jmespath", "cryptography"):
@@ -158,7 +183,7 @@ def test_intakes_without_their_library_are_reported(monkeypatch: pytest.MonkeyPa
 
 
 def test_every_finding_that_is_not_ok_has_advice() -> None:
-    stuck = AgentHealth(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
+    stuck = agent_health(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
     seen = health(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
 
     assert all(finding.what_to_do for finding in examine(seen) if finding.level != "ok")
@@ -259,7 +284,7 @@ def test_an_agent_without_a_worker_is_reported_with_the_time_since_it_last_had_o
 
 def test_a_retired_agent_is_not_complained_about() -> None:
     elsewhere = process(agents=["other"])
-    seen = health(AgentHealth(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
+    seen = health(agent_health(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
 
     assert bad(seen) == []
     assert about(seen, "agent a").what == "retired: unused for 3 d"
@@ -300,7 +325,7 @@ def test_a_queue_with_messages_and_no_worker_is_an_error() -> None:
 
 
 def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
-    waits = AgentHealth(ENTRY, waiting=(WaitingWork("act", "far", NOW - 20),))
+    waits = agent_health(ENTRY, waiting=(WaitingWork("act", "far", NOW - 20),))
 
     assert bad(health(waits)) == [
         "error: no live worker consumes queue 'far'; work has been waiting for 20 s"
@@ -310,7 +335,7 @@ def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
 def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
     steps = (WaitingWork("observe", "observe", NOW - 12), WaitingWork("a call", "act", NOW - 30))
 
-    assert bad(health(AgentHealth(ENTRY, waiting=steps))) == [
+    assert bad(health(agent_health(ENTRY, waiting=steps))) == [
         "warning: a call has been waiting for 30 s in queue 'act'"
     ]
 
@@ -360,12 +385,12 @@ BEAT = process("b", "beat")
 
 
 def test_a_continuous_agent_without_a_beat_is_an_error() -> None:
-    assert bad(health(AgentHealth(CONTINUOUS))) == ["error: no live beat runs for it"]
+    assert bad(health(agent_health(CONTINUOUS))) == ["error: no live beat runs for it"]
 
 
 @pytest.mark.parametrize("mode", ["manual", "event-driven"])
 def test_other_agents_need_no_beat(mode: str) -> None:
-    assert bad(health(AgentHealth(ENTRY.patched({"mode": mode})))) == []
+    assert bad(health(agent_health(ENTRY.patched({"mode": mode})))) == []
 
 
 @pytest.mark.parametrize(
@@ -378,13 +403,13 @@ def test_other_agents_need_no_beat(mode: str) -> None:
     ],
 )
 def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
-    seen = health(AgentHealth(CONTINUOUS, **state), processes=[process(), BEAT])
+    seen = health(agent_health(CONTINUOUS, **state), processes=[process(), BEAT])
 
     assert any("beat has stalled" in said for said in bad(seen)) == still
 
 
 def test_a_stalled_beat_is_reported_with_the_time_since_its_last_tick() -> None:
-    seen = health(AgentHealth(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
+    seen = health(agent_health(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
 
     assert bad(seen) == [
         "error: beat has stalled: no tick for 3 min, although one is due every 60 s"
@@ -394,7 +419,7 @@ def test_a_stalled_beat_is_reported_with_the_time_since_its_last_tick() -> None:
 def test_a_beat_that_has_just_started_may_take_its_time() -> None:
     fresh = process("b", "beat", started_at=datetime.fromtimestamp(NOW - 5, UTC))
 
-    assert bad(health(AgentHealth(CONTINUOUS), processes=[process(), fresh])) == []
+    assert bad(health(agent_health(CONTINUOUS), processes=[process(), fresh])) == []
 
 
 SCHEDULED = ENTRY.patched({"schedule": ["*/10 * * * *"]})
@@ -403,14 +428,14 @@ DUE = NOW // 600 * 600
 
 
 def test_an_agent_with_a_schedule_needs_a_beat() -> None:
-    assert bad(health(AgentHealth(SCHEDULED))) == ["error: no live beat runs for it"]
+    assert bad(health(agent_health(SCHEDULED))) == ["error: no live beat runs for it"]
 
 
 @pytest.mark.parametrize(
     ("scheduled", "still"), [(DUE, False), (DUE - 600, DUE < NOW - 60), (DUE - 1200, True)]
 )
 def test_a_start_by_the_schedule_that_is_missing_is_an_error(scheduled: float, still: bool) -> None:
-    late = AgentHealth(SCHEDULED, scheduled=scheduled)
+    late = agent_health(SCHEDULED, scheduled=scheduled)
     found = bad(health(late, processes=[process(), BEAT]))
 
     assert any("beat has stalled: the start by the schedule" in said for said in found) == still
@@ -419,11 +444,11 @@ def test_a_start_by_the_schedule_that_is_missing_is_an_error(scheduled: float, s
 def test_a_start_before_the_beat_is_not_missing() -> None:
     fresh = process("b", "beat", started_at=datetime.fromtimestamp(NOW - 30, UTC))
 
-    assert bad(health(AgentHealth(SCHEDULED), processes=[process(), fresh])) == []
+    assert bad(health(agent_health(SCHEDULED), processes=[process(), fresh])) == []
 
 
 def test_no_ticks_are_expected_of_a_paused_agent() -> None:
-    held = AgentHealth(CONTINUOUS, slot=NOW - 900, paused="holidays")
+    held = agent_health(CONTINUOUS, slot=NOW - 900, paused="holidays")
 
     assert bad(health(held, processes=[process(), BEAT])) == ["warning: paused: holidays"]
 
@@ -432,7 +457,7 @@ def test_no_ticks_are_expected_of_a_paused_agent() -> None:
 
 
 def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
-    stuck = AgentHealth(ENTRY, iterations=7, phase="orient", deadline=NOW - 30)
+    stuck = agent_health(ENTRY, iterations=7, phase="orient", deadline=NOW - 30)
 
     assert bad(health(stuck, processes=[])) == [
         "error: none is alive",
@@ -442,7 +467,7 @@ def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
 
 
 def test_a_phase_that_lasts_is_a_warning() -> None:
-    slow = AgentHealth(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
+    slow = agent_health(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
 
     assert bad(health(slow)) == [
         "warning: iteration 7 in phase act has been running for 25 min on w"
@@ -450,15 +475,15 @@ def test_a_phase_that_lasts_is_a_warning() -> None:
 
 
 def test_an_approval_that_nobody_expires_is_a_warning() -> None:
-    late = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
-    fresh = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
+    late = agent_health(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
+    fresh = agent_health(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
 
     assert bad(health(late)) == ["warning: 2 approvals still pending 5 min after the deadline"]
     assert bad(health(fresh)) == []
 
 
 def test_freezes_are_reported_with_their_reason() -> None:
-    held = AgentHealth(ENTRY, frozen="moving (by jo)")
+    held = agent_health(ENTRY, frozen="moving (by jo)")
 
     assert bad(health(held, frozen="moving house")) == [
         "warning: actions of all agents are frozen: moving house",
@@ -486,18 +511,21 @@ def health_of(lab: Lab) -> tuple[HealthSnapshot, AgentHealth]:
 def test_an_agent_that_has_never_run_is_idle() -> None:
     _, found = health_of(Lab(agent()))
 
-    assert (found.iterations, found.phase, found.last, found.waiting) == (0, "idle", None, ())
-    assert (found.flight_since, found.oldest_run, found.next_deadline) == (None, None, None)
+    progress = found.progress
+    assert (progress.iterations, progress.phase, progress.last) == (0, "idle", None)
+    assert progress.flight_since is None
+    assert found.backlog == Backlog((), 0, 0, None, 0, 0, None)
 
 
 def test_health_has_the_end_of_the_last_iteration() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     result = [lab.run(), lab.run()][-1]
-    _, found = health_of(lab)
+    progress = health_of(lab)[1].progress
 
-    assert found.last == EndedTotals(2, found.last.at if found.last else 0.0, True)
-    assert found.last.at == pytest.approx(result.ended_at.timestamp(), abs=0.01)
-    assert (found.iterations, found.phase) == (2, "idle")
+    assert progress.last is not None
+    assert (progress.last.iteration, progress.last.success) == (2, True)
+    assert progress.last.at == pytest.approx(result.ended_at.timestamp(), abs=0.01)
+    assert (progress.iterations, progress.phase) == (2, "idle")
 
 
 def test_a_phase_in_flight_waits_until_a_worker_enters_it() -> None:
@@ -508,10 +536,10 @@ def test_a_phase_in_flight_waits_until_a_worker_enters_it() -> None:
     _, later = health_of(lab)
 
     assert entered is not None
-    assert [(step.what, step.queue) for step in found.waiting] == [("start", "loop")]
-    assert (found.phase, found.worker) == ("start", None)
-    assert found.flight_since == pytest.approx(all_of_it.roster.now, abs=1)
-    assert (later.waiting, later.worker) == ((), "lab")
+    assert [(step.what, step.queue) for step in found.backlog.waiting] == [("start", "loop")]
+    assert (found.progress.phase, found.progress.worker) == ("start", None)
+    assert found.progress.flight_since == pytest.approx(all_of_it.roster.now, abs=1)
+    assert (later.backlog.waiting, later.progress.worker) == ((), "lab")
 
 
 def test_batches_wait_in_the_queue_of_their_observers() -> None:
@@ -531,8 +559,8 @@ def test_health_counts_pending_runs_of_every_priority_and_dates_the_oldest() -> 
     lab.store.loop.pause("test")
     _, found = health_of(lab)
 
-    assert found.runs == 2
-    assert found.oldest_run == pytest.approx(first.run.created_at.timestamp(), abs=0.001)
+    assert found.backlog.runs == 2
+    assert found.backlog.oldest_run == pytest.approx(first.run.created_at.timestamp(), abs=0.001)
 
 
 def test_health_counts_pending_approvals_and_has_the_next_deadline() -> None:
@@ -541,8 +569,8 @@ def test_health_counts_pending_approvals_and_has_the_next_deadline() -> None:
     lab.run()
     everything, found = health_of(lab)
 
-    assert (found.approvals, found.expired) == (1, 0)
-    assert found.next_deadline == pytest.approx(everything.roster.now + 3600, abs=5)
+    assert (found.backlog.approvals, found.backlog.expired) == (1, 0)
+    assert found.backlog.next_deadline == pytest.approx(everything.roster.now + 3600, abs=5)
 
 
 def test_health_counts_the_failures_of_an_observer() -> None:
@@ -562,10 +590,10 @@ def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
     lab.run()
     _, ran = health_of(lab)
 
-    assert paused.paused == "holidays"
-    assert resumed.paused is None
-    assert resumed.resumed_at is not None
-    assert ran.resumed_at is None
+    assert paused.stops.paused == "holidays"
+    assert resumed.stops.paused is None
+    assert resumed.stops.resumed_at is not None
+    assert ran.stops.resumed_at is None
 
 
 def test_messages_are_counted_by_queue() -> None:
@@ -624,10 +652,10 @@ def test_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> No
     everything, found = health_of(lab)
     said = [f"{f.level}: {f.what}" for f in examine(everything) if f.subject == "agent test"]
 
-    assert looked_after.flight is not None
-    assert not looked_after.flight.stands_still(everything.roster.now)
-    assert found.flight is not None
-    assert found.flight.stands_still(everything.roster.now)
+    assert looked_after.progress.flight is not None
+    assert not looked_after.progress.flight.is_stuck(everything.roster.now)
+    assert found.progress.flight is not None
+    assert found.progress.flight.is_stuck(everything.roster.now)
     assert "error: iteration 1 in phase start has stalled: no process will pick it up" in said
 
 
@@ -637,34 +665,40 @@ def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
     lab.client.delete("boyd:{test}:due")
     everything, found = health_of(lab)
 
-    assert found.flight is not None
-    assert not found.flight.stands_still(everything.roster.now)
+    assert found.progress.flight is not None
+    assert not found.progress.flight.is_stuck(everything.roster.now)
 
 
 def test_a_continuous_agent_without_new_observations_is_reported_with_its_phase() -> None:
-    held = AgentHealth(
-        CONTINUOUS, iterations=7, phase="act", observed=NOW - 600, slot=NOW - 1, deadline=NOW + 1
+    held, observing = (
+        agent_health(
+            CONTINUOUS, iterations=7, phase="act", observed=at, slot=NOW - 1, deadline=NOW + 1
+        )
+        for at in (NOW - 600, NOW - 30)
     )
     said = bad(health(held, processes=[process(), BEAT]))
-    fresh = bad(health(replace(held, observed=NOW - 30), processes=[process(), BEAT]))
+    fresh = bad(health(observing, processes=[process(), BEAT]))
 
     assert said == ["warning: it has made no observations for 10 min: iteration 7 in phase act"]
     assert fresh == []
 
 
 def test_tool_calls_returned_as_text_are_reported_for_a_day() -> None:
-    spoke = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
+    spoke = agent_health(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
     said = bad(health(spoke, processes=[process()]))
-    earlier = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
+    earlier = agent_health(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
 
     assert said == ["warning: its model server returned a tool call as plain text 60 s ago"]
     assert bad(health(earlier, processes=[process()])) == []
 
 
 def test_an_event_that_could_not_be_written_is_reported_for_an_hour() -> None:
-    lost = AgentHealth(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
+    lost, lost_before = (
+        agent_health(ENTRY, events_lost=at, events_error="WRONGTYPE")
+        for at in (NOW - 60, NOW - 7200)
+    )
     said = bad(health(lost, processes=[process()]))
-    later = bad(health(replace(lost, events_lost=NOW - 7200), processes=[process()]))
+    later = bad(health(lost_before, processes=[process()]))
 
     assert said == ["warning: an event could not be written 60 s ago: WRONGTYPE"]
     assert later == []

@@ -18,7 +18,8 @@ from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
 from boyd.health.checks import Finding
 from boyd.health.reader import read_health
-from boyd.health.snapshot import HealthSnapshot, ServerHealth
+from boyd.health.server_health import ServerHealth
+from boyd.health.snapshot import HealthSnapshot
 from boyd.models import Autonomy, utc_now
 from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.models.investigation import Ending, InvestigationRequest, Usage

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import get_args
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,18 +23,14 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from boyd.errors import StoreError
+from boyd.health.agent_health import AgentHealth
 from boyd.health.checks import examine
+from boyd.health.declaration import HealthMetric, leaves
 from boyd.health.reader import read_health
-from boyd.health.snapshot import (
-    AgentHealth,
-    HealthSnapshot,
-    Roster,
-    ServerHealth,
-)
+from boyd.health.server_health import ServerHealth
+from boyd.health.snapshot import HealthSnapshot
 from boyd.intake import UNOBSERVED, format_names
-from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
 from boyd.store import Store
-from boyd.store.investigations import LONGEST
 from boyd.store.server.connection import Client
 from boyd.text.version import VERSION
 
@@ -159,28 +155,71 @@ class _Deployment(Collector):
         try:
             health = read_health(self.store().client, self.brokers)
         except StoreError:
-            return [_metric("boyd_up", [((), 0)]), _version()]
+            return [_up(False), _version()]
         return deployment_metrics(_present(health))
 
 
 def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of a deployment whose Redis answers."""
-    yield _metric("boyd_up", [((), 1)])
+    """Yield the metrics of a deployment whose Redis answers: those that its fields declare."""
+    yield _up(True)
     yield _version()
-    yield _metric("boyd_broker_up", [((), health.broker_error is None)])
-    yield from _redis(health)
-    yield from _fleet(health.roster)
-    yield from _agents(health)
-    yield from _queues(health)
-    yield from _observers(health.agents)
-    yield from _models(health.agents)
-    yield from _archive(health)
-    yield from _traces(health)
+    families = [*_families(HealthSnapshot, [((), health)], health.roster.now)]
+    if health.server is not None:
+        families += _families(ServerHealth, [((), health.server)], health.roster.now)
+    agents = [((agent.entry.id,), agent) for agent in health.agents]
+    families += _families(AgentHealth, agents, health.roster.now, ("agent",))
+    yield from families
     yield _findings(health)
 
 
+def _families(
+    kind: type[Any],
+    owners: Sequence[tuple[tuple[str, ...], Any]],
+    now: float,
+    labels: tuple[str, ...] = (),
+) -> Iterable[Metric]:
+    """The metrics that the fields of a class declare, for objects with the values of *labels*.
+
+    Samples without a number are left out.
+    """
+    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+    for value_of, declaration in leaves(kind):
+        for metric in declaration.metrics:
+            samples = [metric.samples(value_of(owner), now) for _, owner in owners]
+            if None in samples:
+                continue
+            family = families.setdefault(metric.name, _family(metric, labels))
+            for (values, _), each in zip(owners, samples, strict=True):
+                for more, number in each or ():
+                    if number is not None:
+                        family.add_metric([*values, *more], float(number))
+    return families.values()
+
+
+def _family(
+    metric: HealthMetric, labels: tuple[str, ...]
+) -> GaugeMetricFamily | CounterMetricFamily:
+    family = CounterMetricFamily if metric.counts else GaugeMetricFamily
+    return family(metric.name, metric.help, labels=[*labels, *metric.labels])
+
+
+def _up(answers: bool) -> Metric:
+    return GaugeMetricFamily("boyd_up", "1 if Redis answers.", float(answers))
+
+
 def _version() -> Metric:
-    return _metric("boyd_api_info", [((VERSION,), 1)], ("version",))
+    family = GaugeMetricFamily("boyd_api_info", "The version of this API.", labels=["version"])
+    family.add_metric([VERSION], 1.0)
+    return family
+
+
+def _findings(health: HealthSnapshot) -> Metric:
+    text = "Findings of `boyd doctor`, which explains them."
+    family = GaugeMetricFamily("boyd_findings", text, labels=["level"])
+    levels = Tally[str](finding.level for finding in examine(health))
+    for level in ("warning", "error"):
+        family.add_metric([level], float(levels[level]))
+    return family
 
 
 def _present(health: HealthSnapshot) -> HealthSnapshot:
@@ -194,243 +233,3 @@ def _present(health: HealthSnapshot) -> HealthSnapshot:
         agents=[agent for agent in health.agents if agent.entry.id in present],
         messages=messages and {key: n for key, n in messages.items() if key[0] in present},
     )
-
-
-#: The metrics of the deployment and their meaning. Counters have `_total` after their name.
-_HELP = {
-    "boyd_up": "1 if Redis answers.",
-    "boyd_api_info": "The version of this API.",
-    "boyd_broker_up": "1 if all brokers answer.",
-    "boyd_redis_clock_skew_seconds": "Offset of the clock of Redis from the local one.",
-    "boyd_redis_answer_seconds": "Response time of Redis.",
-    "boyd_redis_memory_bytes": "Memory in use.",
-    "boyd_redis_memory_limit_bytes": "Memory limit of Redis; 0: none.",
-    "boyd_redis_clients": "Connections to Redis.",
-    "boyd_redis_clients_limit": "The most connections that Redis takes.",
-    "boyd_redis_persistence": "1 if Redis writes to disk in this way.",
-    "boyd_redis_persistence_ok": "1 if the last write to disk succeeded.",
-    "boyd_redis_evicts": "1 if a full Redis may evict keys.",
-    "boyd_workers": "Live processes.",
-    "boyd_agent_workers": "Live processes of an agent.",
-    "boyd_versions": "Live processes of a version.",
-    "boyd_agent_iterations": "Iterations started.",
-    "boyd_agent_iterations_ended": "Iterations ended, by outcome.",
-    "boyd_agent_last_iteration_timestamp_seconds": "End of the last iteration.",
-    "boyd_agent_last_iteration_success": "1 if the last iteration succeeded.",
-    "boyd_agent_last_observed_timestamp_seconds": "Start of the last iteration, when it observed.",
-    "boyd_agent_in_flight_seconds": "Age of the iteration in flight; 0: none.",
-    "boyd_agent_phase_seconds": "Age of the phase in flight; 0: none.",
-    "boyd_agent_last_tick_timestamp_seconds": "Start of the slot of the last tick of beat.",
-    "boyd_agent_interval_seconds": "Interval of the ticks of a continuous agent.",
-    "boyd_agent_paused": "1 if it is paused.",
-    "boyd_agent_frozen": "1 if its actions are frozen.",
-    "boyd_agent_revoked": "1 if its right to act is revoked.",
-    "boyd_intake_waiting": "Observations from the intake that wait for an iteration.",
-    "boyd_runs_pending": "Pending runs.",
-    "boyd_runs_oldest_seconds": "Age of the oldest pending run; 0: none.",
-    "boyd_approvals_pending": "Pending approvals.",
-    "boyd_approvals_next_deadline_seconds": (
-        "Time until the next approval expires; below 0: it is overdue."
-    ),
-    "boyd_approvals_resolved": "Approvals resolved, by status.",
-    "boyd_actions_ended": "Executions of actions ended, by state.",
-    "boyd_notifications": "Notifications of approvals, by how they ended.",
-    "boyd_verdicts": "Executions that were verified, by what they achieved.",
-    "boyd_autonomy_changes": "Grants to run alone, by whether they were given or taken away.",
-    "boyd_procedures": "Procedures that stopped for a person, went back, or ended, by state.",
-    "boyd_actions_suspended": "Actions that are suspended on a target because they did harm.",
-    "boyd_queue_messages": "Messages that wait for a worker.",
-    "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
-    "boyd_observer_failures": "Consecutive failures.",
-    "boyd_observer_last_success_timestamp_seconds": "Time of the last success.",
-    "boyd_model_tokens": "Tokens sent to and received from models.",
-    "boyd_model_requests": "Requests to models, by outcome.",
-    "boyd_model_cost": "Cost of tokens, in the currency of `llm.prices`.",
-    "boyd_investigations_ended": "Investigations ended, by outcome.",
-    "boyd_archive_up": "1 if the archive runs and its database answers.",
-    "boyd_archive_behind_seconds": "Time by which the archive is behind Redis.",
-    "boyd_archive_records": "Records that the archive process has copied since its start.",
-    "boyd_traces_up": "1 if the export of traces runs and its collector answers.",
-    "boyd_traces_behind_seconds": "Time by which the export of traces is behind Redis.",
-    "boyd_traces_spans": "Spans that were exported since the process started, or refused.",
-    "boyd_findings": "Findings of `boyd doctor`, which explains them.",
-}
-_Samples = Iterable[tuple[Sequence[str], float | None]]
-_Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
-
-
-def _metric(
-    name: str, samples: _Samples, labels: Sequence[str] = (), family: _Family = GaugeMetricFamily
-) -> Metric:
-    """A metric; samples without a value are left out."""
-    metric = family(name, _HELP[name], labels=labels)
-    for values, number in samples:
-        if number is not None:
-            metric.add_metric(values, float(number))
-    return metric
-
-
-def _redis(health: HealthSnapshot) -> Iterator[Metric]:
-    yield _metric("boyd_redis_clock_skew_seconds", [((), health.skew)])
-    yield _metric("boyd_redis_answer_seconds", [((), health.latency)])
-    if health.server is not None:
-        yield from _server(health.server)
-
-
-def _server(server: ServerHealth) -> Iterator[Metric]:
-    yield _metric("boyd_redis_memory_bytes", [((), server.used)])
-    yield _metric("boyd_redis_memory_limit_bytes", [((), server.limit)])
-    yield _metric("boyd_redis_clients", [((), server.clients)])
-    yield _metric("boyd_redis_clients_limit", [((), server.most_clients or None)])
-    rdb = None if server.rdb is None else bool(server.rdb)
-    kept = [(("aof",), server.aof), (("rdb",), rdb)]
-    yield _metric("boyd_redis_persistence", kept, ("kind",))
-    done = [(("aof",), server.aof_ok), (("rdb",), server.rdb_ok)]
-    yield _metric("boyd_redis_persistence_ok", done, ("kind",))
-    evicts = None if server.policy is None else server.policy != "noeviction"
-    yield _metric("boyd_redis_evicts", [((), evicts)])
-
-
-def _fleet(roster: Roster) -> Iterator[Metric]:
-    roles = ("worker", "beat")
-    counted = Tally[str](process.role for process in roster.live())
-    yield _metric("boyd_workers", [((role,), counted[role]) for role in roles], ("role",))
-    alive = [
-        ((name, role), sum(process.role == role for process in roster.live(None, name)))
-        for name in roster.agents
-        for role in roles
-    ]
-    yield _metric("boyd_agent_workers", alive, ("agent", "role"))
-    versions = Tally((process.role, process.version) for process in roster.live())
-    yield _metric("boyd_versions", versions.items(), ("role", "version"))
-
-
-def _agents(health: HealthSnapshot) -> Iterator[Metric]:
-    now, agents = health.roster.now, health.agents
-    begun = [((agent.entry.id,), agent.iterations) for agent in agents]
-    yield _metric("boyd_agent_iterations", begun, ("agent",), CounterMetricFamily)
-    for name, (label, counts) in _COUNTS.items():
-        counted = [((a.entry.id, what), n) for a in agents for what, n in counts(a).items()]
-        yield _metric(name, counted, ("agent", label), CounterMetricFamily)
-    for name, read in _PER_AGENT.items():
-        yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
-
-
-def _age(now: float, since: float | None) -> float:
-    return max(0.0, now - since) if since is not None else 0.0
-
-
-def _audited(kind: str) -> Callable[[AgentHealth], dict[str, int]]:
-    """Counts of the audit entries of a kind, by what follows the dot."""
-    return lambda a: {k.partition(".")[2]: n for k, n in a.audited.items() if k.startswith(kind)}
-
-
-#: The counters of an agent by one label.
-_COUNTS: dict[str, tuple[str, Callable[[AgentHealth], dict[str, int]]]] = {
-    "boyd_agent_iterations_ended": ("outcome", lambda a: a.ended),
-    "boyd_approvals_resolved": ("status", _audited("approval.")),
-    "boyd_actions_ended": ("state", _audited("action.")),
-    "boyd_notifications": ("state", lambda a: a.notified),
-    "boyd_verdicts": ("verdict", lambda a: a.verdicts),
-    "boyd_autonomy_changes": ("change", lambda a: a.autonomy),
-    "boyd_procedures": ("state", lambda a: a.procedures),
-}
-#: The gauges that an agent has once.
-_PER_AGENT: dict[str, Callable[[AgentHealth, float], float | None]] = {
-    "boyd_agent_last_iteration_timestamp_seconds": lambda a, _: a.last.at if a.last else None,
-    "boyd_agent_last_iteration_success": lambda a, _: a.last.success if a.last else None,
-    "boyd_agent_last_observed_timestamp_seconds": lambda a, _: a.observed,
-    "boyd_agent_in_flight_seconds": lambda a, now: _age(now, a.flight_since),
-    "boyd_agent_phase_seconds": lambda a, now: _age(now, a.phase_since),
-    "boyd_agent_last_tick_timestamp_seconds": lambda a, _: a.slot,
-    "boyd_agent_interval_seconds": lambda a, _: (
-        a.entry.loop_interval if a.entry.mode == "continuous" else None
-    ),
-    "boyd_agent_paused": lambda a, _: a.paused is not None,
-    "boyd_agent_frozen": lambda a, _: a.frozen is not None,
-    "boyd_agent_revoked": lambda a, _: a.revoked is not None,
-    "boyd_actions_suspended": lambda a, _: a.suspended,
-    "boyd_intake_waiting": lambda a, _: a.intake,
-    "boyd_runs_pending": lambda a, _: a.runs,
-    "boyd_runs_oldest_seconds": lambda a, now: _age(now, a.oldest_run),
-    "boyd_approvals_pending": lambda a, _: a.approvals,
-    "boyd_approvals_next_deadline_seconds": lambda a, now: (
-        None if a.next_deadline is None else a.next_deadline - now
-    ),
-}
-
-
-def _queues(health: HealthSnapshot) -> Iterator[Metric]:
-    labels = ("agent", "queue")
-    yield _metric("boyd_queue_messages", (health.messages or {}).items(), labels)
-    oldest = [
-        ((agent.entry.id, queue), _age(health.roster.now, since))
-        for agent in health.agents
-        for queue, since in agent.oldest.items()
-    ]
-    yield _metric("boyd_queue_oldest_seconds", oldest, labels)
-
-
-def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    labels = ("agent", "observer")
-    known = [((a.entry.id, name), health) for a in agents for name, health in a.observers.items()]
-    failures = [(name, health.failures) for name, health in known]
-    yield _metric("boyd_observer_failures", failures, labels)
-    times = [(name, health.last_success_at) for name, health in known]
-    moments = [(name, at.timestamp() if at else None) for name, at in times]
-    yield _metric("boyd_observer_last_success_timestamp_seconds", moments, labels)
-
-
-def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    known = [(agent.entry.id, _from_zero(agent)) for agent in agents]
-    tokens = [((name, *what), n) for name, model in known for what, n in model.tokens.items()]
-    labels = ("agent", "model", "kind")
-    yield _metric("boyd_model_tokens", tokens, labels, CounterMetricFamily)
-    requests = [((name, *what), n) for name, model in known for what, n in model.requests.items()]
-    labels = ("agent", "model", "outcome")
-    yield _metric("boyd_model_requests", requests, labels, CounterMetricFamily)
-    costs = [((name, what), n) for name, model in known for what, n in model.cost.items()]
-    yield _metric("boyd_model_cost", costs, ("agent", "model"), CounterMetricFamily)
-    ended = [((name, how), n) for name, model in known for how, n in model.ended.items()]
-    yield _metric("boyd_investigations_ended", ended, ("agent", "ending"), CounterMetricFamily)
-
-
-def _from_zero(agent: AgentHealth) -> ModelTotals:
-    """The totals of an agent's model, counted from 0 on like `REASONS`."""
-    totals = agent.model
-    if agent.entry.model is None:
-        return totals
-    model = agent.entry.model[:LONGEST]
-    return replace(
-        totals,
-        tokens={(model, "input"): 0, (model, "output"): 0} | totals.tokens,
-        requests={(model, how): 0 for how in get_args(RequestOutcome)} | totals.requests,
-        cost={model: 0.0} | totals.cost,
-        ended=dict.fromkeys(get_args(Ending), 0) | totals.ended,
-    )
-
-
-def _archive(health: HealthSnapshot) -> Iterator[Metric]:
-    """The archive, unless none has run for a week."""
-    status = health.archive
-    if status is not None:
-        yield _metric("boyd_archive_up", [((), health.works(status))])
-        yield _metric("boyd_archive_behind_seconds", [((), health.behind(status))])
-        copied = [((), float(status.copied))]
-        yield _metric("boyd_archive_records", copied, family=CounterMetricFamily)
-
-
-def _traces(health: HealthSnapshot) -> Iterator[Metric]:
-    """The export of traces, unless none has run for a week."""
-    status = health.traces
-    if status is not None:
-        yield _metric("boyd_traces_up", [((), health.works(status))])
-        yield _metric("boyd_traces_behind_seconds", [((), health.behind(status))])
-        spans = [(("exported",), float(status.copied)), (("refused",), float(status.refused))]
-        yield _metric("boyd_traces_spans", spans, ("outcome",), CounterMetricFamily)
-
-
-def _findings(health: HealthSnapshot) -> Metric:
-    levels = ("warning", "error")
-    found = Tally[str](finding.level for finding in examine(health))
-    return _metric("boyd_findings", [((level,), found[level]) for level in levels], ("level",))

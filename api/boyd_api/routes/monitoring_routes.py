@@ -9,7 +9,7 @@ from flask import Response, request
 
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.health.reader import read_roster
-from boyd.health.snapshot import Roster
+from boyd.health.roster import Roster
 from boyd.models import Model, Timestamp, utc_now
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
@@ -114,5 +114,5 @@ def _missing(roster: Roster, default: str | None) -> Iterator[str]:
         if entry.mode == "continuous" and not roster.live("beat", name):
             yield f"no beat is alive for agent {name}"
         flight = roster.flights.get(name)
-        if flight is not None and flight.stands_still(roster.now):
+        if flight is not None and flight.is_stuck(roster.now):
             yield f"the iteration in flight of agent {name} has stalled"

@@ -12,13 +12,10 @@ from importlib.util import find_spec
 from itertools import combinations
 from typing import Literal
 
-from boyd.health.snapshot import (
-    AgentHealth,
-    HealthSnapshot,
-    MasterHealth,
-    Roster,
-    ServerHealth,
-)
+from boyd.health.agent_health import AgentHealth
+from boyd.health.roster import Roster
+from boyd.health.server_health import MasterHealth, ServerHealth
+from boyd.health.snapshot import HealthSnapshot, seconds_behind, works
 from boyd.models import Model
 from boyd.models.archived import FollowerStatus
 from boyd.settings.model import PARSE_CALLS
@@ -389,8 +386,8 @@ def _traces(health: HealthSnapshot) -> Iterator[Finding]:
 
 def _follower(health: HealthSnapshot, status: FollowerStatus, name: str, into: str) -> Finding:
     """The state of a process that copies ended work."""
-    behind = health.behind(status)
-    if not health.works(status):
+    behind = seconds_behind(status, health.roster.now)
+    if not works(status, health.roster.now):
         kept = "nothing is lost while Redis keeps its last iterations"
         age = span(max(0.0, health.roster.now - (status.down_since or status.at).timestamp()))
         if status.down_since is None:
@@ -545,10 +542,10 @@ def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         advice = "start one with `boyd beat --agent FILE`: without one no iterations start"
         yield error(_subject(agent), "no live beat runs for it", advice)
         return
-    if agent.paused is not None:
+    if agent.stops.paused is not None:
         return
-    since = max(agent.resumed_at or 0.0, min(beat.started_at.timestamp() for beat in beats))
-    silence = roster.now - max(agent.slot or 0.0, since)
+    since = max(agent.stops.resumed_at or 0.0, min(beat.started_at.timestamp() for beat in beats))
+    silence = roster.now - max(agent.beat.slot or 0.0, since)
     advice = "check the log of beat and restart it"
     if entry.mode == "continuous" and silence > max(STILL * entry.loop_interval, STILL_AT_LEAST):
         every = span(entry.loop_interval)
@@ -556,7 +553,7 @@ def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         yield error(_subject(agent), what, advice)
     late = datetime.fromtimestamp(roster.now - SCHEDULE_LATE, UTC)
     due = entry.schedule and Schedule(tuple(entry.schedule), entry.timezone).last(late).timestamp()
-    if due and due > max(agent.scheduled or 0.0, since):
+    if due and due > max(agent.beat.scheduled or 0.0, since):
         what = (
             f"beat has stalled: the start by the schedule {span(roster.now - due)} ago is missing"
         )
@@ -566,17 +563,17 @@ def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding]:
     """Check that running work makes progress."""
     subject, now = _subject(agent), roster.now
-    if agent.deadline is not None and now - agent.deadline > LATE:
+    if agent.progress.deadline is not None and now - agent.progress.deadline > LATE:
         what = f"{_step(agent)} has stalled: no process has handled it for"
-        what += f" {span(now - agent.deadline)}"
+        what += f" {span(now - agent.progress.deadline)}"
         yield error(subject, what, "start a worker for it; it resumes where it stopped")
         return
-    if agent.flight is not None and agent.flight.stands_still(now):
+    if agent.progress.flight is not None and agent.progress.flight.is_stuck(now):
         what = f"{_step(agent)} has stalled: no process will pick it up"
         advice = f"check the logs of its workers; `boyd abandon --agent {agent.entry.id}` ends it"
         yield error(subject, what, advice)
         return
-    late = [step for step in agent.waiting if now - step.since > LATE]
+    late = [step for step in agent.backlog.waiting if now - step.since > LATE]
     for step in sorted(late, key=lambda step: step.since):
         if alive and step.queue in roster.served(agent.entry.id):
             waited = span(now - step.since)
@@ -584,9 +581,15 @@ def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding
             advice = "its workers are busy: start another one, or check whether they hang"
             yield warning(subject, what, advice)
             break
-    if agent.phase_since is not None and now - agent.phase_since > LONG and not late:
-        where = f" on {agent.worker}" if agent.worker else ""
-        what = f"{_step(agent)} has been running for {span(now - agent.phase_since)}{where}"
+    if (
+        agent.progress.phase_since is not None
+        and now - agent.progress.phase_since > LONG
+        and not late
+    ):
+        where = f" on {agent.progress.worker}" if agent.progress.worker else ""
+        what = (
+            f"{_step(agent)} has been running for {span(now - agent.progress.phase_since)}{where}"
+        )
         advice = "check the log of its worker, unless it is expected to take that long"
         yield warning(subject, what, advice)
 
@@ -594,9 +597,13 @@ def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding
 def _blind(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that a continuous agent keeps observing."""
     entry = agent.entry
-    if entry.mode != "continuous" or agent.paused is not None or agent.observed is None:
+    if (
+        entry.mode != "continuous"
+        or agent.stops.paused is not None
+        or agent.progress.observed is None
+    ):
         return
-    silence = roster.now - agent.observed
+    silence = roster.now - agent.progress.observed
     beats = roster.live("beat", entry.id)
     if beats and silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST):
         what = f"it has made no observations for {span(silence)}: {_step(agent)}"
@@ -606,19 +613,20 @@ def _blind(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 
 def _stored(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that Redis accepts the agent's events, and that this release can read its state."""
-    if agent.events_lost is not None and roster.now - agent.events_lost < LOST_EVENTS:
-        age = span(max(0.0, roster.now - agent.events_lost))
-        what = f"an event could not be written {age} ago: {agent.events_error}"
+    if agent.state.events_lost is not None and roster.now - agent.state.events_lost < LOST_EVENTS:
+        age = span(max(0.0, roster.now - agent.state.events_lost))
+        what = f"an event could not be written {age} ago: {agent.state.events_error}"
         yield warning(_subject(agent), what, "allow XADD for the Redis user")
-    if agent.format > FORMAT:
-        what = f"a newer release keeps it in format {agent.format}; this one reads up to {FORMAT}"
+    if agent.state.format > FORMAT:
+        newest = agent.state.format
+        what = f"a newer release keeps it in format {newest}; this one reads up to {FORMAT}"
         advice = "upgrade all processes, or keep the newer ones running"
         yield warning(_subject(agent), what, advice)
 
 
 def _text_calls(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that the model server parses tool calls."""
-    at = agent.model.spoken_at
+    at = agent.totals.model.spoken_at
     if at is not None and roster.now - at < TEXT_CALLS:
         age = span(max(0.0, roster.now - at))
         what = f"its model server returned a tool call as plain text {age} ago"
@@ -626,17 +634,17 @@ def _text_calls(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 
 
 def _step(agent: AgentHealth) -> str:
-    if agent.phase == "idle":
+    if agent.progress.phase == "idle":
         return "an approved action, a call or a callback"
-    return f"iteration {agent.iterations} in phase {agent.phase}"
+    return f"iteration {agent.progress.iterations} in phase {agent.progress.phase}"
 
 
 def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that expired approvals are moved to the history."""
-    if agent.next_deadline is None or roster.now - agent.next_deadline <= OVERDUE:
+    if agent.backlog.next_deadline is None or roster.now - agent.backlog.next_deadline <= OVERDUE:
         return
-    what = f"{counted(agent.expired, 'approval')} still pending"
-    what += f" {span(roster.now - agent.next_deadline)} after the deadline"
+    what = f"{counted(agent.backlog.expired, 'approval')} still pending"
+    what += f" {span(roster.now - agent.backlog.next_deadline)} after the deadline"
     yield warning(_subject(agent), what, "start a worker or beat for it: both expire approvals")
 
 
@@ -649,12 +657,12 @@ def _paused_or_frozen(health: HealthSnapshot) -> Iterator[Finding]:
         yield warning("freeze", what, "boyd unfreeze --all")
     for agent in health.agents:
         subject, option = _subject(agent), f"--agent {agent.entry.id}"
-        if agent.frozen is not None:
-            yield warning(subject, f"frozen: {agent.frozen}", f"boyd unfreeze {option}")
-        if agent.revoked is not None:
-            yield warning(subject, f"revoked: {agent.revoked}", f"boyd restore {option}")
-        if agent.paused is not None:
-            yield warning(subject, f"paused: {agent.paused}", f"boyd resume {option}")
+        if agent.stops.frozen is not None:
+            yield warning(subject, f"frozen: {agent.stops.frozen}", f"boyd unfreeze {option}")
+        if agent.stops.revoked is not None:
+            yield warning(subject, f"revoked: {agent.stops.revoked}", f"boyd restore {option}")
+        if agent.stops.paused is not None:
+            yield warning(subject, f"paused: {agent.stops.paused}", f"boyd resume {option}")
 
 
 def span(seconds: float) -> str:

@@ -1,0 +1,302 @@
+"""The fields of an agent's health, each declared once.
+
+Times are seconds since the epoch on the Redis server's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from boyd.health.agent_replies import (
+    DUE,
+    FLIGHT,
+    LAST,
+    OBSERVED,
+    OBSERVERS,
+    OLDEST_RUN,
+    WAITING,
+    FieldSource,
+    answer,
+    seconds,
+    stored,
+    stored_counts,
+)
+from boyd.health.agent_totals import Totals
+from boyd.health.agent_work import InFlightIteration, LastIteration, WaitingWork, oldest_by_queue
+from boyd.health.declaration import (
+    HealthMetric,
+    counter,
+    counter_by,
+    declare,
+    gauge,
+    group,
+    health_fields,
+    is_set,
+    leaves,
+    seconds_since,
+    seconds_until,
+)
+from boyd.models import ActionInfo, EndpointInfo, ObserverHealth
+from boyd.store.approvals import NO_DEADLINE
+from boyd.store.fleet import AgentEntry
+from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
+from boyd.store.server.connection import stored_int
+
+#: The field with the version of the format, and the hashes that have it.
+_FORMAT, _FORMATTED = "formatVersion", ("loop", "iteration")
+
+
+def _first_time(members: Sequence[tuple[str, float]]) -> float | None:
+    """The score of the first member, a time in milliseconds, as seconds."""
+    return members[0][1] / 1000 if members else None
+
+
+def _resumed(events: Sequence[tuple[str, Mapping[str, str]]]) -> float | None:
+    """The time when the agent was resumed, if that is its latest event."""
+    for name, fields in events:
+        if fields.get("kind") == "agent.resumed":
+            return seconds(name.partition("-")[0])
+    return None
+
+
+@health_fields
+class Progress:
+    """The iterations of an agent."""
+
+    iterations: int = declare(
+        "Iterations started.",
+        stored("loop", "iteration", lambda text: stored_int(text) or 0),
+        counter("boyd_agent_iterations"),
+    )
+    ended: dict[str, int] = declare(
+        "Iterations ended, by outcome.",
+        stored_counts("loop", "ended", ("completed", "failed")),
+        counter_by("outcome", "boyd_agent_iterations_ended"),
+    )
+    last: LastIteration | None = declare(
+        "The last iteration that ended.",
+        LAST,
+        gauge(
+            "boyd_agent_last_iteration_timestamp_seconds",
+            "End of the last iteration.",
+            lambda last, _: last and last.at,
+        ),
+        gauge(
+            "boyd_agent_last_iteration_success",
+            "1 if the last iteration succeeded.",
+            lambda last, _: last and last.success,
+        ),
+    )
+    observed: float | None = declare(
+        "Start of the last iteration, when it observed.",
+        OBSERVED,
+        gauge("boyd_agent_last_observed_timestamp_seconds"),
+    )
+    flight: InFlightIteration | None = declare("The iteration in flight.", FLIGHT)
+    flight_since: float | None = declare(
+        "Start of the iteration in flight.",
+        stored("iteration", "startedAt", seconds),
+        gauge(
+            "boyd_agent_in_flight_seconds",
+            "Age of the iteration in flight; 0: none.",
+            seconds_since,
+        ),
+    )
+    phase: str = declare(
+        "The phase in flight, or `idle`.", stored("iteration", "phase", lambda text: text or "idle")
+    )
+    phase_since: float | None = declare(
+        "Start of the phase in flight.",
+        stored("iteration", "phaseAt", seconds),
+        gauge("boyd_agent_phase_seconds", "Age of the phase in flight; 0: none.", seconds_since),
+    )
+    worker: str | None = declare(
+        "The worker that entered the phase.",
+        stored("iteration", "entered", lambda text: text.partition("/")[0] if text else None),
+    )
+    deadline: float | None = declare(
+        "The earliest deadline among the due members.",
+        FieldSource(lambda it: _first_time(it.reply(DUE)), questions=(DUE,)),
+    )
+
+
+@health_fields
+class BeatHealth:
+    """The last work of beat and sweepers for an agent."""
+
+    slot: float | None = declare(
+        "Start of the slot of the last tick of beat.",
+        stored("loop", "slot", seconds),
+        gauge("boyd_agent_last_tick_timestamp_seconds"),
+    )
+    scheduled: float | None = declare(
+        "The last start by the schedule.", stored("loop", "scheduled", seconds)
+    )
+    swept_at: float | None = declare("The last sweep.", stored("loop", "sweptAt", seconds))
+
+
+@health_fields
+class Backlog:
+    """The work that waits for an agent or for a person."""
+
+    waiting: tuple[WaitingWork, ...] = declare(
+        "Steps that no worker has taken.",
+        WAITING,
+        HealthMetric(
+            "boyd_queue_oldest_seconds",
+            "Age of the oldest step that waits for a worker.",
+            lambda steps, now: [
+                ((queue,), seconds_since(since, now))
+                for queue, since in oldest_by_queue(steps).items()
+            ],
+            ("queue",),
+        ),
+    )
+    intake: int = declare(
+        "Observations from the intake that wait for an iteration.",
+        answer("intake", lambda pipe, key, _: pipe.llen(key)),
+        gauge("boyd_intake_waiting"),
+    )
+    runs: int = declare(
+        "Pending runs.",
+        answer("runs_pending", lambda pipe, key, _: pipe.zcard(key)),
+        gauge("boyd_runs_pending"),
+    )
+    oldest_run: float | None = declare(
+        "The time when the oldest pending run was submitted.",
+        OLDEST_RUN,
+        gauge("boyd_runs_oldest_seconds", "Age of the oldest pending run; 0: none.", seconds_since),
+    )
+    approvals: int = declare(
+        "Pending approvals.",
+        answer("approvals_pending", lambda pipe, key, _: pipe.zcard(key)),
+        gauge("boyd_approvals_pending"),
+    )
+    expired: int = declare(
+        "Pending approvals past their deadline.",
+        answer("approvals_pending", lambda pipe, key, it: pipe.zcount(key, "-inf", it.now * 1000)),
+    )
+    next_deadline: float | None = declare(
+        "The deadline of the approval that expires next.",
+        answer(
+            "approvals_pending",
+            lambda pipe, key, _: pipe.zrange(key, 0, 0, withscores=True),
+            lambda members: _first_time([one for one in members if one[1] < NO_DEADLINE]),
+        ),
+        gauge(
+            "boyd_approvals_next_deadline_seconds",
+            "Time until the next approval expires; below 0: it is overdue.",
+            seconds_until,
+        ),
+    )
+
+
+@health_fields
+class Stops:
+    """Measures that keep an agent, or some of its actions, from working."""
+
+    paused: str | None = declare(
+        "The reason of its pause.",
+        stored("loop", "paused"),
+        gauge("boyd_agent_paused", "1 if it is paused.", is_set),
+    )
+    resumed_at: float | None = declare(
+        "The time when it was resumed, if nothing has happened since.",
+        answer("events", lambda pipe, key, _: pipe.xrevrange(key, count=1), _resumed),
+    )
+    frozen: str | None = declare(
+        "The reason of its freeze or the deployment's.",
+        FieldSource(
+            lambda it: first_reason([it.freezes.get(scope) for scope in scopes_of(it.entry.id)])
+        ),
+        gauge("boyd_agent_frozen", "1 if its actions are frozen.", is_set),
+    )
+    revoked: str | None = declare(
+        "The reason why its right to act is revoked.",
+        FieldSource(lambda it: reason_in(it.freezes.get(revocation_of(it.entry.id)))),
+        gauge("boyd_agent_revoked", "1 if its right to act is revoked.", is_set),
+    )
+    suspended: int = declare(
+        "Actions that are suspended on a target because they did harm.",
+        answer("held_actions", lambda pipe, key, _: pipe.zcount(key, "+inf", "+inf")),
+        gauge("boyd_actions_suspended"),
+    )
+
+
+@health_fields
+class StoredState:
+    """The state of an agent as Redis keeps it."""
+
+    events_lost: float | None = declare(
+        "The last time when an event could not be written.", stored("loop", "eventsLostAt", seconds)
+    )
+    events_error: str = declare(
+        "The error of that event.", stored("loop", "eventsLostWhy", lambda text: text or "")
+    )
+    format: int = declare(
+        "The newest format version of its state and its iteration in flight.",
+        FieldSource(
+            lambda it: max(stored_int(it.stored(key, _FORMAT)) or 1 for key in _FORMATTED),
+            tuple((key, _FORMAT) for key in _FORMATTED),
+        ),
+    )
+
+
+@health_fields
+class AgentHealth:
+    """The health of one agent."""
+
+    entry: AgentEntry = declare(
+        "The agent as its workers announce it.",
+        FieldSource(lambda it: it.entry),
+        gauge(
+            "boyd_agent_interval_seconds",
+            "Interval of the ticks of a continuous agent.",
+            lambda entry, _: entry.loop_interval if entry.mode == "continuous" else None,
+        ),
+    )
+    progress: Progress = group(Progress)
+    beat: BeatHealth = group(BeatHealth)
+    backlog: Backlog = group(Backlog)
+    stops: Stops = group(Stops)
+    state: StoredState = group(StoredState)
+    totals: Totals = group(Totals)
+    observers: dict[str, ObserverHealth] = declare(
+        "The health of its observers.",
+        OBSERVERS,
+        HealthMetric(
+            "boyd_observer_failures",
+            "Consecutive failures.",
+            lambda observers, _: [((name,), it.failures) for name, it in observers.items()],
+            ("observer",),
+        ),
+        HealthMetric(
+            "boyd_observer_last_success_timestamp_seconds",
+            "Time of the last success.",
+            lambda observers, _: [
+                ((name,), it.last_success_at.timestamp() if it.last_success_at else None)
+                for name, it in observers.items()
+            ],
+            ("observer",),
+        ),
+    )
+
+    @property
+    def named_queues(self) -> dict[str, list[str]]:
+        """The ids of its actions and endpoints, by the queue they name."""
+        ids: dict[str, list[str]] = {}
+        catalog = self.entry.catalog
+        parts: list[ActionInfo | EndpointInfo] = [*catalog.actions, *catalog.endpoints]
+        for part in parts:
+            if part.queue:
+                ids.setdefault(part.queue, []).append(part.id)
+        return ids
+
+    @property
+    def oldest(self) -> dict[str, float]:
+        """The time since which the oldest step has been waiting, by queue."""
+        return oldest_by_queue(self.backlog.waiting)
+
+
+#: The sources of all fields.
+SOURCES: tuple[FieldSource, ...] = tuple(it.source for _, it in leaves(AgentHealth))

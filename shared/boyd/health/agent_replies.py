@@ -1,0 +1,359 @@
+"""Questions to Redis about an agent, in two rounds, and the values in the replies.
+
+The source of a field names the questions that it needs, so that one round trip asks those of all
+fields of all agents.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import redis
+
+from boyd import naming
+from boyd.errors import UnreadableRecord
+from boyd.health.agent_work import InFlightIteration, LastIteration, WaitingWork
+from boyd.models import LEVELS, ObserverHealth
+from boyd.store.fleet import AgentEntry
+from boyd.store.keys import Keys
+from boyd.store.server.connection import Client, stored_int
+from boyd.store.unreadable import readable
+from boyd.text import queues
+
+#: Due members to read per agent, earliest first.
+_STEPS = 50
+#: The score that each level of urgency adds to a pending run in `submit_run`.
+_URGENCY = 1e13
+_JOB = ("executionState", "queuedAt", "queue")
+#: Descriptions of the jobs that somebody waits for, by the beginning of their names.
+_JOBS = {
+    "approval": "an approved action",
+    "call": "a call",
+    "delivery": "a notification",
+    "verify": "a verification",
+    "procedure": "a procedure",
+}
+
+#: Adds a command to a pipeline.
+Command = Callable[[Client], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class AgentQuestion:
+    """A command about one key of the agent; `key` is an attribute of `Keys`."""
+
+    key: str
+    ask: Callable[[Client, str, AgentReplies], Any]
+
+
+@dataclass(frozen=True)
+class FieldSource:
+    """The source of a field of an agent.
+
+    Attributes:
+        read: its value, from the replies.
+        fields: the fields of hashes that it needs, each with the hash's attribute of `Keys`.
+        questions: what else it needs of the first round.
+        details: what it needs of the second round, from the replies of the first.
+    """
+
+    read: Callable[[AgentReplies], Any]
+    fields: tuple[tuple[str, str], ...] = ()
+    questions: tuple[AgentQuestion, ...] = ()
+    details: Callable[[AgentReplies], Mapping[Hashable, Command]] = lambda _: {}
+
+
+@dataclass(frozen=True, eq=False)
+class _HashQuestion:
+    """The question for some fields of a hash, which several fields of health share."""
+
+    key: str
+    names: tuple[str, ...]
+
+    def ask(self, pipe: Client, key: str, _: AgentReplies) -> None:
+        """Ask for the fields."""
+        pipe.hmget(key, self.names)
+
+
+def first_round(sources: Iterable[FieldSource]) -> list[AgentQuestion | _HashQuestion]:
+    """The questions of the first round, each once."""
+    hashes: dict[str, dict[str, None]] = {}
+    questions: dict[AgentQuestion, None] = {}
+    for source in sources:
+        questions |= dict.fromkeys(source.questions)
+        for key, name in source.fields:
+            hashes.setdefault(key, {})[name] = None
+    return [*(_HashQuestion(key, tuple(names)) for key, names in hashes.items()), *questions]
+
+
+@dataclass
+class AgentReplies:
+    """The replies about one agent, in which an error stands for a key of another type.
+
+    The methods that read one raise `UnreadableRecord` for such an error.
+
+    Attributes:
+        entry: the agent as its workers announce it.
+        now: the Redis server's time.
+        freezes: the freeze marks of the deployment, by scope.
+    """
+
+    entry: AgentEntry
+    now: float
+    freezes: Mapping[str, str] = field(default_factory=dict)
+    _first: dict[Hashable, Any] = field(default_factory=dict)
+    _second: Mapping[Hashable, Any] = field(default_factory=dict)
+
+    def commands(
+        self, questions: Iterable[AgentQuestion | _HashQuestion]
+    ) -> dict[Hashable, Command]:
+        """The commands of the first round."""
+        keys = Keys(self.entry.id)
+        return {it: partial(self._ask, it, getattr(keys, it.key)) for it in questions}
+
+    def details(self, sources: Iterable[FieldSource]) -> dict[Hashable, Command]:
+        """The commands of the second round."""
+        return {name: ask for source in sources for name, ask in source.details(self).items()}
+
+    def take_first(self, replies: Mapping[Hashable, Any]) -> None:
+        """Take the replies of the first round."""
+        for question, reply in replies.items():
+            if isinstance(question, _HashQuestion):
+                texts = repeat(reply) if isinstance(reply, redis.RedisError) else reply
+                names = zip(question.names, texts, strict=False)
+                self._first |= {(question.key, name): text for name, text in names}
+            else:
+                self._first[question] = reply
+
+    def take_second(self, replies: Mapping[Hashable, Any]) -> None:
+        """Take the replies of the second round."""
+        self._second = replies
+
+    def stored(self, key: str, name: str) -> str | None:
+        """A field of a hash."""
+        text: str | None = _checked(key, self._first[key, name])
+        return text
+
+    def reply(self, question: AgentQuestion) -> Any:
+        """The reply to a question of the first round."""
+        return _checked(question.key, self._first[question])
+
+    def detail(self, name: Hashable) -> Any:
+        """A reply of the second round; None for what was not asked."""
+        return _checked(str(name), self._second.get(name))
+
+    def _ask(self, question: AgentQuestion | _HashQuestion, key: str, pipe: Client) -> None:
+        question.ask(pipe, key, self)
+
+
+def hash_fields(key: str, *names: str) -> Command:
+    """The command that reads fields of a hash."""
+    return lambda pipe: pipe.hmget(key, names)
+
+
+def _checked(name: str, reply: Any) -> Any:
+    if isinstance(reply, redis.RedisError):
+        raise UnreadableRecord(f"{name}: {reply}")
+    return reply
+
+
+# Sources
+
+
+def stored(
+    key: str, name: str, parse: Callable[[str | None], Any] = lambda text: text
+) -> FieldSource:
+    """A field of a hash, as *parse* reads its text."""
+    return FieldSource(lambda replies: parse(replies.stored(key, name)), ((key, name),))
+
+
+def stored_counts(key: str, prefix: str, outcomes: Iterable[str]) -> FieldSource:
+    """The counts in the fields `prefix:outcome` of a hash, by outcome."""
+    names = {outcome: f"{prefix}:{outcome}" for outcome in outcomes}
+    return FieldSource(
+        lambda replies: {
+            outcome: stored_int(replies.stored(key, name)) or 0 for outcome, name in names.items()
+        },
+        tuple((key, name) for name in names.values()),
+    )
+
+
+def answer(
+    key: str,
+    ask: Callable[[Client, str, AgentReplies], Any],
+    parse: Callable[[Any], Any] = lambda reply: reply,
+) -> FieldSource:
+    """The reply to a command about a key, as *parse* reads it."""
+    question = AgentQuestion(key, ask)
+    return FieldSource(lambda replies: parse(replies.reply(question)), questions=(question,))
+
+
+def seconds(ms: str | None) -> float | None:
+    """A stored time in milliseconds as seconds; None for an invalid one."""
+    number = stored_int(ms)
+    return None if number is None else number / 1000
+
+
+# The iteration in flight
+
+#: The members that are due first.
+DUE = AgentQuestion("due", lambda pipe, key, _: pipe.zrange(key, 0, _STEPS - 1, withscores=True))
+_FLIGHT = (("iteration", "phase"), ("iteration", "phaseAt"))
+
+
+def _flight(replies: AgentReplies) -> InFlightIteration | None:
+    """The iteration in flight, from its phase and the phase's start; None without one."""
+    phase, began = replies.stored(*_FLIGHT[0]), seconds(replies.stored(*_FLIGHT[1]))
+    if not phase or began is None:
+        return None
+    due = replies.reply(DUE)
+    deadline = dict(due).get("phase")
+    # A full list may have cut it off.
+    is_listed = deadline is not None or len(due) >= _STEPS
+    return InFlightIteration(began, is_listed, deadline / 1000 if deadline is not None else None)
+
+
+FLIGHT = FieldSource(_flight, _FLIGHT, (DUE,))
+
+
+# The last iteration that ended
+
+_LAST = AgentQuestion("history", lambda pipe, key, _: pipe.zrevrange(key, 0, 0, withscores=True))
+
+
+def _ask_past(replies: AgentReplies) -> dict[Hashable, Command]:
+    members = replies.reply(_LAST)
+    if not members:
+        return {}
+    key = Keys(replies.entry.id).archived(int(members[0][0]))
+    return {"past": hash_fields(key, "success", "startedAt")}
+
+
+def _last(replies: AgentReplies) -> LastIteration | None:
+    members = replies.reply(_LAST)
+    if not members:
+        return None
+    (number, ended), (success, _) = members[0], replies.detail("past")
+    return LastIteration(int(number), ended / 1000, success == "1" if success else None)
+
+
+def _observed(replies: AgentReplies) -> float | None:
+    _, began = replies.detail("past") or (None, None)
+    return seconds(replies.stored("iteration", "startedAt") or began)
+
+
+LAST = FieldSource(_last, questions=(_LAST,), details=_ask_past)
+OBSERVED = FieldSource(_observed, (("iteration", "startedAt"),), (_LAST,), _ask_past)
+
+
+# Steps that no worker has taken
+
+
+def _ask_due(replies: AgentReplies) -> dict[Hashable, Command]:
+    keys = Keys(replies.entry.id)
+    commands: dict[Hashable, Command] = {}
+    for member, _ in replies.reply(DUE):
+        kind = naming.parts(member)[0]
+        if kind == "batch":
+            names = (f"{member}:by", f"{member}:sentAt", member)
+            commands[member] = hash_fields(keys.iteration, *names)
+        elif kind in _JOBS:
+            commands[member] = hash_fields(keys.job(member), *_JOB)
+    return commands
+
+
+def _waiting(replies: AgentReplies) -> tuple[WaitingWork, ...]:
+    steps = [_waiting_phase(replies)]
+    for member, _ in replies.reply(DUE):
+        texts = replies.detail(member)
+        if texts is not None:
+            what = _JOBS.get(naming.parts(member)[0])
+            steps.append(_waiting_job(what, *texts) if what else _waiting_batch(*texts))
+    return tuple(step for step in steps if step is not None)
+
+
+def _waiting_phase(replies: AgentReplies) -> WaitingWork | None:
+    phase, entered, sent, queue = (replies.stored(*name) for name in _SENT)
+    since = seconds(sent)
+    if not phase or phase == "observe" or entered or since is None:
+        return None
+    return WaitingWork(phase, queue or (queues.ACT if phase == "act" else queues.LOOP), since)
+
+
+def _waiting_batch(by: str | None, sent: str | None, payload: str | None) -> WaitingWork | None:
+    since = seconds(sent)
+    if by or since is None or payload is None:
+        return None
+    return WaitingWork("observe", json.loads(payload)["queue"], since)
+
+
+def _waiting_job(
+    what: str, state: str | None, queued: str | None, queue: str | None
+) -> WaitingWork | None:
+    since = seconds(queued)
+    if state != "queued" or since is None:
+        return None
+    return WaitingWork(what, queue or queues.ACT, since)
+
+
+_SENT = tuple(("iteration", name) for name in ("phase", "entered", "sentAt", "queue"))
+WAITING = FieldSource(_waiting, _SENT, (DUE,), _ask_due)
+
+
+# The oldest pending run
+
+
+def _first_run(level: int) -> AgentQuestion:
+    least, most = level * _URGENCY, (level + 1) * _URGENCY
+    return AgentQuestion(
+        "runs_pending",
+        lambda pipe, key, _: pipe.zrangebyscore(key, least, f"({most:.0f}", start=0, num=1),
+    )
+
+
+_FIRST_RUNS = tuple(_first_run(level) for level in range(len(LEVELS)))
+
+
+def _run_ids(replies: AgentReplies) -> Iterator[str]:
+    for question in _FIRST_RUNS:
+        yield from replies.reply(question)
+
+
+def _ask_runs(replies: AgentReplies) -> dict[Hashable, Command]:
+    keys = Keys(replies.entry.id)
+    return {("run", id): hash_fields(keys.run(id), "createdAt") for id in _run_ids(replies)}
+
+
+def _oldest_run(replies: AgentReplies) -> float | None:
+    times = [seconds(replies.detail(("run", id))[0]) for id in _run_ids(replies)]
+    return min((at for at in times if at is not None), default=None)
+
+
+OLDEST_RUN = FieldSource(_oldest_run, questions=_FIRST_RUNS, details=_ask_runs)
+
+
+# Observers
+
+
+def _ask_observers(replies: AgentReplies) -> dict[Hashable, Command]:
+    observers = replies.entry.catalog.observers
+    key = Keys(replies.entry.id).observers_health
+    return {"observers": hash_fields(key, *observers)} if observers else {}
+
+
+def _observers(replies: AgentReplies) -> dict[str, ObserverHealth]:
+    texts = zip(replies.entry.catalog.observers, replies.detail("observers") or (), strict=True)
+    healths = {
+        name: readable(f"the health of observer {name}", ObserverHealth.from_json, text)
+        for name, text in texts
+        if text
+    }
+    return {name: health for name, health in healths.items() if health is not None}
+
+
+OBSERVERS = FieldSource(_observers, details=_ask_observers)
