@@ -13,8 +13,9 @@ import pytest
 from boyd import Agent
 from boyd.health.agent_health import AgentHealth, Backlog
 from boyd.health.agent_work import WaitingWork
-from boyd.health.checks import Finding, examine, span
+from boyd.health.checks import examine
 from boyd.health.declaration import declarations
+from boyd.health.finding import Finding, span
 from boyd.health.reader import read_health, read_roster
 from boyd.health.roster import RETIRED, Roster
 from boyd.health.server_health import ServerHealth

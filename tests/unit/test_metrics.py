@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
-from boyd.health.checks import Finding
+from boyd.health.finding import Finding
 from boyd.health.reader import read_health
 from boyd.health.server_health import ServerHealth
 from boyd.health.snapshot import HealthSnapshot

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from boyd.health.checks import UnservedQueue, archive_state, unserved
+from boyd.health.process_checks import check_archive
+from boyd.health.queue_checks import UnservedQueue, unserved_queues
 from boyd.health.reader import read_health
 from boyd.health.snapshot import HealthSnapshot
 from boyd.store.fleet import WorkerInfo
@@ -70,7 +71,7 @@ def fleet(page: PageRequest) -> PageResult:
         versions=sorted({one.version for one in live}),
         broker_error=health.broker_error,
         # An error of the database may name its host.
-        archive=None if page.lacks("admin", everywhere=True) else archive_state(health),
+        archive=None if page.lacks("admin", everywhere=True) else check_archive(health),
     )
 
 
@@ -108,7 +109,7 @@ def _gaps(health: HealthSnapshot) -> Iterator[FleetGap]:
             what = "worker" if roster.live("beat", name) else "process"
             yield FleetGap(name, f"no {what} runs it, so it does nothing", "boyd worker")
         else:
-            yield from map(_queue_gap, unserved(health, agent))
+            yield from map(_queue_gap, unserved_queues(health, agent))
         if agent.entry.needs_beat and not roster.live("beat", name):
             yield FleetGap(name, "no beat starts its iterations", "boyd beat")
 

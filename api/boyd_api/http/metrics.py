@@ -56,7 +56,7 @@ class Metrics:
     def __init__(self, store: Callable[[], Store], brokers: Sequence[Client] = ()) -> None:
         """Create them; nothing is read before a scrape, which calls *store*.
 
-        *brokers* are clients for the brokers, see `boyd.health.checks.brokers_of`.
+        *brokers* are clients for the brokers, see `boyd.health.reader.brokers_of`.
         """
         self._registry = CollectorRegistry()
         self._registry.register(_Deployment(store, tuple(brokers)))

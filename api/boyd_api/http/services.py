@@ -17,7 +17,7 @@ from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAge
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.past import Past
 from boyd.export.archive.past_work import PastWork
-from boyd.health.checks import brokers_of
+from boyd.health.reader import brokers_of
 from boyd.intake.sns import SnsVerifier
 from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.models import ApiKey, ApprovalItem, Phase

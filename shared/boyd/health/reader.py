@@ -27,11 +27,18 @@ from boyd.health.server_health import ServerHealth, read_cluster
 from boyd.health.snapshot import HealthSnapshot
 from boyd.models import from_ms
 from boyd.models.archived import ArchiveStatus, TraceStatus
+from boyd.settings.process_settings import Settings
 from boyd.store.archive_status import parse_status
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import reason_in
 from boyd.store.keys import AGENTS, ARCHIVE, DEPLOYMENT, FREEZES, TRACES, WORKER_INFO, WORKERS
-from boyd.store.server.connection import Client, has_wrong_type, replies_of_some, translated
+from boyd.store.server.connection import (
+    Client,
+    connect,
+    has_wrong_type,
+    replies_of_some,
+    translated,
+)
 from boyd.store.unreadable import readable
 from boyd.text import queues
 
@@ -99,6 +106,14 @@ def read_health(
         cluster=masters,
         unreached=sorted(asked.away),
     )
+
+
+def brokers_of(settings: Settings, timeout: float) -> list[Client]:
+    """Clients for the brokers, in order; empty if there is none but the Redis with the state."""
+    urls = settings.broker_urls
+    if urls == [settings.redis_url]:
+        return []
+    return [connect(url, timeout=timeout) for url in urls]
 
 
 # Questions

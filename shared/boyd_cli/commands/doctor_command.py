@@ -7,9 +7,9 @@ import click
 from boyd.agent import load_agent
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import BoydError, StoreError, StoreLoginRefused
-from boyd.health import checks
-from boyd.health.checks import Finding
-from boyd.health.reader import read_health
+from boyd.health.checks import examine
+from boyd.health.finding import Finding, error, ok
+from boyd.health.reader import brokers_of, read_health
 from boyd.plugin import Action, Observer
 from boyd.settings.process_settings import Settings
 from boyd.store import connect, mask_url
@@ -59,19 +59,19 @@ def _findings(settings: Settings) -> list[Finding]:
     where = mask_url(settings.redis_url)
     needs, wrong = _needs(settings)
     client = connect(settings.redis_url, timeout=PATIENCE)
-    brokers = checks.brokers_of(settings, PATIENCE)
+    brokers = brokers_of(settings, PATIENCE)
     try:
         health = read_health(client, brokers, needs)
-    except StoreError as error:
+    except StoreError as refusal:
         advice = "start it, or set BOYD_REDIS_URL to another server"
-        if isinstance(error, StoreLoginRefused):
+        if isinstance(refusal, StoreLoginRefused):
             advice = "check user and password in BOYD_REDIS_URL"
-        return [checks.error("redis", f"{where}: {error}", advice)]
-    found = [checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
+        return [error("redis", f"{where}: {refusal}", advice)]
+    found = [ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
     if brokers and health.broker_error is None:
         named = " and ".join(map(mask_url, settings.broker_urls))
-        found.append(checks.ok("broker", f"{named} {'answer' if len(brokers) > 1 else 'answers'}"))
-    return [*found, *checks.examine(health, needs), *wrong]
+        found.append(ok("broker", f"{named} {'answer' if len(brokers) > 1 else 'answers'}"))
+    return [*found, *examine(health, needs), *wrong]
 
 
 def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:
@@ -81,8 +81,8 @@ def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Fi
     for reference in settings.agents:
         try:
             agent = load_agent(reference)
-        except BoydError as error:
-            wrong.append(checks.error("agent file", str(error), f"see `boyd check {reference}`"))
+        except BoydError as mistake:
+            wrong.append(error("agent file", str(mistake), f"see `boyd check {reference}`"))
         else:
             found = needs.setdefault(agent.id, {})
             parts: list[Observer | Action] = [*agent.host.observers.values()]

@@ -1,0 +1,50 @@
+"""Findings: the results of checks, each with its remedy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from boyd.models import Model
+
+Level = Literal["ok", "warning", "error"]
+
+
+class Finding(Model):
+    """The result of one check.
+
+    Attributes:
+        level: `error`: something does not work or state gets lost; `warning`: it may.
+        subject: the part that was checked.
+        what: the result.
+        what_to_do: the remedy; empty if none is needed.
+    """
+
+    level: Level
+    subject: str
+    what: str
+    what_to_do: str = ""
+
+
+def ok(subject: str, what: str) -> Finding:
+    """A check that passed."""
+    return Finding(level="ok", subject=subject, what=what)
+
+
+def warning(subject: str, what: str, what_to_do: str) -> Finding:
+    """A possible problem."""
+    return Finding(level="warning", subject=subject, what=what, what_to_do=what_to_do)
+
+
+def error(subject: str, what: str, what_to_do: str) -> Finding:
+    """A problem."""
+    return Finding(level="error", subject=subject, what=what, what_to_do=what_to_do)
+
+
+def span(seconds: float) -> str:
+    """A number of seconds in words, as in `1.5 s`, `12 min` or `3 h`."""
+    if seconds < 10:
+        return f"{round(seconds, 1):g} s"
+    for size, batch in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {batch}"
+    return f"{seconds:.0f} s"
