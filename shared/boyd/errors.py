@@ -8,6 +8,7 @@
     │   ├── StoreUnavailable   Redis did not answer
     │   │   └── StoreReadOnly     Redis accepts no writes now
     │   ├── UnreadableRecord   a record in Redis cannot be read
+    │   │   └── ForeignKey        a key that the whole deployment needs holds another type
     │   └── PayloadTooLarge    a value is too large for Redis
     ├── ArchiveUnavailable  the database of the archive did not answer
     │   └── ArchiveRefused     it refused a statement
@@ -85,6 +86,10 @@ class NewerFormat(StoreError):
 
 class UnreadableRecord(StoreError):
     """A record in Redis cannot be read: something else than Boyd has written it; it is named."""
+
+
+class ForeignKey(UnreadableRecord):
+    """A key that the whole deployment needs holds a value of another type; it is named."""
 
 
 class PayloadTooLarge(StoreError):

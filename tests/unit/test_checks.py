@@ -24,6 +24,7 @@ from boyd.models import Autonomy
 from boyd.models.investigation import ModelTotals
 from boyd.store import AgentEntry, Store, WorkerInfo, connect
 from boyd.store.fleet import Role
+from boyd.store.keys import AGENTS, FREEZES
 from boyd.store.server.server_release import Release
 from boyd.testing import Lab
 from boyd.text import queues
@@ -682,6 +683,17 @@ def test_a_continuous_agent_without_new_observations_is_reported_with_its_phase(
 
     assert said == ["warning: it has made no observations for 10 min: iteration 7 in phase act"]
     assert fresh == []
+
+
+@pytest.mark.parametrize("key", [AGENTS, FREEZES])
+def test_a_key_of_the_deployment_of_another_type_is_an_error_that_names_it(key: str) -> None:
+    lab = Lab(agent())
+    lab.client.delete(key)
+    lab.client.set(key, "garbage")
+    errors = [f for f in examine(read_health(lab.client)) if f.level == "error"]
+
+    assert [(f.subject, f.what) for f in errors] == [(key, "it holds something else than a hash")]
+    assert "delete it, or restore it" in errors[0].what_to_do
 
 
 def test_tool_calls_returned_as_text_are_reported_for_a_day() -> None:

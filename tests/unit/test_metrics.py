@@ -27,6 +27,7 @@ from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.archive_status import announce_archive, announce_traces
 from boyd.store.investigations import MOST_COST, MOST_TOTALS, OTHERS, ROOM
+from boyd.store.keys import AGENTS
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
 from boyd.text.version import VERSION
@@ -441,6 +442,14 @@ def test_no_answer_about_health_changes_its_fields() -> None:
         Readiness: ["status", "missing"],
         Finding: ["level", "subject", "what", "whatToDo"],
     }
+
+
+def test_a_deployment_whose_agents_cannot_be_read_is_not_ready() -> None:
+    lab = Lab(agent())
+    lab.client.delete(AGENTS)
+    lab.client.set(AGENTS, "garbage")
+
+    assert readiness(lab.whole, Settings()).missing == ["Redis refuses to answer"]
 
 
 def test_without_redis_it_is_not_ready_and_reveals_no_address() -> None:

@@ -17,6 +17,7 @@ from boyd.errors import (
     ArchiveRefused,
     ArchiveUnavailable,
     BadCursor,
+    ForeignKey,
     NotDelegated,
     PayloadTooLarge,
     QueueFull,
@@ -165,8 +166,9 @@ It is unknown whether the endpoint did its work; `callId` is the call.
 
 503 unavailable: Temporarily unavailable
 Redis, the archive or the identity provider does not answer, Redis accepts no writes, the API is
-overloaded, or it lacks what an intake needs, such as a library or a secret. Retry after the seconds
-in `Retry-After`.
+overloaded, or it lacks what an intake needs, such as a library or a secret; or another program has
+overwritten a key that the whole deployment needs, which `detail` names. Retry after the seconds in
+`Retry-After`.
 
 503 overloaded: Too many messages
 The intake limit of the key is exceeded, or too many observations wait for the agent. Nothing was
@@ -326,6 +328,9 @@ def problem_of(error: Exception) -> HttpProblem:
         full = isinstance(error, StoreReadOnly)
         why = "Redis does not accept writes now" if full else "Redis does not answer"
         return HttpProblem("unavailable", why, headers=retry_after(_RETRY))
+    if isinstance(error, ForeignKey):
+        log.error("%s: %s", g.get("request_id", "-"), error)
+        return HttpProblem("unavailable", str(error), headers=retry_after(_RETRY))
     if isinstance(error, UnreadableRecord):
         log.error("%s: %s", g.get("request_id", "-"), error)
         return HttpProblem("unreadable", str(error))

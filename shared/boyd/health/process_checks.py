@@ -11,6 +11,7 @@ from boyd.health.roster import Roster
 from boyd.health.snapshot import HealthSnapshot, seconds_behind, works
 from boyd.models.archived import FollowerStatus
 from boyd.store.fleet import WorkerInfo
+from boyd.store.keys import AGENTS
 from boyd.text import queues
 from boyd.text.formatting import counted
 from boyd.text.version import VERSION
@@ -40,7 +41,7 @@ def check_processes(roster: Roster) -> Iterator[Finding]:
     for name in roster.unreadable:
         advice = "it may run a newer version: use the same one everywhere"
         yield warning(name, "its record cannot be read", advice)
-    if not roster.agents:
+    if not roster.agents and AGENTS not in roster.foreign:
         advice = "start one with `boyd up` or `boyd worker --agent FILE`"
         yield warning("agents", "none has been started yet", advice)
 

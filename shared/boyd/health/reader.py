@@ -31,10 +31,19 @@ from boyd.settings.process_settings import Settings
 from boyd.store.archive_status import parse_status
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import reason_in
-from boyd.store.keys import AGENTS, ARCHIVE, DEPLOYMENT, FREEZES, TRACES, WORKER_INFO, WORKERS
+from boyd.store.keys import (
+    AGENTS,
+    ARCHIVE,
+    DEPLOYMENT,
+    FREEZES,
+    TRACES,
+    WORKER_INFO,
+    WORKERS,
+)
 from boyd.store.server.connection import (
     Client,
     connect,
+    foreign_key,
     has_wrong_type,
     replies_of_some,
     translated,
@@ -56,9 +65,13 @@ def read_roster(client: Client) -> Roster:
 
     Raises:
         StoreUnavailable: Redis did not answer.
+        ForeignKey: the agents cannot be read.
         StoreError: Redis answered with an error.
     """
-    roster = _roster(_ask(client, _ROSTER))
+    first = _ask(client, _ROSTER)
+    if has_wrong_type(first["agents"]):
+        raise foreign_key(AGENTS)
+    roster = _roster(first)
     agents = _Agents(roster, {})
     agents.ask(client, (_SWEPT, FLIGHT))
     return replace(roster, swept=agents.read(_SWEPT), flights=agents.read(FLIGHT))
@@ -84,7 +97,8 @@ def read_health(
     first = _ask(client, _ROSTER | _SERVER, optional=_SERVER)
     latency = time.monotonic() - began
     roster = _roster(first)
-    asked = _Agents(roster, first["freezes"])
+    freezes = {} if has_wrong_type(first["freezes"]) else first["freezes"]
+    asked = _Agents(roster, freezes)
     asked.ask(client, SOURCES)
     asked.ask_details(client, SOURCES)
     agents = asked.healths()
@@ -97,7 +111,7 @@ def read_health(
         server=max(servers, key=lambda one: one.fullness, default=server),
         skew=roster.now - (clock + latency / 2),
         latency=latency,
-        frozen=reason_in(first["freezes"].get(DEPLOYMENT)),
+        frozen=reason_in(freezes.get(DEPLOYMENT)),
         agents=agents,
         messages=messages,
         broker_error=broker_error,
@@ -126,8 +140,8 @@ _ROSTER: dict[str, Command] = {
     "agents": lambda pipe: pipe.hgetall(AGENTS),
     "freezes": lambda pipe: pipe.hgetall(FREEZES),
 }
-#: Questions about processes, and their keys: a foreign type of those hides no agent.
-_PROCESSES = {"beats": WORKERS, "infos": WORKER_INFO}
+#: Questions about keys that another program may have overwritten, and those keys.
+_KEYS = {"beats": WORKERS, "infos": WORKER_INFO, "agents": AGENTS, "freezes": FREEZES}
 #: Access rules may forbid these.
 _SERVER: dict[str, Command] = {
     "info": lambda pipe: pipe.info(),
@@ -138,7 +152,10 @@ _SERVER: dict[str, Command] = {
 
 
 def _ask(client: Client, commands: _Commands[_Q], optional: Collection[Any] = ()) -> dict[_Q, Any]:
-    """The replies to all commands in one round trip; None for *optional* ones refused."""
+    """The replies to all commands in one round trip; None for *optional* ones refused.
+
+    An error stands for the reply about one of `_KEYS` that holds another type.
+    """
     if not commands:
         return {}
     with translated():
@@ -147,11 +164,12 @@ def _ask(client: Client, commands: _Commands[_Q], optional: Collection[Any] = ()
             command(pipe)
         replies = dict(zip(commands, pipe.execute(raise_on_error=False), strict=True))
         for name, reply in replies.items():
-            if has_wrong_type(reply) and name in _PROCESSES:
-                continue
-            if isinstance(reply, redis.RedisError) and name not in optional:
-                raise reply
-    return {q: None if isinstance(a, redis.RedisError) else a for q, a in replies.items()}
+            is_foreign = name in _KEYS and has_wrong_type(reply)
+            if isinstance(reply, redis.RedisError) and not is_foreign:
+                if name not in optional:
+                    raise reply
+                replies[name] = None
+    return replies
 
 
 class _Agents:
@@ -236,24 +254,26 @@ def _readable(replies: AgentReplies, read: Callable[[AgentReplies], _T]) -> _T |
 # Agents and processes
 
 
-def _roster(answers: Mapping[str, Any]) -> Roster:
-    whole, micros = answers["time"]
+def _roster(replies: Mapping[str, Any]) -> Roster:
+    whole, micros = replies["time"]
+    foreign = [key for name, key in _KEYS.items() if has_wrong_type(replies.get(name))]
+    listed = {name: {} if has_wrong_type(reply) else reply for name, reply in replies.items()}
     agents: dict[str, AgentEntry] = {}
     processes: list[WorkerInfo] = []
     unreadable: list[str] = []
-    for name, text in sorted(answers["agents"].items()):
+    for name, text in sorted(listed["agents"].items()):
         try:
             agents[name] = AgentEntry.from_json(text)
         except ValidationError:
             unreadable.append(f"agent {name}")
-    infos = answers["infos"] or {}
-    unreadable += [key for name, key in _PROCESSES.items() if answers[name] is None]
-    for name, beat in answers["beats"] or []:
+    unreadable += [key for key in foreign if key in (WORKERS, WORKER_INFO)]
+    for name, beat in listed["beats"]:
         try:
-            processes.append(_process(infos.get(name, ""), beat))
+            processes.append(_process(listed["infos"].get(name, ""), beat))
         except ValidationError:
             unreadable.append(name)
-    return Roster(whole + micros / 1e6, agents, processes, unreadable)
+    foreign = [key for key in foreign if key not in unreadable]
+    return Roster(whole + micros / 1e6, agents, processes, unreadable, foreign=foreign)
 
 
 def _completed(roster: Roster, agents: Sequence[AgentHealth], away: Collection[str]) -> Roster:

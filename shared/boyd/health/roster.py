@@ -27,6 +27,7 @@ class Roster:
         agents: all registered agents, by id.
         processes: the processes with a heartbeat in the last hour, alive or not.
         unreadable: names of processes and agents whose announcement cannot be read.
+        foreign: keys that the whole deployment needs and that hold another type.
         swept: the time of the last sweep, by agent.
         flights: the iterations in flight, by agent.
     """
@@ -37,6 +38,7 @@ class Roster:
     unreadable: list[str] = field(default_factory=list)
     swept: dict[str, float] = field(default_factory=dict)
     flights: dict[str, InFlightIteration] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
 
     def live(self, role: Role | None = None, agent_id: str | None = None) -> list[WorkerInfo]:
         """The live processes: all, or those of a role or an agent."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from boyd.health.finding import Finding, error, ok, span, warning
 from boyd.health.server_health import MasterHealth, ServerHealth
 from boyd.health.snapshot import HealthSnapshot
+from boyd.store.keys import SHARED_TYPES
 from boyd.store.server.server_release import OLDEST
 from boyd.text.formatting import counted
 
@@ -30,6 +31,9 @@ def check_redis(health: HealthSnapshot) -> Iterator[Finding]:
     else:
         yield from _check_server(server, health.roster.now)
     yield _check_clock(health.skew)
+    for key in health.roster.foreign:
+        advice = "another program has overwritten it: delete it, or restore it from a backup"
+        yield error(key, f"it holds something else than a {SHARED_TYPES[key]}", advice)
     if health.broker_error is not None:
         yield error("broker", health.broker_error, "start it, or correct BOYD_BROKER_URL")
 

@@ -113,7 +113,7 @@ class ApiKeys:
 
     def all(self) -> list[ApiKey]:
         """All keys, including expired ones, oldest first."""
-        with translated():
+        with translated(API_KEYS):
             found = self._client.hgetall(API_KEYS)
         read = [readable(_name(id), ApiKey.from_json, text) for id, text in found.items()]
         keys = [key for key in read if key is not None]
@@ -121,7 +121,7 @@ class ApiKeys:
 
     def get(self, key_id: str) -> ApiKey | None:
         """One key."""
-        with translated():
+        with translated(API_KEYS):
             text = self._client.hget(API_KEYS, key_id)
         return _read(key_id, text) if text else None
 

@@ -265,7 +265,7 @@ class Approvals:
         keys = {vote.by: vote.key for vote in item.approvals if vote.key}
         if not keys:
             return False
-        with translated():
+        with translated(API_KEYS):
             known = self._client.hmget(API_KEYS, list(keys.values()))
         revoked = [pair for pair, text in zip(keys.items(), known, strict=True) if text is None]
         if not revoked:

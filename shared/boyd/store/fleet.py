@@ -118,7 +118,7 @@ def in_service(agents: Mapping[str, AgentEntry]) -> list[str]:
 
 def read_entry(client: Client, agent_id: str) -> AgentEntry | None:
     """The entry of an agent; None when it is not registered."""
-    with translated():
+    with translated(AGENTS):
         text = client.hget(AGENTS, agent_id)
     if not text:
         return None
@@ -241,7 +241,7 @@ class Fleet:
 
     def agents(self) -> dict[str, AgentEntry]:
         """All registered agents, by id."""
-        with translated():
+        with translated(AGENTS):
             found = self._client.hgetall(AGENTS)
         read = {
             name: readable(f"the entry of agent {name}", AgentEntry.from_json, text)

@@ -20,7 +20,7 @@ from boyd.models import FROZEN, REVOKED, Actor, from_ms
 from boyd.models.responses import WorkerInfo
 from boyd.store.audit_trail import actor_fields
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import Scripts
 
 _LIFTED = re.compile(r"\d+")
@@ -123,17 +123,17 @@ class Freezes:
 
     def everywhere(self) -> str | None:
         """The reason of the deployment's freeze; None when there is none."""
-        with translated():
+        with translated(FREEZES):
             return reason_in(self._client.hget(FREEZES, DEPLOYMENT))
 
     def of(self, agent_id: str) -> str | None:
         """The reason why an agent is frozen, by its own freeze or the deployment's; else None."""
-        with translated():
+        with translated(FREEZES):
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
 
     def revocation(self, agent_id: str) -> str | None:
         """The reason why an agent's right to act is revoked; None when it is not."""
-        with translated():
+        with translated(FREEZES):
             return reason_in(self._client.hget(FREEZES, revocation_of(agent_id)))
 
     def all(self) -> Mapping[str, Stop]:
@@ -149,7 +149,7 @@ class Freezes:
         }
 
     def _in_force(self) -> dict[str, Stop]:
-        with translated():
+        with translated(FREEZES):
             marks = self._client.hgetall(FREEZES)
         return {
             scope: _read_mark(mark)
@@ -194,13 +194,13 @@ class Freezes:
         }
 
     def _roster(self) -> list[str]:
-        """All agents; Redis may have lost part of what is known of them."""
+        """All agents; Redis may have lost part of what is known of them, or keep something else."""
         with translated():
             pipe = self._client.pipeline(transaction=False)
             pipe.hkeys(AGENTS)
             pipe.hkeys(REGISTERED)
             pipe.hvals(WORKER_INFO)
-            entered, registered, processes = pipe.execute()
+            entered, registered, processes = (names or () for names in replies_by_type(pipe))
         served = [name for text in processes for name in _agents_in(text)]
         return sorted({*entered, *registered, *served})
 

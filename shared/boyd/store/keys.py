@@ -24,6 +24,18 @@ ARCHIVE = "boyd:{*}:archive"
 #: The state of the export of traces, as JSON.
 TRACES = "boyd:{*}:traces"
 
+#: The types of the keys that the whole deployment needs.
+SHARED_TYPES = {
+    AGENTS: "hash",
+    REGISTERED: "hash",
+    FREEZES: "hash",
+    WORKERS: "zset",
+    WORKER_INFO: "hash",
+    API_KEYS: "hash",
+    SESSIONS: "zset",
+    PEOPLE: "hash",
+}
+
 
 def bucket(key_id: str, purpose: str = "") -> str:
     """The rate limit of an API key, or its separate one for a *purpose*."""

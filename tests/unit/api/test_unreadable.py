@@ -11,7 +11,7 @@ import pytest
 
 from api_kit import Site, make_lab
 from boyd.models import from_ms
-from boyd.store.keys import AGENTS, API_KEYS, WORKER_INFO, WORKERS, Keys
+from boyd.store.keys import AGENTS, API_KEYS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
 from console_kit import Browser
 
 KEYS = Keys("desk")
@@ -142,6 +142,33 @@ def test_a_foreign_type_in_the_state_of_one_agent_hides_no_other(
     assert "test" in ids(busy, "/agents", "agents")
     for path in ("/", "/agents", "/agents/test", "/fleet", "/keys", "/agents/test/runs"):
         assert browser.get(f"/console{path}").status == 200, path
+
+
+@pytest.mark.parametrize("key", [AGENTS, API_KEYS, FREEZES])
+def test_a_foreign_type_at_a_key_of_the_deployment_is_unavailable_and_named(
+    busy: Site, key: str
+) -> None:
+    client = redis_of(busy)
+    client.delete(key)
+    client.set(key, "garbage")
+    busy.services.forget_agents()
+    answers = [busy.get(path) for path in ("/agents", "/keys", "/loop/status", "/runs")]
+    refused = [answer for answer in answers if answer.status_code != 200]
+
+    assert refused
+    for answer in refused:
+        assert (answer.status_code, answer.json["type"]) == (503, "/problems/unavailable")
+        assert f"{key} in Redis holds something else than a hash" in answer.json["detail"]
+        assert "Retry-After" in answer.headers
+
+
+def test_all_agents_can_be_frozen_while_their_list_cannot_be_read(busy: Site) -> None:
+    client = redis_of(busy)
+    client.delete(AGENTS)
+    client.set(AGENTS, "garbage")
+    busy.lab.whole.freezes.freeze("moving")
+
+    assert "moving" in client.hget(KEYS.freezes, DEPLOYMENT)
 
 
 def test_an_index_with_a_foreign_member_is_no_obstacle(busy: Site) -> None:

@@ -8,7 +8,7 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,12 +23,14 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from boyd.errors import (
     ConfigError,
+    ForeignKey,
     StoreError,
     StoreLoginRefused,
     StoreReadOnly,
     StoreUnavailable,
     UnreadableRecord,
 )
+from boyd.store.keys import SHARED_TYPES
 from boyd.store.server.cluster_client import ClusterClient
 from boyd.store.server.idle_connections import ClosingIdle
 from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving
@@ -277,13 +279,16 @@ def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(key: str | None = None) -> Iterator[None]:
     """Turn redis-py errors into Boyd's.
+
+    *key* is the one that all commands are about; in a pipeline redis-py names that of each.
 
     Raises:
         StoreUnavailable: Redis did not answer.
         StoreLoginRefused: Redis refused user or password.
         StoreReadOnly: Redis takes no writes now.
+        ForeignKey: a key that the whole deployment needs holds another type.
         StoreError: Redis answered with an error.
     """
     try:
@@ -302,6 +307,9 @@ def translated() -> Iterator[None]:
         if is_moving(error):
             raise StoreUnavailable(f"Redis moves the keys to another server: {error}") from error
         if has_wrong_type(error):
+            for shared in SHARED_TYPES:
+                if shared == key or f" {shared} " in str(error):
+                    raise foreign_key(shared) from error
             raise UnreadableRecord(f"a key in Redis holds something else: {error}") from error
         raise StoreError(f"Redis refused a command: {error}") from error
 
@@ -309,6 +317,22 @@ def translated() -> Iterator[None]:
 def has_wrong_type(error: object) -> bool:
     """Tell whether a command met a key of another type than Boyd's."""
     return isinstance(error, redis.ResponseError) and "WRONGTYPE" in str(error)
+
+
+def foreign_key(key: str) -> ForeignKey:
+    """The error of a key that the whole deployment needs and that holds another type."""
+    return ForeignKey(
+        f"{key} in Redis holds something else than a {SHARED_TYPES[key]}: another program has"
+        " overwritten it; delete it, or restore it from a backup"
+    )
+
+
+def find_foreign_key(client: Client, keys: Collection[str]) -> str | None:
+    """The first one of *keys* that the whole deployment needs and that holds another type."""
+    for key in keys:
+        if key in SHARED_TYPES and client.type(key) not in (SHARED_TYPES[key], "none"):
+            return key
+    return None
 
 
 def replies_by_type(pipe: Any) -> list[Any]:

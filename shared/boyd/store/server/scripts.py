@@ -28,7 +28,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
@@ -39,7 +40,13 @@ from redis.exceptions import AskError, NoScriptError, TryAgainError
 
 from boyd.errors import NewerFormat, StoreError
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import (
+    Client,
+    find_foreign_key,
+    foreign_key,
+    has_wrong_type,
+    translated,
+)
 
 #: Errors after which a script of a pipeline has not run: the server has not seen it yet, or moves
 #: its keys to another one.
@@ -127,10 +134,11 @@ class Scripts:
 
         Raises:
             StoreUnavailable: Redis did not answer.
+            ForeignKey: a key that the whole deployment needs holds another type.
             NewerFormat: a newer release wrote the data.
             StoreError: the script failed.
         """
-        with translated():
+        with self._translated(call):
             try:
                 reply = self._client.evalsha(*call.parts())
             except NoScriptError:  # this server has not seen it yet
@@ -151,7 +159,7 @@ class Scripts:
         pipe = self._client.pipeline(transaction=False)
         pipe.evalsha(*call.parts())
         pipe.hgetall(hash_key)
-        with translated():
+        with self._translated(call):
             reply, fields = pipe.execute(raise_on_error=False)
             if isinstance(reply, _NOT_RUN):
                 return self.run(call), self._client.hgetall(hash_key)
@@ -173,9 +181,21 @@ class Scripts:
             replies = pipe.execute(raise_on_error=False)
         return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
+    @contextmanager
+    def _translated(self, call: ScriptCall) -> Iterator[None]:
+        """Turn redis-py errors into Boyd's; Redis does not name the key that a script failed at."""
+        with translated():
+            try:
+                yield
+            except redis.ResponseError as error:
+                foreign = has_wrong_type(error) and find_foreign_key(self._client, call.keys)
+                if not foreign:
+                    raise
+                raise foreign_key(foreign) from error
+
     def _outcome(self, call: ScriptCall, reply: Any) -> Any:
         try:
-            with translated():
+            with self._translated(call):
                 not_run = isinstance(reply, _NOT_RUN)
                 return self.run(call) if not_run else call.checked(_good(reply))
         except StoreError as error:
