@@ -592,8 +592,8 @@ def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
 
 def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> None:
     code = "import sys, boyd_cli.group as g; g.boyd(['--help'], standalone_mode=False);"
-    code += "print([n for n in ('boyd_goals.state', 'numpy', 'rdflib', 'requests', 'prompt_toolkit')"
-    code += " if n in sys.modules])"
+    code += "names = 'boyd_goals.state', 'numpy', 'rdflib', 'requests', 'prompt_toolkit';"
+    code += "print([n for n in names if n in sys.modules])"
     told = subprocess.run(
         [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True
     ).stdout
