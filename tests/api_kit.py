@@ -118,7 +118,7 @@ class Site:
         """The headers of a new key."""
         who = {"principal": "alice", **settings}
         name, principal = who.pop("name", "test"), who.pop("principal")
-        _, text = self.store.access.create(name, principal, scopes, by=MAKER, **who)
+        _, text = self.store.api_keys.create(name, principal, scopes, by=MAKER, **who)
         return {"Authorization": f"Bearer {text}"}
 
     def get(self, path: str, **more: Any) -> Any:

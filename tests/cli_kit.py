@@ -211,7 +211,7 @@ def new_key(redis_url: str, principal: str, *scopes: Scope, **more: Any) -> str:
     """The text of a new key."""
     client = patient_client(redis_url)
     name = more.pop("name", "test")
-    _, text = Store(client).access.create(name, principal, scopes, by=MAKER, **more)
+    _, text = Store(client).api_keys.create(name, principal, scopes, by=MAKER, **more)
     client.close()
     assert text is not None
     return text

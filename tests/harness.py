@@ -194,7 +194,7 @@ class Deployment:
     def key(self, principal: str, *scopes: Scope, **more: Any) -> dict[str, str]:
         """Headers that carry a new key."""
         maker = Actor(principal="tests")
-        _, text = self.store.access.create(
+        _, text = self.store.api_keys.create(
             principal, principal, scopes, by=maker, **{"person": True, **more}
         )
         return {"Authorization": f"Bearer {text}"}

@@ -121,7 +121,7 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     if key is None:
         return work()[0]
     limit = services.settings.api.max_wait + idempotency_keys.GRACE
-    answers = services.store.answers
+    answers = services.store.idempotency
     taken = idempotency_keys.ANSWER_BYTES if route.scope in _ORDERING else 0
     return idempotency_keys.once(
         answers, services.leases, caller.actor, key, limit, work, taken, ctx.take_storage

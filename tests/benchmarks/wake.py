@@ -32,7 +32,7 @@ def proposals(deployment: Deployment, agent_id: str) -> float:
         while "approval.pending" not in kinds:
             kinds += [event.kind for _, event in events.wait(4)]
         took.append((time.perf_counter() - began) * 1000)
-        wait_until(lambda: deployment.agent(agent_id).loop.status().phase == "idle")
+        wait_until(lambda: deployment.agent(agent_id).loop_control.status().phase == "idle")
     return statistics.median(took)
 
 

@@ -77,7 +77,7 @@ def test_looks_at_a_link_to_a_page_lead_to_the_login_and_change_nothing(console:
     assert read(link, 40) == {303}
     look(console, link, 8)
     assert state(console) == before
-    assert console.deployment.store.sessions.all() == []
+    assert console.deployment.store.login_sessions.all() == []
 
 
 def test_a_link_of_boyd_open_survives_programs_that_run_no_scripts(console: Console) -> None:
@@ -111,7 +111,7 @@ def state(console: Console) -> dict[str, Any]:
         "approvals": [item.to_wire() for item in (*queue.pending, *queue.history)],
         "audit": [
             entry.seq
-            for trail in (agent.audit, deployment.store.audit)
+            for trail in (agent.audit_trail, deployment.store.audit_trail)
             for entry in trail.entries()
         ],
         "effects": deployment.effects(),

@@ -71,12 +71,12 @@ class Invariants:
         """The entry of an execution that is known to have begun and ended."""
         if kind not in ("begin", "end") or not self._effects[line.replace("begin", "end", 1)]:
             return None
-        entry = self._store.agent(agent).ledger.get(execution)
+        entry = self._store.agent(agent).executions.get(execution)
         return entry if entry is not None and entry.state != "unknown" else None
 
     def _iterations(self, agent: str, store: AgentStore) -> Iterator[str]:
         """P2: every iteration that began has ended and is in history; its result is true."""
-        status = store.loop.status()
+        status = store.loop_control.status()
         if status.phase != "idle":
             yield f"P2: {agent} #{status.iteration} is still in {status.phase}"
         for number in range(1, status.iteration + 1):
@@ -138,8 +138,8 @@ class Invariants:
 
     def _audit(self, store: AgentStore) -> Iterator[str]:
         """The chain of audit entries fits."""
-        store.audit.seal()
-        verified = store.audit.verify()
+        store.audit_trail.seal()
+        verified = store.audit_trail.verify()
         if not verified.ok and verified.misfit:
             yield f"audit: {verified.misfit.detail}"
 

@@ -103,7 +103,7 @@ class ProductionWorld(World):
             if entry.partition(" (")[0] not in self.forbidden
         ]
         store = self.deployment.store
-        begun = sum(store.agent(name).loop.status().iteration for name in self.agents)
+        begun = sum(store.agent(name).loop_control.status().iteration for name in self.agents)
         database = Database(self.archive_url, writes=False)
         with closing(database), database.begin() as connection:
             statement = text("SELECT count(*) FROM records WHERE kind = 'iteration'")

@@ -162,7 +162,7 @@ class Soak:
     def _pass_time(self) -> None:
         """Let a day go by for Redis, once nothing is in flight and every callback has arrived."""
         client = self._deployment.store.client
-        wait_until(lambda: self._store.loop.status().phase == "idle", 30)
+        wait_until(lambda: self._store.loop_control.status().phase == "idle", 30)
         wait_until(lambda: not _jobs(client), 30)
         before, _ = client.time()
         self._clock.shift(self._clock.seconds + STEP)
@@ -194,7 +194,7 @@ class Soak:
         )
 
     def _iteration(self) -> int:
-        return self._store.loop.status().iteration
+        return self._store.loop_control.status().iteration
 
     def _ended(self, number: int) -> bool:
         return bool(self._deployment.store.client.exists(f"boyd:{{soak}}:iteration:{number}"))

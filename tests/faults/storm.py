@@ -92,22 +92,22 @@ def settle(world: World) -> None:
     store = world.deployment.store
     wait_until(lambda: all(_drained(world, agent) for agent in world.agents), SETTLE)
     for agent in world.agents:
-        store.agent(agent).loop.pause("the storm is over", Actor(principal="storm"))
+        store.agent(agent).loop_control.pause("the storm is over", Actor(principal="storm"))
     wait_until(lambda: all(_rests(world, agent) for agent in world.agents), SETTLE)
 
 
 def _drained(world: World, agent: str) -> bool:
-    return world.deployment.agent(agent).loop.status().pending_runs == 0
+    return world.deployment.agent(agent).loop_control.status().pending_runs == 0
 
 
 def _rests(world: World, agent: str) -> bool:
     store = world.deployment.agent(agent)
     due = world.deployment.store.client.zrange(f"boyd:{{{agent}}}:due", 0, -1)
-    return store.loop.status().phase == "idle" and not due
+    return store.loop_control.status().phase == "idle" and not due
 
 
 def _counter(world: World, agent: str) -> int:
-    return world.deployment.agent(agent).loop.status().iteration
+    return world.deployment.agent(agent).loop_control.status().iteration
 
 
 def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:

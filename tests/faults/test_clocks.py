@@ -66,7 +66,7 @@ def test_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_path
         deployment.ended(agent, 1)
     clock.shift(-HOUR)
     for agent in AGENTS:
-        further = deployment.agent(agent).loop.status().iteration + 3
+        further = deployment.agent(agent).loop_control.status().iteration + 3
         deployment.ended(agent, further, 10)
 
 

@@ -121,7 +121,7 @@ def test_a_demoted_master_is_left(tmp_path: Path) -> None:
         before = client.client_id()
         operator.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(StoreUnavailable, match="does not accept writes"):
-            Store(client).agent("storm0").loop.pause("why", Actor(principal="somebody"))
+            Store(client).agent("storm0").loop_control.pause("why", Actor(principal="somebody"))
         operator.execute_command("REPLICAOF", "NO", "ONE")
         assert client.client_id() != before
     server.signal(signal.SIGKILL)

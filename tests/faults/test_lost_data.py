@@ -174,7 +174,7 @@ def test_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_
     empty.signal(signal.SIGKILL)
     after = wait_until(lambda: history.get(3), 30)
     deployment.store.freezes.freeze("test")
-    frozen = deployment.agent("storm0").loop.status().iteration
+    frozen = deployment.agent("storm0").loop_control.status().iteration
     wait_until(lambda: history.get(frozen + 2), 30)
     lines = Counter(deployment.effects())
 

@@ -58,7 +58,7 @@ class Crowd:
         """Execute it, and undo that."""
         done = self._call(number)
         wait_until(lambda: self._ended(done), 120)
-        entry = self.store.ledger.get(naming.call(done))
+        entry = self.store.executions.get(naming.call(done))
         if entry is not None and entry.state == "succeeded":
             self._call(number, kind="rollback", undoes=naming.call(done))
 

@@ -40,7 +40,7 @@ def ended(world: World, agent: str, run_id: str) -> bool:
 
 def progress(world: World) -> dict[str, int]:
     """Count the iterations that each agent has begun."""
-    return {a: world.deployment.agent(a).loop.status().iteration for a in AGENTS}
+    return {a: world.deployment.agent(a).loop_control.status().iteration for a in AGENTS}
 
 
 def goes_on(world: World, timeout: float = 30.0) -> None:

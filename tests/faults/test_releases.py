@@ -35,7 +35,7 @@ def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     for number in range(25):
         request = RunRequest(title=f"run {number}", description="x")
         runs.append(launcher.submit_run(request, SOMEBODY).run.id)
-        wait_until(lambda: store.loop.status().phase == "idle")
+        wait_until(lambda: store.loop_control.status().phase == "idle")
     headers = deployment.key("ann", "admin")
     base = f"{url}/api/v0/agents/storm0"
     for number in range(10):
@@ -105,6 +105,6 @@ def test_records_in_the_format_of_a_newer_release_are_reported_and_left_alone(
     assert any("a newer release keeps it in format 2" in what for what in found)
     client.delete(keys.iteration)
     client.hdel(keys.loop, "active")
-    wait_until(lambda: deployment.agent("storm0").loop.status().phase == "idle")
+    wait_until(lambda: deployment.agent("storm0").loop_control.status().phase == "idle")
     assert deployment.ended("storm0", launcher.trigger("test").iteration).success
     assert "Traceback" not in deployment.log("now")

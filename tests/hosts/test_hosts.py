@@ -97,7 +97,7 @@ def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
         lost = outcome(hosts, "traced", begun.iteration)
     held.unlink()
     # The healed host reports what it did; its late word is kept, and changes nothing.
-    ledger = hosts.store.agent("traced").ledger
+    ledger = hosts.store.agent("traced").executions
     key = f"boyd:{{traced}}:execution:{ledger.whole(f'loop:{begun.iteration}')}"
     with measure.seconds(9, "its cable mended: its late word has come after"):
         cut.mend()

@@ -238,9 +238,9 @@ def test_the_api_may_send_every_command_of_the_store() -> None:
 def test_a_link_signs_in_once_with_the_rights_of_the_api(guarded: Guarded) -> None:
     client = connect(guarded.urls["api"])
     store = Store(client)
-    key, _ = store.access.create("ann", "ann", ["admin"], by=Actor(principal="root"))
-    token = store.sessions.create_link(key.id)
-    signed_in, again = store.sessions.use_link(token), store.sessions.use_link(token)
+    key, _ = store.api_keys.create("ann", "ann", ["admin"], by=Actor(principal="root"))
+    token = store.login_sessions.create_link(key.id)
+    signed_in, again = store.login_sessions.use_link(token), store.login_sessions.use_link(token)
     client.close()
 
     assert signed_in is not None

@@ -281,37 +281,37 @@ def deployment(store: Store) -> None:
     turns = store.turns(["a"])
     for _ in range(2):
         turns.beat(info, 1.0)
-    key, text = store.access.create("k", "ann", ["read"], by=ANN)
-    assert store.access.admit(text, 10, 10).key
-    assert store.storage.take("ann", 10, 10) == 0
-    assert store.storage.take("ann", 10, 10) > 0
-    secret = store.sessions.open(key, address=None, browser="b")
-    assert store.sessions.admit(secret, 10, 10).key
-    assert store.sessions.close(digest(secret), ANN)
-    store.access.revoke(key.id, by=ANN)
-    token = store.answers.take("digest", "request", 10).token
-    store.answers.renew("digest", token, 10)
-    store.answers.keep("digest", token, StoredAnswer(200, {}, "{}"))
-    store.answers.take("digest", "request", 10)
-    token = store.answers.take("other", "request", 10).token
-    store.answers.release("other", token)
+    key, text = store.api_keys.create("k", "ann", ["read"], by=ANN)
+    assert store.api_keys.admit(text, 10, 10).key
+    assert store.storage_budget.take("ann", 10, 10) == 0
+    assert store.storage_budget.take("ann", 10, 10) > 0
+    secret = store.login_sessions.open(key, address=None, browser="b")
+    assert store.login_sessions.admit(secret, 10, 10).key
+    assert store.login_sessions.close(digest(secret), ANN)
+    store.api_keys.revoke(key.id, by=ANN)
+    token = store.idempotency.take("digest", "request", 10).token
+    store.idempotency.renew("digest", token, 10)
+    store.idempotency.keep("digest", token, StoredAnswer(200, {}, "{}"))
+    store.idempotency.take("digest", "request", 10)
+    token = store.idempotency.take("other", "request", 10).token
+    store.idempotency.release("other", token)
     graph = store.agent("a").graph("notes")
     graph.add([Triple(subject="red planet", predicate="is", object="Mars")])
     graph.remove("red planet", "is", "Mars")
     store.agent("a").state("p").compare_and_set("x", None, 1)
-    store.agent("a").usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1), 1.0)
+    store.agent("a").model_usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1), 1.0)
 
 
 def iterations(store: Store, a: AgentStore) -> None:
     """Two whole iterations, with observers, runs and observations from outside."""
-    a.loop.pause("maintenance", ANN)
+    a.loop_control.pause("maintenance", ANN)
     observations = [seen(), seen("x", metadata={"eventId": "1"})]
-    a.loop.intake(observations, start=True, actor=ANN, request="r1")
+    a.loop_control.intake(observations, start=True, actor=ANN, request="r1")
     run = RunRequest(title="t", description="d", callback_url="http://127.0.0.1:9/x")
     a.runs.submit(run, True, ANN, "run1")
-    a.loop.look_again("test")
-    a.loop.resume(ANN)
-    a.loop.begin("test", slot_around(store.client.time()[0]), ANN, "r2")
+    a.loop_control.look_again("test")
+    a.loop_control.resume(ANN)
+    a.loop_control.begin("test", slot_around(store.client.time()[0]), ANN, "r2")
     entry = a.iterations.enter(1, 1, "start", "w/1")
     assert entry
     a.iterations.put_back(entry, 0.1)
@@ -336,9 +336,9 @@ def iterations(store: Store, a: AgentStore) -> None:
     assert entry
     fence = Fence(1, 1, "w/6")
     assert claim(a, "loop:1", fence) == "claimed"
-    a.ledger.renew("loop:1", "token")
-    a.ledger.finish("loop:1", "token", done())
-    a.ledger.forgo("loop:2", fence)
+    a.executions.renew("loop:1", "token")
+    a.executions.finish("loop:1", "token", done())
+    a.executions.forgo("loop:2", fence)
     a.iterations.leave(entry, "complete", {})
     entry = a.iterations.enter(1, 1, "complete", "w/7")
     assert entry
@@ -365,7 +365,7 @@ def work(store: Store, a: AgentStore) -> None:
     assert a.jobs.enter(name, 2, "w/2")
     assert claim(a, name, Fence(name, 2, "w/2")) == "claimed"
     store.client.hset("boyd:{a}:execution:call:c1", "leaseUntil", 1)
-    a.ledger.settle(name)
+    a.executions.settle(name)
     assert a.jobs.leave(name, 2, "w/2", "succeeded", {"result": "{}"}, 60)
     a.calls.submit(call, None, "c2")
     assert a.jobs.enter("call:c2", 1, "w/3")
@@ -383,7 +383,7 @@ def effects(store: Store, a: AgentStore) -> None:
         a.calls.submit(call, None, f"c{number}")
         assert a.jobs.enter(name, 1, "w/1")
         assert claim(a, name, Fence(name, 1, "w/1"), verified=True) == "claimed"
-        a.ledger.finish(name, "token", done())
+        a.executions.finish(name, "token", done())
         store.client.hset(f"boyd:{{a}}:verify:{name}", "executionNotBefore", 1)
         fields = a.jobs.enter(f"verify:{name}", 1, "w/2")
         assert fields
@@ -391,10 +391,10 @@ def effects(store: Store, a: AgentStore) -> None:
         hold = NewHold("suspended") if verdict == "worse" else None
         if hold:
             store.client.hset("boyd:{a}:track:p:do", "s", '{"label": ""}')
-            record = a.tracks.get("p:do", "s")
+            record = a.track_records.get("p:do", "s")
             assert record
-            a.tracks.note_offer(record)
-            assert a.tracks.grant(record, "g", ["ann"], 0.9, 60, fence)
+            a.track_records.note_offer(record)
+            assert a.track_records.grant(record, "g", ["ann"], 0.9, 60, fence)
         assert [one.execution for one in a.in_flight.of("p:do", "t")] == [name]
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
@@ -407,14 +407,14 @@ def effects(store: Store, a: AgentStore) -> None:
     a.calls.submit(call, None, "c6")
     assert a.jobs.enter("call:c6", 1, "w/1")
     assert claim(a, "call:c6", Fence("call:c6", 1, "w/1"), verified=True) == "claimed"
-    a.ledger.finish("call:c6", "token", done().patched({"success": False}))
+    a.executions.finish("call:c6", "token", done().patched({"success": False}))
     assert a.holds.lift("p:do", "t", ANN) == "lifted"
     store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
-    assert a.tracks.revoke("p:do", "", ANN) == 1
+    assert a.track_records.revoke("p:do", "", ANN) == 1
     a.calls.submit(call, None, "c7")
     assert a.jobs.enter("call:c7", 1, "w/1")
     assert claim(a, "call:c7", Fence("call:c7", 1, "w/1"), boxed=True) == "claimed"
-    a.ledger.finish("call:c7", "token", done().patched({"violation": BLOCKED}))
+    a.executions.finish("call:c7", "token", done().patched({"violation": BLOCKED}))
     assert a.holds.lift("p:do", "", ANN) == "lifted"
 
 
@@ -465,8 +465,8 @@ def questions(store: Store, a: AgentStore) -> None:
     assert a.investigations.write(id, fence, written.version, ending)
     run_ends: list[Ending] = [(id, "completed", FOUND)]
     assert a.jobs.leave(name, 1, "w/1", "succeeded", {}, 60, run_ends, KEEP)
-    assert a.traces.take("t1") is not None
-    assert a.traces.note("t1", {"at:iteration": "1", "since": ""})
+    assert a.trace_progress.take("t1") is not None
+    assert a.trace_progress.note("t1", {"at:iteration": "1", "since": ""})
     a.investigations.go_on(id, Asked(text="and?", by="ann"), "llm", ANN)
     a.investigations.cancel(id, ANN)
     a.investigations.page(5)
@@ -481,10 +481,10 @@ def approvals(store: Store, a: AgentStore) -> None:
     told = NotificationRecord(
         stage="waiting", plugin="notifier", recipient="ops", group="ops", kind="mailto"
     )
-    [job] = a.notifications.plan(first, {told.name: told}, {}, [])
+    [job] = a.notification_records.plan(first, {told.name: told}, {}, [])
     assert a.jobs.enter(job, 1, "w/1")
     sent = told.patched({"state": "succeeded", "attempts": 1})
-    assert a.notifications.store(first, sent, Fence(job, 1, "w/1"))
+    assert a.notification_records.store(first, sent, Fence(job, 1, "w/1"))
     policy = LAX.patched({"min_approvals": 2})
     revoked = person("cid").patched({"key": "0123456789ab"})
     a.approvals.resolve(first, "approved", revoked, KEEP, policy=policy)
@@ -512,8 +512,8 @@ def approvals(store: Store, a: AgentStore) -> None:
 
 def losses(store: Store, a: AgentStore) -> None:
     """Let a phase and a batch lapse, and repair a loop that lost its keys."""
-    a.loop.begin("test", actor=ANN)
-    n = a.loop.iteration()
+    a.loop_control.begin("test", actor=ANN)
+    n = a.loop_control.iteration()
     take(store, a, "phase", a.iterations.retry)
     entry = a.iterations.enter(n, 1, "start", "w/1")
     assert entry
@@ -568,7 +568,7 @@ def claim(
         sandbox=limits if boxed else None,
     )
     budget = Budget(limit=5, window=60)
-    return a.ledger.claim(
+    return a.executions.claim(
         execution, "token", "p:do", {}, "t", False, budget, fence, terms=terms
     ).outcome
 

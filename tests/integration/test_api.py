@@ -40,7 +40,7 @@ class Site:
         deployment.environment.update(environment)
         self.pid = deployment.start("api", "api", "--port", str(self.port), ready=False)
         wait_until(self._answers, 20)
-        _, text = deployment.store.access.create("test", "tester", ["admin"], by=MAKER)
+        _, text = deployment.store.api_keys.create("test", "tester", ["admin"], by=MAKER)
         self.headers = {"Authorization": f"Bearer {text}"}
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
@@ -118,9 +118,9 @@ def test_events_arrive_and_go_on_after_the_last_one(site: Site) -> None:
     with site.stream() as stream:
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert block(stream) == {"retry": "2000"}
-        site.deployment.agent(agent_id(site)).loop.pause("first")
+        site.deployment.agent(agent_id(site)).loop_control.pause("first")
         first = block(stream)
-    site.deployment.agent(agent_id(site)).loop.pause("second")
+    site.deployment.agent(agent_id(site)).loop_control.pause("second")
     with site.stream(**{"Last-Event-ID": first["id"]}) as stream:
         block(stream)
         second = block(stream)
@@ -168,7 +168,7 @@ def test_a_stopping_api_ends_streams_and_answers_requests(
             target=lambda: answers.append(site.request("POST", "/api/v0/loop/trigger"))
         )
         thread.start()
-        wait_until(lambda: deployment.agent("idle").loop.status().phase == "start")
+        wait_until(lambda: deployment.agent("idle").loop_control.status().phase == "start")
         assert deployment.stop("api", 10) == 0
         stream.read()
     thread.join(120)
@@ -374,7 +374,7 @@ def test_a_stream_outlives_an_outage_of_redis(database: Database, tmp_path: Path
             assert site.request("GET", "/api/v0/state")[0] == 503
             database.start()
             client = connect(database.url)
-            Store(client).agent("idle").loop.pause("back")
+            Store(client).agent("idle").loop_control.pause("back")
             client.close()
 
             assert block(stream)["event"] == "agent.paused"

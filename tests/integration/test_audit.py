@@ -52,7 +52,7 @@ def stores(redis_url: str) -> Iterator[list[Store]]:
 @pytest.fixture
 def chain(whole: Store) -> Audit:
     """A sealed chain of ten."""
-    return fill(whole.agent("a").audit, 10)
+    return fill(whole.agent("a").audit_trail, 10)
 
 
 def fill(chain: Audit, count: int) -> Audit:
@@ -247,7 +247,7 @@ def test_an_emptied_chain_is_found_by_a_noted_head(whole: Store, chain: Audit) -
 
 
 def test_a_chain_from_another_agent_does_not_fit(whole: Store, chain: Audit) -> None:
-    other, theirs = fill(whole.agent("b").audit, 10), Keys("b")
+    other, theirs = fill(whole.agent("b").audit_trail, 10), Keys("b")
     entries = whole.client.xrange(theirs.audit)
     whole.client.hset(KEYS.audit_head, mapping=whole.client.hgetall(theirs.audit_head))
     rewrite(whole, lambda now: now.__setitem__(slice(None), entries))
@@ -307,7 +307,7 @@ def test_a_forger_who_copies_the_name_of_the_key_does_not_fit_either(
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
 def test_verifying_without_the_audit_key_is_reported(whole: Store, chain: Audit) -> None:
-    found = misfit(Store(whole.client).agent("a").audit)
+    found = misfit(Store(whole.client).agent("a").audit_trail)
 
     assert (found.seq, found.why) == (1, "wrong key")
     assert "instead of no audit key" in found.detail
@@ -318,7 +318,7 @@ def test_after_a_change_of_the_key_the_chain_is_verified_from_a_noted_head(
 ) -> None:
     noted = chain.head()
     assert noted
-    renewed = fill(Store(whole.client, sealing=Sealing("another")).agent("a").audit, 3)
+    renewed = fill(Store(whole.client, sealing=Sealing("another")).agent("a").audit_trail, 3)
 
     assert named(renewed) == (1, "wrong key")
     assert renewed.verify(begin=noted).checked == 3
@@ -331,7 +331,7 @@ def test_a_head_that_is_trusted_stands_in_for_a_checkpoint_of_the_old_key(
 ) -> None:
     noted = fill(capped(whole), 5).head()
     assert noted
-    renewed = fill(Store(whole.client, sealing=Sealing("another")).agent("a").audit, 3)
+    renewed = fill(Store(whole.client, sealing=Sealing("another")).agent("a").audit_trail, 3)
 
     assert named(renewed) == (5, "wrong key")
     assert renewed.verify(begin=noted).checked == 3
@@ -348,7 +348,7 @@ def test_garbage_in_the_chain_is_named_and_can_still_be_read(whole: Store, chain
 
 
 def capped(whole: Store, keep: int = 10) -> Audit:
-    return Store(whole.client, sealing=Sealing(whole.sealing.key, keep)).agent("a").audit
+    return Store(whole.client, sealing=Sealing(whole.sealing.key, keep)).agent("a").audit_trail
 
 
 def test_a_trimmed_head_cannot_be_expected(whole: Store, chain: Audit) -> None:
@@ -391,15 +391,15 @@ def test_a_checkpoint_needs_the_key(whole: Store, chain: Audit) -> None:
 def test_a_worker_seals_what_is_open(deployment: Deployment) -> None:
     deployment.worker("w", "benchmarks.agents:trivial10")
     one = deployment.store.agent("trivial10")
-    one.loop.pause("test", ANN)
-    deployment.store.audit.append("test", ANN)
+    one.loop_control.pause("test", ANN)
+    deployment.store.audit_trail.append("test", ANN)
 
-    wait_until(lambda: one.audit.head() and deployment.store.audit.head())
-    assert one.audit.page(1).entries[0].who == ANN.principal
+    wait_until(lambda: one.audit_trail.head() and deployment.store.audit_trail.head())
+    assert one.audit_trail.page(1).entries[0].who == ANN.principal
 
 
 def test_sealers_at_the_same_time_lose_and_double_nothing(stores: list[Store]) -> None:
-    chains = [store.agent("a").audit for store in stores]
+    chains = [store.agent("a").audit_trail for store in stores]
     done = threading.Event()
 
     def again_and_again(work: Callable[[], Any]) -> None:
@@ -495,8 +495,8 @@ def cli(redis_url: str, whole: Store) -> Cli:
 
 def test_show_tells_the_last_changes_newest_last(whole: Store, cli: Cli) -> None:
     store = whole.agent("a")
-    store.loop.pause("main\x1btenance", ANN)
-    store.audit.append(
+    store.loop_control.pause("main\x1btenance", ANN)
+    store.audit_trail.append(
         "approval.approved",
         ANN.patched({"claims": "bob", "address": "192.0.2.7"}),
         approval="0123",

@@ -55,7 +55,7 @@ def test_three_beats_one_killed_and_one_frozen_start_one_iteration_per_slot(
     deployment.kill("a")
     deployment.kill("b", signal.SIGSTOP)
     history = deployment.agent("ticking").history
-    reached = deployment.agent("ticking").loop.status().iteration
+    reached = deployment.agent("ticking").loop_control.status().iteration
     wait_until(lambda: history.get(reached + 8), 30)
     deployment.kill("b", signal.SIGCONT)
     wait_until(lambda: history.get(reached + 12), 30)
@@ -72,7 +72,7 @@ def test_a_paused_agent_is_not_ticked_until_it_is_resumed(deployment: Deployment
     deployment.beat("b", "agents.traced:ticking")
     results(deployment, 2)
     store = deployment.agent("ticking")
-    history, loop = store.history, store.loop
+    history, loop = store.history, store.loop_control
     loop.pause("test")
     wait_until(lambda: loop.status().phase == "idle")
     reached = loop.status().iteration
@@ -95,7 +95,7 @@ def test_without_a_worker_ticks_do_not_pile_up(deployment: Deployment) -> None:
     first = wait_until(lambda: client.hget(loop, "slot"))
     wait_until(lambda: int(client.hget(loop, "slot")) > int(first) + 2000)
 
-    assert deployment.agent("ticking").loop.status().iteration == 1
+    assert deployment.agent("ticking").loop_control.status().iteration == 1
     assert client.llen("boyd.loop.ticking") <= 3
     deployment.worker("w", "agents.traced:ticking")
     assert len(results(deployment, 3)) == 3

@@ -59,7 +59,7 @@ def test_a_published_replay_is_the_latest_one(cli: Cli, place: Path, redis_url: 
     wider = write_agent(place / "wider", plugin=PLUGIN.replace('autonomy="approval-required"', ""))
     done = cli.process("replay", "--agent", str(wider), "--publish", "--iterations", "1-5,7-10")
     client = patient_client(redis_url)
-    latest = Store(client).agent("shop").replay.read()
+    latest = Store(client).agent("shop").latest_replay.read()
     client.close()
 
     assert done.returncode == 2, done.stderr

@@ -244,7 +244,7 @@ def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert "would do it" in cli("actions", "dry-run", "p:careful")
     told = cli.json("actions", "run", "p:careful")
     assert told["success"]
-    assert isinstance(lab.store.ledger.get(told["executionId"]), ExecutionEntry)
+    assert isinstance(lab.store.executions.get(told["executionId"]), ExecutionEntry)
     assert "as it was" in cli("actions", "rollback", told["executionId"], "--rationale", "no")
     assert "has been rolled back already" in cli(
         "actions", "rollback", told["executionId"], status=5

@@ -44,7 +44,7 @@ def waiting_at(deployment: Deployment, step: str) -> Iterator[Path]:
 
 def records(deployment: Deployment) -> list[TrackRecord]:
     """All track records of the agent."""
-    return deployment.agent("earner").tracks.all([ACTION])
+    return deployment.agent("earner").track_records.all([ACTION])
 
 
 def outcomes(deployment: Deployment) -> int:
@@ -147,7 +147,7 @@ def test_a_withdrawal_is_counted_once_when_the_worker_is_killed_after_the_verdic
     [record] = records(deployment)
     assert (record.withdrawn, record.grant, record.outcomes) == (1, None, 0)
     deployment.store.seal(["earner"])
-    kinds = [one.kind for one in deployment.agent("earner").audit.entries()]
+    kinds = [one.kind for one in deployment.agent("earner").audit_trail.entries()]
     assert kinds.count("autonomy.withdrawn") == 1
 
 
@@ -161,7 +161,7 @@ def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used(
     with waiting_at(deployment, "before"):
         begun = deployment.launcher("earner").trigger("test")
         wait_until(lambda: deployment.effects().count("before") > tried)
-        revoked = deployment.agent("earner").tracks.revoke(ACTION, "", person("bob"))
+        revoked = deployment.agent("earner").track_records.revoke(ACTION, "", person("bob"))
     result = deployment.ended("earner", begun.iteration)
 
     assert revoked == 1
@@ -182,7 +182,7 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
     names = [f"call:{number}" for number in range(20)]
     for name in names:
         verify: JsonObject = {"within": 60000, "every": 1000, "hold": False, "queue": ""}
-        claimed = agent.ledger.claim(
+        claimed = agent.executions.claim(
             name,
             "t",
             "p:do",
@@ -193,7 +193,9 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
             terms=ClaimTerms(verify=verify, counting=counting),
         )
         assert claimed.outcome == "claimed"
-        assert agent.ledger.finish(name, "t", ActionResult(action="p:do", success=True, duration=0))
+        assert agent.executions.finish(
+            name, "t", ActionResult(action="p:do", success=True, duration=0)
+        )
         job = {"executionState": "running", "executionAttempt": 1, "executionBy": "w/1"}
         store.client.hset(f"boyd:{{race}}:verify:{name}", mapping=job)
 
@@ -204,5 +206,5 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
     with ThreadPoolExecutor(WORKERS) as pool:
         assert all(pool.map(judge, names * 5))
 
-    [record] = agent.tracks.all(["p:do"])
+    [record] = agent.track_records.all(["p:do"])
     assert (record.effective, record.scored) == (20, 20)

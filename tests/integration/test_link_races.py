@@ -63,7 +63,7 @@ def test_fifty_uses_of_a_link_and_other_answers_have_one_outcome(redis_url: str,
     for _, _, said in answers:
         assert said.item is not None
         assert said.done or (said.outcome, said.item.acted_by) == ("not-pending", found.acted_by)
-    entries = store.audit
+    entries = store.audit_trail
     entries.seal()
     kinds = [
         entry.kind for entry in entries.page(100).entries if entry.what.get("approval") == item.id

@@ -107,7 +107,7 @@ def test_a_person_signs_in_and_comes_to_the_page_they_wanted(service: Service) -
 
     assert path_of(shown) == f"/console/agents/desk/approvals/{waiting}"
     assert "Ann Example" in shown.text
-    [session] = service.site.store.sessions.all()
+    [session] = service.site.store.login_sessions.all()
     assert session.principal == service.principal("ann")
     assert session.person
 
@@ -133,7 +133,7 @@ def test_a_policy_that_needs_a_person_of_a_group_is_satisfied(service: Service) 
 
 def audit(service: Service) -> list[Any]:
     service.site.store.seal(["desk"])
-    return service.site.lab.store.audit.page(limit=50).entries
+    return service.site.lab.store.audit_trail.page(limit=50).entries
 
 
 def test_a_person_whose_groups_have_no_scope_is_refused_with_the_reason(service: Service) -> None:
@@ -141,7 +141,7 @@ def test_a_person_whose_groups_have_no_scope_is_refused_with_the_reason(service:
 
     assert shown.status_code == 403
     assert "with the groups visitors in its claim" in shown.text
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
 
 
 def test_a_name_cannot_turn_or_break_the_line(service: Service) -> None:
@@ -171,7 +171,7 @@ def test_an_answer_for_another_browser_signs_nobody_in(service: Service) -> None
     assert shown.status_code == 403
     assert "this browser has not begun this login" in shown.text
     assert service.browser().get(callback).status_code == 403
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
 
 
 def answered(browser: WebBrowser, page: requests.Response) -> str:
@@ -197,7 +197,7 @@ def test_a_state_that_was_made_up_is_refused(service: Service) -> None:
     forged = urlencode({**dict(parse_qsl(parts.query)), "state": "x" * 64})
 
     assert browser.get(f"{parts.path}?{forged}").status_code == 403
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
 
 
 def test_a_code_counts_once(service: Service) -> None:
@@ -228,7 +228,7 @@ def test_an_id_token_with_another_nonce_signs_nobody_in(service: Service) -> Non
 
     shown = browser.get(f"{parts.path}?{query}")
     assert shown.status_code == 403
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
 
 
 def test_a_cancelled_login_is_reported(service: Service) -> None:
@@ -257,9 +257,9 @@ def test_a_session_at_the_provider_is_no_recent_login(
 ) -> None:
     browser = service.browser()
     page = browser.sign_in("bob")
-    real = service.site.store.sessions.open
+    real = service.site.store.login_sessions.open
     aged: list[float | None] = []
-    sessions = service.site.services.store.sessions
+    sessions = service.site.services.store.login_sessions
 
     def old(key: Any, *, age: float | None, **more: Any) -> str:
         aged.append(age)
@@ -283,7 +283,7 @@ def test_signing_out_leads_to_the_provider_and_ends_the_session_there(service: S
     page = browser.sign_in("ann")
     left = browser.post("/console/logout", page)
 
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
     assert left.status_code == 200
     target = left.headers["Refresh"].partition("url=")[2]
     confirm = browser.get(target)
@@ -301,7 +301,7 @@ def test_the_provider_ends_all_sessions_of_a_person(service: Service) -> None:
     confirm = desk.get(left.headers["Refresh"].partition("url=")[2])
     desk.answer(confirm, logout="yes")
 
-    wait_until(lambda: len(service.site.store.sessions.all()) == 1)
+    wait_until(lambda: len(service.site.store.login_sessions.all()) == 1)
     assert path_of(phone.get("/console/")) == "/console/login"
     assert path_of(other.get("/console/")) == "/console/"
 
@@ -321,11 +321,11 @@ def test_only_a_logout_token_ends_sessions(service: Service, provider: Provider)
     for wrong in wrongs:
         token = provider.token(**{**good, **wrong})
         assert requests.post(url, data={"logout_token": token}, timeout=60).status_code == 400
-    assert len(service.site.store.sessions.all()) == 1
+    assert len(service.site.store.login_sessions.all()) == 1
 
     token = provider.token(**good)
     assert requests.post(url, data={"logout_token": token}, timeout=60).status_code == 200
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
 
 
 # Access tokens
@@ -568,7 +568,7 @@ def test_chromium_signs_in_and_out_without_a_report_of_the_policy(
         page.wait_for_url(f"{service.url}/console/login**")
 
     assert [one for one in reports if "Content Security Policy" in one] == []
-    assert service.site.store.sessions.all() == []
+    assert service.site.store.login_sessions.all() == []
 
 
 def test_a_process_reads_the_secret_from_a_file_and_logs_that_people_can_sign_in(

@@ -79,7 +79,7 @@ def _look_over_the_api(deployment: Deployment) -> None:
     deployment.start("api", "api", "--port", "0", ready=False)
     found = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
     with connect(deployment.redis_url) as client:
-        _, key = Store(client).access.create(
+        _, key = Store(client).api_keys.create(
             "test", "tester", ["admin"], by=Actor(principal="maker")
         )
     for path in ("/api/v0/approvals", "/api/v0/runs", "/api/v0/audit", "/metrics", "/readyz"):

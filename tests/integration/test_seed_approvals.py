@@ -170,7 +170,7 @@ class Reference:
         return found
 
     def _iterations(self) -> int:
-        return self.deployment.agent("seed").loop.status().iteration
+        return self.deployment.agent("seed").loop_control.status().iteration
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def reference(deployment: Deployment) -> Reference:
     port = wait_until(lambda: re.search(r"API on \S+:(\d+)", deployment.log("api")))
     scopes: list[Scope] = ["read", "actions", "approvals"]
     maker = Actor(principal="maker")
-    _, text = deployment.store.access.create("operator", OPERATOR, scopes, by=maker, person=True)
+    _, text = deployment.store.api_keys.create("operator", OPERATOR, scopes, by=maker, person=True)
     assert text
     return Reference(deployment, int(port[1]), text)
 

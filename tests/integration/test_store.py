@@ -40,7 +40,7 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 
 def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
-    loop = store.agent("a").loop
+    loop = store.agent("a").loop_control
     found = at_once(100, lambda n: loop.begin(f"caller {n}"))
 
     assert Counter(begun.outcome for begun in found) == {"begun": 1, "joined": 99}
@@ -48,7 +48,7 @@ def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
 
 
 def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
-    loop = store.agent("a").loop
+    loop = store.agent("a").loop_control
     now = slot_around(store.client.time()[0])
     slots = [Slot(now.begins + n, now.length) for n in range(10)]
     found = at_once(100, lambda n: loop.begin("beat", slots[n % 10]))
@@ -59,7 +59,7 @@ def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
 
 def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
     agent = store.agent("a")
-    agent.loop.begin("test")
+    agent.loop_control.begin("test")
     found = at_once(100, lambda n: agent.iterations.enter(1, 1, "start", f"w{n}"))
 
     assert sum(entry is not None for entry in found) == 1
@@ -67,7 +67,7 @@ def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
 
 def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -> None:
     iterations = store.agent("a").iterations
-    store.agent("a").loop.begin("test")
+    store.agent("a").loop_control.begin("test")
     store.client.script_flush()
     entry = iterations.enter(1, 1, "start", "w")
 
@@ -92,7 +92,7 @@ def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> N
 
 def test_the_last_of_a_hundred_batches_closes_the_phase_once(store: Store) -> None:
     agent = store.agent("a")
-    agent.loop.begin("test")
+    agent.loop_control.begin("test")
     entry = agent.iterations.enter(1, 1, "start", "w")
     assert entry is not None
     agent.iterations.plan(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {}, [], [])
@@ -101,7 +101,7 @@ def test_the_last_of_a_hundred_batches_closes_the_phase_once(store: Store) -> No
     found = at_once(100, lambda n: agent.batches.complete_batch(1, n + 1, 1, f"w{n + 1}", {}))
 
     assert sum(signed is not None and signed[0] == 0 for signed in found) == 1
-    assert agent.loop.status().phase == "orient"
+    assert agent.loop_control.status().phase == "orient"
 
 
 def ledger_of(store: Store) -> ActionLedger:
@@ -110,7 +110,7 @@ def ledger_of(store: Store) -> ActionLedger:
         id="a", name="a", mode="manual", loop_interval=60, plugins=[], fingerprint="x"
     )
     store.fleet.register(entry)
-    return store.agent("a").ledger
+    return store.agent("a").executions
 
 
 def test_a_hundred_claims_give_one_right_to_execute(store: Store) -> None:
@@ -271,7 +271,7 @@ def _waits(client: Any, key: str) -> bool:
 
 
 def test_the_stream_of_events_is_trimmed(store: Store) -> None:
-    loop = store.agent("a").loop
+    loop = store.agent("a").loop_control
     for _ in range(1500):
         loop.pause("why")
 
@@ -297,15 +297,15 @@ def test_of_many_who_request_a_rollback_at_once_one_gets_it(redis_url: str) -> N
 
 
 def test_agents_are_frozen_also_when_redis_is_full(store: Store) -> None:
-    store.agent("a").loop.intake([seen()], start=False)
+    store.agent("a").loop_control.intake([seen()], start=False)
     store.client.config_set("maxmemory", 1)
     try:
         with pytest.raises(StoreError):
-            store.agent("a").loop.intake([seen()], start=False)
+            store.agent("a").loop_control.intake([seen()], start=False)
         store.freezes.freeze("full", "a")
         store.freezes.freeze("all full", "*")
         assert store.freezes.everywhere() == "all full"
-        assert store.agent("a").loop.status().frozen
+        assert store.agent("a").loop_control.status().frozen
         assert store.client.xlen("boyd:{a}:audit:open") >= 1
     finally:
         store.client.config_set("maxmemory", 0)

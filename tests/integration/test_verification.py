@@ -33,12 +33,12 @@ def act(deployment: Deployment) -> str:
     """Have the agent act; the execution."""
     begun = deployment.launcher("verified").trigger("test")
     deployment.ended("verified", begun.iteration)
-    return deployment.agent("verified").ledger.of_iteration(begun.iteration)
+    return deployment.agent("verified").executions.of_iteration(begun.iteration)
 
 
 def verification(deployment: Deployment, execution: str) -> EffectVerification:
     """The verification of an execution."""
-    entry = deployment.agent("verified").ledger.get(execution)
+    entry = deployment.agent("verified").executions.get(execution)
     assert entry is not None
     assert entry.verification is not None
     return entry.verification
@@ -112,7 +112,7 @@ def test_an_action_whose_worker_was_killed_is_verified(deployment: Deployment) -
     gate.unlink()
     deployment.worker("w1", MODULE)
     result = deployment.ended("verified", begun.iteration)
-    execution = deployment.agent("verified").ledger.of_iteration(begun.iteration)
+    execution = deployment.agent("verified").executions.of_iteration(begun.iteration)
 
     assert [one.state for one in result.action_results] == ["unknown"]
     wait_until(lambda: compensated(deployment, execution))

@@ -89,7 +89,7 @@ def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
         assert result.action_results[0].unknown
     else:
         assert [r.output for r in result.action_results] == ["acted"]
-    assert deployment.agent("traced").loop.status().phase == "idle"
+    assert deployment.agent("traced").loop_control.status().phase == "idle"
     lost = [run for run in result.phase_runs if run.lost]
     counted = [run.phase for run in result.phase_runs if not run.lost]
     assert [run.phase for run in lost] == ["observe" if phase == "one" else phase]
@@ -267,8 +267,8 @@ def test_an_approved_action_whose_only_worker_is_gone_is_unknown_at_once(
     assert done.execution is not None
     assert done.result is not None
     assert done.execution.started_at is not None
-    store.audit.seal()
-    trail = {entry.kind: entry for entry in store.audit.page(50).entries}
+    store.audit_trail.seal()
+    trail = {entry.kind: entry for entry in store.audit_trail.page(50).entries}
     if number == signal.SIGSTOP:
         held.unlink()
         deployment.kill("acts", signal.SIGCONT)

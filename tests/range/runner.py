@@ -170,12 +170,12 @@ class Runner:
     def _entries(self, course: Course) -> Iterator[ExecutionEntry]:
         """The records of what ran in this case, but not of rollbacks."""
         known = {line.execution for line in course.lines if line.step == "act"}
-        for listed in self._agent.ledger.page(20).executions:
+        for listed in self._agent.executions.page(20).executions:
             at = listed.started_at.timestamp() if listed.started_at else 0.0
             if at > course.began and not listed.id.startswith("rollback:"):
                 known.add(listed.id)
         for execution in sorted(known):
-            if entry := self._agent.ledger.get(execution):
+            if entry := self._agent.executions.get(execution):
                 yield entry
 
 

@@ -21,7 +21,7 @@ def lab_in(phase: str, recorder: Recorder) -> Lab:
     """A lab whose iteration is about to enter *phase*, with a run that it looks into."""
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     lab.submit("a question")
-    while lab.store.loop.status().phase != phase:
+    while lab.store.loop_control.status().phase != phase:
         hint = lab.dispatcher.hints.popleft()
         goes_on = getattr(lab.steps, hint[0])(*hint[1:])
         if goes_on:
@@ -51,7 +51,7 @@ def test_an_iteration_is_abandoned_in_any_phase_and_what_comes_late_is_refused(p
 
     assert (found.outcome, found.iteration) == ("abandoned", 1)
     assert (result.success, result.error) == (False, "no use")
-    assert lab.store.loop.status().phase == "idle"
+    assert lab.store.loop_control.status().phase == "idle"
     assert noted[1]["note"] == "no use"
     assert noted[1]["who"] == "ann"
     # A run that it had not taken up yet is looked into by the next one.
@@ -64,17 +64,17 @@ def test_an_action_that_had_begun_is_unknown_and_its_late_result_is_refused() ->
     lab = lab_in("act", recorder)
     entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
     assert entry is not None
-    execution = lab.store.ledger.of_iteration(1)
+    execution = lab.store.executions.of_iteration(1)
     fence = Fence(1, 1, "alive/1")
-    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None, fence)
     abandoner(lab).abandon("no use", ANN)
     done = ActionResult(action="p:do", success=True, duration=1)
     [result] = lab.store.history.results()
 
     assert result.action_results[0].unknown
-    assert not lab.store.ledger.finish(execution, "token", done)
+    assert not lab.store.executions.finish(execution, "token", done)
     assert not lab.store.iterations.leave(entry, "complete", {})
-    assert lab.store.ledger.get(execution).state == "unknown"  # type: ignore[union-attr]
+    assert lab.store.executions.get(execution).state == "unknown"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_an_action_that_may_run_again_waits_for_a_worker_that_is_restarted(
 ) -> None:
     lab = lab_in("act", Recorder())
     assert lab.store.iterations.enter(1, 1, "act", "dead/1", ("iteration",))
-    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "dead/1")
-    lab.store.ledger.claim(execution, "token", "p:do", {}, "", idempotent, None, fence)
+    execution, fence = lab.store.executions.of_iteration(1), Fence(1, 1, "dead/1")
+    lab.store.executions.claim(execution, "token", "p:do", {}, "", idempotent, None, fence)
     lost = (time.time() - seconds) * 1000
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", int(lost))
     lab.client.hdel("boyd:{test}:iteration", "entered")
@@ -100,10 +100,10 @@ def test_abandoning_keeps_the_result_of_an_action_that_has_ended() -> None:
     lab = lab_in("act", recorder)
     entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
     assert entry is not None
-    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "alive/1")
-    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    execution, fence = lab.store.executions.of_iteration(1), Fence(1, 1, "alive/1")
+    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None, fence)
     done = ActionResult(action="p:do", success=True, duration=1)
-    assert lab.store.ledger.finish(execution, "token", done)
+    assert lab.store.executions.finish(execution, "token", done)
     abandoner(lab).abandon("no use", ANN)
 
     assert lab.store.history.results()[0].action_results == [done]
@@ -123,10 +123,13 @@ def test_with_nothing_in_flight_or_another_one_meant_nothing_happens() -> None:
 def test_the_last_iteration_of_an_agent_has_no_follow_up_and_what_waits_is_taken_later() -> None:
     recorder = Recorder()
     lab = lab_in("act", recorder)
-    lab.store.loop.intake([seen("alert")], start=False)
+    lab.store.loop_control.intake([seen("alert")], start=False)
     abandoner(lab).abandon("retired", ANN, last=True)
 
-    assert (lab.store.loop.status().phase, lab.store.loop.iteration()) == ("idle", 1)
+    assert (lab.store.loop_control.status().phase, lab.store.loop_control.iteration()) == (
+        "idle",
+        1,
+    )
     assert lab.client.llen("boyd:{test}:intake") == 1
     result = lab.run()
     assert (result.iteration, result.success) == (2, True)
@@ -135,11 +138,14 @@ def test_the_last_iteration_of_an_agent_has_no_follow_up_and_what_waits_is_taken
 
 def test_an_iteration_that_was_abandoned_before_can_still_become_the_last_one() -> None:
     lab = lab_in("act", Recorder())
-    lab.store.loop.intake([seen("alert")], start=False)
+    lab.store.loop_control.intake([seen("alert")], start=False)
     lab.store.iterations.abandon("no use", ANN)
     abandoner(lab).abandon("retired", ANN, last=True)
 
-    assert (lab.store.loop.status().phase, lab.store.loop.iteration()) == ("idle", 1)
+    assert (lab.store.loop_control.status().phase, lab.store.loop_control.iteration()) == (
+        "idle",
+        1,
+    )
 
 
 def test_a_worker_ends_an_iteration_whose_abandoner_died() -> None:

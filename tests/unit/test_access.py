@@ -24,7 +24,7 @@ def store() -> Store:
 
 @pytest.fixture
 def access(store: Store) -> ApiKeys:
-    return store.access
+    return store.api_keys
 
 
 def test_a_key_is_let_in_by_its_text_and_stands_for_its_principal(access: ApiKeys) -> None:
@@ -47,7 +47,7 @@ def test_a_key_is_let_in_by_its_text_and_stands_for_its_principal(access: ApiKey
 
 def test_neither_a_secret_nor_a_key_is_kept(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
-    kept = str(store.client.hgetall(API_KEYS)) + str(store.audit.open_stream)
+    kept = str(store.client.hgetall(API_KEYS)) + str(store.audit_trail.open_stream)
 
     assert text is not None
     assert text.split("_", 2)[2] not in kept
@@ -94,7 +94,7 @@ def test_a_revoked_key_is_unknown_and_gone(access: ApiKeys) -> None:
 def test_making_and_revoking_is_audited_with_who_did_it(store: Store, access: ApiKeys) -> None:
     key, _ = access.create("ci", "bot", ["read"], by=MAKER)
     access.revoke(key.id, MAKER)
-    entries = [fields for _, fields in store.client.xrange(store.audit.open_stream)]
+    entries = [fields for _, fields in store.client.xrange(store.audit_trail.open_stream)]
 
     assert [(e["kind"], e["who"], e["apiKey"]) for e in entries] == [
         ("key.created", "maker", key.id),

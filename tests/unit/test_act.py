@@ -502,7 +502,7 @@ def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
     """Claim an execution and let the lease lapse, as a killed worker does."""
-    reply = lab.store.ledger.claim(execution_id, "token", "p:do", {}, "", idempotent, None)
+    reply = lab.store.executions.claim(execution_id, "token", "p:do", {}, "", idempotent, None)
     assert reply.outcome == "claimed"
     lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)
 
@@ -531,7 +531,7 @@ def test_output_nested_too_deeply_to_be_read_back_is_reported_as_an_error(levels
 
 def test_a_late_result_does_not_change_the_recorded_one() -> None:
     lab = lab_for(Recorder().action())
-    ledger = lab.store.ledger
+    ledger = lab.store.executions
 
     def claim(token: str) -> str:
         return ledger.claim("x", token, "p:do", {}, "", False, None).outcome
@@ -575,7 +575,7 @@ def test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_aga
     lab = lab_for(Recorder().action())
 
     def claim(token: str) -> str:
-        return lab.store.ledger.claim("loop:1", token, "p:do", {}, "", True, None).outcome
+        return lab.store.executions.claim("loop:1", token, "p:do", {}, "", True, None).outcome
 
     for lost in (REGISTERED, FREEZES):
         lab.client.delete(lost)

@@ -104,8 +104,8 @@ def test_records_are_copied_once(lab: Lab, archive: Archive) -> None:
 
 def test_iterations_executions_and_audit_are_kept_as_they_were(lab: Lab, archive: Archive) -> None:
     results = [lab.store.history.get(number) for number in range(1, 7)]
-    executions = lab.store.ledger.page().executions
-    trail = lab.store.audit
+    executions = lab.store.executions.page().executions
+    trail = lab.store.audit_trail
     archive.copy()
     entries = trail.page(500).entries
     lab.client.flushall()
@@ -240,7 +240,7 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
 def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(
     lab: Lab, archive: Archive
 ) -> None:
-    ledger = lab.store.ledger
+    ledger = lab.store.executions
     ledger.claim("call:1", "token", "p:do", {}, "", False, None)
     archive.copy()
     assert ledger.page().executions[0].state == "running"

@@ -59,8 +59,8 @@ def test_an_actor_is_given_to_scripts_as_pairs_of_what_is_known() -> None:
 
 
 def test_an_entry_tells_who_what_when_and_from_where(whole: Store) -> None:
-    whole.audit.append("key.created", ANN, after="active", target="k2", note=None, empty="")
-    (entry,) = entries(whole.audit)
+    whole.audit_trail.append("key.created", ANN, after="active", target="k2", note=None, empty="")
+    (entry,) = entries(whole.audit_trail)
 
     assert entry.seq == 1
     assert (entry.kind, entry.who, entry.key) == ("key.created", "ann@example.com", "k1")
@@ -72,17 +72,17 @@ def test_an_entry_tells_who_what_when_and_from_where(whole: Store) -> None:
 
 
 def test_each_entry_carries_the_hash_of_the_one_before_it(whole: Store) -> None:
-    first, second, third = entries(filled(whole.audit, 3))
+    first, second, third = entries(filled(whole.audit_trail, 3))
 
     assert (second.prev, third.prev) == (first.hash, second.hash)
-    assert whole.audit.head() == AuditHead(seq=3, hash=third.hash)
+    assert whole.audit_trail.head() == AuditHead(seq=3, hash=third.hash)
 
 
 def test_nothing_is_open_after_sealing_and_sealing_again_does_nothing(whole: Store) -> None:
-    filled(whole.audit, 3)
+    filled(whole.audit_trail, 3)
 
-    assert whole.audit.seal() == 0
-    assert whole.audit.verify().waiting == 0
+    assert whole.audit_trail.seal() == 0
+    assert whole.audit_trail.verify().waiting == 0
 
 
 def test_sealing_all_chains_with_nothing_to_do_is_one_round_trip(
@@ -102,16 +102,16 @@ def test_sealing_all_chains_with_nothing_to_do_is_one_round_trip(
 
 
 def test_chains_are_apart_and_sealed_together(whole: Store, store: AgentStore) -> None:
-    whole.audit.append("everywhere", ANN)
-    store.audit.append("here", ANN)
+    whole.audit_trail.append("everywhere", ANN)
+    store.audit_trail.append("here", ANN)
 
     assert whole.seal(["a"]) == 2
-    assert [entry.kind for entry in whole.audit.entries()] == ["everywhere"]
-    assert [entry.kind for entry in store.audit.entries()] == ["here"]
+    assert [entry.kind for entry in whole.audit_trail.entries()] == ["everywhere"]
+    assert [entry.kind for entry in store.audit_trail.entries()] == ["here"]
 
 
 def test_equal_entries_of_two_chains_have_different_hashes(whole: Store) -> None:
-    a, b = whole.agent("a").audit, whole.agent("b").audit
+    a, b = whole.agent("a").audit_trail, whole.agent("b").audit_trail
     for chain in (a, b):
         whole.client.xadd(chain.open_stream, {"kind": "test"}, id="1-1")
 
@@ -122,7 +122,7 @@ def test_equal_entries_of_two_chains_have_different_hashes(whole: Store) -> None
 
 
 def test_a_page_is_newest_first_and_leads_to_the_next(whole: Store) -> None:
-    chain = filled(whole.audit, 5)
+    chain = filled(whole.audit_trail, 5)
     first = chain.page(2)
     second = chain.page(2, first.next_cursor)
     third = chain.page(2, second.next_cursor)
@@ -132,13 +132,13 @@ def test_a_page_is_newest_first_and_leads_to_the_next(whole: Store) -> None:
 
 
 def test_a_page_that_holds_everything_leads_nowhere(whole: Store) -> None:
-    assert filled(whole.audit, 2).page(2).next_cursor is None
+    assert filled(whole.audit_trail, 2).page(2).next_cursor is None
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1-0", "²", "9" * 40])
 def test_an_invalid_cursor_is_refused(whole: Store, cursor: str) -> None:
     with pytest.raises(BadCursor):
-        whole.audit.page(10, cursor)
+        whole.audit_trail.page(10, cursor)
 
 
 def executed(chain: Audit) -> Audit:
@@ -170,14 +170,14 @@ def executed(chain: Audit) -> Audit:
 def test_a_page_and_an_export_hold_the_entries_that_fit(
     whole: Store, wanted: dict[str, str], seqs: list[int]
 ) -> None:
-    chain, found = executed(whole.audit), AuditFilter(**wanted)
+    chain, found = executed(whole.audit_trail), AuditFilter(**wanted)
 
     assert [entry.seq for entry in chain.page(wanted=found).entries] == seqs
     assert [json.loads(line)["seq"] for line in chain.export(wanted=found)] == seqs[::-1]
 
 
 def test_a_page_of_those_that_fit_leads_to_the_next(whole: Store) -> None:
-    chain, wanted = executed(whole.audit), AuditFilter(kind="action.started")
+    chain, wanted = executed(whole.audit_trail), AuditFilter(kind="action.started")
     first = chain.page(2, wanted=wanted)
     second = chain.page(2, first.next_cursor, wanted=wanted)
 
@@ -190,7 +190,7 @@ def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
 ) -> None:
     monkeypatch.setattr("boyd.store.audit_trail.SCANNED", 10)
     monkeypatch.setattr("boyd.store.audit_trail.BATCH", 4)
-    chain, wanted = filled(executed(whole.audit), 20), AuditFilter(host="a")
+    chain, wanted = filled(executed(whole.audit_trail), 20), AuditFilter(host="a")
     first = chain.page(5, wanted=wanted)
     second = chain.page(5, first.next_cursor, wanted=wanted)
     third = chain.page(5, second.next_cursor, wanted=wanted)
@@ -201,9 +201,9 @@ def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
 
 def test_reading_until_a_time_ends_before_the_first_that_is_not_older(whole: Store) -> None:
     for ms in (1000, 2000, 3000, 4000):
-        whole.client.xadd(whole.audit.open_stream, {"kind": "test"}, id=f"{ms}-*")
-    at = {entry.seq: entry.at for entry in entries(whole.audit)}
-    chain = whole.audit
+        whole.client.xadd(whole.audit_trail.open_stream, {"kind": "test"}, id=f"{ms}-*")
+    at = {entry.seq: entry.at for entry in entries(whole.audit_trail)}
+    chain = whole.audit_trail
 
     assert [e.seq for e in chain.page(since=at[2], until=at[4]).entries] == [3, 2]
     assert [json.loads(line)["seq"] for line in chain.export(at[2], at[4])] == [2, 3]
@@ -213,12 +213,12 @@ def test_reading_until_a_time_ends_before_the_first_that_is_not_older(whole: Sto
 
 def test_reading_since_a_time_begins_with_the_first_that_is_not_older(whole: Store) -> None:
     for ms in (1000, 2000, 2000, 3000):
-        whole.client.xadd(whole.audit.open_stream, {"kind": "test"}, id=f"{ms}-*")
-    at = {entry.seq: entry.at for entry in entries(whole.audit)}
+        whole.client.xadd(whole.audit_trail.open_stream, {"kind": "test"}, id=f"{ms}-*")
+    at = {entry.seq: entry.at for entry in entries(whole.audit_trail)}
 
     def after(moment: Any) -> list[int]:
-        found = [entry.seq for entry in whole.audit.entries(since=moment)]
-        assert sorted(e.seq for e in whole.audit.page(since=moment).entries) == found
+        found = [entry.seq for entry in whole.audit_trail.entries(since=moment)]
+        assert sorted(e.seq for e in whole.audit_trail.page(since=moment).entries) == found
         return found
 
     assert after(at[1] - timedelta(seconds=1)) == [1, 2, 3, 4]
@@ -229,7 +229,7 @@ def test_reading_since_a_time_begins_with_the_first_that_is_not_older(whole: Sto
 
 
 def test_an_export_is_a_line_of_json_for_each_entry_oldest_first(whole: Store) -> None:
-    lines = list(filled(whole.audit, 3).export())
+    lines = list(filled(whole.audit_trail, 3).export())
 
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
     assert not any("\n" in line for line in lines)
@@ -239,18 +239,18 @@ def test_an_export_is_a_line_of_json_for_each_entry_oldest_first(whole: Store) -
 
 
 def test_without_the_key_a_sealer_leaves_a_keyed_chain_to_those_who_have_it(whole: Store) -> None:
-    filled(whole.audit, 1)
-    plain = Store(whole.client).audit
+    filled(whole.audit_trail, 1)
+    plain = Store(whole.client).audit_trail
     plain.append("test", ANN)
 
     assert plain.seal() == 0
     assert plain.verify().waiting == 1
-    assert whole.audit.seal() == 1
-    assert whole.audit.verify().ok
+    assert whole.audit_trail.seal() == 1
+    assert whole.audit_trail.verify().ok
 
 
 def test_the_cap_leaves_a_checkpoint_from_which_the_rest_is_verified(whole: Store) -> None:
-    chain = Store(whole.client, sealing=Sealing("secret", keep=10)).audit
+    chain = Store(whole.client, sealing=Sealing("secret", keep=10)).audit_trail
     hashes: dict[int, str] = {}
     for _ in range(4):
         filled(chain, 8)
@@ -264,7 +264,7 @@ def test_the_cap_leaves_a_checkpoint_from_which_the_rest_is_verified(whole: Stor
 
 
 def test_more_open_entries_than_the_cap_are_all_chained_on_their_way(whole: Store) -> None:
-    chain = filled(Store(whole.client, sealing=Sealing(keep=3)).audit, 20)
+    chain = filled(Store(whole.client, sealing=Sealing(keep=3)).audit_trail, 20)
 
     assert [entry.seq for entry in chain.entries()] == [18, 19, 20]
     assert chain.verify().ok
@@ -274,7 +274,7 @@ def test_more_open_entries_than_the_cap_are_all_chained_on_their_way(whole: Stor
 def test_a_sealer_that_dies_around_its_write_loses_and_doubles_nothing(
     whole: Store, monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    run = whole.audit._scripts.run
+    run = whole.audit_trail._scripts.run
 
     def dies(name: str, **given: Any) -> Any:
         if not before:
@@ -282,48 +282,48 @@ def test_a_sealer_that_dies_around_its_write_loses_and_doubles_nothing(
         raise StoreUnavailable
 
     for number in range(5):
-        whole.audit.append("test", ANN, number=number)
+        whole.audit_trail.append("test", ANN, number=number)
     with monkeypatch.context() as patch:
-        patch.setattr(whole.audit._scripts, "run", dies)
+        patch.setattr(whole.audit_trail._scripts, "run", dies)
         with pytest.raises(StoreUnavailable):
-            whole.audit.seal()
+            whole.audit_trail.seal()
 
-    assert [entry.what["number"] for entry in entries(whole.audit)] == list("01234")
-    assert whole.audit.verify().ok
+    assert [entry.what["number"] for entry in entries(whole.audit_trail)] == list("01234")
+    assert whole.audit_trail.verify().ok
 
 
 def test_the_sealer_that_comes_second_starts_over(
     whole: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripts = whole.audit._scripts
+    scripts = whole.audit_trail._scripts
     run = scripts.run
-    filled(whole.audit, 1)
+    filled(whole.audit_trail, 1)
     for number in range(3):
-        whole.audit.append("test", ANN, number=number)
+        whole.audit_trail.append("test", ANN, number=number)
 
     def overtaken(name: str, **given: Any) -> Any:
         monkeypatch.setattr(scripts, "run", run)
-        assert Store(whole.client, sealing=Sealing("secret")).audit.seal() == 3
-        whole.audit.append("late", ANN)
+        assert Store(whole.client, sealing=Sealing("secret")).audit_trail.seal() == 3
+        whole.audit_trail.append("late", ANN)
         return run(name, **given)
 
     monkeypatch.setattr(scripts, "run", overtaken)
 
-    assert whole.audit.seal() == 1
-    assert [entry.kind for entry in whole.audit.entries()] == ["test"] * 4 + ["late"]
-    assert whole.audit.verify().ok
+    assert whole.audit_trail.seal() == 1
+    assert [entry.kind for entry in whole.audit_trail.entries()] == ["test"] * 4 + ["late"]
+    assert whole.audit_trail.verify().ok
 
 
 # What steering leaves
 
 
 def test_pausing_and_resuming_are_in_the_audit(store: AgentStore) -> None:
-    store.loop.pause("maintenance", ANN)
-    store.loop.pause("longer", ANN)
-    store.loop.resume(ANN)
-    store.loop.resume(ANN)
+    store.loop_control.pause("maintenance", ANN)
+    store.loop_control.pause("longer", ANN)
+    store.loop_control.resume(ANN)
+    store.loop_control.resume(ANN)
 
-    told = [(e.kind, e.before, e.after, e.note, e.who) for e in entries(store.audit)]
+    told = [(e.kind, e.before, e.after, e.note, e.who) for e in entries(store.audit_trail)]
     assert told == [
         ("agent.paused", "running", "paused", "maintenance", ANN.principal),
         ("agent.paused", "paused", "paused", "longer", ANN.principal),
@@ -336,12 +336,12 @@ def test_freezing_some_agents_is_in_their_audit(whole: Store, store: AgentStore)
     whole.freezes.lift("a", ANN)
     whole.freezes.lift("a", ANN)
 
-    told = [(e.kind, e.before, e.after, e.note, e.what) for e in entries(store.audit)]
+    told = [(e.kind, e.before, e.after, e.note, e.what) for e in entries(store.audit_trail)]
     assert told == [
         ("agent.frozen", "acting", "frozen", "incident", {"scope": "agent"}),
         ("agent.unfrozen", "frozen", "acting", None, {"scope": "agent"}),
     ]
-    assert [(e.kind, e.what) for e in entries(whole.audit)] == [
+    assert [(e.kind, e.what) for e in entries(whole.audit_trail)] == [
         ("agent.frozen", {"agent": "a"}),
         ("agent.unfrozen", {"agent": "a"}),
     ]
@@ -354,12 +354,12 @@ def test_freezing_everywhere_is_in_the_audit_of_the_deployment_and_of_each_agent
     whole.freezes.freeze("", actor=ANN)
     whole.freezes.lift(actor=ANN)
 
-    told = [(e.kind, e.before, e.after, e.who) for e in entries(whole.audit)]
+    told = [(e.kind, e.before, e.after, e.who) for e in entries(whole.audit_trail)]
     assert told == [
         ("deployment.frozen", "acting", "frozen", ANN.principal),
         ("deployment.unfrozen", "frozen", "acting", ANN.principal),
     ]
-    assert [(e.kind, e.what["scope"]) for e in entries(store.audit)] == [
+    assert [(e.kind, e.what["scope"]) for e in entries(store.audit_trail)] == [
         ("agent.frozen", "everywhere"),
         ("agent.unfrozen", "everywhere"),
     ]

@@ -89,7 +89,7 @@ def test_an_action_that_is_called_for_is_executed_and_the_call_has_the_result() 
 def test_a_call_is_in_the_ledger_with_who_asked_for_it() -> None:
     lab = lab_of(Recorder().action())
     found = call(lab, params={"size": 1})
-    entry = lab.store.ledger.get(f"call:{found.id}")
+    entry = lab.store.executions.get(f"call:{found.id}")
 
     assert entry is not None
     assert (entry.state, entry.action, entry.by, entry.params) == (
@@ -364,7 +364,7 @@ def test_a_hook_cannot_turn_a_roll_back_on_another_action() -> None:
     other = Recorder().action("other", rollback=lambda result: undone.append(result))
     action = Recorder().action(rollback=lambda result: undone.append(result))
     lab = lab_of(action, other, on_decide=lambda: {"action": "p:other"})
-    entry = lab.store.ledger
+    entry = lab.store.executions
     entry.claim("loop:1", "t", "p:do", {}, "", False, None)
     entry.finish("loop:1", "t", ActionResult(action="p:do", success=True, duration=1))
 
@@ -545,7 +545,7 @@ def test_an_endpoint_may_have_an_action_taken_on_behalf_of_who_asked() -> None:
     lab = lab_of(endpoint(handle, "POST"), recorder.action())
     call_id = request(lab, "POST", body={"size": 3})
     reply = replied(lab, call_id)
-    entry = lab.store.ledger.get(f"call:{call_id}")
+    entry = lab.store.executions.get(f"call:{call_id}")
 
     assert reply.status == 200
     assert isinstance(reply.body, dict)
@@ -624,7 +624,7 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     lab = lab_of(recorder.action())
     call_id = job(lab)
     lose(lab, call_id)
-    lab.store.ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", False, None)
+    lab.store.executions.claim(f"call:{call_id}", "t", "p:do", {}, "", False, None)
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
     overdue(lab, f"call:{call_id}")
     found = answer(lab, call_id)
@@ -639,7 +639,7 @@ def test_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown(
     lab = lab_of(recorder.action(idempotent=True))
     call_id = job(lab)
     lose(lab, call_id)
-    lab.store.ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", True, None)
+    lab.store.executions.claim(f"call:{call_id}", "t", "p:do", {}, "", True, None)
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
     lab.whole.freezes.freeze("incident")
     overdue(lab, f"call:{call_id}")
@@ -652,7 +652,7 @@ def test_a_worker_lost_after_it_executed_is_not_repeated() -> None:
     lab = lab_of(recorder.action())
     call_id = job(lab)
     lose(lab, call_id)
-    ledger = lab.store.ledger
+    ledger = lab.store.executions
     ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", False, None)
     done = ActionResult(action="p:do", success=True, output="freed", duration=1)
     ledger.finish(f"call:{call_id}", "t", done)

@@ -558,7 +558,7 @@ def test_health_counts_pending_runs_of_every_priority_and_dates_the_oldest() -> 
     lab = Lab(agent(mode="continuous"))
     first = lab.submit("first", priority="low")
     lab.submit("second", priority="critical")
-    lab.store.loop.pause("test")
+    lab.store.loop_control.pause("test")
     _, found = health_of(lab)
 
     assert found.backlog.runs == 2
@@ -585,9 +585,9 @@ def test_health_counts_the_failures_of_an_observer() -> None:
 
 def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
     lab = Lab(agent())
-    lab.store.loop.pause("holidays")
+    lab.store.loop_control.pause("holidays")
     _, paused = health_of(lab)
-    lab.store.loop.resume()
+    lab.store.loop_control.resume()
     _, resumed = health_of(lab)
     lab.run()
     _, ran = health_of(lab)

@@ -197,7 +197,7 @@ def test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
     assert (False, f"{phase} failed: RuntimeError: a bug") == (result.success, result.error)
     assert (phase in ("decide", "act")) == bool(result.situation)
     assert (phase == "act") == bool(result.decision)
-    assert lab.store.loop.status().phase == "idle"
+    assert lab.store.loop_control.status().phase == "idle"
 
 
 def test_a_failed_iteration_holds_nothing_of_an_earlier_one(

@@ -395,7 +395,7 @@ def test_a_crash_between_proposing_and_leaving_counts_once() -> None:
     entry = lab.store.iterations.enter(hint[1], hint[2], "act", "lost/1")
     assert entry is not None
     waiting = lab.engine.approvals
-    execution = lab.store.ledger.of_iteration(entry.iteration)
+    execution = lab.store.executions.of_iteration(entry.iteration)
     first = lab.store.approvals.enqueue(_proposal(), lab.engine.retention, execution)
     lab.dispatcher.hints.clear()
     lab.client.zadd("boyd:{test}:due", {"phase": 1})

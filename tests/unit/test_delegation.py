@@ -26,8 +26,8 @@ def pair(**delegation: Any) -> tuple[Lab, Lab]:
 
 def refusals(lab: Lab) -> list[tuple[str, str]]:
     """The refused agents and operations, from the audit trail of the lab's agent."""
-    lab.store.audit.seal()
-    found = lab.store.audit.page(50).entries
+    lab.store.audit_trail.seal()
+    found = lab.store.audit_trail.page(50).entries
     return [(e.who or "", e.what["of"]) for e in found if e.kind == "delegation.refused"]
 
 

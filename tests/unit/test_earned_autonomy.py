@@ -132,7 +132,7 @@ class Office:
     @property
     def record(self) -> TrackRecord:
         """The only track record."""
-        [found] = self.lab.store.tracks.all([ACTION])
+        [found] = self.lab.store.track_records.all([ACTION])
         return found
 
 
@@ -160,7 +160,7 @@ def events(office: Office) -> list[str]:
 def audited(office: Office) -> list[str]:
     """The kinds of entries in the audit about autonomy."""
     office.lab.whole.seal(["test"])
-    entries = office.lab.store.audit.entries()
+    entries = office.lab.store.audit_trail.entries()
     return [one.kind for one in entries if one.kind.startswith("autonomy.")]
 
 
@@ -279,7 +279,7 @@ def test_a_proposal_seen_in_two_classes_counts_in_neither() -> None:
     office.anomalies = [Anomaly(type="down", description="", severity="high")]
     office.decide()
 
-    assert office.lab.store.tracks.all([ACTION]) == []
+    assert office.lab.store.track_records.all([ACTION]) == []
 
 
 def test_a_grant_is_only_for_its_class_of_situation() -> None:
@@ -396,7 +396,7 @@ def test_an_action_called_by_a_person_does_not_count() -> None:
     office.verify()
 
     assert len(office.recorder.calls) == 1
-    assert office.lab.store.tracks.all([ACTION]) == []
+    assert office.lab.store.track_records.all([ACTION]) == []
 
 
 def test_a_denied_offer_is_not_repeated_until_there_is_more_to_show() -> None:
@@ -413,21 +413,21 @@ def test_a_denied_offer_is_not_repeated_until_there_is_more_to_show() -> None:
 def test_a_revoked_grant_is_not_used_and_not_offered_at_once() -> None:
     office = Office()
     office.granted()
-    assert office.lab.store.tracks.revoke(ACTION, "", person("bob"), "too early") == 1
+    assert office.lab.store.track_records.revoke(ACTION, "", person("bob"), "too early") == 1
 
     assert gate_of(office.decide()).outcome == "asked"
     assert office.waiting(naming.GRANT) is None
     assert office.record.ended == "revoked: too early"
     assert office.withdrawn == []
     assert audited(office) == ["autonomy.granted", "autonomy.revoked"]
-    assert office.lab.store.tracks.revoke(ACTION, "", person("bob")) == 0
+    assert office.lab.store.track_records.revoke(ACTION, "", person("bob")) == 0
 
 
 def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used() -> None:
     office = Office(before_act=True)
     office.granted()
     before = len(office.recorder.calls)
-    office.on_before_act = lambda: office.lab.store.tracks.revoke(ACTION, "", person("bob"))
+    office.on_before_act = lambda: office.lab.store.track_records.revoke(ACTION, "", person("bob"))
     result = office.decide(approve=False)
 
     gate = gate_of(result)
@@ -477,7 +477,7 @@ def test_a_grant_job_that_runs_again_does_not_renew_a_revoked_grant() -> None:
     office = Office()
     offer = office.earn()
     office.answer(offer)
-    office.lab.store.tracks.revoke(ACTION, "", person("bob"))
+    office.lab.store.track_records.revoke(ACTION, "", person("bob"))
     record = office.record
     office.lab.client.hset(
         f"boyd:{{test}}:approval:{offer.id}",
@@ -485,7 +485,7 @@ def test_a_grant_job_that_runs_again_does_not_renew_a_revoked_grant() -> None:
     )
     fence = Fence(naming.approval(offer.id), 9, "w/9")
 
-    assert not office.lab.store.tracks.grant(record, offer.id, ["ann"], 0.5, 60, fence)
+    assert not office.lab.store.track_records.grant(record, offer.id, ["ann"], 0.5, 60, fence)
     assert office.record.grant is None
 
 
@@ -510,7 +510,7 @@ def test_a_replay_judges_with_the_record_of_then() -> None:
     alone = office.decide()
     asked = office.lab.store.history.get(1)
     assert asked is not None
-    office.lab.store.tracks.revoke(ACTION, "", person("bob"))
+    office.lab.store.track_records.revoke(ACTION, "", person("bob"))
     shadow = Shadow(office.lab.agent)
 
     assert judge(shadow, alone).differences == []

@@ -188,8 +188,8 @@ def test_a_process_restores_a_freeze_that_redis_has_lost(
     announce(store.fleet, "one")
 
     assert store.freezes.of("a") == "incident"
-    store.audit.seal()
-    [entry] = store.audit.entries()
+    store.audit_trail.seal()
+    [entry] = store.audit_trail.entries()
     assert (entry.kind, entry.note) == ("freeze.restored", "incident")
 
 

@@ -54,7 +54,7 @@ def test_an_iteration_of_a_newer_release_is_left_alone(
     overdue(lab, "phase")
     lab.sweeper.sweep()
     lab.deliver()
-    assert lab.store.loop.status().phase in ("idle", "observe")
+    assert lab.store.loop_control.status().phase in ("idle", "observe")
 
 
 def test_a_job_of_a_newer_release_is_left_alone() -> None:

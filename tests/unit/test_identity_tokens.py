@@ -67,7 +67,7 @@ def called(pem: str | None = PEM) -> tuple[Lab, Caller]:
 
 def test_a_token_names_the_agent_the_requester_and_the_execution() -> None:
     lab, caller = called()
-    [entry] = lab.store.ledger.page(10).executions
+    [entry] = lab.store.executions.page(10).executions
     claims = read(caller.sent[0])
 
     assert (claims["iss"], claims["aud"]) == (
@@ -114,10 +114,10 @@ def test_a_token_of_another_key_is_not_believed() -> None:
 
 def test_without_a_key_there_are_no_tokens() -> None:
     lab, caller = called(None)
-    [entry] = lab.store.ledger.page(10).executions
+    [entry] = lab.store.executions.page(10).executions
 
     assert caller.sent == []
-    result = lab.store.ledger.find(entry.id)
+    result = lab.store.executions.find(entry.id)
     assert result is not None
     assert "identity_key" in (result.error or "")
 

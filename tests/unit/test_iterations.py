@@ -79,7 +79,7 @@ def test_agents_of_one_deployment_do_not_notice_each_other() -> None:
     result = two.run()
 
     assert (result.iteration, [o.source for o in result.observations]) == (1, ["two"])
-    assert one.store.loop.status().iteration == 2
+    assert one.store.loop_control.status().iteration == 2
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_run_at_any_moment_is_looked_into_without_further_input(step: int) -> 
     assert run is not None
     assert run.status == "completed"
     assert (2 if step > 2 else 1) == len(lab.store.history.results())
-    assert lab.store.loop.status().phase == "idle"
+    assert lab.store.loop_control.status().phase == "idle"
 
 
 def test_many_runs_during_an_iteration_make_one_follow_up() -> None:
@@ -199,7 +199,7 @@ def test_slots_follow_each_other_without_a_gap(interval: float) -> None:
 
 def test_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
     lab = Lab(agent(mode="continuous"))
-    lab.store.loop.pause("maintenance (by ann)")
+    lab.store.loop_control.pause("maintenance (by ann)")
 
     assert not lab.launcher.tick(slot(lab)).new
     with pytest.raises(AgentPaused, match=r"maintenance \(by ann\)"):
@@ -208,7 +208,7 @@ def test_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
 
 def test_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
     lab = Lab(agent())
-    lab.store.loop.pause("maintenance")
+    lab.store.loop_control.pause("maintenance")
     run_id = lab.submit("look").run.id
     lab.deliver()
     assert lab.store.history.results() == []
@@ -224,13 +224,13 @@ def test_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
 def test_iterations_are_numbered_and_the_phase_is_visible() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
-    phases = [lab.store.loop.status().phase]
+    phases = [lab.store.loop_control.status().phase]
     while lab.dispatcher.hints:
         lab.step()
-        phases.append(lab.store.loop.status().phase)
+        phases.append(lab.store.loop_control.status().phase)
 
     assert phases == ["start", "observe", "orient", "decide", "act", "complete", "idle"]
-    assert [lab.store.loop.status().iteration, lab.run().iteration] == [1, 2]
+    assert [lab.store.loop_control.status().iteration, lab.run().iteration] == [1, 2]
 
 
 def test_expired_approvals_are_history_before_the_phases() -> None:

@@ -69,8 +69,8 @@ def test_a_link_approves_as_its_addressee_and_the_audit_names_both() -> None:
     assert done.item.link == link.id
     assert len(recorder.calls) == 1
 
-    lab.store.audit.seal()
-    [entry] = [e for e in lab.store.audit.page(20).entries if e.kind == "approval.approved"]
+    lab.store.audit_trail.seal()
+    [entry] = [e for e in lab.store.audit_trail.page(20).entries if e.kind == "approval.approved"]
     assert (entry.who, entry.address) == ("mail:jane@example.com", "192.0.2.7")
     assert entry.what["link"] == link.id
 

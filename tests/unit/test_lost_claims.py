@@ -65,8 +65,10 @@ class Cut:
 
     def audit(self, kind: str) -> list[AuditEntry]:
         """The entries of that kind in the trail."""
-        self.lab.store.audit.seal()
-        return [entry for entry in self.lab.store.audit.page(50).entries if entry.kind == kind]
+        self.lab.store.audit_trail.seal()
+        return [
+            entry for entry in self.lab.store.audit_trail.page(50).entries if entry.kind == kind
+        ]
 
     def claimed_at(self, execution: str) -> datetime:
         """When the ledger says that it was claimed."""
@@ -137,7 +139,7 @@ def test_a_call_whose_worker_is_gone_is_unknown_although_no_worker_acts() -> Non
     call_id = cut.call()
     cut.lab.deliver()
     call = cut.lab.store.calls.get(call_id)
-    entry = cut.lab.store.ledger.get(f"call:{call_id}")
+    entry = cut.lab.store.executions.get(f"call:{call_id}")
 
     assert call is not None
     assert call.execution is not None
@@ -212,10 +214,10 @@ def test_the_deadline_of_a_worker_that_has_entered_since_stays_its_own() -> None
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(cut.member, 1, "other/1")
     lease = lab.client.zscore(DUE, cut.member)
-    lab.store.ledger.claim(cut.member, "t", "p:do", {}, "", False, None)
+    lab.store.executions.claim(cut.member, "t", "p:do", {}, "", False, None)
 
     with pytest.raises(Exception, match="still running on lab"):
-        lab.store.ledger.settle(cut.member, cut.member)
+        lab.store.executions.settle(cut.member, cut.member)
     assert lab.client.zscore(DUE, cut.member) == lease
 
 
@@ -225,7 +227,7 @@ def test_an_execution_that_ended_before_its_worker_died_settles_the_approval() -
     lab = cut.lab
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(cut.member, 1, "lost/1")
-    claim = lab.store.ledger.claim(cut.member, "t", "p:do", {}, "", False, None)
+    claim = lab.store.executions.claim(cut.member, "t", "p:do", {}, "", False, None)
     done = {"action": "p:do", "success": True, "duration": 1, "output": "freed"}
     lab.client.hset(
         f"boyd:{{test}}:execution:{cut.member}",
@@ -249,10 +251,10 @@ def test_an_execution_given_up_after_killing_every_worker_is_unknown_in_ledger_a
     lab.dispatcher.hints.clear()
     for attempt in (1, 2, 3):
         assert lab.store.jobs.enter(cut.member, attempt, f"lost/{attempt}")
-        lab.store.ledger.claim(cut.member, f"t{attempt}", "p:do", {}, "", True, None)
+        lab.store.executions.claim(cut.member, f"t{attempt}", "p:do", {}, "", True, None)
         cut.lapse()
         cut.sweep()
-    call, entry = lab.store.calls.get(call_id), lab.store.ledger.get(cut.member)
+    call, entry = lab.store.calls.get(call_id), lab.store.executions.get(cut.member)
 
     assert call is not None
     assert call.execution is not None
@@ -266,15 +268,15 @@ def test_an_act_phase_that_loses_every_worker_leaves_no_execution_running() -> N
     lab = cut.lab
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
-    execution = lab.store.ledger.of_iteration(1)
+    execution = lab.store.executions.of_iteration(1)
     for epoch in (1, 2, 3):
         lab.dispatcher.hints.clear()
         assert lab.store.iterations.enter(1, epoch, "act", f"lost/{epoch}")
-        lab.store.ledger.claim(execution, f"t{epoch}", "p:do", {}, "", True, None)
+        lab.store.executions.claim(execution, f"t{epoch}", "p:do", {}, "", True, None)
         cut.lapse()
         cut.sweep()
     lab.deliver()
-    entry = lab.store.ledger.get(execution)
+    entry = lab.store.executions.get(execution)
 
     assert entry is not None
     assert (entry.state, lab.store.history.results()[0].success) == ("unknown", False)
@@ -285,7 +287,7 @@ def test_an_execution_that_redis_may_have_forgotten_is_unknown_everywhere() -> N
     approval_id = cut.approve()
     cut.lab.client.hset(f"boyd:{{test}}:{cut.member}", "server", "the one before")
     cut.lab.deliver()
-    entry = cut.lab.store.ledger.get(f"approval:{approval_id}")
+    entry = cut.lab.store.executions.get(f"approval:{approval_id}")
     [told] = cut.audit("action.unknown")
 
     assert entry is not None

@@ -169,7 +169,7 @@ def retire(lab: Lab) -> None:
 def test_metrics_show_pauses_and_freezes() -> None:
     lab = Lab(agent())
     lab.whole.freezes.freeze("moving", "test")
-    lab.store.loop.pause("holidays")
+    lab.store.loop_control.pause("holidays")
     found = samples(lab.whole)
 
     assert (only(found, "boyd_agent_frozen"), only(found, "boyd_agent_paused")) == (1, 1)
@@ -234,7 +234,7 @@ def test_a_model_is_counted_from_zero_before_anything_is_asked_of_it() -> None:
 def test_absurd_usage_reported_by_a_model_server_is_capped() -> None:
     lab = Lab(agent())
     for tokens in (2**63 - 1, 5, 5):
-        lab.store.usage.count("small", "answered", Usage(input_tokens=tokens), float(tokens))
+        lab.store.model_usage.count("small", "answered", Usage(input_tokens=tokens), float(tokens))
     found = samples(lab.whole)
 
     assert found["boyd_model_requests_total"][("test", "small", "answered")] == 3
@@ -270,8 +270,8 @@ def test_an_agent_without_a_model_has_no_metrics_of_one() -> None:
 def test_more_models_than_there_is_room_for_count_as_one() -> None:
     lab = Lab(agent())
     for number in range(200):
-        lab.store.usage.count(f"m{number}", "answered", Usage(input_tokens=1))
-    lab.store.usage.count("m0", "failed", Usage(input_tokens=1))
+        lab.store.model_usage.count(f"m{number}", "answered", Usage(input_tokens=1))
+    lab.store.model_usage.count("m0", "failed", Usage(input_tokens=1))
     found = samples(lab.whole)
     tokens = found["boyd_model_tokens_total"]
 
@@ -484,7 +484,7 @@ def exposition() -> str:
     lab.run()
     lab.launcher.trigger("test")
     lab.client.hset("boyd:{test}:loop", "slot", 1000)
-    lab.store.usage.count("small", "answered", Usage(input_tokens=1), 0.1)
+    lab.store.model_usage.count("small", "answered", Usage(input_tokens=1), 0.1)
     lab.client.hset("boyd:{test}:usage", "ended final_answer", 1)
     now = utc_now()
     announce_archive(lab.client, ArchiveStatus(name="a", at=now, copied_at=now))

@@ -344,13 +344,15 @@ def test_a_notification_whose_worker_was_killed_is_sent_again_and_both_attempts_
     assert fields
     found = record(lab, item, "waiting", "desk")
     started = found.patched({"state": "running", "attempts": 1, "at": utc_now()})
-    assert lab.store.notifications.store(item.id, started, Fence(job, 1, "killed/1"))
+    assert lab.store.notification_records.store(item.id, started, Fence(job, 1, "killed/1"))
     lab.dispatcher.hints.clear()
     overdue(lab, job)
 
     ended = record(lab, item, "waiting", "desk")
     assert (ended.state, ended.attempts) == ("succeeded", 2)
-    assert not lab.store.notifications.store(item.id, started, Fence(job, 1, "killed/1")), "fenced"
+    assert not lab.store.notification_records.store(item.id, started, Fence(job, 1, "killed/1")), (
+        "fenced"
+    )
 
 
 def overdue_without_delivery(lab: Lab, item: ApprovalItem) -> None:

@@ -441,8 +441,8 @@ def test_an_action_now_human_only_is_not_executed_on_the_approval_of_a_program()
 def test_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_note() -> None:
     lab = lab_with(min_approvals=2)
     lab.resolver.answer(pending(lab).id, "approved", person("ann"), "looks right")
-    lab.store.audit.seal()
-    entry = lab.store.audit.page(1).entries[0]
+    lab.store.audit_trail.seal()
+    entry = lab.store.audit_trail.page(1).entries[0]
 
     assert (entry.kind, entry.who, entry.note) == ("approval.vote", "ann", "looks right")
     assert entry.what["action"] == "p:do"

@@ -134,7 +134,7 @@ def test_steps_run_in_order_with_values_from_params_and_earlier_results() -> Non
 
     assert farm.done == ["drain web1", "restart 7 x", "ready b"]
     assert (record.state, [one.state for one in record.progress]) == ("succeeded", ["done"] * 3)
-    entry = lab.store.ledger.get(record.id)
+    entry = lab.store.executions.get(record.id)
     assert entry is not None
     assert (entry.state, entry.progress) == ("succeeded", "succeeded")
     assert lab.store.holds.all() == []
@@ -145,7 +145,7 @@ def test_the_execution_says_where_the_procedure_stands() -> None:
     lab = farm.lab(step("drain"), step("question", ask="Shall it restart?"), step("restart"))
     record = started(lab)
 
-    entry = lab.store.ledger.get(record.id)
+    entry = lab.store.executions.get(record.id)
     assert entry is not None
     assert entry.state == "running"
     waits = f"waits for approval {record.progress[1].approval[:8]}"  # type: ignore[index]

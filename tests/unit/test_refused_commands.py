@@ -35,14 +35,14 @@ def foreign(lab: Lab, key: str) -> None:
 
 def kinds(lab: Lab) -> list[str]:
     """The kinds of the audit entries, in order."""
-    audit = lab.store.audit
+    audit = lab.store.audit_trail
     audit.seal()
     return [entry.kind for entry in audit.entries()]
 
 
 def claimed(lab: Lab, token: str = "t") -> ActionLedger:
     """The ledger with one execution that is claimed."""
-    own = lab.store.ledger
+    own = lab.store.executions
     assert own.claim("loop:1", token, "p:do", {}, "", False, None).outcome == "claimed"
     return own
 
@@ -51,7 +51,7 @@ def test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
     lab = Lab(agent(Recorder().action()))
     own = claimed(lab)
     result = ActionResult(action="p:do", success=True, duration=1)
-    lab.store.audit.seal()
+    lab.store.audit_trail.seal()
     foreign(lab, KEYS.audit_open)
     with pytest.raises(StoreError):
         own.finish("loop:1", "t", result)
@@ -67,7 +67,7 @@ def test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
 def test_a_claim_that_fails_halfway_has_not_begun() -> None:
     lab = Lab(agent(Recorder().action()))
     foreign(lab, KEYS.audit_open)
-    own = lab.store.ledger
+    own = lab.store.executions
     with pytest.raises(StoreError):
         own.claim("loop:1", "t", "p:do", {}, "", False, None)
 

@@ -42,9 +42,11 @@ def rested(lab: Lab) -> None:
             lab.client.zadd(KEYS.due, {member: 1})
         attempt(lab.sweeper.sweep)
         lapse(lab)
-        if lab.store.loop.status().phase == "idle" and not lab.client.hget(KEYS.loop, "active"):
+        if lab.store.loop_control.status().phase == "idle" and not lab.client.hget(
+            KEYS.loop, "active"
+        ):
             return
-    raise AssertionError(f"still in {lab.store.loop.status().phase}")
+    raise AssertionError(f"still in {lab.store.loop_control.status().phase}")
 
 
 def attempt(step: Any) -> None:
@@ -98,7 +100,7 @@ def test_a_value_that_is_no_number_is_put_right(field: str) -> None:
     lab = lab_with(Recorder())
     lab.run()
     lab.client.hset(KEYS.loop, field, "garbage")
-    assert lab.store.loop.status().iteration in (0, 1)
+    assert lab.store.loop_control.status().iteration in (0, 1)
     lab.sweeper.sweep()
     lab.sweeper.sweep()
 

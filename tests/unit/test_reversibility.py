@@ -81,7 +81,7 @@ def test_nobody_has_declared_whether_a_rollback_can_be_undone() -> None:
     call = CallRequest(
         kind="rollback",
         action="p:do",
-        undoes=lab.store.ledger.of_iteration(1),
+        undoes=lab.store.executions.of_iteration(1),
         actor=person("ann"),
         requires_approval=True,
     )

@@ -128,7 +128,7 @@ def test_lifting_a_revocation_keeps_an_earlier_freeze() -> None:
     lab = acting(Recorder())
     lab.whole.freezes.freeze("moving", lab.agent.id)
     revoked(lab)
-    status = lab.store.loop.status()
+    status = lab.store.loop_control.status()
 
     assert (status.frozen, status.revoked) == ("moving", "stolen key (by ann)")
     assert set(lab.whole.freezes.all()) == set(lab.whole.freezes.revoked()) == {lab.agent.id}
@@ -141,8 +141,8 @@ def test_revoking_and_restoring_are_in_the_audit_and_the_events() -> None:
     first = lab.store.events.newest()
     revoked(lab)
     lab.whole.freezes.restore(lab.agent.id, ANN)
-    lab.store.audit.seal()
-    told = [entry for entry in lab.store.audit.page(50).entries if "scope" in entry.what]
+    lab.store.audit_trail.seal()
+    told = [entry for entry in lab.store.audit_trail.page(50).entries if "scope" in entry.what]
 
     assert [(e.kind, e.before, e.after, e.who) for e in reversed(told)] == [
         ("agent.revoked", "acting", "revoked", "ann"),

@@ -41,7 +41,7 @@ class Undoing:
     @property
     def of_loop(self) -> str:
         """The execution of the first iteration."""
-        return self.lab.store.ledger.of_iteration(1)
+        return self.lab.store.executions.of_iteration(1)
 
     def pending(self) -> list[ApprovalItem]:
         """The pending items."""
@@ -116,8 +116,8 @@ def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
     before = lab.store.events.newest()
     made.approve(item)
     told = [event for event in lab.store.events.after("0-0", 100) if "approval" in event.data]
-    lab.store.audit.seal()
-    trail = {entry.kind: entry for entry in lab.store.audit.page(50).entries}
+    lab.store.audit_trail.seal()
+    trail = {entry.kind: entry for entry in lab.store.audit_trail.page(50).entries}
 
     assert before != lab.store.events.newest()
     assert {event.kind for event in told} == {
@@ -160,7 +160,7 @@ def test_the_rationale_of_a_call_is_in_the_audit() -> None:
         kind="execute", action="p:do", actor=person("ann"), rationale="disk alarm 42"
     )
     made.lab.launcher.call(request, None)
-    made.lab.store.audit.seal()
-    [entry] = [e for e in made.lab.store.audit.page(50).entries if e.kind == "call.execute"]
+    made.lab.store.audit_trail.seal()
+    [entry] = [e for e in made.lab.store.audit_trail.page(50).entries if e.kind == "call.execute"]
 
     assert (entry.note, entry.who) == ("disk alarm 42", "ann")

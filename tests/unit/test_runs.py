@@ -97,7 +97,7 @@ def test_a_run_that_is_submitted_again_under_its_id_is_the_same_run() -> None:
     assert [s.iteration for s in (first, second, third)] == [1, 0, 0]
     assert (second.run, third.run.status) == (first.run, "completed")
     assert titles(pages(lab, 10)) == ["look"]
-    assert lab.store.loop.status().iteration == 1
+    assert lab.store.loop_control.status().iteration == 1
 
 
 def test_a_run_names_who_submitted_it() -> None:
@@ -149,7 +149,7 @@ def test_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
     run = now(lab, run_id)
 
     assert (run.status, run.reason) == ("cancelled", "changed my mind")
-    assert lab.store.loop.status().phase == "idle"
+    assert lab.store.loop_control.status().phase == "idle"
 
 
 def test_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:

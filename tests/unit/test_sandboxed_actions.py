@@ -89,7 +89,7 @@ def test_an_action_whose_sandbox_cannot_be_enforced_does_not_run_and_says_why() 
     assert result.prevented == "unsandboxed"
     assert result.error == ("Its sandbox cannot be enforced on this host: `bwrap` is not installed")
     assert host.calls == []
-    assert lab.store.ledger.page(5).executions == []
+    assert lab.store.executions.page(5).executions == []
 
 
 def test_without_the_means_to_make_sandboxes_it_does_not_run() -> None:
@@ -121,7 +121,7 @@ def test_a_verification_is_called_in_it_too() -> None:
     result = called(lab)
     [name] = [one for one in lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in one]
     overdue(lab, name)
-    entry = lab.store.ledger.get(name.removeprefix("verify:"))
+    entry = lab.store.executions.get(name.removeprefix("verify:"))
 
     assert result.success
     assert entry is not None
@@ -205,8 +205,8 @@ def test_a_suspension_and_each_violation_are_in_the_audit_trail() -> None:
     lab = lab_on(Host(answered(violation=BLOCKED)))
     for _ in range(2):
         called(lab)
-    lab.store.audit.seal()
-    kinds = [entry.kind for entry in lab.store.audit.page(50).entries]
+    lab.store.audit_trail.seal()
+    kinds = [entry.kind for entry in lab.store.audit_trail.page(50).entries]
 
     assert (kinds.count("action.violated"), kinds.count("action.suspended")) == (2, 1)
 
@@ -297,4 +297,4 @@ def test_an_output_that_does_not_fit_makes_the_execution_say_so_once() -> None:
     assert result.error is not None
     assert result.error.startswith("it ran, but its output does not fit what it declares: freed:")
     assert len(recorder.calls) == 1
-    assert lab.store.ledger.page(5).executions[0].state == "failed"
+    assert lab.store.executions.page(5).executions[0].state == "failed"

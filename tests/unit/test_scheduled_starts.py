@@ -58,7 +58,7 @@ def test_missed_starts_are_made_up_once() -> None:
 
 def test_a_start_that_falls_into_a_pause_is_not_made_up() -> None:
     lab, now = Lab(agent()), slot()
-    lab.store.loop.pause("maintenance")
+    lab.store.loop_control.pause("maintenance")
     paused = outcomes(lab, now)
     lab.launcher.resume()
 

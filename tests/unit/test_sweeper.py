@@ -85,7 +85,7 @@ def test_complete_that_loses_every_worker_is_ended_by_the_sweeper() -> None:
     assert not result.success
     assert len(result.observations) == 1
     assert result.ended_at >= result.started_at
-    assert lab.store.loop.status().phase == "idle"
+    assert lab.store.loop_control.status().phase == "idle"
 
 
 def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
@@ -96,7 +96,7 @@ def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
     lab.deliver()
     reply = lab.client.hgetall("boyd:{test}:iteration:1")
 
-    assert (reply["success"], lab.store.loop.status().phase) == ("0", "idle")
+    assert (reply["success"], lab.store.loop_control.status().phase) == ("0", "idle")
     assert "orient failed" in reply["error"]
 
 
@@ -280,7 +280,7 @@ def test_the_sweeper_resends_every_lost_message() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     lab.launcher.trigger("test")
     lost = []
-    while lab.store.loop.status().phase != "idle":
+    while lab.store.loop_control.status().phase != "idle":
         lost += [hint[0] for hint in lab.dispatcher.hints]
         lab.dispatcher.hints.clear()
         for member in lab.client.zrange(DUE, 0, -1):
@@ -298,7 +298,7 @@ def test_the_next_phase_is_due_in_the_step_that_leaves_the_last() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
     due = {}
-    while (phase := lab.store.loop.status().phase) != "idle":
+    while (phase := lab.store.loop_control.status().phase) != "idle":
         due[phase] = phase == "observe" or lab.client.zscore(DUE, "phase") is not None
         lab.client.zrem(DUE, "phase")
         lab.step()
@@ -404,8 +404,8 @@ def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sw
 def claimed(lab: Lab, entry: PhaseEntry) -> None:
     """Claim the action of an iteration, as a worker that dies with it."""
     fence = Fence(entry.iteration, entry.epoch, entry.worker)
-    execution = lab.store.ledger.of_iteration(entry.iteration)
-    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    execution = lab.store.executions.of_iteration(entry.iteration)
+    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None, fence)
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
 
 

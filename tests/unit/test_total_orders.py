@@ -114,7 +114,7 @@ def _executions(lab: Lab, count: int) -> list[str]:
     # Names that sort otherwise than they come.
     ids = [f"call:{number * 7919 % count}" for number in range(count)]
     for id in ids:
-        lab.store.ledger.claim(id, id, "p:do", {}, "", False, None)
+        lab.store.executions.claim(id, id, "p:do", {}, "", False, None)
     return ids
 
 
@@ -284,7 +284,7 @@ def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
 
 
 def test_audit_entries_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
-    trail = lab.store.audit
+    trail = lab.store.audit_trail
     for number in range(SIZE):
         trail.append("key.created", Actor(principal="ann"), note=str(number))
     archive.copy()

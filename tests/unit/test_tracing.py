@@ -312,7 +312,7 @@ def test_one_process_exports_and_another_takes_over_when_it_stops() -> None:
 
 def test_a_process_that_lost_the_export_cannot_record_progress() -> None:
     lab = lab_of(Recorder().action())
-    traces = lab.store.traces
+    traces = lab.store.trace_progress
     assert traces.take("a") is not None
     lab.client.hset(Keys("test").traces, "until", 1)
 

@@ -100,7 +100,7 @@ def run_out(lab: Lab, execution: str) -> None:
 
 def executed(lab: Lab, result: LoopResult) -> ExecutionEntry:
     """The execution of an iteration."""
-    entry = lab.store.ledger.get(f"loop:{result.iteration}")
+    entry = lab.store.executions.get(f"loop:{result.iteration}")
     assert entry is not None
     return entry
 
@@ -390,7 +390,7 @@ def test_harm_is_rolled_back_once_and_the_action_not_repeated() -> None:
     assert found is not None
     assert found.compensation is not None
     assert (found.verdict, found.compensation.state) == ("worse", "rolled back")
-    undo = lab.store.ledger.get(f"rollback:{executed(lab, first).id}")
+    undo = lab.store.executions.get(f"rollback:{executed(lab, first).id}")
     assert undo is not None
     assert (undo.state, undo.by) == ("succeeded", "agent:test")
     assert len(action.undone) == 1
@@ -486,7 +486,7 @@ def test_a_person_lifts_a_suspension() -> None:
     lab.run()
     assert len(action.recorder.calls) == 2
     lab.whole.seal(["test"])
-    kinds = [entry.kind for entry in lab.store.audit.page(20).entries]
+    kinds = [entry.kind for entry in lab.store.audit_trail.page(20).entries]
     assert {"action.verified", "action.compensated", "hold.lifted"} <= set(kinds)
 
 

@@ -86,7 +86,7 @@ def revoke_grant(page: PageRequest) -> PageResult:
     """Revoke the right of an action to run alone; it stays revoked if somebody else was faster."""
     form = request.form
     action, situation = form.get("action", ""), form.get("situation", "")
-    page.ctx.agent.store.tracks.revoke(action, situation, page.ctx.actor)
+    page.ctx.agent.store.track_records.revoke(action, situation, page.ctx.actor)
     return _back(page)
 
 

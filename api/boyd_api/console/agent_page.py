@@ -49,7 +49,7 @@ class Waiting:
 def agent(page: PageRequest) -> PageResult:
     """Show what the agent does now, and what it has done last."""
     entry, store = page.ctx.agent.entry, page.ctx.agent.store
-    status = store.loop.status()
+    status = store.loop_control.status()
     last = read_part(lambda: loop_routes.last_result(store))
     freezes = page.services.store.freezes.all()
     asked = request.args.get("do", "")
@@ -125,7 +125,9 @@ def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | N
     """The execution of the last iteration, if it has acted."""
     if last is None or not any(one.success for one in last.action_results):
         return None
-    return page.ctx.agent.store.ledger.get(naming.loop(last.id.removeprefix(f"{page.agent_id}:")))
+    return page.ctx.agent.store.executions.get(
+        naming.loop(last.id.removeprefix(f"{page.agent_id}:"))
+    )
 
 
 def _due(page: PageRequest, status: LoopStatus) -> datetime | None:

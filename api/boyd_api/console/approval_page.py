@@ -131,7 +131,7 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
         next((one for one in actions if one.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
         [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
-        agent.store.ledger.get(naming.approval(item.id)) if item.result else None,
+        agent.store.executions.get(naming.approval(item.id)) if item.result else None,
         agent.store.procedures.get(naming.approval(item.id)) if item.plan else None,
     )
 

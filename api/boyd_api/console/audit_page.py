@@ -94,4 +94,4 @@ def _why_not(page: PageRequest) -> str:
 
 
 def _trail(page: PageRequest) -> Audit:
-    return page.ctx.agent.store.audit if page.agent_id else page.services.store.audit
+    return page.ctx.agent.store.audit_trail if page.agent_id else page.services.store.audit_trail

@@ -57,7 +57,7 @@ def iteration(page: PageRequest, name: str) -> PageResult:
         width=WIDTH,
         groups=groups[:_SOURCES],
         more_groups=len(groups) - _SOURCES,
-        newest=page.ctx.agent.store.loop.iteration(),
+        newest=page.ctx.agent.store.loop_control.iteration(),
         entries=_entries(page, result),
         execution=read_part(
             lambda: page.ctx.agent.past_work.execution(flight_records.execution_name(result))
@@ -88,7 +88,7 @@ def _found(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
     except HttpProblem as problem:
         if problem.kind.name != "not-found":
             raise
-        raise not_found(_absence(name, store.loop.iteration())) from None
+        raise not_found(_absence(name, store.loop_control.iteration())) from None
 
 
 def _absence(name: str, newest: int) -> str:

@@ -67,7 +67,7 @@ def close(page: PageRequest, id: str) -> PageResult:
     """Close a session: one's own, or, with the scope `admin`, any."""
     if id not in {one.id for one in _sessions(page)}:
         raise not_found("no such session is open, or it is not yours")
-    page.services.store.sessions.close(id, page.ctx.actor)
+    page.services.store.login_sessions.close(id, page.ctx.actor)
     return redirect(_HERE, 303)
 
 
@@ -122,7 +122,7 @@ def _sign_in_address(page: PageRequest) -> str:
 
 def _sessions(page: PageRequest) -> list[OpenSession]:
     """The open sessions: all for who may see keys, else those of the reader's key."""
-    found = page.services.store.sessions.all()
+    found = page.services.store.login_sessions.all()
     if not _why_not(page):
         return found
     return [one for one in found if page.key is not None and one.key_id == page.key.id]

@@ -68,7 +68,7 @@ def log_out_everywhere(page: PageRequest) -> PageResult:
     except ProviderUnavailable as error:
         raise HttpProblem("unavailable", str(error)) from None
     by = Actor(principal=principal, address=request.remote_addr)
-    page.services.store.sessions.close_all(principal, by)
+    page.services.store.login_sessions.close_all(principal, by)
     return Response(status=200)
 
 

@@ -23,7 +23,7 @@ SHAPES = {
 @pages.get("/agents/<agent>/replay")
 def latest_replay(page: PageRequest) -> PageResult:
     """Show the differences by action, then the iterations."""
-    part = read_part(page.ctx.agent.store.replay.read)
+    part = read_part(page.ctx.agent.store.latest_replay.read)
     return render_page(
         page,
         "replay.html",

@@ -59,7 +59,7 @@ def admit_session(services: Services) -> BrowserSession | None:
     services.check_reachable()
     limits = services.settings.api
     try:
-        sessions, renew = services.store.sessions, not is_automatic()
+        sessions, renew = services.store.login_sessions, not is_automatic()
         found = sessions.admit(secret, limits.rate, limits.burst, renew=renew)
     except StoreUnavailable as error:
         services.note_away(error)

@@ -60,7 +60,7 @@ def one_time(page: PageRequest, token: str) -> PageResult:
 @pages.post("/open/<token>", scope=None)
 def use_one_time(page: PageRequest, token: str) -> PageResult:
     """Open a session with a one-time link."""
-    key = page.services.store.sessions.use_link(token)
+    key = page.services.store.login_sessions.use_link(token)
     if key is None:
         age = f"older than {int(LINK / 60)} minutes"
         why = f"The link was used before, or is {age}: `boyd open` gives a new one."
@@ -72,7 +72,7 @@ def use_one_time(page: PageRequest, token: str) -> PageResult:
 def sign_out(page: PageRequest) -> PageResult:
     """Close the session."""
     if page.session is not None:
-        page.services.store.sessions.close(page.session.id, page.ctx.actor)
+        page.services.store.login_sessions.close(page.session.id, page.ctx.actor)
     response = _goodbye(page)
     delete_cookie(response)
     return response
@@ -97,7 +97,7 @@ def open_session(page: PageRequest, key: ApiKey, where: str, age: float | None =
 
     *age* is how many seconds ago the user proved who they are; None: nobody knows.
     """
-    sessions = page.services.store.sessions
+    sessions = page.services.store.login_sessions
     before = admit_session(page.services)
     browser = request.headers.get("User-Agent", "")
     secret = sessions.open(key, address=request.remote_addr, browser=browser, age=age)

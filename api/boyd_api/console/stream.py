@@ -18,4 +18,4 @@ def follow(page: PageRequest) -> PageResult:
     services = page.services
     feed = HintFeed(services.hints, frozenset(page.ctx.agents))
     session_id = page.session.id if page.session else None
-    return services.streams.respond(feed, session_id, services.store.sessions.is_open)
+    return services.streams.respond(feed, session_id, services.store.login_sessions.is_open)

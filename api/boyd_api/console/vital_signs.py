@@ -40,7 +40,7 @@ def _sign(whole: Store, processes: list[WorkerInfo], now: datetime, entry: Agent
     if obstacle is not None:
         return VitalSign(entry.id, obstacle.text, obstacle.command)
     store = whole.agent(entry.id)
-    status = store.loop.status()
+    status = store.loop_control.status()
     if status.phase != "idle":
         return VitalSign(entry.id, f"looking now: iteration {status.iteration}, {status.phase}")
     if status.paused:

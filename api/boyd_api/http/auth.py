@@ -170,7 +170,7 @@ def _admitted_key(
     limits = services.settings.intake if inlet else services.settings.api
     purpose = _INTAKE_LIMIT if inlet else ""
     token = _identity(services, text) if text is not None and tokens else None
-    access = services.store.access
+    access = services.store.api_keys
     try:
         if known := identity or token:
             admission = access.admit_identity(known, limits.rate, limits.burst, purpose)

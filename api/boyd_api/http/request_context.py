@@ -100,7 +100,7 @@ class RequestContext:
         def is_valid(key_id: str) -> bool:
             if key is not None and key.is_identity:
                 return key.expires_at is None or key.expires_at > utc_now()
-            return self.services.store.access.is_good(key_id)
+            return self.services.store.api_keys.is_good(key_id)
 
         return self.services.streams.respond(feed, key.id if key else None, is_valid)
 
@@ -122,7 +122,7 @@ class RequestContext:
         if size > limit:
             detail = f"Redis would keep {size} bytes for it; principal_bytes allows {limit}"
             raise HttpProblem("too-large", detail)
-        wait = self.services.store.storage.take(self.actor.principal, size, limit, refill)
+        wait = self.services.store.storage_budget.take(self.actor.principal, size, limit, refill)
         if wait:
             detail = (
                 f"the storage budget of {self.actor.principal} is used up: {size} of {limit} bytes"

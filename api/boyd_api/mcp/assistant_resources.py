@@ -104,10 +104,10 @@ class AssistantResources:
 def audit_entries(request: AssistantRequest, agent: str) -> list[Mapping[str, Any]]:
     """The newest audit entries about approvals, newest first, as the scope `read` may see them."""
     ctx = request.at(agent)
-    ctx.agent.store.audit.seal()
+    ctx.agent.store.audit_trail.seal()
     about = AuditFilter(kind="approval")
     page = audit_page(
-        ctx.agent.store.audit, agent, ctx.services.archive, _ITEMS, None, None, None, about
+        ctx.agent.store.audit_trail, agent, ctx.services.archive, _ITEMS, None, None, None, about
     )
     return [
         {name: value for name, value in entry.to_wire().items() if name in _TOLD}

@@ -133,7 +133,7 @@ def rollback(
     ctx: RequestContext, id: str, body: RollbackRequest | None, query: WaitQuery
 ) -> JsonResponse:
     """Undo a successful execution, once; what cannot be undone (again) is refused at once."""
-    entry = ctx.agent.store.ledger.get(_ledger_name(ctx, id))
+    entry = ctx.agent.store.executions.get(_ledger_name(ctx, id))
     if entry is None:
         raise not_found(f"no execution {id!r}")
     asked = dict(body or RollbackRequest())

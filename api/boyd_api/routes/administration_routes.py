@@ -101,14 +101,14 @@ def verify(ctx: RequestContext, query: VerifyQuery) -> Verification:
 def _trail(ctx: RequestContext) -> Audit:
     """The sealed trail of the agent in the path, or of the deployment as a whole."""
     store = ctx.services.store if ctx.chosen is None else ctx.agent.store
-    store.audit.seal()
-    return store.audit
+    store.audit_trail.seal()
+    return store.audit_trail
 
 
 @key_routes.get("/keys", label="show", **_DEPLOYMENT)
 def show_keys(ctx: RequestContext) -> KeyList:
     """List the keys."""
-    return KeyList(keys=[KeyInfo(**_shown(key)) for key in ctx.services.store.access.all()])
+    return KeyList(keys=[KeyInfo(**_shown(key)) for key in ctx.services.store.api_keys.all()])
 
 
 @key_routes.post("/keys", answers={201: NewKey}, **_DEPLOYMENT)
@@ -118,7 +118,7 @@ def create(ctx: RequestContext, body: KeyRequest) -> JsonResponse:
     Its text is only in this response: a repetition with the same `Idempotency-Key` does not show
     it again.
     """
-    key, text = ctx.services.store.access.create(
+    key, text = ctx.services.store.api_keys.create(
         **dict(body), by=ctx.actor, key_id=ctx.idempotent_id().replace("-", "")[:12]
     )
     known = NewKey(**_shown(key))
@@ -128,7 +128,7 @@ def create(ctx: RequestContext, body: KeyRequest) -> JsonResponse:
 @key_routes.delete("/keys/<id>", **_DEPLOYMENT)
 def revoke(ctx: RequestContext, id: str) -> Revoked:
     """Revoke a key at once."""
-    if not ctx.services.store.access.revoke(id, ctx.actor):
+    if not ctx.services.store.api_keys.revoke(id, ctx.actor):
         raise not_found(f"no key {id!r}")
     return Revoked(id=id)
 
@@ -140,7 +140,7 @@ def create_login_link(ctx: RequestContext) -> JsonResponse:
         raise HttpProblem("bad-request", "the console needs no login here: open /console/")
     if ctx.key.is_identity:
         raise HttpProblem("bad-request", "only keys create login links: sign in at /console/login")
-    path = login_path(ctx.services.store.sessions.create_link(ctx.key.id))
+    path = login_path(ctx.services.store.login_sessions.create_link(ctx.key.id))
     link = LoginLink(expires_at=ctx.now + timedelta(seconds=LINK))
     return JsonResponse(link.patched({"path": path}), kept=link)
 

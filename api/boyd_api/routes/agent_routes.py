@@ -61,7 +61,7 @@ def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
 def _agent_state(
     store: Store, processes: Sequence[responses.WorkerInfo], now: datetime, entry: AgentEntry
 ) -> responses.AgentState:
-    status = store.agent(entry.id).loop.status()
+    status = store.agent(entry.id).loop_control.status()
     obstacle = entry.obstacle(processes) if entry.retired_at is None else None
     waits = status.paused is None and entry.retired_at is None and obstacle is None
     workers = sum(one.role == "worker" and entry.id in one.agents for one in processes)
@@ -159,7 +159,7 @@ class _AgentEvents(EventFeed):
 @control_routes.post("/pause", scope="admin")
 def pause(ctx: RequestContext, body: ControlRequest | None) -> responses.Standing:
     """Pause the agent: it starts no iterations; the one in flight continues to its end."""
-    ctx.agent.store.loop.pause(_reason(ctx, body), ctx.actor)
+    ctx.agent.store.loop_control.pause(_reason(ctx, body), ctx.actor)
     return _standing(ctx)
 
 
@@ -245,7 +245,7 @@ def _standing(ctx: RequestContext, unreached: Sequence[str] = ()) -> responses.S
             revoked=freezes.revocation(agent_id),
             unreached=list(unreached),
         )
-    status = ctx.agent.store.loop.status()
+    status = ctx.agent.store.loop_control.status()
     return responses.Standing(
         agent_id=status.agent_id,
         paused=status.paused,

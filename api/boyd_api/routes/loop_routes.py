@@ -174,7 +174,7 @@ def status(ctx: RequestContext) -> JsonResponse:
     record = ctx.agent.store.history.last()
     situation = record.situation if record else None
     decision = record.decision if record else None
-    now = dict(ctx.agent.store.loop.status())
+    now = dict(ctx.agent.store.loop_control.status())
     state = LoopState(
         **now | {"start_time": record.started_at if record else None},
         current_situation=situation.summary if situation else None,

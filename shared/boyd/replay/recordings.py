@@ -98,7 +98,7 @@ class KeptIterations:
     def _recent(self, query: HistoryFilter) -> Iterator[_Kept]:
         since = float("-inf") if query.since is None else exact_ms(query.since)
         until = float("inf") if query.until is None else exact_ms(query.until)
-        ended = self._store.ended
+        ended = self._store.ended_work
         for page in ended.pages("iteration", since):
             places = [place for place in page if place[1] < until]
             for mark in ended.marks("iteration", places):
@@ -110,7 +110,7 @@ class KeptIterations:
         archived = self._archive.ask(lambda reader: reader.bodies(keys)) if keys else {}
         recent = {
             mark.name: read_iteration(self._store.agent_id, fields).to_json()
-            for mark, fields in self._store.ended.fields("iteration", marks)
+            for mark, fields in self._store.ended_work.fields("iteration", marks)
         }
         found = (
             archived.get(one.where) if isinstance(one.where, int) else recent.get(one.name)

@@ -84,7 +84,7 @@ def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult
     decision = record.decision
     if record.abandoned != "act" or decision is None:
         return result
-    known = store.ledger.settle(naming.loop(record.id))
+    known = store.executions.settle(naming.loop(record.id))
     outcome = known or action_call.failed(
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
@@ -102,7 +102,7 @@ def acted(engine: Engine, record: Record, result: ActionResult) -> dict[str, str
 
 def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:
     """The remains of an iteration whose record is gone."""
-    result = store.ledger.settle(naming.loop(naming.iteration(iteration, timeline)))
+    result = store.executions.settle(naming.loop(naming.iteration(iteration, timeline)))
     why = "its record was lost or is incomplete"
     return Lost(iteration, why, store.runs.claimed_by(iteration), [result] if result else [])
 
@@ -221,7 +221,9 @@ def retire(
         raise AgentRuns(f"agent {entry.id!r} is run by {names}: stop these processes first")
     agent = store.agent(entry.id)
     store.fleet.retire(entry, store.clock.now())
-    agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
+    agent.audit_trail.append(
+        "agent.retired", actor, before="in service", after="retired", note=reason
+    )
     resolver = Resolver(agent, dispatcher, entry.retention)
     withdrawn = [
         resolver.answer(item.id, "withdrawn", actor, _NOTE).done

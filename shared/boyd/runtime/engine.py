@@ -129,7 +129,7 @@ class Engine:
         """Take *size* bytes of the storage budget of *principal*, if there are so many left."""
         try:
             limit = self.settings.principal_bytes
-            return not self.store.storage.take(principal, size, limit, refill)
+            return not self.store.storage_budget.take(principal, size, limit, refill)
         except StoreError as error:
             log.warning("the storage budget of %s could not be read: %s", principal, error)
             return True
@@ -161,7 +161,7 @@ class Engine:
             return None
 
         def sign(agent_id: str, audience: str, requester: str | None, execution: str | None) -> str:
-            revoked = self.store.loop.status().revoked
+            revoked = self.store.loop_control.status().revoked
             if revoked is not None:
                 raise AgentRevoked(f"{REVOKED}: {revoked}")
             return identity(agent_id, audience, requester, execution)

@@ -162,7 +162,7 @@ class IterationSteps:
             self._engine.context,
             entry.iteration,
             self._store.holds.get,
-            self._store.tracks.get,
+            self._store.track_records.get,
             self._engine.confiner,
         )
         ctx.problems += record.problems
@@ -325,7 +325,7 @@ class IterationSteps:
             return
         fields = {"error": why, **_problems(ctx), **self._tape(entry, ctx)}
         # A started action has had its effect, whatever failed after it.
-        done = entry.phase == "act" and self._store.ledger.settle(naming.loop(entry.record.id))
+        done = entry.phase == "act" and self._store.executions.settle(naming.loop(entry.record.id))
         if done:
             fields |= ending.acted(self._engine, entry.record, done)
         if self._iterations.leave(entry, "complete", fields):

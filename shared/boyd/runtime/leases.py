@@ -124,7 +124,7 @@ class LeasedLedger:
         """
         self._agent_id = store.agent_id
         self._dispatcher = dispatcher
-        self._ledger = store.ledger
+        self._ledger = store.executions
         self._holds = store.holds
         self._in_flight = store.in_flight
         self._procedures = store.procedures

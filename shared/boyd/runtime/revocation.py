@@ -25,7 +25,7 @@ def revoke(store: Store, agent_id: str, actor: Actor, reason: str | None = None)
     agent = store.agent(agent_id)
     return RevokedAgent(
         agent_id=agent_id,
-        revoked=agent.loop.status().revoked,
+        revoked=agent.loop_control.status().revoked,
         approvals=_withdraw_all(agent, actor),
         investigations=_cancel_all(agent, actor),
     )

@@ -94,7 +94,7 @@ class Sweeper:
     def _settle_act(self, retry: Retry, queue: str) -> None:
         """End an act phase whose queue has no worker; the loop must not wait."""
         why = queues.unserved(queue)
-        execution = self._store.ledger.of_iteration(retry.iteration)
+        execution = self._store.executions.of_iteration(retry.iteration)
         epoch = self._store.iterations.settle_act(
             retry.iteration, retry.epoch, why, execution, RESTART
         )
@@ -113,7 +113,7 @@ class Sweeper:
 
     def _has_acted(self, retry: Retry) -> bool:
         """Leave an act phase whose action must not be repeated; False: the phase is retried."""
-        ledger = self._store.ledger
+        ledger = self._store.executions
         execution = ledger.of_iteration(retry.iteration)
         if retry.phase == "complete":
             # The act phase before it may have lost all its workers.

@@ -31,15 +31,15 @@ class Launcher:
         Raises:
             AgentPaused: the agent accepts no triggers.
         """
-        return self._sent(self._store.loop.begin(by, None, actor, request))
+        return self._sent(self._store.loop_control.begin(by, None, actor, request))
 
     def tick(self, slot: Slot) -> Begun:
         """Start the iteration of a beat slot, unless another beat started it or it has passed."""
-        return self._sent(self._store.loop.begin(TICK, slot))
+        return self._sent(self._store.loop_control.begin(TICK, slot))
 
     def start_scheduled(self, slot: Slot, first: bool) -> Begun:
         """Start the iteration of a slot of the schedule; *first*: by the first try of a beat."""
-        return self._sent(self._store.loop.begin(SCHEDULE, slot, first=first))
+        return self._sent(self._store.loop_control.begin(SCHEDULE, slot, first=first))
 
     def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
         """Store a run; unless the agent is continuous, start an iteration.
@@ -54,7 +54,7 @@ class Launcher:
     def call(self, request: CallRequest, queue: str | None, call_id: str | None = None) -> str:
         """Submit a call to a worker; its id."""
         if request.undoes:
-            request = request.patched({"undoes": self._store.ledger.whole(request.undoes)})
+            request = request.patched({"undoes": self._store.executions.whole(request.undoes)})
         call_id, new = self._store.calls.submit(request, queue, call_id)
         if new:
             self._dispatcher.job(self._store.agent_id, naming.call(call_id), 1, queue)
@@ -111,17 +111,17 @@ class Launcher:
             The iteration started, 0 for none, or -1 when there is no *room* for the observations.
         """
         start = self._mode == "event-driven"
-        iteration = self._store.loop.intake(observations, start, actor, request, room)
+        iteration = self._store.loop_control.intake(observations, start, actor, request, room)
         self._start(iteration)
         return iteration
 
     def look_again(self, trigger: str) -> None:
         """Start an iteration now, or after the one in flight has ended."""
-        self._start(self._store.loop.look_again(trigger))
+        self._start(self._store.loop_control.look_again(trigger))
 
     def resume(self, actor: Actor | None = None) -> None:
         """Resume a paused agent."""
-        self._start(self._store.loop.resume(actor))
+        self._start(self._store.loop_control.resume(actor))
 
     def _sent(self, begun: Begun) -> Begun:
         if begun.new:

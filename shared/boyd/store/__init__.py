@@ -98,7 +98,7 @@ class AgentStore:
         self._scripts = of_agent = scripts.of(keys)
         self.agent_id = agent_id
         self.clock = clock
-        self.loop = Loop(client, of_agent, keys, agent_id, timing)
+        self.loop_control = Loop(client, of_agent, keys, agent_id, timing)
         self.iterations = Iterations(client, of_agent, keys, timing)
         self.batches = Batches(of_agent, timing)
         self.observers = Observers(client, keys)
@@ -109,23 +109,23 @@ class AgentStore:
         self.approvals = Approvals(
             client, of_agent, keys, agent_id, timing.resend_after, self.in_flight
         )
-        self.notifications = NotificationRecords(of_agent, keys, timing.resend_after)
+        self.notification_records = NotificationRecords(of_agent, keys, timing.resend_after)
         self.calls = Calls(client, of_agent, keys, timing.resend_after)
         self.jobs = Jobs(client, of_agent, keys, timing)
         self.investigations = Investigations(client, of_agent, keys, timing.resend_after)
-        self.usage = ModelUsage(client, of_agent, keys)
+        self.model_usage = ModelUsage(client, of_agent, keys)
         self.events = AgentEvents(client, keys)
-        self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
+        self.executions = ActionLedger(client, of_agent, keys, worker, timing.lease)
         self.holds = Holds(client, of_agent, keys, self.in_flight)
-        self.tracks = TrackRecords(client, of_agent, keys)
+        self.track_records = TrackRecords(client, of_agent, keys)
         self.procedures = ProcedureStore(client, of_agent, keys)
-        self.budgets = BudgetBook(client, keys, self.ledger)
-        self.audit = Audit(client, of_agent, keys, sealing)
-        self.ended = EndedWork(client, keys)
-        self.replay = LatestReplay(client, keys)
-        self.traces = TraceProgress(of_agent)
+        self.budgets = BudgetBook(client, keys, self.executions)
+        self.audit_trail = Audit(client, of_agent, keys, sealing)
+        self.ended_work = EndedWork(client, keys)
+        self.latest_replay = LatestReplay(client, keys)
+        self.trace_progress = TraceProgress(of_agent)
         self.delegations = Delegations(client, scripts)
-        self.storage = StorageBudget(scripts)
+        self.storage_budget = StorageBudget(scripts)
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""
@@ -178,12 +178,12 @@ class Store:
         self.fleet = Fleet(client, self._scripts)
         self.freezes = Freezes(client, self._scripts)
         self.delegations = Delegations(client, self._scripts)
-        self.access = ApiKeys(client, deployment)
-        self.sessions = LoginSessions(client, deployment)
+        self.api_keys = ApiKeys(client, deployment)
+        self.login_sessions = LoginSessions(client, deployment)
         self.people = People(client)
-        self.answers = IdempotentAnswers(client, self._scripts)
-        self.storage = StorageBudget(self._scripts)
-        self.audit = Audit(client, deployment, deployment.keys, self.sealing)
+        self.idempotency = IdempotentAnswers(client, self._scripts)
+        self.storage_budget = StorageBudget(self._scripts)
+        self.audit_trail = Audit(client, deployment, deployment.keys, self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:
         """The state of one agent."""
@@ -206,7 +206,9 @@ class Store:
 
     def seal(self, agent_ids: Iterable[str] = ()) -> int:
         """Seal the audit of the deployment and of *agent_ids*; return the number of entries."""
-        return seal_all(self.client, [self.audit, *(self.agent(name).audit for name in agent_ids)])
+        return seal_all(
+            self.client, [self.audit_trail, *(self.agent(name).audit_trail for name in agent_ids)]
+        )
 
     def take_due(self, agent_ids: Iterable[str]) -> list[dict[str, str] | StoreError]:
         """Take the overdue work of each agent; an error stands for work that cannot be taken."""

@@ -299,8 +299,10 @@ def _all_trails(access: CommandAccess) -> dict[str, Trail]:
         remote: dict[str, Trail] = {EVERYWHERE: _RemoteTrail(client, "/deployment/audit")}
         return remote | {one.id: _RemoteTrail(client.of(one.id), "/audit") for one in agents}
     store = open_store(access.settings)
-    direct: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit)}
-    return direct | {name: _DirectTrail(store.agent(name).audit) for name in store.fleet.agents()}
+    direct: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit_trail)}
+    return direct | {
+        name: _DirectTrail(store.agent(name).audit_trail) for name in store.fleet.agents()
+    }
 
 
 def _trail(
@@ -316,6 +318,6 @@ def _trail(
         return api.agent_id, _RemoteTrail(api.agent, "/audit")
     store = open_store(access.settings)
     if deployment:
-        return EVERYWHERE, _DirectTrail(store.audit)
+        return EVERYWHERE, _DirectTrail(store.audit_trail)
     entry, one = choose_agent(store, access.settings, agent)
-    return entry.id, _DirectTrail(one.audit)
+    return entry.id, _DirectTrail(one.audit_trail)

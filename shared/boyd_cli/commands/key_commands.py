@@ -89,7 +89,7 @@ def _create_directly(
 ) -> NewKey:
     store = open_store(access.settings)
     try:
-        key, text = store.access.create(**wanted, by=actor(), expires_in=expires)
+        key, text = store.api_keys.create(**wanted, by=actor(), expires_in=expires)
     except ValidationError as error:
         raise click.UsageError(explain(error)) from None
     return NewKey(**key.model_dump(exclude={"hash"}), key=text)
@@ -109,7 +109,7 @@ def list_keys(access: CommandAccess, form: str) -> None:
 def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
     if api is not None:
         return api.deployment.get("/keys", KeyList).keys
-    found = open_store(access.settings).access.all()
+    found = open_store(access.settings).api_keys.all()
     return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in found]
 
 
@@ -172,5 +172,5 @@ def revoke(access: CommandAccess, key_id: str) -> None:
 def _revoke(access: CommandAccess, api: Api | None, key_id: str) -> None:
     if api is not None:
         api.deployment.delete(f"/keys/{key_id}", Revoked)
-    elif not open_store(access.settings).access.revoke(key_id, actor()):
+    elif not open_store(access.settings).api_keys.revoke(key_id, actor()):
         output.stop(output.NOT_FOUND, f"no key {key_id!r}")

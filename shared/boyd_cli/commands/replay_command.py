@@ -109,7 +109,7 @@ def replay(
     if publish:
         store = open_store(settings)
         by, now = actor().principal, store.clock.now()
-        store.agent(report.agent_id).replay.publish(report, by, now)
+        store.agent(report.agent_id).latest_replay.publish(report, by, now)
     if not output.print_data(form, report):
         replay_view.show(report)
     if report.count("newly automatic"):

@@ -254,9 +254,9 @@ def _local_url(api: ApiSettings) -> str:
 def _own_key(store: Store, state: Path) -> str:
     """The key of the last start, or a new one if Redis has lost it."""
     known = read_key(state)
-    if known is not None and store.access.admit(known, rate=100, burst=100).key is not None:
+    if known is not None and store.api_keys.admit(known, rate=100, burst=100).key is not None:
         return known
-    _, text = store.access.create("boyd up", user(), SCOPES, by=actor(), person=True)
+    _, text = store.api_keys.create("boyd up", user(), SCOPES, by=actor(), person=True)
     assert text is not None, "a key with a new id has a text"
     write_private(key_file(state), text + "\n")
     return text
@@ -264,7 +264,7 @@ def _own_key(store: Store, state: Path) -> str:
 
 def _login_link(store: Store, api_url: str, key: str) -> str:
     """A link that opens the console, signed in with *key*, once."""
-    return api_url + login_path(store.sessions.create_link(id_of(key)))
+    return api_url + login_path(store.login_sessions.create_link(id_of(key)))
 
 
 def _workers_ready(store: Store) -> bool:

@@ -77,7 +77,7 @@ class Conversation(RuleBasedStateMachine):
         self.known = self._keys()
 
     def _keys(self) -> Any:
-        return [(key.id, key.scopes, key.person) for key in self.site.store.access.all()]
+        return [(key.id, key.scopes, key.person) for key in self.site.store.api_keys.all()]
 
     def _names(self) -> st.SearchStrategy[str]:
         tasks = [name for _, name in self.tasks]
@@ -164,7 +164,7 @@ class Conversation(RuleBasedStateMachine):
         found = self.site.lab.store.approvals.page(500, None, True)
         assert {item.id for item in found.pending} >= set(self.ids)
         assert found.history == []
-        assert self.site.store.agent("icebox").loop.status().frozen == "too hot (by alice)"
+        assert self.site.store.agent("icebox").loop_control.status().frozen == "too hot (by alice)"
         assert self._keys() == self.known
         assert self.plugin.done == []
 

@@ -168,9 +168,9 @@ def test_admin_includes_every_scope(site: Site) -> None:
 
 
 def test_a_revoked_key_is_of_no_use_at_once(site: Site) -> None:
-    [key] = site.store.access.all()
+    [key] = site.store.api_keys.all()
     assert site.get("/state").status_code == 200
-    site.store.access.revoke(key.id, Actor(principal="maker"))
+    site.store.api_keys.revoke(key.id, Actor(principal="maker"))
 
     assert site.get("/state").status_code == 401
 

@@ -24,14 +24,14 @@ def test_a_repetition_is_answered_as_the_first_time_and_not_done(site: Site) -> 
     assert (again.status_code, again.json, again.mimetype) == (200, first.json, first.mimetype)
     assert "Idempotency-Replayed" not in first.headers
     assert again.headers["Idempotency-Replayed"] == "true"
-    assert site.lab.store.loop.status().iteration == 1
+    assert site.lab.store.loop_control.status().iteration == 1
 
 
 def test_without_a_key_every_request_is_done(site: Site) -> None:
     site.post("/loop/trigger")
     site.post("/loop/trigger")
 
-    assert site.lab.store.loop.status().iteration == 2
+    assert site.lab.store.loop_control.status().iteration == 2
 
 
 def test_another_request_under_the_same_key_is_refused(site: Site) -> None:
@@ -40,7 +40,7 @@ def test_another_request_under_the_same_key_is_refused(site: Site) -> None:
 
     assert answer.status_code == 422
     assert answer.json["type"] == "/problems/idempotency-mismatch"
-    assert site.lab.store.loop.status().iteration == 1
+    assert site.lab.store.loop_control.status().iteration == 1
 
 
 def test_a_key_belongs_to_its_principal_and_path(site: Site) -> None:
@@ -51,7 +51,7 @@ def test_a_key_belongs_to_its_principal_and_path(site: Site) -> None:
         site.post("/agents/test/loop/trigger", headers=KEY)
         assert site.post("/pause", headers=KEY).status_code == 200
 
-    assert site.lab.store.loop.status().iteration == 3
+    assert site.lab.store.loop_control.status().iteration == 3
 
 
 def test_a_request_that_is_being_worked_on_is_not_done_twice(
@@ -119,7 +119,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
     def away(*_: object) -> None:
         raise StoreUnavailable
 
-    monkeypatch.setattr(site.services.store.answers, "keep", away)
+    monkeypatch.setattr(site.services.store.idempotency, "keep", away)
 
     assert site.post("/pause", headers=KEY).status_code == 200
 
@@ -153,7 +153,7 @@ def test_an_invalid_request_does_not_use_up_its_key(site: Site) -> None:
 
 
 def test_a_lost_lease_cannot_overwrite_the_stored_answer(site: Site) -> None:
-    answers = site.store.answers
+    answers = site.store.idempotency
     lost = answers.take("digest", "request", 10)
     site.lab.client.delete(*site.store.client.keys("*answer*"))
     mine = answers.take("digest", "request", 10)

@@ -356,8 +356,8 @@ def test_the_stream_stays_while_a_person_is_waited_for(
     stream = case.get(f"/investigations/{id}/events", buffered=False).response
     assert [next(stream), next(stream)[:4]] == [b"retry: 2000\n\n", b"id: "]
     assert [next(stream) for _ in range(3)] == [b":\n\n"] * 3
-    [key] = case.site.store.access.all()
-    case.site.store.access.revoke(key.id, MAKER)
+    [key] = case.site.store.api_keys.all()
+    case.site.store.api_keys.revoke(key.id, MAKER)
 
     assert set(stream) <= {b":\n\n"}
 

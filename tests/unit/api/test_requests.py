@@ -19,7 +19,7 @@ PAUSE = "/pause"
 
 
 def nothing_happened(site: Site) -> bool:
-    return site.lab.store.loop.status().paused is None
+    return site.lab.store.loop_control.status().paused is None
 
 
 @pytest.mark.parametrize(

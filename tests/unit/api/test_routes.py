@@ -302,10 +302,10 @@ def test_steering_is_audited_with_the_principal_and_the_key(site: Site) -> None:
     site.post("/pause", {"reason": "x"})
     [entry] = [
         fields
-        for _, fields in site.store.client.xrange(site.lab.store.audit.open_stream)
+        for _, fields in site.store.client.xrange(site.lab.store.audit_trail.open_stream)
         if fields["kind"] == "agent.paused"
     ]
-    [key] = site.store.access.all()
+    [key] = site.store.api_keys.all()
 
     assert (entry["who"], entry["key"], entry["from"]) == ("alice", key.id, "127.0.0.1")
 
@@ -457,7 +457,7 @@ def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -
     register(site, "second")
     store = site.store.agent("second")
     found = changes.until(
-        lambda: True if changes.count > seen_before else store.loop.pause("x"), 15
+        lambda: True if changes.count > seen_before else store.loop_control.pause("x"), 15
     )
 
     assert found is True
@@ -470,8 +470,8 @@ def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
     monkeypatch.setattr("boyd_api.http.event_streams._VALID", 0)
     stream = site.get("/events", buffered=False).response
     assert [next(stream), next(stream), next(stream)] == [b"retry: 2000\n\n", b":\n\n", b":\n\n"]
-    [key] = site.store.access.all()
-    site.store.access.revoke(key.id, MAKER)
+    [key] = site.store.api_keys.all()
+    site.store.api_keys.revoke(key.id, MAKER)
 
     assert set(stream) <= {b":\n\n"}
 
@@ -494,7 +494,7 @@ def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Sit
     assert desk.get(f"/approvals/{approval}").json["status"] == "withdrawn"
     assert desk.get(f"/runs/{run}").json["status"] == "cancelled"
     assert desk.get("/loop/status").json["phase"] == "idle"
-    audit = desk.lab.store.audit
+    audit = desk.lab.store.audit_trail
     audit.seal()
     assert "agent.retired" in [entry.kind for entry in audit.entries()]
 

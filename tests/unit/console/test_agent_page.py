@@ -89,7 +89,7 @@ def test_hostile_findings_stay_text_and_are_cut(ann: Browser, lab: Lab) -> None:
 def test_a_click_triggers_an_iteration(ann: Browser, lab: Lab) -> None:
     page = ann.send(ann.get(PAGE).form("/trigger"))
     assert page.path == PAGE
-    assert lab.store.loop.iteration() == 1
+    assert lab.store.loop_control.iteration() == 1
 
 
 def test_two_clicks_freeze_the_agent_or_all_of_them(ann: Browser, lab: Lab) -> None:
@@ -120,7 +120,7 @@ def test_a_key_for_one_agent_freezes_it_alone(site: Site, lab: Lab) -> None:
 def test_unfreezing_needs_a_fresh_login(ann: Browser, site: Site, lab: Lab) -> None:
     lab.whole.freezes.freeze("moving", "test")
     form = ann.get(f"{PAGE}?do=unfreeze").form("/unfreeze")
-    for session in site.store.sessions.all():
+    for session in site.store.login_sessions.all():
         site.store.client.hset(f"boyd:{{*}}:session:{session.id}", "openedAt", 1)
     page = ann.send(form, scope="agent")
     assert page.path.startswith("/console/login")
@@ -132,7 +132,7 @@ def test_an_agent_is_paused_with_a_reason_and_resumed(ann: Browser, lab: Lab) ->
     assert "PAUSED test: maintenance (by alice)" in page.text
     assert page.title.startswith("test: paused")
     ann.send(page.form("/resume"))
-    assert lab.store.loop.status().paused is None
+    assert lab.store.loop_control.status().paused is None
 
 
 def test_a_reader_sees_no_buttons_and_cannot_use_them(site: Site, lab: Lab, ann: Browser) -> None:
@@ -156,7 +156,7 @@ def test_without_workers_the_page_says_what_is_missing(site: Site, ann: Browser)
 
 
 def test_the_phase_in_flight_is_shown_with_its_worker(ann: Browser, lab: Lab) -> None:
-    lab.store.loop.begin("test")
+    lab.store.loop_control.begin("test")
     page = ann.get(PAGE)
     assert "test: start" in page.title
     assert "waits for a worker" in page.text
@@ -250,11 +250,11 @@ def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> 
 def test_the_right_to_act_is_revoked_and_restored_with_a_form(ann: Browser, lab: Lab) -> None:
     page = ann.send(ann.get(f"{PAGE}?do=revoke").form("/revoke"), reason="stolen key")
     assert "REVOKED test: stolen key (by alice)" in page.text
-    assert lab.store.loop.status().revoked == "stolen key (by alice)"
+    assert lab.store.loop_control.status().revoked == "stolen key (by alice)"
     assert "revoked" in ann.get("/console/agents").text
 
     ann.send(ann.get(f"{PAGE}?do=restore").form("/restore"))
-    assert lab.store.loop.status().revoked is None
+    assert lab.store.loop_control.status().revoked is None
     assert "Nothing is revoked" in ann.get(f"{PAGE}?do=restore").text
 
 
@@ -275,7 +275,7 @@ def test_a_click_revokes_a_grant(server: Any) -> None:
 
     assert page.path == PAGE
     assert "runs alone p:do" not in page.text
-    [left] = lab.store.tracks.all(["p:do"])
+    [left] = lab.store.track_records.all(["p:do"])
     assert (left.grant, left.ended) == (None, "revoked")
 
 

@@ -19,7 +19,7 @@ TRAIL = "/console/agents/desk/audit"
 
 def record(desk: Site, count: int = 1, kind: str = "test.done", **fields: str) -> None:
     for number in range(count):
-        desk.lab.store.audit.append(kind, MAKER, number=number, **fields)
+        desk.lab.store.audit_trail.append(kind, MAKER, number=number, **fields)
 
 
 def test_the_trail_says_up_to_where_it_verifies(alice: Browser, desk: Site) -> None:
@@ -33,7 +33,7 @@ def test_the_trail_says_up_to_where_it_verifies(alice: Browser, desk: Site) -> N
 
 def test_the_first_bad_entry_is_named(alice: Browser, desk: Site) -> None:
     record(desk, 3)
-    desk.lab.store.audit.seal()
+    desk.lab.store.audit_trail.seal()
     stream = Keys("desk").audit
     [(id, _fields)] = desk.store.client.xrange(stream, "2-0", "+", count=1)
     desk.store.client.xdel(stream, id)
@@ -47,7 +47,7 @@ def test_the_first_bad_entry_is_named(alice: Browser, desk: Site) -> None:
 def test_a_long_trail_is_verified_on_request(alice: Browser, desk: Site) -> None:
     record(desk, 3)
     with mock.patch.object(audit_page, "_AT_ONCE", 2):
-        desk.lab.store.audit.seal()
+        desk.lab.store.audit_trail.seal()
         assert "Not verified now, because the trail is long" in alice.get(TRAIL).text
         asked = alice.get(f"{TRAIL}?verify=1")
 
@@ -96,7 +96,7 @@ def test_an_empty_trail_says_so(alice: Browser) -> None:
 
 @pytest.mark.parametrize("path", ["/console/audit", TRAIL])
 def test_without_the_scope_the_page_says_what_is_missing(guest: Browser, path: str) -> None:
-    guest.site.lab.store.audit.append("secret.kind", MAKER)
+    guest.site.lab.store.audit_trail.append("secret.kind", MAKER)
     shown = guest.get(path)
 
     assert "lacks the scope 'admin'" in shown.text
@@ -124,7 +124,7 @@ def test_filtered_entries_can_be_downloaded(alice: Browser, desk: Site) -> None:
 
 def test_hostile_entries_are_shown_as_text(alice: Browser, desk: Site) -> None:
     actor = Actor(principal="<b>x</b>")
-    desk.lab.store.audit.append("test.done", actor, note=HOSTILE, run=f"{HOSTILE}/../..")
+    desk.lab.store.audit_trail.append("test.done", actor, note=HOSTILE, run=f"{HOSTILE}/../..")
     shown = alice.get(TRAIL)
 
     assert "<script>alert" not in shown.source

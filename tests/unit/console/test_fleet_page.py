@@ -125,7 +125,7 @@ def test_agents_are_listed_with_what_matters_most(alice: Browser, desk: Site) ->
     assert "desk does not work no worker consumes `loop`: Fleet has the command." in dead.text
     start(desk)
     assert alice.get("/console/agents").title.startswith("Agents: 1 of 1 running")
-    desk.lab.store.loop.pause("maintenance")
+    desk.lab.store.loop_control.pause("maintenance")
     assert "desk paused maintenance idle, iteration 0" in alice.get("/console/agents").text
     desk.store.freezes.freeze("stop", "desk")
     assert "frozen stop paused: maintenance" in alice.get("/console/agents").text

@@ -139,7 +139,7 @@ def test_an_absent_iteration_is_not_found_with_the_reason(
 
 def test_the_iteration_in_flight_is_shown_as_far_as_it_is(ann: Browser, lab: Lab) -> None:
     lab.run()
-    lab.store.loop.begin("somebody")
+    lab.store.loop_control.begin("somebody")
     page = ann.get(f"{PAGE}/2")
     assert page.title.startswith("test #2: in flight")
     assert "It has not decided." in page.text

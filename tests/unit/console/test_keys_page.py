@@ -39,7 +39,7 @@ def test_a_new_key_is_shown_once_and_works(alice: Browser, desk: Site) -> None:
     assert made.headers["Cache-Control"] == "no-store"
     assert f'data-copy="{text}"' in made.source
     assert 'data-live=""' in made.source
-    [key] = [one for one in desk.store.access.all() if one.name == "pager"]
+    [key] = [one for one in desk.store.api_keys.all() if one.name == "pager"]
     assert (key.groups, key.person, key.created_by) == (["sre", "ops"], True, "alice")
     assert key.expires_at is not None
     assert Browser(desk).sign_in(text).title.startswith("Inbox")
@@ -53,7 +53,7 @@ def test_a_new_key_is_shown_once_and_works(alice: Browser, desk: Site) -> None:
 def test_a_wrong_form_creates_nothing_and_keeps_what_was_written(
     alice: Browser, desk: Site
 ) -> None:
-    before = len(desk.store.access.all())
+    before = len(desk.store.api_keys.all())
     form = alice.get(f"{HERE}?do=create").form(HERE)
     shown = alice.send(form, name="pager", principal="two words", scopes=["read"], days="30")
 
@@ -61,12 +61,12 @@ def test_a_wrong_form_creates_nothing_and_keeps_what_was_written(
     assert "principal" in shown.text
     assert 'value="two words"' in shown.source
     assert 'value="30" selected' in shown.source
-    assert len(desk.store.access.all()) == before
+    assert len(desk.store.api_keys.all()) == before
 
 
 @pytest.mark.parametrize("path", ["?do=create", "?revoke={}"])
 def test_keys_change_only_shortly_after_a_login(alice: Browser, desk: Site, path: str) -> None:
-    [target, *_] = desk.store.access.all()
+    [target, *_] = desk.store.api_keys.all()
     form = alice.get(f"{HERE}?do=create").form(HERE)
     with mock.patch.object(session, "FRESH", timedelta(0)):
         shown = alice.get(HERE + path.format(target.id))
@@ -77,27 +77,27 @@ def test_keys_change_only_shortly_after_a_login(alice: Browser, desk: Site, path
     assert "/console/login?why=confirm&amp;next=%2Fconsole%2Fkeys%3F" in shown.source
     assert sent.title.startswith("Sign in")
     assert revoked.title.startswith("Sign in")
-    assert "pager" not in {one.name for one in desk.store.access.all()}
-    assert desk.store.access.get(target.id) is not None
+    assert "pager" not in {one.name for one in desk.store.api_keys.all()}
+    assert desk.store.api_keys.get(target.id) is not None
 
 
 def test_a_key_is_revoked_with_two_clicks_and_its_sessions_end(
     alice: Browser, bob: Browser, desk: Site
 ) -> None:
-    [key] = [one for one in desk.store.access.all() if one.principal == "bob"]
+    [key] = [one for one in desk.store.api_keys.all() if one.principal == "bob"]
     asked = alice.get(f"{HERE}?revoke={key.id}")
     assert "refused from then on" in asked.text
     assert "you will be signed out" not in asked.text
-    assert desk.store.access.get(key.id) is not None
+    assert desk.store.api_keys.get(key.id) is not None
 
     alice.send(asked.form("/revoke"))
 
-    assert desk.store.access.get(key.id) is None
+    assert desk.store.api_keys.get(key.id) is None
     assert bob.get(HERE).title.startswith("Sign in")
 
 
 def test_revoking_the_own_key_warns_of_the_sign_out(alice: Browser, desk: Site) -> None:
-    own = desk.store.sessions.all()[0].key_id
+    own = desk.store.login_sessions.all()[0].key_id
     asked = alice.get(f"{HERE}?revoke={own}")
 
     assert "you will be signed out" in asked.text
@@ -108,7 +108,7 @@ def test_a_reader_sees_and_closes_only_own_sessions(
     alice: Browser, guest: Browser, desk: Site
 ) -> None:
     shown = guest.get(HERE)
-    other = next(one for one in desk.store.sessions.all() if one.principal == "alice")
+    other = next(one for one in desk.store.login_sessions.all() if one.principal == "alice")
     fields = shown.form("/close").fields
 
     assert "You may not see the keys: your key 'test' lacks the scope 'admin'" in shown.text
@@ -132,11 +132,11 @@ def test_a_key_that_is_limited_to_agents_changes_no_keys(desk: Site) -> None:
 
 
 def test_an_admin_closes_any_session(alice: Browser, guest: Browser, desk: Site) -> None:
-    theirs = next(one for one in desk.store.sessions.all() if one.principal == "guest")
+    theirs = next(one for one in desk.store.login_sessions.all() if one.principal == "guest")
     alice.send(alice.get(HERE).form(f"{theirs.id}/close"))
 
     assert guest.get(HERE).title.startswith("Sign in")
-    assert {one.principal for one in desk.store.sessions.all()} == {"alice"}
+    assert {one.principal for one in desk.store.login_sessions.all()} == {"alice"}
 
 
 def test_hostile_names_are_shown_as_text(alice: Browser) -> None:

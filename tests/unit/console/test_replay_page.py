@@ -39,7 +39,7 @@ def test_without_a_replay_the_page_says_how_to_make_one(alice: Browser, desk: Si
 
 
 def test_the_differences_lead_to_their_iterations(alice: Browser, desk: Site) -> None:
-    desk.lab.store.replay.publish(made(2), "cli:ann", utc_now())
+    desk.lab.store.latest_replay.publish(made(2), "cli:ann", utc_now())
     shown = alice.get(HERE)
 
     assert shown.title.startswith("Replay of desk: 2 newly automatic")
@@ -53,14 +53,14 @@ def test_the_differences_lead_to_their_iterations(alice: Browser, desk: Site) ->
 def test_a_large_report_is_published_in_part_for_a_while_and_says_so(
     alice: Browser, desk: Site
 ) -> None:
-    desk.lab.store.replay.publish(made(FINDINGS + 3), "cli:ann", utc_now())
+    desk.lab.store.latest_replay.publish(made(FINDINGS + 3), "cli:ann", utc_now())
 
     assert "3 more were not published" in alice.get(HERE).text
     assert 0 < desk.lab.client.ttl("boyd:{desk}:replay") <= 30 * 86_400
 
 
 def test_a_replay_without_differences_says_so(alice: Browser, desk: Site) -> None:
-    desk.lab.store.replay.publish(made(0), "cli:ann", utc_now())
+    desk.lab.store.latest_replay.publish(made(0), "cli:ann", utc_now())
 
     assert "Everything would have been decided as it was." in alice.get(HERE).text
 

@@ -45,7 +45,7 @@ def test_the_cookie_holds_no_key_and_is_not_for_scripts(desk: Site) -> None:
     assert "Path=/" in cookie
     assert key.split("_", 2)[2] not in cookie
     secret = cookie.partition("=")[2].partition(";")[0]
-    [kept] = desk.store.sessions.all()
+    [kept] = desk.store.login_sessions.all()
     assert kept.id == digest(secret)
 
 
@@ -62,10 +62,10 @@ def test_a_revoked_key_ends_its_sessions(desk: Site) -> None:
     browser = Browser(desk, key)
     assert browser.get("/console/").status == 200
 
-    desk.store.access.revoke(key["Authorization"].split("_")[1], MAKER)
+    desk.store.api_keys.revoke(key["Authorization"].split("_")[1], MAKER)
 
     assert browser.get("/console/").path.startswith("/console/login")
-    assert desk.store.sessions.all() == []
+    assert desk.store.login_sessions.all() == []
 
 
 def test_signing_out_closes_the_session(alice: Browser, desk: Site) -> None:
@@ -191,12 +191,12 @@ def test_an_expired_key_opens_nothing_and_ends_its_sessions(desk: Site) -> None:
     key = desk.key("read", expires_in=3600)
     link = desk.post("/login-links", headers=key).json["path"]
     browser = Browser(desk, key)
-    [opened] = desk.store.sessions.all()
-    assert desk.store.sessions.is_open(opened.id)
+    [opened] = desk.store.login_sessions.all()
+    assert desk.store.login_sessions.is_open(opened.id)
     _expire(desk, key["Authorization"].split("_")[1])
 
-    assert not desk.store.sessions.is_open(opened.id), "a stream would go on"
-    assert desk.store.sessions.all() == []
+    assert not desk.store.login_sessions.is_open(opened.id), "a stream would go on"
+    assert desk.store.login_sessions.all() == []
     assert browser.get("/console/").path.startswith("/console/login")
     assert browser.send(browser.get(link).form(link)).status == 403
 
@@ -204,7 +204,7 @@ def test_an_expired_key_opens_nothing_and_ends_its_sessions(desk: Site) -> None:
 def test_a_link_of_a_revoked_key_opens_nothing(desk: Site) -> None:
     key = desk.key("read")
     link = desk.post("/login-links", headers=key).json["path"]
-    desk.store.access.revoke(key["Authorization"].split("_")[1], MAKER)
+    desk.store.api_keys.revoke(key["Authorization"].split("_")[1], MAKER)
 
     browser = Browser(desk)
     assert browser.send(browser.get(link).form(link)).status == 403
@@ -223,7 +223,7 @@ def test_a_risky_approval_needs_a_recent_login(alice: Browser, desk: Site) -> No
     back = alice.send(login.form("/login"), key=key)
     assert back.path.startswith(path)
     assert "I looked" in back.source
-    assert len(desk.store.sessions.all()) == 1, "the new session replaces the old one"
+    assert len(desk.store.login_sessions.all()) == 1, "the new session replaces the old one"
 
 
 def test_a_redis_that_takes_no_writes_is_called_so_each_time(alice: Browser) -> None:
@@ -264,12 +264,12 @@ def test_every_page_has_the_policy_that_forbids_foreign_code(alice: Browser) -> 
 
 def _expire(desk: Site, id: str) -> None:
     """Let a key expire."""
-    record = desk.store.access.get(id)
+    record = desk.store.api_keys.get(id)
     assert record is not None
     past = record.patched({"expires_at": datetime.now(UTC) - timedelta(seconds=1)})
     desk.store.client.hset(API_KEYS, id, past.to_json())
 
 
 def _trail(desk: Site) -> list[AuditEntry]:
-    desk.store.audit.seal()
-    return list(desk.store.audit.entries())
+    desk.store.audit_trail.seal()
+    return list(desk.store.audit_trail.entries())

@@ -155,7 +155,7 @@ def test_a_worker_that_has_looked_too_early_still_takes_the_cycle_in() -> None:
     early = mind.plugin.cache
     mind.forget()
     mind.goal(DESCRIPTION, criteria=CRITERIA)
-    iteration = mind.lab.store.loop.status().iteration
+    iteration = mind.lab.store.loop_control.status().iteration
     mind.plugin.on_loop_start(mind.within(iteration))
     while mind.lab.dispatcher.hints:
         if mind.lab.dispatcher.hints[0][0] == "complete":

@@ -65,13 +65,13 @@ class Copier:
         """
         agent = self._store.agent(agent_id)
         done = sum(self._kind(agent, kind, completely) for kind in KINDS)
-        known = agent.ended.places("investigation", investigations)
+        known = agent.ended_work.places("investigation", investigations)
         done += self._places(agent, "investigation", known)
-        return done + self._audit(agent_id, agent.audit)
+        return done + self._audit(agent_id, agent.audit_trail)
 
     def copy_deployment(self) -> int:
         """Copy the audit of the deployment."""
-        return self._audit(DEPLOYMENT, self._store.audit)
+        return self._audit(DEPLOYMENT, self._store.audit_trail)
 
     def purge(self) -> int:
         """Remove what is older than the archive keeps; return the number of records."""
@@ -94,7 +94,7 @@ class Copier:
             since = max(since, float(place))
         reached = float(place or 0)
         done = 0
-        for page in agent.ended.pages(kind, since):
+        for page in agent.ended_work.pages(kind, since):
             if self._stopping.is_set():
                 return done
             # After a clock was set back, the place stays: complete looks find what is before it.
@@ -105,7 +105,7 @@ class Copier:
     def _open(self, agent: AgentStore, kind: WorkKind) -> int:
         """Copy those that had not ended when they were copied."""
         names = self._writer.open_names(agent.agent_id, kind)
-        places = agent.ended.places(kind, names)
+        places = agent.ended_work.places(kind, names)
         gone = set(names) - {member for member, _ in places}
         self._writer.close(agent.agent_id, kind, sorted(gone))
         return self._places(agent, kind, places)
@@ -115,7 +115,7 @@ class Copier:
     ) -> int:
         """Copy those that are new or have changed; the last transaction notes *reached*."""
         name = agent.agent_id
-        marks = agent.ended.marks(kind, places)
+        marks = agent.ended_work.marks(kind, places)
         known = self._writer.stamps(name, kind, [mark.name for mark in marks])
         changed = [mark for mark in marks if known.get(mark.name) != mark.stamp]
         last = reached if reached != self._writer.place(name, kind) else ""
@@ -132,8 +132,8 @@ class Copier:
         self, agent: AgentStore, kind: WorkKind, marks: Sequence[WorkMark]
     ) -> Iterator[ArchiveEntry]:
         oldest = self._oldest()
-        times = agent.ended.times(kind, marks)
-        for mark, fields in agent.ended.fields(kind, marks):
+        times = agent.ended_work.times(kind, marks)
+        for mark, fields in agent.ended_work.fields(kind, marks):
             try:
                 entry = _entry(agent, kind, mark, times[mark.member], fields)
             except (ValidationError, ValueError, KeyError, StoreError) as error:

@@ -152,7 +152,7 @@ class Past:
 
     def _uncopied(self, newest: int | None, before: int | None, query: HistoryFilter) -> _Found:
         """Matching iterations in Redis that are not in the archive yet."""
-        ended = self._store.ended
+        ended = self._store.ended_work
         since = float("-inf") if newest is None else newest - SLACK
         places = [place for page in ended.pages("iteration", since) for place in page]
         places = [p for p in reversed(places) if before is None or lowest_key(p[1]) < before]
@@ -163,7 +163,7 @@ class Past:
     def _fitting(
         self, places: Sequence[Place], query: HistoryFilter
     ) -> Iterator[tuple[int, IterationSummary]]:
-        ended = self._store.ended
+        ended = self._store.ended_work
         for mark, fields in ended.fields("iteration", ended.marks("iteration", places)):
             result = read_iteration(self._agent, fields)
             if entries.fits(query, result):
@@ -194,7 +194,7 @@ class Past:
 
         A number that has never been is above all others.
         """
-        places = self._store.ended.places("iteration", [str(number)])
+        places = self._store.ended_work.places("iteration", [str(number)])
         if places:
             return lowest_key(places[0][1])
         if self._archive.exists:

@@ -194,10 +194,10 @@ class PastWork:
 
     def execution(self, id: str) -> ExecutionEntry | None:
         """One execution; `loop:12` names that of iteration 12."""
-        found = self._store.ledger.get(id)
+        found = self._store.executions.get(id)
         if found is not None:
             return found
-        archived = self._read("execution", self._store.ledger.whole(id), ExecutionEntry)
+        archived = self._read("execution", self._store.executions.whole(id), ExecutionEntry)
         return _settled(archived) if archived else None
 
     def executions(
@@ -215,7 +215,7 @@ class PastWork:
             return _settled(ExecutionEntry.from_json(text))
 
         _, begin = _load_bookmark(cursor)
-        here = self._store.ledger.listing(limit, begin.place, since, until, **filters)
+        here = self._store.executions.listing(limit, begin.place, since, until, **filters)
         terms = entries.needed(**filters)
         page = self._page("execution", read, here, begin, limit, terms, since, until)
         return ExecutionPage(
@@ -278,7 +278,7 @@ class PastWork:
         self, kind: WorkKind, read: Callable[[str], _M], page: ArchivePage
     ) -> _Older[_M]:
         """Those of a page of the archive that Redis does not have."""
-        there = self._store.ended.present(kind, [hit.name for hit in page.hits])
+        there = self._store.ended_work.present(kind, [hit.name for hit in page.hits])
         hits = [hit for hit in page.hits if hit.name not in there]
         texts: Mapping[int, str] = {hit.key: hit.outline for hit in hits if hit.outline}
         whole = [hit.key for hit in hits if not hit.outline]

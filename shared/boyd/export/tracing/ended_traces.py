@@ -108,7 +108,7 @@ class EndedTraces:
     def _indexed(self, kind: IndexedKind, place: str | None, since: float) -> Iterator[Portion]:
         """Those of a kind after the place that was reached."""
         score, names = json.loads(place) if place else (since, [])
-        for page in self._agent.ended.pages(kind, score):
+        for page in self._agent.ended_work.pages(kind, score):
             for member, at in page:
                 if at == score and member in names:
                     continue
@@ -123,7 +123,7 @@ class EndedTraces:
     def _spans(self, kind: str, member: str, at: float) -> list[Span] | None:
         """The spans of one record; None: it has not ended. What cannot be read has none."""
         work: IndexedKind = next(one for one in _INDEXED if one == kind)
-        fields = self._agent.ended.hashes(work, [member])[0]
+        fields = self._agent.ended_work.hashes(work, [member])[0]
         return self._readable(f"{kind} {member}", lambda: self._build[kind](member, at, fields))
 
     def _readable(self, name: str, build: Callable[[], list[Span] | None]) -> list[Span] | None:
@@ -143,7 +143,7 @@ class EndedTraces:
             return []
         result = read_iteration(self._agent.agent_id, fields)
         name = naming.iteration(int(fields["iteration"]), fields.get("timeline", ""))
-        ended = self._agent.ended
+        ended = self._agent.ended_work
         runs = [read_ended_run(found) for found in ended.hashes("run", result.runs) if found]
         return iteration_spans(self._ids, result, runs, self._entry(naming.loop(name)))
 
@@ -153,7 +153,9 @@ class EndedTraces:
         item = read_item(fields)
         if item.execution is not None and item.execution.state in ("queued", "running"):
             return None
-        loop = self._agent.ledger.of_iteration(item.loop_iteration) if item.loop_iteration else ""
+        loop = (
+            self._agent.executions.of_iteration(item.loop_iteration) if item.loop_iteration else ""
+        )
         iteration = naming.parts(loop)[1] or None
         entry = self._entry(naming.approval(item.id))
         return approval_spans(self._ids, item, at, iteration, entry, _lost(fields))
@@ -181,14 +183,14 @@ class EndedTraces:
         return procedure_spans(self._ids, record, entries, _lost(fields))
 
     def _entry(self, name: str) -> ExecutionEntry | None:
-        fields = self._agent.ended.hashes("execution", [name])[0]
+        fields = self._agent.ended_work.hashes("execution", [name])[0]
         return read_ledger_entry(name, fields) if "action" in fields else None
 
     def _investigations(
         self, entry: AgentEntry, progress: Fields, since: float, known: Sequence[str] | None
     ) -> Iterator[Portion]:
         """The new parts of investigations that have ended."""
-        ended = self._agent.ended
+        ended = self._agent.ended_work
         if known is None:
             pages = ended.pages("investigation", 0)
             places: list[Place] = [place for page in pages for place in page]
@@ -204,7 +206,7 @@ class EndedTraces:
                 yield self._investigation(mark, after or f"{round(since)}-0", entry)
 
     def _investigation(self, mark: WorkMark, after: str, entry: AgentEntry) -> Portion:
-        fields = self._agent.ended.hashes("investigation", [mark.name])[0]
+        fields = self._agent.ended_work.hashes("investigation", [mark.name])[0]
         log = self._ended_log(mark.name)
         name = f"investigation {mark.name}"
         spans = self._readable(name, lambda: self._parts(mark.name, fields, log, after, entry))
@@ -231,7 +233,7 @@ class EndedTraces:
             after,
             InvestigationModel(entry.name, entry.model),
             caller=self._caller(id) if found.source == "run" else None,
-            executed=self._agent.ended.present("execution", calls),
+            executed=self._agent.ended_work.present("execution", calls),
             lost=_lost(fields),
         )
 

@@ -65,7 +65,7 @@ class TraceExport(WorkFollower[TraceStatus]):
         super().run()
         for agent_id in self._held:
             with suppress(StoreError):
-                self._store.agent(agent_id).traces.release(self._status.name)
+                self._store.agent(agent_id).trace_progress.release(self._status.name)
 
     def stop(self) -> None:
         """End `run` without waiting for the collector."""
@@ -99,7 +99,7 @@ class TraceExport(WorkFollower[TraceStatus]):
 
     def _take(self, agent_id: str) -> dict[str, str] | None:
         """Take or keep an agent's export; None: another process has it."""
-        progress = self._store.agent(agent_id).traces.take(self._status.name)
+        progress = self._store.agent(agent_id).trace_progress.take(self._status.name)
         if progress is None:
             self._held.pop(agent_id, None)
         else:
@@ -123,7 +123,9 @@ class TraceExport(WorkFollower[TraceStatus]):
         ]
         sent = self._send(spans)
         changes = {name: value for portion in batch for name, value in portion.changes.items()}
-        if changes and not self._store.agent(agent_id).traces.note(self._status.name, changes):
+        if changes and not self._store.agent(agent_id).trace_progress.note(
+            self._status.name, changes
+        ):
             log.warning("another process exports the traces of agent %s now", agent_id)
         return sent
 

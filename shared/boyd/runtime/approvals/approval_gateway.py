@@ -40,7 +40,7 @@ class StoredApprovalGateway:
         self._approvals = store.approvals
         self._holds = store.holds
         self._runs = store.runs
-        self._loop = store.loop
+        self._loop = store.loop_control
         self._retention = retention
         self._notify = notify
 

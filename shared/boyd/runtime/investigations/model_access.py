@@ -341,7 +341,7 @@ class ModelAccess:
         return [*opening, Message(role="user", text=prompt)]
 
     def _asking(self, timeout: float | None = None) -> Asking:
-        meter = StoredMeter(self._store.usage, self._settings)
+        meter = StoredMeter(self._store.model_usage, self._settings)
         return Asking(self._settings, meter, self._store.halt, timeout)
 
 

@@ -185,7 +185,7 @@ class Move:
         live = LiveOutput(
             self._piece, self._log.step + 1, self._steps.seconds_left(self._log, self._now())
         )
-        meter = StoredMeter(self._engine.store.usage, self._settings)
+        meter = StoredMeter(self._engine.store.model_usage, self._settings)
         key = self._settings.api_key()
         try:
             with Gateway(self._settings, key, meter=meter) as gateway, live:
@@ -324,7 +324,7 @@ class Move:
             if isinstance(entry, Warned) and entry.what in (SPOKEN, UNREAD):
                 log.warning("investigation %s: %s", self._id, entry.text)
                 with suppress(StoreError):
-                    self._engine.store.usage.spoken(to_ms(self._now()))
+                    self._engine.store.model_usage.spoken(to_ms(self._now()))
 
     def _check_cancelled(self, step: Step) -> None:
         """Accept a refused write only if it was to start a tool and a cancellation refused it.

@@ -75,7 +75,7 @@ class ToolRunner:
         """The observation of a call that needed an approval; None: the approval is pending."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None:
-            found = self._engine.store.ledger.find(naming.approval(approval_id))
+            found = self._engine.store.executions.find(naming.approval(approval_id))
             gone = "The approval request no longer exists"
             return (
                 self._observed(called, found)
@@ -93,7 +93,7 @@ class ToolRunner:
         """The known result of a started call that no worker continues."""
         if called.approval_id is not None:
             return self.decided(called, called.approval_id)
-        found = self._engine.store.ledger.settle(self._execution(called))
+        found = self._engine.store.executions.settle(self._execution(called))
         return self._observed(called, found) if found else None
 
     def lost(self, called: ToolCallRecord) -> ToolObservation:

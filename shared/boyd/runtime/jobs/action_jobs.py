@@ -97,7 +97,7 @@ def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJ
     why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
     if worker:
         why = f"its workers were lost before it started, the last one was {worker}"
-    known = engine.store.ledger.settle(execution)
+    known = engine.store.executions.settle(execution)
     return known or action_call.failed(action, f"Not executed: {why}", prevented="unserved")
 
 
@@ -122,13 +122,13 @@ class ApprovedActionHandler:
     def broken(self, id: str, fields: Fields, why: str) -> Done:
         """End with the ledger's result, or as failed."""
         execution = _execution(read_item(fields), id)
-        known = self._engine.store.ledger.settle(execution)
+        known = self._engine.store.executions.settle(execution)
         return self._done(id, known or action_call.failed(fields["actionId"], why))
 
     def lost(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the action may be executed now."""
         execution = _execution(self._approvals.get(id), id)
-        result = self._engine.store.ledger.settle(execution, naming.approval(id))
+        result = self._engine.store.executions.settle(execution, naming.approval(id))
         return None if result is None else self._done(id, result)
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:

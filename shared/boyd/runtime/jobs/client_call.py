@@ -89,14 +89,14 @@ class ClientCallHandler:
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
         """End with the ledger's result, or as failed."""
-        known = self._engine.store.ledger.settle(_execution(id, fields.get("undoes")))
+        known = self._engine.store.executions.settle(_execution(id, fields.get("undoes")))
         return _done(known or action_call.failed(fields["action"], why))
 
     def lost(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the call may be executed now."""
         call = self._engine.store.calls.get(id)
         execution = _execution(id, call.undoes if call else None)
-        result = self._engine.store.ledger.settle(execution, naming.call(id))
+        result = self._engine.store.executions.settle(execution, naming.call(id))
         return None if result is None else _done(result)
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:

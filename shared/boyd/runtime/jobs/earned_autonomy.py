@@ -43,7 +43,7 @@ class AutonomyOffers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._tracks = engine.store.tracks
+        self._tracks = engine.store.track_records
 
     def record_after(self, entry: ExecutionEntry) -> TrackRecord | None:
         """The track record in which an execution counts, if it does."""
@@ -149,7 +149,7 @@ class AutonomyOffers:
         """The end of a recorded decision: the verdict on it, or its state."""
         item = waiting_for(then)
         name = naming.approval(item) if item else naming.loop(str(then.iteration))
-        entry = self._engine.store.ledger.get(name)
+        entry = self._engine.store.executions.get(name)
         if entry is None:
             return "not executed"
         return (entry.verification and entry.verification.verdict) or entry.state

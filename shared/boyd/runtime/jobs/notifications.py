@@ -98,7 +98,7 @@ class NotificationHandler:
             for earlier in item.notifications
             if not earlier.ended and earlier.stage != stage
         ]
-        jobs = engine.store.notifications.plan(item.id, records, waits, obsolete)
+        jobs = engine.store.notification_records.plan(item.id, records, waits, obsolete)
         for name in jobs:
             engine.dispatcher.job(engine.agent.id, name, 1, CALLBACK)
         if failures:
@@ -216,7 +216,7 @@ class DeliveryHandler:
         return _FAILED if state == "failed" else _ENDED
 
     def _store(self, item: ApprovalItem, record: NotificationRecord, fence: Fence) -> bool:
-        return self._engine.store.notifications.store(item.id, record, fence)
+        return self._engine.store.notification_records.store(item.id, record, fence)
 
 
 def _recipients(

@@ -54,7 +54,7 @@ class VerificationHandler:
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Check once; after a verdict of *worse*, compensate and tell people."""
-        entry = self._engine.store.ledger.get(id)
+        entry = self._engine.store.executions.get(id)
         if entry is None:
             return _ENDED
         verdict = entry.verification.verdict if entry.verification else None
@@ -80,7 +80,7 @@ class VerificationHandler:
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:
         """End an open verification without a verdict."""
-        entry = self._engine.store.ledger.get(id)
+        entry = self._engine.store.executions.get(id)
         if entry is not None and entry.verification and entry.verification.verdict is None:
             fence = Fence(naming.verification(id), stuck.attempt, stuck.worker)
             where = f" of queue {stuck.queue!r}" if stuck.queue else ""
@@ -143,7 +143,7 @@ class VerificationHandler:
         return self._tell(entry, fields) if violated else _ENDED
 
     def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
-        entry = self._engine.store.ledger.get(id)
+        entry = self._engine.store.executions.get(id)
         if entry is None or entry.verification is None:
             return _ENDED
         done = entry.verification.compensation

@@ -151,14 +151,14 @@ class ProcedureMove:
 
     def _succeeded(self) -> Done | Later:
         execution = self._progress.execution or ""
-        entry = self._engine.store.ledger.get(execution)
+        entry = self._engine.store.executions.get(execution)
         if entry is None or entry.verification is None or not self._step.verify:
             return self._next("done", took_effect=True)
         self._note({}, state="verifying", took_effect=True)
         return Later(0.1)
 
     def _verified(self) -> Done | Later:
-        entry = self._engine.store.ledger.get(self._progress.execution or "")
+        entry = self._engine.store.executions.get(self._progress.execution or "")
         found = entry.verification if entry else None
         if entry is None or found is None:
             return self._failed("its verification is no longer kept")
@@ -375,7 +375,7 @@ class ProcedureMove:
         if self._record.ended:
             return Done("failed", KEEP)
         if self._record.at < len(self._record.steps) and self._progress.state == "running":
-            known = self._engine.store.ledger.settle(self._progress.execution or "")
+            known = self._engine.store.executions.settle(self._progress.execution or "")
             state: StepState = "unknown" if known and known.unknown else "failed"
             self._note({}, state=state, detail=_short(why))
         self._end("failed", f"{why}; nothing was undone")

@@ -44,7 +44,7 @@ class ProcedureSteps:
         self._record = record
         self._fence = fence
         self._job = naming.procedure(record.id)
-        self._ledger = engine.store.ledger
+        self._ledger = engine.store.executions
 
     def action(self, id: str) -> Action | None:
         """The action of that id, if the agent has it."""
