@@ -26,8 +26,8 @@ from boyd.models.investigation import Ending, InvestigationRequest, Usage
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.archive_status import announce_archive, announce_traces
-from boyd.store.investigations import MOST_COST, MOST_TOTALS, OTHERS, ROOM
 from boyd.store.keys import AGENTS
+from boyd.store.model_usage import MOST_COST, MOST_TOTALS, OTHERS, ROOM
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
 from boyd.text.version import VERSION

@@ -11,7 +11,7 @@ from boyd.health.declaration import HealthMetric, counter_by, declare, health_fi
 from boyd.models import EffectName
 from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
 from boyd.store.audit_trail import COUNTED
-from boyd.store.investigations import LONGEST, read_totals
+from boyd.store.model_usage import LONGEST, read_totals
 
 _USAGE = AgentQuestion("usage", lambda pipe, key, _: pipe.hgetall(key))
 

@@ -13,6 +13,7 @@ from boyd.store.audit_trail import Audit, actor_fields, seal_all
 from boyd.store.batches import Batches, StuckBatch
 from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls, read_call
+from boyd.store.clock import ServerClock
 from boyd.store.delegations import Delegations
 from boyd.store.due import Due, take_each
 from boyd.store.ended_work import EndedWork
@@ -30,7 +31,6 @@ from boyd.store.fleet import (
     AgentEntry,
     AgentFleet,
     Fleet,
-    Observers,
     WorkerInfo,
     in_service,
     read_entry,
@@ -44,7 +44,6 @@ from boyd.store.in_flight import InFlight
 from boyd.store.investigations import (
     Investigations,
     LogChange,
-    ModelUsage,
     Written,
     read_investigation,
 )
@@ -61,18 +60,20 @@ from boyd.store.iteration_record import (
 from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
 from boyd.store.jobs import Ending, Jobs, StuckJob
 from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
+from boyd.store.latest_replay import LatestReplay
 from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
 from boyd.store.loop_control import Begun, Loop, Room, Slot
+from boyd.store.model_usage import ModelUsage
 from boyd.store.notification_records import NotificationRecords
+from boyd.store.observers import Observers
 from boyd.store.people import People
 from boyd.store.plugin_state import PluginState
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
-from boyd.store.published_replay import LatestReplay
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.server.connection import Client, connect, mask_url, near, translated
 from boyd.store.server.scripts import Scripts
 from boyd.store.storage_budget import StorageBudget
-from boyd.store.timing import Retention, ServerClock, Timing
+from boyd.store.timing import Retention, Timing
 from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
 from boyd.store.turns import Turns

@@ -21,9 +21,6 @@ from boyd.models.investigation import (
     InvestigationPage,
     InvestigationRequest,
     Logged,
-    ModelTotals,
-    RequestOutcome,
-    Usage,
     read_entry,
     redacted,
     title_of,
@@ -313,65 +310,3 @@ def read_investigation(fields: Mapping[str, str]) -> Investigation:
         raise UnreadableRecord(
             f"investigation {fields.get('id')} cannot be read: {error}"
         ) from None
-
-
-#: The most fields of totals; models beyond that count as `OTHERS`.
-ROOM = 100
-#: The name for models beyond `ROOM`, and the most characters of a model's name.
-OTHERS = "(others)"
-LONGEST = 100
-#: The field for the last time when a tool call came as text.
-SPOKEN = "spoken at"
-#: The most tokens to count for one request, because a broken server may report any number.
-MOST_TOTALS = 10**9
-#: The most to count for one request, in the currency of the prices.
-MOST_COST = 1e6
-
-
-class ModelUsage:
-    """The running totals of one agent's model."""
-
-    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
-        self._client = client
-        self._scripts = scripts
-        self._key = keys.usage
-
-    def count(self, model: str, outcome: RequestOutcome, usage: Usage, cost: float = 0.0) -> None:
-        """Count a request to *model* with its outcome, tokens and cost."""
-        tokens = [min(MOST_TOTALS, number) for number in (usage.input_tokens, usage.output_tokens)]
-        self._scripts.run(
-            "count_model_request",
-            model=model[:LONGEST],
-            others=OTHERS,
-            room=ROOM,
-            outcome=outcome,
-            input=tokens[0],
-            output=tokens[1],
-            price=round(min(MOST_COST, cost) * 1e6),
-        )
-
-    def spoken(self, at: int) -> None:
-        """Record that a tool call came as text, *at* a time in milliseconds since the epoch."""
-        with translated():
-            self._client.hset(self._key, SPOKEN, at)
-
-
-def read_totals(fields: Mapping[str, str]) -> ModelTotals:
-    """The totals in a hash; unknown ones of a later release are ignored."""
-    found = ModelTotals(spoken_at=_seconds(fields.get(SPOKEN)))
-    for name, number in fields.items():
-        kind, _, rest = name.partition(" ")
-        what, _, model = rest.partition(" ")
-        if kind == "tokens":
-            found.tokens[model, what] = int(number)
-        elif kind == "requests":
-            found.requests[model, what] = int(number)
-        elif kind == "price":
-            found.cost[rest] = int(number) / 1e6
-        elif kind == "ended":
-            found.ended[what] = int(number)
-    return found
-
-
-def _seconds(ms: str | None) -> float | None:
-    return int(ms) / 1000 if ms else None

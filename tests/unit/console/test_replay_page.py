@@ -6,7 +6,7 @@ from api_kit import Site
 from boyd.models import utc_now
 from boyd.models.replayed import Course, ReplayedIteration, ReplayReport
 from boyd.replay.differences import report
-from boyd.store.published_replay import FINDINGS
+from boyd.store.latest_replay import FINDINGS
 from console_kit import Browser
 
 HERE = "/console/agents/desk/replay"

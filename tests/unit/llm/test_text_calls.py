@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from boyd.llm.reply_text import find_text_calls
 from boyd.models.investigation import Ended, Said, Steered, Warned
-from boyd.store.investigations import read_totals
+from boyd.store.model_usage import read_totals
 from boyd.testing.model_server import say
 from model_kit import scene
 

@@ -1,0 +1,48 @@
+"""The Redis server's clock, which all processes share."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from boyd.errors import StoreError
+from boyd.models import from_ms
+from boyd.store.server.connection import Client, translated
+
+#: Seconds between two reads of the server's clock, and to the next attempt after a failure.
+RESYNC = 10.0
+_AGAIN = 1.0
+
+
+class ServerClock:
+    """The Redis server's clock, read regularly and extrapolated by the monotonic clock."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._offset = 0.0
+        self._read_at = float("-inf")
+
+    def seconds(self) -> float:
+        """Seconds since the epoch; by this machine's clock until Redis has answered once."""
+        if time.monotonic() - self._read_at > RESYNC:
+            self._resync()
+        return time.monotonic() + self._offset
+
+    def now(self) -> datetime:
+        """The same as a time in UTC."""
+        return from_ms(self.seconds() * 1000)
+
+    def _resync(self) -> None:
+        first = self._read_at == float("-inf")
+        try:
+            with translated():
+                seconds, micros = self._client.time()
+            # Ignoring the latency keeps this clock behind the server's, so no slot is early.
+            read_at = time.monotonic()
+            self._offset = seconds + micros / 1e6 - read_at
+            self._read_at = read_at
+        except StoreError:
+            if first:
+                self._offset = time.time() - time.monotonic()
+            else:
+                self._read_at = time.monotonic() - RESYNC + _AGAIN
