@@ -55,13 +55,27 @@ MAX_WAITING = 1000
 
 @dataclass(frozen=True)
 class AgentAccess:
-    """One agent, with its store and launcher, and its past in Redis and archive."""
+    """One agent, as requests use it."""
 
     entry: AgentEntry
     store: AgentStore
-    launcher: Launcher
-    past: Past
-    past_work: PastWork
+    dispatcher: Dispatcher
+    archive: ArchiveAccess
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Starts iterations, runs and calls."""
+        return Launcher(self.store, self.dispatcher, self.entry.mode)
+
+    @cached_property
+    def past(self) -> Past:
+        """Ended iterations, in Redis and archive."""
+        return Past(self.store, self.archive)
+
+    @cached_property
+    def past_work(self) -> PastWork:
+        """Other ended work, in Redis and archive."""
+        return PastWork(self.store, self.archive)
 
     def approval(self, id: str) -> ApprovalItem | None:
         """An approval in Redis, compared with the code of now."""
@@ -196,14 +210,7 @@ class Services:
             read_entry(self.store.client, wanted)
         if wanted not in seen:
             raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(seen) or 'none'}")
-        entry, store = seen[wanted], self.store.agent(wanted)
-        return AgentAccess(
-            entry,
-            store,
-            Launcher(store, self.dispatcher, entry.mode),
-            Past(store, self.archive),
-            PastWork(store, self.archive),
-        )
+        return AgentAccess(seen[wanted], self.store.agent(wanted), self.dispatcher, self.archive)
 
     def _default(self, seen: dict[str, AgentEntry], key: ApiKey | None) -> str:
         configured = self.settings.agent
