@@ -43,7 +43,7 @@ class Store:
         self.timing = timing or Timing()
         self.sealing = sealing or Sealing()
         self.clock = ServerClock(client)
-        self._clocks: dict[str, ServerClock] = {}
+        self._agents: dict[str, AgentStore] = {}
         self._scripts = Scripts(client)
         self._deployment = self._scripts.of(Keys(DEPLOYMENT))
         # Built at once: it remembers what this process has registered, so there must be only one.
@@ -90,7 +90,10 @@ class Store:
         return Audit(self.client, self._deployment, self._deployment.keys, self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:
-        """The state of one agent."""
+        """The state of one agent; it is opened once."""
+        return self._agents.get(agent_id) or self._agents.setdefault(agent_id, self._open(agent_id))
+
+    def _open(self, agent_id: str) -> AgentStore:
         return AgentStore(
             self.client,
             self._scripts,
@@ -104,9 +107,7 @@ class Store:
     def _clock_of(self, agent_id: str) -> ServerClock:
         """The clock of the server with the agent's state."""
         beside = near(self.client, Keys(agent_id).loop)
-        if beside is self.client:
-            return self.clock
-        return self._clocks.setdefault(agent_id, ServerClock(beside))
+        return self.clock if beside is self.client else ServerClock(beside)
 
     def seal(self, agent_ids: Iterable[str] = ()) -> int:
         """Seal the audit of the deployment and of *agent_ids*; return the number of entries."""
