@@ -121,7 +121,7 @@ class Services:
         self._people: tuple[float, dict[str, str]] = (float("-inf"), {})
         self._away_until = float("-inf")
 
-    @property
+    @cached_property
     def signer(self) -> ApprovalSigner | None:
         """Signs approvals, if there is a key or secret.
 

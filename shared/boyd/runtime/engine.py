@@ -120,6 +120,7 @@ class Engine:
         self.retention = retention_of(agent)
         notify = bool(agent.host.hooks("on_approval"))
         self.approvals = StoredApprovalGateway(store, self.retention, notify)
+        self._approvals_reader = ReadOnlyApprovals(store.approvals)
 
     def ledger(self, fence: Fence | None = None) -> LeasedLedger:
         """The ledger for one execution, which is claimed only while *fence* holds; None: always."""
@@ -147,7 +148,7 @@ class Engine:
             _llm=self.llm,
             _playbooks=self._playbooks,
             _graph=store.graph,
-            _approvals=ReadOnlyApprovals(store.approvals),
+            _approvals=self._approvals_reader,
             _link=self.settings.links.link,
             host=self.settings.host,
             worker=self.settings.worker,
