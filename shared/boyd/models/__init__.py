@@ -23,7 +23,7 @@ from boyd.models.action import (
     Reversibility,
     unexplained,
 )
-from boyd.models.actor import SCOPES, Actor, ApiKey, Scope
+from boyd.models.actor import SCOPES, Actor, ApiKey, Scope, agent_of
 from boyd.models.approval import (
     ApprovalItem,
     ApprovalOutcome,
@@ -63,7 +63,7 @@ from boyd.models.decision import (
     StrategyVerdict,
     no_op,
 )
-from boyd.models.delegation import Delegable, Delegation, agent_of
+from boyd.models.delegation import Delegable, Delegation
 from boyd.models.loop import (
     Event,
     LoopResult,

@@ -12,6 +12,9 @@ Scope = Literal["read", "trigger", "runs", "actions", "approvals", "admin"]
 
 SCOPES: tuple[Scope, ...] = ("read", "trigger", "runs", "actions", "approvals", "admin")
 
+#: The beginning of the principal of an agent.
+_AGENT = "agent:"
+
 
 class Actor(Model):
     """The authenticated author of a request, as the audit names it.
@@ -86,3 +89,8 @@ class ApiKey(Model):
     def sees(self, agent_id: str) -> bool:
         """Tell whether the key may access that agent."""
         return not self.agents or agent_id in self.agents
+
+
+def agent_of(principal: str) -> str | None:
+    """The id of the agent that acts as *principal*, if it is one."""
+    return principal.removeprefix(_AGENT) if principal.startswith(_AGENT) else None

@@ -10,9 +10,6 @@ from boyd.models.base import Model
 
 Delegable = Literal["read_graph", "write_graph", "runs", "actions"]
 
-#: The beginning of the principal of an agent.
-_AGENT = "agent:"
-
 
 class Delegation(Model):
     """The ids of the agents that may use this one; nobody by default.
@@ -33,8 +30,3 @@ class Delegation(Model):
         """Tell whether that agent may do *what*."""
         allowed: list[str] = getattr(self, what)
         return agent_id in allowed or (what == "read_graph" and agent_id in self.write_graph)
-
-
-def agent_of(principal: str) -> str | None:
-    """The id of the agent that a principal is; None: it is no agent."""
-    return principal.removeprefix(_AGENT) if principal.startswith(_AGENT) else None
