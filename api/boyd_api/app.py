@@ -24,11 +24,11 @@ from boyd_api.all_routes import ALL
 from boyd_api.console import CONSOLE, serve_console
 from boyd_api.http import auth, idempotency_keys
 from boyd_api.http.documentation import OPENAPI, document_once
-from boyd_api.http.path_prefix import check_prefix
 from boyd_api.http.problems import answer_to
 from boyd_api.http.request_context import (
     RequestContext,
     check_encoding,
+    check_prefix,
     passed_over,
     read_body,
     read_query,

@@ -36,6 +36,10 @@ _T = TypeVar("_T")
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
 #: States of a call that has ended.
 _ENDED = ("succeeded", "failed", "unknown")
+#: Set by proxies that remove a path before they pass a request on.
+_PREFIX = "X-Forwarded-Prefix"
+#: A path of ours behind another one, which a proxy has not removed.
+_BELOW = re.compile(r"(?!/(?:api|console|docs)/)(/.+?)/(?:console|api/v0|docs|mcp)(?:/.*)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
 
 
@@ -208,6 +212,26 @@ def read_json(text: bytes) -> typing.Any:
         raise HttpProblem("malformed-json", f"the body is {error}") from None
     except intake.BadIntake as error:
         raise HttpProblem("invalid-request", f"the body is {error}") from None
+
+
+def check_prefix() -> None:
+    """Raise `HttpProblem` if a proxy serves Boyd below a path.
+
+    Links, cookies and redirects do not know about that path.
+    """
+    prefix = request.headers.get(_PREFIX, "").strip().rstrip("/")
+    found = _BELOW.fullmatch(request.path) if request.url_rule is None else None
+    if prefix:
+        raise HttpProblem("bad-request", _below_a_path(prefix))
+    if found:
+        raise HttpProblem("not-found", _below_a_path(found[1]))
+
+
+def _below_a_path(prefix: str) -> str:
+    return (
+        f"a proxy serves Boyd below {prefix}, but it needs a host name of its own:"
+        " let the proxy pass on / of that name, unchanged"
+    )
 
 
 def check_encoding() -> None:

@@ -150,7 +150,7 @@ class Route:
             return {self.name: self.base + self.path, f"{self.name}_of_agent": scoped}
         return {self.name: self.base + self.path}
 
-    @property
+    @cached_property
     def usual_status(self) -> int:
         """The default status: the first that is declared."""
         return next(status for status in self.answers if isinstance(status, int))
