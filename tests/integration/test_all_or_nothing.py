@@ -277,10 +277,10 @@ def deployment(store: Store) -> None:
     store.freezes.lift(actor=ANN)
     store.freezes.freeze("maintenance", "a", actor=ANN)
     store.freezes.lift("a", actor=ANN)
-    store.turns(["a"]).take(1.0)
-    turns = store.turns(["a"])
+    store.throttle(["a"]).acquire(1.0)
+    throttle = store.throttle(["a"])
     for _ in range(2):
-        turns.beat(info, 1.0)
+        throttle.beat(info, 1.0)
     key, text = store.api_keys.create("k", "ann", ["read"], by=ANN)
     assert store.api_keys.admit(text, 10, 10).key
     assert store.storage_budget.take("ann", 10, 10) == 0

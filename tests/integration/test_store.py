@@ -82,10 +82,10 @@ def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -
     assert second == {}
 
 
-def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> None:
+def test_one_of_a_hundred_processes_acquires_the_throttle(redis_url: str) -> None:
     stores = [Store(patient_client(redis_url), f"w{n}") for n in range(10)]
-    turns = [store.turns(["a"]) for store in stores]
-    found = at_once(100, lambda n: turns[n % 10].take(60))
+    throttles = [store.throttle(["a"]) for store in stores]
+    found = at_once(100, lambda n: throttles[n % 10].acquire(60))
 
     assert sum(found) == 1
 

@@ -163,10 +163,10 @@ def test_the_version_of_the_format_is_the_same_in_both_languages() -> None:
 def test_a_call_that_names_what_a_script_does_not_take_is_refused() -> None:
     scripts = Scripts(fakeredis.FakeRedis()).of(Keys(DEPLOYMENT))
 
-    with pytest.raises(AssertionError, match="pass_throttle does not take colour"):
-        scripts.call("pass_throttle", throttle="x", apart=1, colour="red")
-    with pytest.raises(KeyError, match="apart"):
-        scripts.call("pass_throttle", throttle="x")
+    with pytest.raises(AssertionError, match="acquire_throttle does not take colour"):
+        scripts.call("acquire_throttle", throttle="x", interval=1, colour="red")
+    with pytest.raises(KeyError, match="interval"):
+        scripts.call("acquire_throttle", throttle="x")
 
 
 def test_the_phases_of_scripts_are_those_of_the_models() -> None:

@@ -27,11 +27,11 @@ class Maintenance:
         self._host = host
         self._store = host.store
         self._stopping = threading.Event()
-        #: Set from the time when it is this process's turn to sweep, until that is done.
+        #: Set from the time when this process acquires the throttle until it has swept.
         self._sweeping = threading.Event()
         timing = host.settings.timing
         self._timing = timing
-        self._turns = host.store.turns(host.agents)
+        self._throttle = host.store.throttle(host.agents)
         self._problem: str | None = None
         self._beat_at = 0.0
         plans = queues.LOOP in host.queues
@@ -41,7 +41,7 @@ class Maintenance:
         self._visits = visits = min(timing.sweep, beats) if often else beats
         self._tasks = [
             _Task("heartbeat", self._visit, self._every(visits)),
-            _Task("sweep", self._look_after, self._its_turn),
+            _Task("sweep", self._look_after, self._wait_to_sweep),
         ]
         if plans:  # so that no iteration has to wait for it
             read = partial(self._store.fleet.recent, fresh=True)
@@ -49,7 +49,7 @@ class Maintenance:
 
     def start(self) -> None:
         """Announce this process and start the threads."""
-        self._turns.beat(self._host.info())
+        self._throttle.beat(self._host.info())
         for task in self._tasks:
             task.thread.start()
 
@@ -69,32 +69,32 @@ class Maintenance:
         # Jitter: processes started together should not all ask together.
         return lambda: not self._stopping.wait(interval * random.uniform(0.8, 1.2))
 
-    def _its_turn(self) -> bool:
+    def _wait_to_sweep(self) -> bool:
         self._sweeping.wait()
         return not self._stopping.is_set()
 
     def _visit(self) -> None:
-        """Beat when it is time, and ask for a turn."""
+        """Beat when it is time, and ask for the throttle."""
         self._recycle()
-        asks = None if self._sweeping.is_set() else self._timing.sweep
+        interval = None if self._sweeping.is_set() else self._timing.sweep
         try:
             if time.monotonic() >= self._beat_at:
-                turn = self._beat(asks)
+                acquired = self._beat(interval)
             else:
-                turn = asks is not None and self._turns.take(asks)
+                acquired = interval is not None and self._throttle.acquire(interval)
         except StoreError:
-            self._sweeping.set()  # nobody may be able to take turns
+            self._sweeping.set()  # nobody may be able to acquire it
             raise
-        if turn:
+        if acquired:
             self._sweeping.set()
 
-    def _beat(self, asks: float | None) -> bool:
-        beat = self._turns.beat(self._host.info(self._problem or self._host.problem()), asks)
+    def _beat(self, interval: float | None) -> bool:
+        beat = self._throttle.beat(self._host.info(self._problem or self._host.problem()), interval)
         # At the nearest visit, as these come early and late.
         self._beat_at = time.monotonic() + self._timing.heartbeat_interval - self._visits / 2
         for name in beat.again:
             log.warning("agent %s was retired or lost by Redis; registered it again", name)
-        return beat.turn
+        return beat.acquired
 
     def _look_after(self) -> None:
         """Sweep, and seal new entries of the audit trails."""

@@ -42,9 +42,9 @@ from boyd.store.observers import Observers
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.runs import Submitted, read_callback
 from boyd.store.server.connection import connect, mask_url, translated
+from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, Timing
 from boyd.store.track_records import TrackRecords
-from boyd.store.turns import Turns
 
 __all__ = [
     "DEPLOYMENT",
@@ -99,10 +99,10 @@ __all__ = [
     "StuckBatch",
     "StuckJob",
     "Submitted",
+    "Throttle",
     "Timing",
     "Topic",
     "TrackRecords",
-    "Turns",
     "Verdict",
     "WaitsForTurn",
     "WorkerInfo",

@@ -23,8 +23,8 @@ from boyd.store.people import People
 from boyd.store.server.connection import Client, near
 from boyd.store.server.scripts import Scripts
 from boyd.store.storage_budget import StorageBudget
+from boyd.store.throttle import Throttle
 from boyd.store.timing import Timing
-from boyd.store.turns import Turns
 
 
 class Store:
@@ -119,9 +119,9 @@ class Store:
         """Take the overdue work of each agent; an error stands for work that cannot be taken."""
         return take_each(self._scripts, [self.agent(name).due for name in agent_ids])
 
-    def turns(self, agent_ids: Iterable[str]) -> Turns:
-        """The heartbeats of this process, and its turns among those with the same agents."""
-        return Turns(self._deployment, self.fleet, agent_ids)
+    def throttle(self, agent_ids: Iterable[str]) -> Throttle:
+        """The heartbeats of this process, and its throttle for the work of these agents."""
+        return Throttle(self._deployment, self.fleet, agent_ids)
 
     def events(self, agent_ids: list[str]) -> Events:
         """The events of these agents from now on."""

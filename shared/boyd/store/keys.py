@@ -62,8 +62,8 @@ def storage_key(digest: str) -> str:
     return f"boyd:{{*}}:stored:{digest}"
 
 
-def turn(digest: str) -> str:
-    """The last turn of any process at what one does for all."""
+def throttle_key(digest: str) -> str:
+    """String: the time when a process last acquired the throttle for periodic work."""
     return f"{WORKERS}:turn:sweep:{digest}"
 
 

@@ -1,4 +1,4 @@
-"""Turns: what any of several processes has to do, one of them does. Heartbeats are short."""
+"""The throttle elects one process for periodic work; heartbeats are short while nothing changes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import fakeredis
 import pytest
 
 from boyd.errors import StoreError
-from boyd.store import AgentEntry, Store, Turns, WorkerInfo
+from boyd.store import AgentEntry, Store, Throttle, WorkerInfo
 from boyd.store.due import MOST_DUE
 from boyd.store.keys import AGENTS, FREEZES, REGISTERED, WORKER_INFO, WORKERS
-from boyd.store.turns import ANNOUNCE
+from boyd.store.throttle import ANNOUNCE
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Process:
-    """Several processes on one Redis, and the age of their last turn."""
+    """Several processes at one Redis, and the time since one of them acquired the throttle."""
 
     def __init__(self) -> None:
         self.client: Any = fakeredis.FakeRedis(decode_responses=True)
         self.store = Store(self.client, "test")
 
-    def turns(self, *agents: str) -> Turns:
-        return self.store.turns(agents)
+    def throttle(self, *agents: str) -> Throttle:
+        return self.store.throttle(agents)
 
     def passes(self, seconds: float) -> None:
-        """The last turn was that much earlier."""
+        """Let that much more time pass since the throttle was acquired."""
         for key in self.client.keys(f"{WORKERS}:turn:*"):
             self.client.set(key, int(float(self.client.get(key)) - seconds * 1000))
 
@@ -39,49 +39,49 @@ def world() -> Process:
     return Process()
 
 
-def test_of_several_that_ask_one_has_its_turn_until_most_of_a_second_is_over(
+def test_one_process_acquires_the_throttle_until_most_of_the_interval_is_over(
     world: Process,
 ) -> None:
-    one, other = world.turns("a", "b"), world.turns("b", "a")
+    one, other = world.throttle("a", "b"), world.throttle("b", "a")
 
-    assert one.take(1.0)
-    assert not other.take(1.0)
-    assert not one.take(1.0)
+    assert one.acquire(1.0)
+    assert not other.acquire(1.0)
+    assert not one.acquire(1.0)
     world.passes(0.76)
-    assert other.take(1.0)
-    assert not one.take(1.0)
+    assert other.acquire(1.0)
+    assert not one.acquire(1.0)
 
 
-def test_other_agents_have_turns_of_their_own(world: Process) -> None:
-    assert world.turns("a").take(1.0)
-    assert world.turns("a", "b").take(1.0)
+def test_processes_with_other_agents_have_a_throttle_of_their_own(world: Process) -> None:
+    assert world.throttle("a").acquire(1.0)
+    assert world.throttle("a", "b").acquire(1.0)
 
 
-def test_one_that_asks_rarely_does_not_hold_back_those_that_ask_often(world: Process) -> None:
-    rare, often = world.turns("a"), world.turns("a")
+def test_a_process_that_asks_rarely_does_not_hold_back_those_that_ask_often(world: Process) -> None:
+    rare, often = world.throttle("a"), world.throttle("a")
 
-    assert rare.take(10.0)
+    assert rare.acquire(10.0)
     world.passes(0.8)
-    assert not rare.take(10.0)
-    assert often.take(1.0)
+    assert not rare.acquire(10.0)
+    assert often.acquire(1.0)
 
 
-def test_a_turn_that_lies_ahead_is_one_of_a_clock_that_stepped_back(world: Process) -> None:
-    turns = world.turns("a")
+def test_the_throttle_opens_after_the_clock_stepped_back(world: Process) -> None:
+    throttle = world.throttle("a")
 
-    assert turns.take(1.0)
+    assert throttle.acquire(1.0)
     world.passes(-60)
-    assert turns.take(1.0)
+    assert throttle.acquire(1.0)
 
 
-def test_an_unused_turn_expires(world: Process) -> None:
-    world.turns("a").take(1.0)
+def test_redis_forgets_a_throttle_that_nobody_acquires(world: Process) -> None:
+    world.throttle("a").acquire(1.0)
     (key,) = world.client.keys(f"{WORKERS}:turn:*")
 
     assert 0 < world.client.ttl(key) <= 3600
 
 
-def test_an_agent_that_cannot_be_read_does_not_stop_due_work_of_others(
+def test_an_agent_whose_due_work_cannot_be_read_fails_alone(
     world: Process,
 ) -> None:
     for agent in ("a", "b"):
@@ -118,23 +118,23 @@ def info(problem: str | None = None) -> WorkerInfo:
 
 
 class Beating(Process):
-    """A process that has told all it has to say, and how often it has done so."""
+    """A process that has announced itself, and its announcements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        self.said: list[WorkerInfo] = []
+        self.announced: list[WorkerInfo] = []
         self.store.fleet.register(ENTRY)
-        self.beats = self.store.turns(["a"])
+        self.beats = self.store.throttle(["a"])
         beat = self.store.fleet.beat
 
-        def counted(said: WorkerInfo) -> list[str]:
-            self.said.append(said)
-            return beat(said)
+        def counted(info: WorkerInfo) -> list[str]:
+            self.announced.append(info)
+            return beat(info)
 
         monkeypatch.setattr(self.store.fleet, "beat", counted)
         for _ in range(3):
             self.beats.beat(info())
-        assert self.said == [info()]
+        assert self.announced == [info()]
 
 
 @pytest.fixture
@@ -148,11 +148,11 @@ def test_a_short_heartbeat_keeps_a_process_alive(beating: Beating) -> None:
     beating.beats.beat(info())
 
     assert [worker.name for worker in beating.store.fleet.workers()] == ["w"]
-    assert len(beating.said) == 1
+    assert len(beating.announced) == 1
 
 
 @pytest.mark.parametrize("lost", [AGENTS, REGISTERED, WORKER_INFO, FREEZES, "everything"])
-def test_a_heartbeat_restores_records_that_redis_has_lost(beating: Beating, lost: str) -> None:
+def test_a_heartbeat_restores_data_that_redis_has_lost(beating: Beating, lost: str) -> None:
     beating.store.freezes.freeze("incident", "a")
     beating.beats.beat(info())
     beating.client.delete(lost)
@@ -164,14 +164,14 @@ def test_a_heartbeat_restores_records_that_redis_has_lost(beating: Beating, lost
     assert [worker.name for worker in beating.store.fleet.workers()] == ["w"]
     assert beating.store.freezes.of("a") == "incident"
     beating.beats.beat(info())
-    said = len(beating.said)
+    count = len(beating.announced)
     beating.beats.beat(info())
-    assert len(beating.said) == said
+    assert len(beating.announced) == count
 
 
-def test_a_heartbeat_sends_changes_at_once(beating: Beating) -> None:
+def test_a_heartbeat_announces_and_compares_changes_at_once(beating: Beating) -> None:
     beating.beats.beat(info(problem="hung"))
-    assert beating.said[1:] == [info(problem="hung")]
+    assert beating.announced[1:] == [info(problem="hung")]
     Store(beating.client, "other").fleet.retire(ENTRY, STARTED)
 
     assert beating.beats.beat(info(problem="hung")).again == ["a"]
@@ -180,20 +180,20 @@ def test_a_heartbeat_sends_changes_at_once(beating: Beating) -> None:
     assert beating.client.hget("boyd:{a}:frozen", "a") == f"{2**41} incident"
 
 
-def test_a_process_tells_everything_again_now_and_then(
+def test_a_process_announces_itself_again_now_and_then(
     beating: Beating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = time.monotonic() + ANNOUNCE + 1
-    monkeypatch.setattr("boyd.store.turns.time.monotonic", lambda: later)
+    monkeypatch.setattr("boyd.store.throttle.time.monotonic", lambda: later)
     beating.beats.beat(info())
 
-    assert len(beating.said) == 2
+    assert len(beating.announced) == 2
 
 
-def test_a_heartbeat_asks_for_a_turn_by_the_way(beating: Beating) -> None:
-    assert beating.beats.beat(info(), 1.0).turn
-    assert not beating.beats.beat(info(), 1.0).turn
-    assert not beating.turns("a").take(1.0)
+def test_a_heartbeat_acquires_the_throttle_in_the_same_round_trip(beating: Beating) -> None:
+    assert beating.beats.beat(info(), 1.0).acquired
+    assert not beating.beats.beat(info(), 1.0).acquired
+    assert not beating.throttle("a").acquire(1.0)
     beating.passes(0.8)
-    assert not beating.beats.beat(info()).turn
-    assert beating.beats.beat(info(problem="hung"), 1.0).turn
+    assert not beating.beats.beat(info()).acquired
+    assert beating.beats.beat(info(problem="hung"), 1.0).acquired
