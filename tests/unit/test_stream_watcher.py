@@ -21,9 +21,9 @@ def client() -> Any:
 
 
 @pytest.fixture
-def growth(client: Any) -> StreamWatcher:
+def watcher(client: Any) -> StreamWatcher:
     """A watcher that follows nothing yet."""
-    return Store(client).growth()
+    return Store(client).stream_watcher()
 
 
 def grow(client: Any, topic: Topic, times: int = 1) -> None:
@@ -31,34 +31,36 @@ def grow(client: Any, topic: Topic, times: int = 1) -> None:
         client.xadd(STREAMS[topic], {"entry": "x"})
 
 
-def test_a_newly_followed_stream_is_returned_once(client: Any, growth: StreamWatcher) -> None:
+def test_a_newly_followed_stream_is_returned_once(client: Any, watcher: StreamWatcher) -> None:
     grow(client, EVENTS)
 
-    assert growth.follow([EVENTS, LOG]) == {EVENTS, LOG}
-    assert growth.follow([EVENTS, LOG]) == set()
-    assert growth.wait(0) == set()
+    assert watcher.follow([EVENTS, LOG]) == {EVENTS, LOG}
+    assert watcher.follow([EVENTS, LOG]) == set()
+    assert watcher.wait(0) == set()
 
 
-def test_a_stream_that_grew_is_returned_once_per_wait(client: Any, growth: StreamWatcher) -> None:
-    growth.follow([EVENTS, LOG])
+def test_a_stream_that_grew_is_returned_once_per_wait(client: Any, watcher: StreamWatcher) -> None:
+    watcher.follow([EVENTS, LOG])
     grow(client, LOG, 50)
 
-    assert growth.wait(0) == {LOG}
-    assert growth.wait(0) == set()
+    assert watcher.wait(0) == {LOG}
+    assert watcher.wait(0) == set()
     grow(client, EVENTS)
     grow(client, LOG)
-    assert growth.wait(0) == {EVENTS, LOG}
+    assert watcher.wait(0) == {EVENTS, LOG}
 
 
-def test_an_unfollowed_stream_is_not_returned(client: Any, growth: StreamWatcher) -> None:
-    growth.follow([EVENTS, LOG])
-    growth.follow([EVENTS])
+def test_an_unfollowed_stream_is_not_returned(
+    client: Any, watcher: StreamWatcher
+) -> None:
+    watcher.follow([EVENTS, LOG])
+    watcher.follow([EVENTS])
     grow(client, LOG)
 
-    assert growth.wait(0) == set()
-    assert growth.follow([EVENTS, LOG]) == {LOG}
-    assert growth.wait(0) == set()
+    assert watcher.wait(0) == set()
+    assert watcher.follow([EVENTS, LOG]) == {LOG}
+    assert watcher.wait(0) == set()
 
 
-def test_waiting_without_streams_returns_nothing(growth: StreamWatcher) -> None:
-    assert growth.wait(0) == set()
+def test_waiting_without_streams_returns_nothing(watcher: StreamWatcher) -> None:
+    assert watcher.wait(0) == set()

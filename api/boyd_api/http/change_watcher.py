@@ -160,13 +160,13 @@ class ChangeWatcher:
             self._stopping.wait(LOOK)
 
     def _follow(self) -> None:
-        growth = self._open().growth()
+        watcher = self._open().stream_watcher()
         while not self._stopping.is_set():
             events: set[Topic] = {(agent_id, None) for agent_id in self._agents()}
-            new = growth.follow((events | self._followed().keys()) - {EVERYTHING})
+            new = watcher.follow((events | self._followed().keys()) - {EVERYTHING})
             # Events before our first position in a new stream are missed: waiting requests have to
             # look once.
-            self._notify(growth.wait(0 if new else BLOCK) | new)
+            self._notify(watcher.wait(0 if new else BLOCK) | new)
 
     def _notify(self, grown: set[Topic]) -> None:
         if any(investigation_id is None for _, investigation_id in grown):

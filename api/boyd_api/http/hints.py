@@ -81,12 +81,12 @@ class Hints:
             self._topics.pop(agent_id, None)  # another one is open now, or one less
 
     def _look_at_logs(self, agents: list[str]) -> None:
-        """Hint at the growth of the logs of open investigations."""
+        """Hint at new entries in the logs of open investigations."""
         if time.monotonic() < self._looked + _LOOK:
             return
         self._looked = time.monotonic()
         store = self._store()
-        self._logs = self._logs or store.growth()
+        self._logs = self._logs or store.stream_watcher()
         for agent_id in agents:
             if agent_id not in self._topics:
                 found = store.agent(agent_id).investigations.open(_LOGS)

@@ -127,6 +127,6 @@ class Store:
         """The events of these agents from now on."""
         return Events(self.client, agent_ids)
 
-    def growth(self) -> StreamWatcher:
-        """A watcher for growing event streams and investigation logs."""
+    def stream_watcher(self) -> StreamWatcher:
+        """A watcher of event streams and investigation logs."""
         return StreamWatcher(self.client)

@@ -138,11 +138,11 @@ class StreamWatcher:
         wanted = set(topics)
         self._last = {topic: last for topic, last in self._last.items() if topic in wanted}
         new = wanted - self._last.keys()
-        self._look(new)
+        self._note_ends(new)
         return new
 
     def wait(self, seconds: float) -> set[Topic]:
-        """Wait for growth; return the topics with entries since the last look."""
+        """Wait for new entries; return the topics that have some since the last call."""
         if not self._last:
             time.sleep(seconds)
             return set()
@@ -151,10 +151,10 @@ class StreamWatcher:
         with translated():
             found = self._tail.read(after, 1, seconds)
         grown = {streams[name] for name, _ in found}
-        self._look(grown)
+        self._note_ends(grown)
         return grown
 
-    def _look(self, topics: set[Topic]) -> None:
+    def _note_ends(self, topics: set[Topic]) -> None:
         """Record the current ends of these streams."""
         streams = {_stream(topic): topic for topic in topics}
         with translated():
