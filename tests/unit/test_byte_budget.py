@@ -1,4 +1,4 @@
-"""A page reads so many bytes at most, whatever is kept, and names where to go on."""
+"""A page reads a limited number of bytes, and ends with a cursor for the next one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIB = 1024
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of 64 KiB, read in steps of 8."""
-    monkeypatch.setattr(paging, "PORTION", 64 * KIB)
+    monkeypatch.setattr(paging, "BYTE_BUDGET", 64 * KIB)
     monkeypatch.setattr(paging, "STEP", 8 * KIB)
 
 
@@ -108,7 +108,7 @@ def outlined(lab: Lab, limit: int) -> list[list[int]]:
             return found
 
 
-def test_an_outline_tells_what_the_whole_result_does() -> None:
+def test_an_outline_agrees_with_the_whole_result() -> None:
     acting = Recorder().action()
     lab = Lab(agent(sees("o", seen(), seen()), reads("r", "a fault"), chooses(choice()), acting))
     run = lab.submit("look").run
@@ -124,7 +124,7 @@ def test_an_outline_tells_what_the_whole_result_does() -> None:
     assert outline.duration == result.duration
 
 
-def test_an_outline_tells_what_became_of_actions_without_what_they_have_put_out() -> None:
+def test_an_outline_has_the_outcomes_of_actions_without_their_output() -> None:
     parts = [sees("o", seen()), reads("r", "a fault"), chooses(choice())]
     lab = Lab(agent(*parts, Recorder("x" * 100 * KIB).action()))
     lab.run()
@@ -133,7 +133,7 @@ def test_an_outline_tells_what_became_of_actions_without_what_they_have_put_out(
     assert (result.action, result.success, result.output) == ("p:do", True, None)
 
 
-def test_outlines_do_not_read_what_was_observed() -> None:
+def test_outlines_do_not_read_observations() -> None:
     large_one = seen(data={"text": "x" * 100 * KIB})
     lab = Lab(agent(sees("o", large_one)))
     for _ in range(5):
@@ -147,7 +147,7 @@ def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch)
     lab = Lab(agent(sees("o", seen())))
     for _ in range(5):
         lab.run()
-    monkeypatch.setattr(paging, "PORTION", 600)
+    monkeypatch.setattr(paging, "BYTE_BUDGET", 600)
     pages = outlined(lab, 5)
 
     assert len(pages) > 1

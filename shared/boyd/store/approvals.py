@@ -331,8 +331,8 @@ class Approvals:
         keys = self._keys
         pending = read_page(self._scripts, keys.approvals_pending, waiting, limit, False)
         past = read_page(self._scripts, keys.approvals_history, resolved, limit) if history else []
-        portion = ByteBudget(self._scripts)
-        waits = self._read_page(portion, pending, limit, waiting)
+        budget = ByteBudget(self._scripts)
+        waits = self._read_page(budget, pending, limit, waiting)
         items = waits.records
         return QueueListing(
             # An item resolved between the two reads is no longer pending.
@@ -340,7 +340,7 @@ class Approvals:
             waiting=waits.next or (pending[-1] if pending else waiting),
             waits_for_more=waits.next is not None,
             overdue=[i for i in reversed(items) if i.status == "expired"] if history else [],
-            history=self._read_page(portion, past, limit, resolved),
+            history=self._read_page(budget, past, limit, resolved),
         )
 
     def watch(self, approval_id: str, strategy: str, observers: Sequence[str]) -> None:
@@ -398,10 +398,10 @@ class Approvals:
         return self._in_flight.show_in(items)
 
     def _read_page(
-        self, portion: ByteBudget, places: Sequence[Place], limit: int, position: Position
+        self, budget: ByteBudget, places: Sequence[Place], limit: int, position: Position
     ) -> Listing[ApprovalItem]:
         """The items of a page that began at *position*, up to the byte budget."""
-        hashes = list(portion.read("approval", [name for name, _ in places]))
+        hashes = list(budget.read("approval", [name for name, _ in places]))
         with translated():
             now = _ms(near(self._client, self._keys.loop).time())
         read = [

@@ -109,15 +109,15 @@ class History:
         last = self._newest() if before is None else before - 1
         # One more shows whether the list goes on.
         numbers = range(last, max(0, last - limit - 1), -1)
-        portion = ByteBudget(self._scripts)
-        read = portion.read("iteration", list(map(str, numbers)), FIELDS)
+        budget = ByteBudget(self._scripts)
+        read = budget.read("iteration", list(map(str, numbers)), FIELDS)
         found: list[IterationSummary] = []
         for number, fields in zip(numbers, read, strict=False):
             outline = readable(f"iteration {number}", partial(self._outline, number), fields)
             if outline is not None:
                 found.append(outline)
         shown = found[:limit]
-        more = len(found) > limit or portion.full
+        more = len(found) > limit or budget.full
         return Summaries(shown, shown[-1].iteration if more and shown else None)
 
     def last(self) -> Record | None:

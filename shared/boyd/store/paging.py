@@ -82,7 +82,7 @@ def _position(item: Any) -> Position:
 
 
 #: Stored bytes after which a page ends; its last hash may exceed them.
-PORTION = 8 * 1024 * 1024
+BYTE_BUDGET = 8 * 1024 * 1024
 #: Stored bytes after which a step ends.
 STEP = 1024 * 1024
 
@@ -96,7 +96,7 @@ class ByteBudget:
 
     def __init__(self, scripts: KeyedScripts) -> None:
         self._scripts = scripts
-        self._left = PORTION
+        self._left = BYTE_BUDGET
 
     @property
     def full(self) -> bool:
@@ -193,7 +193,7 @@ class Search:
         *limit*, or none, and still have a next cursor. The hashes have only the named *fields*, or
         all if none are named.
         """
-        portion = ByteBudget(self._scripts)
+        budget = ByteBudget(self._scripts)
         rows: list[tuple[Place, dict[str, str]]] = []
         looked_at = 0
         while True:
@@ -202,12 +202,12 @@ class Search:
             places = read_page(self._scripts, self._index, position, step)
             recent = [place for place in places if place[1] >= oldest]
             fitting = self._fitting(recent, filters)
-            read = portion.read(self._kind, [name for name, _ in fitting], fields)
+            read = budget.read(self._kind, [name for name, _ in fitting], fields)
             for place, hash in zip(fitting, read, strict=False):
                 # It may have been deleted or changed since its filter fields were read.
                 if self._sign in hash and _fits(hash, filters):
                     rows.append((place, hash))
-                if len(rows) == limit or portion.full:
+                if len(rows) == limit or budget.full:
                     return Listing(rows, place, self._kind)
             looked_at += len(places)
             if len(recent) < step:
