@@ -43,7 +43,7 @@ def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
     loop = store.agent("a").loop_control
     found = at_once(100, lambda n: loop.begin(f"caller {n}"))
 
-    assert Counter(begun.outcome for begun in found) == {"begun": 1, "joined": 99}
+    assert Counter(trigger.outcome for trigger in found) == {"started": 1, "joined": 99}
     assert {1} == {begun.iteration for begun in found}
 
 
@@ -54,7 +54,7 @@ def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
     found = at_once(100, lambda n: loop.begin("beat", slots[n % 10]))
 
     assert sum(begun.new for begun in found) == 1
-    assert {"begun", "joined", "duplicate"} >= {begun.outcome for begun in found}
+    assert {"started", "joined", "duplicate"} >= {trigger.outcome for trigger in found}
 
 
 def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:

@@ -77,4 +77,4 @@ def test_a_slot_that_lies_far_ahead_starts_nothing() -> None:
     ahead = lab.launcher.tick(Slot.at(now + 3600, 1.0))
     current = lab.launcher.tick(slot_around(now))
 
-    assert (ahead.outcome, current.outcome) == ("late", "begun")
+    assert (ahead.outcome, current.outcome) == ("late", "started")

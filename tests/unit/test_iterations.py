@@ -120,7 +120,7 @@ def test_a_trigger_during_an_iteration_joins_it() -> None:
     second = lab.launcher.trigger("two")
     lab.deliver()
 
-    assert (first.outcome, second.outcome) == ("begun", "joined")
+    assert (first.outcome, second.outcome) == ("started", "joined")
     assert first.iteration == second.iteration
     assert len(lab.store.history.results()) == 1
 
@@ -171,14 +171,18 @@ def test_a_slot_starts_at_most_one_iteration() -> None:
     again = lab.launcher.tick(now)
     following = lab.launcher.tick(later)
 
-    assert [begun.outcome for begun in (first, again, following)] == ["begun", "duplicate", "begun"]
+    assert [begun.outcome for begun in (first, again, following)] == [
+        "started",
+        "duplicate",
+        "started",
+    ]
 
 
 def test_a_slot_that_is_over_is_skipped() -> None:
     lab = Lab(agent(mode="continuous"))
 
     assert lab.launcher.tick(slot(lab, -1)).outcome == "late"
-    assert lab.launcher.tick(slot(lab)).outcome == "begun"
+    assert lab.launcher.tick(slot(lab)).outcome == "started"
 
 
 def test_a_clock_that_stepped_back_does_not_stop_the_ticks() -> None:

@@ -11,7 +11,7 @@ from boyd.errors import ConfigError, StoreUnavailable
 from boyd.models import to_ms, utc_now
 from boyd.runtime import Launcher
 from boyd.settings.schedules import Schedule
-from boyd.store import Begun, Slot
+from boyd.store import Slot, TriggerOutcome
 from boyd.testing import Lab
 from boyd_worker.beat import LOOK, ClockSchedule, SlotScheduler
 from kit import agent, slot_around
@@ -36,7 +36,7 @@ def outcomes(lab: Lab, *slots: Slot, first: bool = False) -> list[str]:
 def test_one_iteration_starts_in_each_slot_however_many_beats_try() -> None:
     lab, now = Lab(agent()), slot()
 
-    assert outcomes(lab, now, now, now) == ["begun", "duplicate", "duplicate"]
+    assert outcomes(lab, now, now, now) == ["started", "duplicate", "duplicate"]
     result = lab.store.history.get(1)
     assert result is not None
     assert result.trigger == "schedule"
@@ -53,7 +53,7 @@ def test_missed_starts_are_made_up_once() -> None:
     lab, now = Lab(agent()), slot()
     lab.client.hset("boyd:{test}:loop", "scheduled", slot(30).begins)
 
-    assert outcomes(lab, now, now, first=True) == ["begun", "duplicate"]
+    assert outcomes(lab, now, now, first=True) == ["started", "duplicate"]
 
 
 def test_a_start_that_falls_into_a_pause_is_not_made_up() -> None:
@@ -74,8 +74,8 @@ def test_schedule_and_interval_start_iterations_side_by_side() -> None:
     tick = lab.launcher.tick(slot_around(utc_now().timestamp()))
     lab.deliver()
 
-    assert tick.outcome == "begun"
-    assert outcomes(lab, slot()) == ["begun"]
+    assert tick.outcome == "started"
+    assert outcomes(lab, slot()) == ["started"]
 
 
 class Clock:
@@ -131,11 +131,11 @@ def test_a_start_is_tried_again_when_redis_did_not_answer(monkeypatch: pytest.Mo
     lab = Lab(agent())
     tried: list[bool] = []
 
-    def start(slot: Slot, first: bool) -> Begun:
+    def start(slot: Slot, first: bool) -> TriggerOutcome:
         tried.append(first)
         if len(tried) == 1:
             raise StoreUnavailable("away")
-        return Begun("begun", 1)
+        return TriggerOutcome("started", 1)
 
     monkeypatch.setattr(lab.launcher, "start_scheduled", start)
     app: Any = None

@@ -19,7 +19,7 @@ from boyd.intake.cloudevents import BATCH, STRUCTURED
 from boyd.models import Model, Observation
 from boyd.settings.intake_settings import DeclaredIntake, KeyAuth
 from boyd.settings.process_settings import IntakeSettings
-from boyd.store import Room
+from boyd.store import IntakeLimits
 from boyd_api.http.problems import FULL, HttpProblem, not_found, retry_after
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import JsonResponse, Routes
@@ -100,9 +100,9 @@ def _accept(ctx: RequestContext, observations: list[Observation]) -> int:
     """Store them; the iteration that they started, 0 if none, below 0 if they were too many."""
     if not observations:
         return 0
-    limits = ctx.services.settings.intake
-    room = Room(limits.max_waiting, limits.max_waiting_bytes)
-    return ctx.agent.launcher.intake(observations, ctx.actor, _request_id(ctx), room)
+    settings = ctx.services.settings.intake
+    limits = IntakeLimits(settings.max_waiting, settings.max_waiting_bytes)
+    return ctx.agent.launcher.intake(observations, ctx.actor, _request_id(ctx), limits)
 
 
 def _request_id(ctx: RequestContext) -> str | None:

@@ -8,7 +8,7 @@ from boyd import naming
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
-from boyd.store import AgentStore, Begun, Retention, Room, Slot, Submitted
+from boyd.store import AgentStore, IntakeLimits, Retention, Slot, Submitted, TriggerOutcome
 from boyd.text import queues
 
 #: Trigger of iterations that beat starts: by the interval, and by the schedule.
@@ -23,7 +23,9 @@ class Launcher:
         self._dispatcher = dispatcher
         self._mode = mode
 
-    def trigger(self, by: str, actor: Actor | None = None, request: str | None = None) -> Begun:
+    def trigger(
+        self, by: str, actor: Actor | None = None, request: str | None = None
+    ) -> TriggerOutcome:
         """Start an iteration, or join the one in flight; the audit names the *actor*.
 
         Repeating a *request* joins the iteration it started.
@@ -31,15 +33,15 @@ class Launcher:
         Raises:
             AgentPaused: the agent accepts no triggers.
         """
-        return self._sent(self._store.loop_control.begin(by, None, actor, request))
+        return self._send_first(self._store.loop_control.begin(by, None, actor, request))
 
-    def tick(self, slot: Slot) -> Begun:
+    def tick(self, slot: Slot) -> TriggerOutcome:
         """Start the iteration of a beat slot, unless another beat started it or it has passed."""
-        return self._sent(self._store.loop_control.begin(TICK, slot))
+        return self._send_first(self._store.loop_control.begin(TICK, slot))
 
-    def start_scheduled(self, slot: Slot, first: bool) -> Begun:
+    def start_scheduled(self, slot: Slot, first: bool) -> TriggerOutcome:
         """Start the iteration of a slot of the schedule; *first*: by the first try of a beat."""
-        return self._sent(self._store.loop_control.begin(SCHEDULE, slot, first=first))
+        return self._send_first(self._store.loop_control.begin(SCHEDULE, slot, first=first))
 
     def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
         """Store a run; unless the agent is continuous, start an iteration.
@@ -101,17 +103,17 @@ class Launcher:
         observations: Sequence[Observation],
         actor: Actor | None = None,
         request: str | None = None,
-        room: Room | None = None,
+        limits: IntakeLimits | None = None,
     ) -> int:
         """Accept observations; an event-driven agent starts an iteration at once.
 
         The audit names the *actor*; the same *request* is accepted once.
 
         Returns:
-            The iteration started, 0 for none, or -1 when there is no *room* for the observations.
+            The iteration started, 0 for none, or -1 when *limits* leave no room for them.
         """
         start = self._mode == "event-driven"
-        iteration = self._store.loop_control.intake(observations, start, actor, request, room)
+        iteration = self._store.loop_control.intake(observations, start, actor, request, limits)
         self._start(iteration)
         return iteration
 
@@ -123,10 +125,10 @@ class Launcher:
         """Resume a paused agent."""
         self._start(self._store.loop_control.resume(actor))
 
-    def _sent(self, begun: Begun) -> Begun:
-        if begun.new:
-            self._start(begun.iteration)
-        return begun
+    def _send_first(self, outcome: TriggerOutcome) -> TriggerOutcome:
+        if outcome.new:
+            self._start(outcome.iteration)
+        return outcome
 
     def _start(self, iteration: int) -> None:
         if iteration > 0:

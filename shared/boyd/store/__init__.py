@@ -36,7 +36,7 @@ from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
 from boyd.store.jobs import Ending, StuckJob
 from boyd.store.keys import DEPLOYMENT
 from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
-from boyd.store.loop_control import Begun, Loop, Room, Slot
+from boyd.store.loop_control import IntakeLimits, Loop, Slot, TriggerOutcome
 from boyd.store.model_usage import ModelUsage
 from boyd.store.observers import Observers
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
@@ -58,7 +58,6 @@ __all__ = [
     "Audit",
     "BatchRun",
     "Batches",
-    "Begun",
     "ClaimReply",
     "Due",
     "EndedWork",
@@ -71,6 +70,7 @@ __all__ = [
     "History",
     "Holds",
     "IdempotentAnswers",
+    "IntakeLimits",
     "Investigations",
     "Iterations",
     "LogChange",
@@ -86,7 +86,6 @@ __all__ = [
     "ReservedAnswer",
     "Retention",
     "Retry",
-    "Room",
     "Sealing",
     "ServerClock",
     "SessionAdmission",
@@ -103,6 +102,7 @@ __all__ = [
     "Timing",
     "Topic",
     "TrackRecords",
+    "TriggerOutcome",
     "Verdict",
     "WaitsForTurn",
     "WorkerInfo",

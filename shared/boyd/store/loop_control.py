@@ -50,10 +50,10 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Begun:
+class TriggerOutcome:
     """The outcome of a trigger or tick.
 
-    It is `begun` or `joined` with the iteration's number; for a tick also `duplicate`, `late` or
+    It is `started` or `joined` with the iteration's number; for a tick also `duplicate`, `late` or
     `paused` with 0.
     """
 
@@ -62,12 +62,12 @@ class Begun:
 
     @property
     def new(self) -> bool:
-        """Tell whether an iteration began, so that the caller must send its first message."""
-        return self.outcome == "begun"
+        """Tell whether an iteration started, so that the caller must send its first message."""
+        return self.outcome == "started"
 
 
 @dataclass(frozen=True)
-class Room:
+class IntakeLimits:
     """The limits for observations from outside that wait for one agent.
 
     Attributes:
@@ -98,7 +98,7 @@ class Loop:
         actor: Actor | None = None,
         request: str | None = None,
         first: bool = False,
-    ) -> Begun:
+    ) -> TriggerOutcome:
         """Begin an iteration, or join the one in flight.
 
         A call with a *slot* is a tick of beat, which is valid once and only during its slot. The
@@ -122,7 +122,7 @@ class Loop:
         )
         if outcome == "paused" and slot is None:
             raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
-        return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
+        return TriggerOutcome(outcome, int(value) if outcome in ("started", "joined") else 0)
 
     def look_again(self, trigger: str) -> int:
         """Request an iteration for new work; return its number, or 0 if it begins later."""
@@ -135,23 +135,23 @@ class Loop:
         start: bool,
         actor: Actor | None = None,
         request: str | None = None,
-        room: Room | None = None,
+        limits: IntakeLimits | None = None,
     ) -> int:
-        """Queue *observations*; return the iteration that began, 0, or -1 when *room* is exceeded.
+        """Queue *observations*; return the iteration that started, 0, or -1 beyond *limits*.
 
         An observation replaces a waiting one with the same source and `metadata.fingerprint`, and
         is counted. One with the source and `metadata.eventId` of another within the last hour is
         dropped, and so is what a second Alertmanager tells of an alert, or tells too late.
         Repeating a *request* changes nothing.
         """
-        room = room or Room()
+        limits = limits or IntakeLimits()
         n = self._scripts.run(
             "accept_observations",
             asked=self._keys.asked(request or ""),
             resend_after=self._resend_after,
             start=start,
-            most=room.observations,
-            most_bytes=room.bytes,
+            most=limits.observations,
+            most_bytes=limits.bytes,
             remember_for=REMEMBERED if request else 0,
             actor=actor_fields(actor),
             observations=[item for one in observations for item in _handed(one)],

@@ -6,7 +6,7 @@
 -- slot_known  1: when no slot is known yet, this one begins without an iteration: it is older than the beat
 -- slot_length  ms: a tick that comes after the slot's end, or long before it begins, is skipped
 -- remember_for  ms that the request is remembered, or 0: it does not come again
--- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} {'late', slot}, or
+-- Returns {'started'|'joined', n}, {'paused', why}, {'duplicate', last slot} {'late', slot}, or
 --         {'newer', format version}
 -- Events  iteration.started
 local loop, iteration, due, events, audit_open, asked = unpack(KEYS)
@@ -64,4 +64,4 @@ local n = begin_iteration(trigger, resend_after)
 if #actor > 0 then
   audit('loop.triggered', 'iteration', n, unpack(actor))
 end
-return done('begun', n)
+return done('started', n)
