@@ -289,11 +289,11 @@ def deployment(store: Store) -> None:
     assert store.login_sessions.admit(secret, 10, 10).key
     assert store.login_sessions.close(digest(secret), ANN)
     store.api_keys.revoke(key.id, by=ANN)
-    token = store.idempotency.take("digest", "request", 10).token
+    token = store.idempotency.reserve("digest", "request", 10).token
     store.idempotency.renew("digest", token, 10)
     store.idempotency.keep("digest", token, StoredAnswer(200, {}, "{}"))
-    store.idempotency.take("digest", "request", 10)
-    token = store.idempotency.take("other", "request", 10).token
+    store.idempotency.reserve("digest", "request", 10)
+    token = store.idempotency.reserve("other", "request", 10).token
     store.idempotency.release("other", token)
     graph = store.agent("a").graph("notes")
     graph.add([Triple(subject="red planet", predicate="is", object="Mars")])

@@ -74,7 +74,7 @@ def once(
     if another request had the key, or the same one is being executed.
     """
     digest = _digest(*_place(actor, key))
-    claim = answers.take(digest, _content_digest(), LEASE)
+    claim = answers.reserve(digest, _content_digest(), LEASE)
     if claim.answer is not None:
         headers = {**claim.answer.headers, "Idempotency-Replayed": "true"}
         return Response(claim.answer.body, claim.answer.status, headers)

@@ -125,7 +125,7 @@ class Approvals:
         lists["situation_summary"] = None
         fields = flatten(proposal.patched(lists))
         if proposal.preview is not None:
-            fields += ["previewDigest", _said(proposal.preview)]
+            fields += ["previewDigest", _digest_of(proposal.preview)]
         options = self._options(proposal, retention, notify, unless_in_flight)
         propose = partial(
             self._scripts.run,
@@ -206,7 +206,7 @@ class Approvals:
             approval=self._keys.approval(approval_id),
             id=approval_id,
             preview=preview.to_json(),
-            digest=_said(preview),
+            digest=_digest_of(preview),
         )
         return bool(stored)
 
@@ -462,10 +462,10 @@ def _read_vote(fields: Mapping[str, str], name: str) -> Vote:
     return vote.patched({"at": from_ms(float(counted))}) if counted else vote
 
 
-def _said(preview: ActionResult) -> str:
+def _digest_of(preview: ActionResult) -> str:
     """The digest of a dry run's result, without its duration."""
-    said = preview.patched({"duration": 0.0}).to_wire()
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    content = preview.patched({"duration": 0.0}).to_wire()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _rationale(proposal: Proposal) -> str:

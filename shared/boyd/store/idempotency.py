@@ -28,14 +28,14 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class ReservedAnswer:
-    """The result of taking a request.
+    """The result of reserving the answer to a request.
 
-    `taken`: the caller holds it under `token`. `stored`: it was answered before, with `answer`.
+    `reserved`: the caller holds it under `token`. `stored`: it was answered before, with `answer`.
     `mismatch`: a different request used this key. `in flight`: another process works on it, for at
     most `wait` more seconds.
     """
 
-    outcome: Literal["taken", "stored", "mismatch", "in flight"]
+    outcome: Literal["reserved", "stored", "mismatch", "in flight"]
     token: str = ""
     wait: float = 0.0
     answer: StoredAnswer | None = None
@@ -48,18 +48,18 @@ class IdempotentAnswers:
         self._client = client
         self._scripts = scripts.of(Keys(DEPLOYMENT))
 
-    def take(self, digest: str, request: str, lease: float) -> ReservedAnswer:
-        """Take a request for *lease* seconds; *request* is the digest of its content."""
+    def reserve(self, digest: str, request: str, lease: float) -> ReservedAnswer:
+        """Reserve the answer for *lease* seconds; *request* is the digest of its content."""
         token = uuid.uuid4().hex
         outcome, *rest = self._scripts.run(
-            "take_answer",
+            "reserve_answer",
             answer=answer(digest),
             request=request,
             token=token,
             lease=milliseconds(lease),
         )
-        if outcome == "taken":
-            return ReservedAnswer("taken", token=token)
+        if outcome == "reserved":
+            return ReservedAnswer("reserved", token=token)
         if outcome == "in flight":
             return ReservedAnswer("in flight", wait=max(0, int(rest[0])) / 1000)
         if outcome == "stored":

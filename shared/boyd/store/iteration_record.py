@@ -63,9 +63,9 @@ class BatchRun:
 
     def fields(self, batch: int) -> dict[str, str]:
         """The run as fields of the iteration's hash."""
-        told = [self.host, self.worker, self.tasks]
-        began = [self.attempt, self.build, *self.offsets]
-        return {f"{_RAN}{batch}": _compact(told), f"{_AT}{batch}": _compact(began)}
+        place = [self.host, self.worker, self.tasks]
+        start = [self.attempt, self.build, *self.offsets]
+        return {f"{_RAN}{batch}": _compact(place), f"{_AT}{batch}": _compact(start)}
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Iterator[tuple[int, BatchRun]]:

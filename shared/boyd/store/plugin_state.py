@@ -74,8 +74,8 @@ class PluginState:
         for attempt in range(_UPDATE_ATTEMPTS):
             text = self._read(key)
             value = change(None if text is None else json.loads(text))
-            told = news() if news else ()
-            if self._swap(key, text or "", self._dump(key, value), ttl, told):
+            events = news() if news else ()
+            if self._swap(key, text or "", self._dump(key, value), ttl, events):
                 return value
             # Random delays keep competing workers from colliding again.
             time.sleep(random.uniform(0, 0.001) * min(attempt, 20))

@@ -41,7 +41,7 @@ class ProcedureStore:
         """Turn the execution claimed by *token* into a procedure; False: the claim was lost."""
         fields = dict(zip(*[iter(flatten(record))] * 2, strict=True))
         own = {name: text for name, text in fields.items() if name not in _SCRIPTED}
-        begun = self._scripts.run(
+        kept = self._scripts.run(
             "begin_procedure",
             execution=self._keys.execution(record.id),
             job=self._job(record.id),
@@ -52,7 +52,7 @@ class ProcedureStore:
             keep=milliseconds(KEEP),
             fields=flat(own),
         )
-        return bool(begun)
+        return bool(kept)
 
     def get(self, id: str) -> ProcedureRecord | None:
         """One procedure, by the id of its execution."""

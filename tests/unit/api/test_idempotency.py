@@ -154,15 +154,15 @@ def test_an_invalid_request_does_not_use_up_its_key(site: Site) -> None:
 
 def test_a_lost_lease_cannot_overwrite_the_stored_answer(site: Site) -> None:
     answers = site.store.idempotency
-    lost = answers.take("digest", "request", 10)
+    lost = answers.reserve("digest", "request", 10)
     site.lab.client.delete(*site.store.client.keys("*answer*"))
-    mine = answers.take("digest", "request", 10)
+    mine = answers.reserve("digest", "request", 10)
     stored = StoredAnswer(200, {}, "mine")
 
     assert answers.keep("digest", mine.token, stored)
     assert not answers.keep("digest", lost.token, StoredAnswer(200, {}, "theirs"))
     assert not answers.release("digest", lost.token)
-    assert answers.take("digest", "request", 10).answer == stored
+    assert answers.reserve("digest", "request", 10).answer == stored
 
 
 def test_the_id_of_what_a_request_creates_follows_from_the_request(site: Site) -> None:

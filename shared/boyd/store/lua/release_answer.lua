@@ -1,5 +1,5 @@
 -- Let go of a request that came to nothing, so that it may be tried again.
--- token      of whoever took it
+-- token      of the holder
 -- Returns 1, or 0 when the request has been lost to somebody else
 local answer = unpack(KEYS)
 local token = unpack(ARGV)

@@ -1,5 +1,5 @@
 -- Renew the lease of a request that is still being worked on.
--- token      of whoever took it
+-- token      of the holder
 -- Returns 1, or 0 when the request has been lost to somebody else
 local answer = unpack(KEYS)
 local token, lease = unpack(ARGV)

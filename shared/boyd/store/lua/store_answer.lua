@@ -1,5 +1,5 @@
--- Store the answer to a request, for whoever asks the same again.
--- token      of whoever took it
+-- Store the answer to a request, for its repetitions.
+-- token      of the holder
 -- status     of HTTP
 -- headers    JSON
 -- ttl        ms

@@ -158,7 +158,7 @@ class ClusterClient(_Commands):
         if isinstance(error, MovedError):
             self.slots.moved(error, server)
         elif isinstance(error, ClusterDownError):
-            self.slots.look()
+            self.slots.refresh()
         elif not isinstance(error, WritesRefused | MaxConnectionsError) and isinstance(
             error, redis.ConnectionError | redis.TimeoutError
         ):

@@ -133,9 +133,9 @@ log = logging.getLogger("boyd.store")
 #: Seconds to wait for a sentinel before asking the next one.
 SENTINEL_TIMEOUT = 1.0
 #: Seconds between two checks for a new master.
-LOOK = 1.0
+CHECK = 1.0
 #: Seconds until the next check when no sentinel has answered.
-LOOK_AGAIN = 10.0
+CHECK_AFTER_FAILURE = 10.0
 
 
 def sentinel_options(address: Address) -> dict[str, Any]:
@@ -178,29 +178,29 @@ class Pool(ClosingIdle, SentinelConnectionPool):
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._look_at = time.monotonic() + LOOK
-        self._looking = threading.Lock()
+        self._check_at = time.monotonic() + CHECK
+        self._checking = threading.Lock()
         super().__init__(*args, **options)  # type: ignore[no-untyped-call]
 
     def get_connection(self, *args: Any, **options: Any) -> Any:
         """A connection to the master."""
-        if time.monotonic() >= self._look_at and self._looking.acquire(blocking=False):
+        if time.monotonic() >= self._check_at and self._checking.acquire(blocking=False):
             try:
-                self._look()
+                self._check_master()
             finally:
-                self._looking.release()
+                self._checking.release()
         return super().get_connection(*args, **options)
 
-    def _look(self) -> None:
+    def _check_master(self) -> None:
         before = self.master_address
         try:
             found = self.get_master_address()  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
             # Existing connections work without sentinels.
             log.warning("no sentinel knows a master of %s: %s", self.service_name, error)
-            self._look_at = time.monotonic() + LOOK_AGAIN
+            self._check_at = time.monotonic() + CHECK_AFTER_FAILURE
             return
-        self._look_at = time.monotonic() + LOOK
+        self._check_at = time.monotonic() + CHECK
         if before is not None and before != found:
             log.warning("the master of %s is now %s:%s", self.service_name, *found)
 
@@ -294,8 +294,8 @@ def translated(key: str | None = None) -> Iterator[None]:
     try:
         yield
     except redis.AuthenticationError as error:
-        told = str(error).rstrip(".")
-        reason = "it needs a password" if told.startswith("HELLO") else told
+        message = str(error).rstrip(".")
+        reason = "it needs a password" if message.startswith("HELLO") else message
         raise StoreLoginRefused(f"Redis refuses the login: {reason}") from error
     except WritesRefused as error:
         raise StoreReadOnly(f"Redis does not accept writes: {error}") from error

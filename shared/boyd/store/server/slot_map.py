@@ -17,8 +17,8 @@ log = logging.getLogger("boyd.store")
 #: Host and port of a server.
 Place = tuple[str, int]
 
-#: Seconds between two looks at a server that does not answer.
-LOOK = 0.25
+#: Seconds between two checks of a server that does not answer.
+CHECK = 0.25
 
 
 class Server:
@@ -68,7 +68,7 @@ class SlotMap:
         self._serving: list[Server | None] = []
         self._lock = threading.Lock()
         self._learning = threading.Lock()
-        self._looking = False
+        self._refreshing = False
         self._closed = threading.Event()
 
     def server(self, slot: int) -> Server:
@@ -83,7 +83,7 @@ class SlotMap:
                     self._learn()
         found = self._serving[slot]
         if found is None:
-            self.look()
+            self.refresh()
             raise redis.ConnectionError(f"no server of the cluster serves slot {slot}")
         return found
 
@@ -120,13 +120,13 @@ class SlotMap:
         name = f"cluster-{server}"
         threading.Thread(target=self._watch, args=[server], name=name, daemon=True).start()
 
-    def look(self) -> None:
-        """Learn anew which server serves which slots, in the background."""
+    def refresh(self) -> None:
+        """Learn again, in the background, which server serves which slots."""
         with self._lock:
-            if self._looking or self._closed.is_set():
+            if self._refreshing or self._closed.is_set():
                 return
-            self._looking = True
-        threading.Thread(target=self._look, name="cluster-look", daemon=True).start()
+            self._refreshing = True
+        threading.Thread(target=self._refresh, name="cluster-refresh", daemon=True).start()
 
     def close(self) -> None:
         """Close all connections."""
@@ -140,15 +140,15 @@ class SlotMap:
             self._try_to_learn()
             if server not in self._serving:
                 break
-            if self._closed.wait(LOOK):
+            if self._closed.wait(CHECK):
                 return
         server.away = False
         log.warning("server %s of the cluster answers again or is replaced", server)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._try_to_learn()
-        self._closed.wait(LOOK)
-        self._looking = False
+        self._closed.wait(CHECK)
+        self._refreshing = False
 
     def _try_to_learn(self) -> None:
         with self._learning:

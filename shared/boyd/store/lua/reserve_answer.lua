@@ -1,15 +1,15 @@
--- Take a request that carries an Idempotency-Key, or find out what became of it before.
--- request    digest of what was asked for
--- token      of whoever answers it
--- lease      ms that it may take
--- Returns {'taken'}, {'mismatch'}, {'in flight', ms} or {'stored', status, headers, body}
+-- Reserve the answer to a request that carries an Idempotency-Key, or return the stored one.
+-- request    digest of its content
+-- token      of the holder
+-- lease      ms for which it is reserved
+-- Returns {'reserved'}, {'mismatch'}, {'in flight', ms} or {'stored', status, headers, body}
 local answer = unpack(KEYS)
 local request, token, lease = unpack(ARGV)
 local have = redis.call('HMGET', answer, 'request', 'status', 'headers', 'body')
 if not have[1] then
   redis.call('HSET', answer, 'request', request, 'token', token)
   redis.call('PEXPIRE', answer, lease)
-  return {'taken'}
+  return {'reserved'}
 end
 if have[1] ~= request then
   return {'mismatch'}
