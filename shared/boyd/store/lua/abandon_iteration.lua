@@ -1,4 +1,4 @@
--- Abandon the iteration in flight: shut out whoever works on it, and let nothing but its end follow.
+-- Abandon the iteration in flight: fence off its workers, and make complete the only next phase.
 -- meant      the iteration that is meant, or empty: whichever is in flight
 -- why        for its record
 -- last       1: no other iteration follows it, even if work waits

@@ -5,7 +5,7 @@
 -- within     ms until its time is over
 -- keep       ms that ended procedures are kept
 -- fields     field, value, ... to store with the job
--- Returns 1, also when it was begun before, or 0 when the claim was lost
+-- Returns 1, also when it was repeated, or 0 when the claim was lost
 -- Events  procedure.started
 local execution, job, procedures, due, events, audit_open = unpack(KEYS)
 local id, token, result, within, keep = unpack(ARGV, 1, 5)
@@ -29,7 +29,7 @@ for _, old in ipairs(redis.call('ZRANGEBYSCORE', procedures, '-inf', now - keep,
   end
 end
 put_in_order(procedures, now, id)
--- It is kept as long as it runs. With a result, no lapsed claim ends it any more.
+-- It is kept as long as it runs. With a result, a lapsed claim does not end it.
 redis.call('PERSIST', execution)
 redis.call('HSET', execution, 'result', result, 'progress', 'running, step 1')
 emit('procedure.started', 'procedure', id, 'action', have[4])

@@ -1,5 +1,5 @@
 -- Cancel an investigation: nothing more is started for it, and its next worker ends it.
--- by         who cancels
+-- by         the principal
 -- request    the same when it is repeated, or empty
 -- Returns 'ok', also when it was cancelled before by this request or has not ended yet, 'over' or 'unknown'
 -- Events  investigation.cancelled

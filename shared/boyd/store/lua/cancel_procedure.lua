@@ -1,6 +1,6 @@
 -- Cancel a procedure: no further step is started, and its worker undoes the steps that took effect. What could not be
 -- undone before is left as it is.
--- by         who cancels
+-- by         the principal
 -- note       why
 -- Returns 'ok', also when it was cancelled before and has not ended, 'over' or 'unknown'
 -- Events  procedure.changed

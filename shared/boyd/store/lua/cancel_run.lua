@@ -1,6 +1,6 @@
 -- Cancel a run that has not ended. What was to be done only for cancelled runs is not done any more: the action of its
 -- iteration or its approval, unless it has been started, and the approval that it waits for.
--- by         who cancels
+-- by         the principal
 -- request    the same when it is repeated, or empty
 -- Returns {'cancelled'}, or {'over', its status or 'unknown'}
 -- Events  run.cancelled, approval.withdrawn

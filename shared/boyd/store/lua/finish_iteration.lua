@@ -41,7 +41,7 @@ for i = 1, #ends, 4 do
       redis.call('HSET', run, 'approvalId', approval, 'result', result)
       emit('run.waiting', 'run', id, 'approval', approval)
     elseif state[1] == 'failed' and not state[2] then
-      -- Whoever denied the approval was quicker than the iteration; what it found is kept.
+      -- The approval was denied before the iteration ended; its result is kept.
       settle_run(id, 'failed', 'result', result)
     end
   end

@@ -37,7 +37,7 @@ if kind == 'call' or kind == 'approval' then
   local known = redis.call('HMGET', execution, 'progress', 'state', 'result')
   ended = known[1] and known[2] ~= 'running' and known[3]
 end
--- The job itself ends last: what fails halfway is done again, by whoever has it next.
+-- The job itself ends last: what fails halfway is repeated by its next worker.
 local now = now_ms()
 if kind ~= 'investigation' then
   if have[3] then
@@ -46,7 +46,7 @@ if kind ~= 'investigation' then
     emit(kind .. '.executed', kind, id, 'state', state)
   end
 elseif have[4] ~= 'ended' then
-  -- Its log could not be written, or its agent has no model any more: nobody has told of its end.
+  -- Its log could not be written, or its agent has lost its model: its end was not announced.
   local ending = have[5]
   for i = 1, #fields, 2 do
     ending = fields[i] == 'ending' and fields[i + 1] or ending

@@ -3,7 +3,7 @@
 -- holder     the API key or other identity, in words, for the audit
 -- idle       ms without a request after which it ends
 -- longest    ms after which it ends in any case
--- age        ms since the user has proved who they are; negative: unknown
+-- age        ms since the user authenticated; negative: unknown
 -- name       readable name of the principal, or empty
 -- principal  whose session it is
 -- fields     list of field, value, ... to store

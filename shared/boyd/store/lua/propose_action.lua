@@ -1,10 +1,10 @@
 -- Queue an action for approval, or find the pending item of the same action and params.
 -- id         the same however often one decision is proposed
 -- options    ttl (ms until it expires, if it does), keep (ms that history keeps it), summary of the situation,
---            notify (notifiers are to be told),
+--            notify (call the notifiers),
 --            runs: ids that wait for it, asked_by: principals who asked for it or submitted those runs, wakes: the job
---            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
---            item that they join; title of what it does; undoes: the execution that it rolls back;
+--            that waits for it, each separated by spaces; who: the proposer, for the audit; rationale of the
+--            requester, for the item that they join; title of what it does; undoes: the execution that it rolls back;
 --            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
 --            track record it counts; in_flight: JSON, action, target and limit, if it is not proposed while so many of
 --            it are in flight there; compared: the copy of the freeze marks was compared just now
@@ -77,13 +77,13 @@ local function join(found)
   if options.runs == '' then
     redis.call('HSET', item, 'own', 1)
   end
-  -- Who submits a run asks a question: it waits for the item, which somebody else has asked for.
+  -- A run only asks a question: it waits for the item, which somebody else requested.
   if options.runs == '' and options.asked_by ~= '' then
     local before = known[2] ~= '' and known[2] or 'agent:' .. (known[4] or '')
     redis.call('HSET', item, 'requestedBy', joined(before, options.asked_by))
-    for who in string.gmatch(options.asked_by, '%S+') do
+    for principal in string.gmatch(options.asked_by, '%S+') do
       if options.rationale ~= '' then
-        redis.call('HSET', item, 'asked:' .. who, options.rationale, 'askedAt:' .. who, now)
+        redis.call('HSET', item, 'asked:' .. principal, options.rationale, 'askedAt:' .. principal, now)
       end
     end
   end

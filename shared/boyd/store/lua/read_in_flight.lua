@@ -1,7 +1,7 @@
 -- Read the executions in flight of those actions on those targets of which no more may be in flight.
 -- fields     JSON: action and target, joined by a colon; none: the first of all that there are
 -- limit      how many of all at most
--- Returns {{field, id, stage, since, host, who has asked for it, who has approved it}, ...}, with '' for what is not
+-- Returns {{field, id, stage, since, host, requester, approver}, ...}, with '' for what is not
 -- known, in the order of their arrival; {'now', ms} comes first
 local in_flight = unpack(KEYS)
 local fields, limit = unpack(ARGV)

@@ -2,7 +2,7 @@
 -- id         of the procedure
 -- kind       for the audit and the totals, as `stopped` or `compensating`; or empty
 -- note       for the audit
--- progress   where it stands, in one line
+-- progress   in one line
 -- fields     to store, by name; an empty value takes the field away
 -- Returns 1, or 0 when the job is lost
 -- Events  procedure.changed

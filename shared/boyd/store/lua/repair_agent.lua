@@ -2,7 +2,7 @@
 -- every open job; an iteration whose record is gone ends.
 -- lost       number of an iteration whose record is known to be gone, or empty
 -- why        it fails, for its record
--- run_ids    of the runs that it looked into, separated by spaces
+-- run_ids    of the runs that it investigated, separated by spaces
 -- results    JSON: what is known of its action
 -- Returns {'newer', format version} when a newer release keeps the agent;
 --         {'lost', n, timeline or ''} when the record of n is gone: to be called again with what is known of it;

@@ -1,6 +1,6 @@
--- Have an iteration look at what has come: one that begins now, or after the one in flight or the pause.
+-- Request an iteration for new work: it starts now, or after the one in flight or the pause.
 -- trigger    for the record
--- Returns the number of the iteration that began, or 0
+-- Returns the number of the iteration that started, or 0
 -- Events  iteration.started
 local loop, iteration, due, events = unpack(KEYS)
 local trigger, resend_after = unpack(ARGV)

@@ -1,8 +1,8 @@
--- Resolve a pending item: exactly one of approve, deny, expire, withdraw wins, whoever races. An approval counts once for
+-- Resolve a pending item: exactly one of approve, deny, expire, withdraw wins a race. An approval counts once for
 -- each principal; the one that completes the number needed resolves the item.
 -- verdict    approved, denied or withdrawn
--- principal  who resolves
--- options    version that the item must have, if any; needed: how many approvals it takes; own: who asked for it may
+-- principal  of the answer
+-- options    version that the item must have, if any; needed: how many approvals it takes; own: requesters may
 --            approve it; vote: JSON, for an approval; request: the same when it is repeated, or empty; note;
 --            done: how its execution ended, if the principal has executed it; actor; resend_after; link_until: the
 --            deadline (ms) of the signed link that the principal uses, if any
@@ -70,7 +70,7 @@ local done = options.done or have[8]
 expect_approval(id)
 expect(in_flight, 'hash')
 if verdict == 'approved' and not done then
-  -- An approval is also the order to execute: from here on it does not depend on whoever gave it. If nothing comes of
+  -- An approval is also the order to execute: from here on it does not depend on the approver. If nothing comes of
   -- it, the sweeper finds no job of that name and drops it.
   list_job('approval:' .. id, now + options.resend_after)
   if have[16] and tonumber(have[17]) and not have[7] then
@@ -85,7 +85,7 @@ if verdict == 'approved' and not done then
 end
 settle_approval(id, verdict, fields, unpack(options.actor))
 if done then
-  -- Who approves has executed it and says how that ended.
+  -- The approver has executed it and reports the outcome.
   redis.call('PEXPIRE', approval, retention.items[1])
   wake(have[12])
   for run in string.gmatch(have[13] or '', '%S+') do

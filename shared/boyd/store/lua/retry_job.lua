@@ -40,7 +40,7 @@ if state == 'queued' and not_before then
 end
 local waited = state == 'queued' and queue_timeout ~= '' and now - queued_at > tonumber(queue_timeout)
 if waited or (state == 'running' and attempt - (base or 0) >= tonumber(max_attempts)) then
-  -- A new attempt shuts out whoever had it, or gets its message now, before anybody says how it ended.
+  -- A new attempt fences off the previous worker, which may get its message only now, before the job is ended.
   attempt = redis.call('HINCRBY', job, 'executionAttempt', 1)
   redis.call('HSET', job, 'executionState', 'running', 'executionBy', by, 'executionLost', lost)
   redis.call('ZADD', due, now + resend_after, name)

@@ -1,4 +1,4 @@
--- Set a plugin's value only if it still is what the caller read, and tell what the plugin announces with it.
+-- Set a plugin's value only if it still is what the caller read, and emit the plugin's news with it.
 -- expected   JSON, or empty: absent
 -- value      JSON
 -- ttl        ms

@@ -22,7 +22,7 @@ if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', investigations, 0, math.min(over, 100) - 1)) do
     local have = redis.pcall('HMGET', key('investigation', old), 'executionState', 'endedAt')
     local ended = have[1] ~= 'queued' and have[1] ~= 'running'
-    -- A conversation that was begun long ago may have come to its last answer just now.
+    -- A conversation that started long ago may have got its last answer just now.
     local stale = not have[2] or now - have[2] >= keep_ms
     if ended and (stale or redis.call('ZCARD', investigations) >= keep_count) then
       redis.call('ZREM', investigations, old)

@@ -1,6 +1,6 @@
--- Store what the dry run of a pending item says now. What it said first is kept beside it once that is something else.
+-- Store a new dry run of a pending item. The first one is kept beside it when it differs.
 -- preview    JSON
--- digest     of what it says
+-- digest     of its content
 -- Returns 1, or 0 when the item is not pending
 -- Events  approval.preview
 local approval, approvals_pending, events = unpack(KEYS)
@@ -19,7 +19,7 @@ if have[1] and not have[3] then
   redis.call('HSET', approval, 'firstPreview', have[1])
 end
 redis.call('HSET', approval, 'preview', preview, 'previewDigest', digest, 'updatedAt', now)
--- Who answers to what was shown before is told that it has changed.
+-- An answer to the dry run that was shown before is refused as outdated.
 redis.call('HINCRBY', approval, 'version', 1)
 emit('approval.preview', 'approval', id, 'title', have[4] or '')
 return 1

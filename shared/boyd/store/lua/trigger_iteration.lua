@@ -1,6 +1,6 @@
 -- Start an iteration of the agent, or join the one in flight. With a slot it is a tick of beat, which starts at most one
--- iteration per slot whoever sends it.
--- trigger    who asks, for the record
+-- iteration per slot, however many beats send it.
+-- trigger    for the record
 -- slot       of the tick, by the time it begins, in ms; or empty
 -- slot_field  of the loop, with the last slot: `slot` of the interval, or `scheduled` of the schedule
 -- slot_known  1: when no slot is known yet, this one begins without an iteration: it is older than the beat

@@ -3,7 +3,7 @@
 -- worker     as it entered
 -- version    that the log was read at, or empty: pieces of a turn, which change nothing
 -- keep       ms that the log is kept from now on, or empty: it goes on
--- event      to tell, or empty
+-- event      to emit, or empty
 -- step       `decides`: what follows was decided now; `starts`: a tool is started, unless it is cancelled
 -- fields     to store, by name; an empty value takes the field away
 -- entries    as JSON

@@ -1,6 +1,6 @@
 -- @include expect in_flight list_job place_job time
 -- Uses due
--- expect_verification(id): raise an error unless a verification can be begun.
+-- expect_verification(id): raise an error unless a verification can start.
 local function expect_verification(id)
   expect(key('verify:' .. id), 'hash', due, 'zset')
 end

@@ -29,7 +29,7 @@ local function counting_of(execution)
   return {id = have[1], action = have[2], plan = plan, track = track}
 end
 
--- score(track, plan, y): add the squared errors of what was said before the outcome, which is 1 or 0.
+-- score(track, plan, y): add the squared errors of the predictions of the outcome, which is 1 or 0.
 local function score(track, plan, y)
   local good, all = number(track, 'effective'), number(track, 'effective') + number(track, 'failed')
   local x = plan.confidence
@@ -40,7 +40,7 @@ local function score(track, plan, y)
   track.baseError = number(track, 'baseError') + (base - y) ^ 2
 end
 
--- withdraw(counting, why): end the grant after failures, and count anew. The job that verifies the execution tells people.
+-- withdraw(counting, why): end the grant after failures, and start to count again. The job that verifies the execution notifies people.
 local function withdraw(counting, why)
   local track, action, class = counting.track, counting.action, counting.plan.class
   end_grant(action, class, track, 'withdrawn', why, 'execution', counting.id)

@@ -1,5 +1,5 @@
 -- expect(key, kind, ...): raise an error unless each key is absent or of that kind. A script does this before its first
--- write, for every key that it writes to without having read it: what cannot be done whole is not begun.
+-- write, for every key that it writes to without having read it: what cannot be done whole does not start.
 local function expect(...)
   for i = 1, select('#', ...), 2 do
     local key, kind = select(i, ...)

@@ -2,8 +2,8 @@
 -- Uses in_flight
 -- Executions in flight: a hash, by action and target, of {limit, ids, orders} as JSON: the executions of that action on that
 -- target that are queued, run or are being verified, in the order of their turns, and for those that are queued the jobs
--- that will execute them. An action of which any number may run at once is not in it. Of what was lost with its data, or
--- of whose end nobody will tell, nothing is left here an hour (ms) later.
+-- that will execute them. An action of which any number may run at once is not in it. Entries whose data was
+-- lost, or whose end nobody will report, are removed after an hour (ms).
 local LOST = 3600000
 
 local function flight_field(action, target)

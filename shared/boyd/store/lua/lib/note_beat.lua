@@ -4,7 +4,7 @@
 local function note_beat(name)
   local now = now_ms()
   redis.call('ZADD', workers, now, name)
-  -- Heartbeats from before the clock stepped back count as given now: they must not outlive those who gave them.
+  -- Heartbeats from before the clock stepped back count as given now: they must not outlive their processes.
   for _, other in ipairs(redis.call('ZRANGEBYSCORE', workers, '(' .. now, '+inf')) do
     redis.call('ZADD', workers, now, other)
   end

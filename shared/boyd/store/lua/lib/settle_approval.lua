@@ -9,7 +9,7 @@ local function expect_approval(id)
   expect_jobs('notice:' .. id)
 end
 
--- drop_approval(id): forget an item that was never proposed whole; what waits for it is told.
+-- drop_approval(id): forget an item that was never proposed whole, and wake what waits for it.
 local function drop_approval(id)
   local approval = key('approval', id)
   local have = redis.call('HMGET', approval, 'fingerprint', 'wakes', 'runIds')
@@ -41,7 +41,7 @@ end
 
 -- settle_approval(id, status, fields, ...): move an item from pending to history. Unless it was approved, the runs that
 -- waited for it fail with it, and the jobs that waited for it go on. *fields* are stored with it; what follows them goes
--- to the audit: who did it.
+-- to the audit: the actor.
 local function settle_approval(id, status, fields, ...)
   local approval = key('approval', id)
   local now = now_ms()

@@ -8,8 +8,8 @@ local function expect_runs(ids)
   end
 end
 
--- end_run(id, before, status, field, value, ...): end a run, tell whoever asked to be called back, and forget the oldest
--- finished ones. What follows *value* goes to the audit: who did it.
+-- end_run(id, before, status, field, value, ...): end a run, plan its callback, if any, and forget the oldest
+-- finished ones. What follows *value* goes to the audit: the actor.
 local function end_run(id, before, status, field, value, ...)
   local keep_ms, keep_count = unpack(retention.runs)
   local run = key('run', id)

@@ -23,7 +23,7 @@ local function count_violation(execution, detail)
   hold(action, '', {kind = 'suspended', because = 'violations', execution = id, evidence = detail}, 0)
   audit('action.suspended', 'execution', id, 'action', action, 'note', detail)
   emit('action.suspended', 'execution', id, 'action', action)
-  -- A verification that has begun tells people, too. No message: the sweeper sends it at once.
+  -- A running verification notifies people, too. No message: the sweeper sends it at once.
   if redis.call('HEXISTS', key('verify:' .. id), 'executionState') == 0 then
     place_job('verify:' .. id, limits.queue, 0)
     redis.call('HSET', key('verify:' .. id), 'action', action)

@@ -12,7 +12,7 @@ local function touch(target, id, now)
   redis.pcall('PEXPIRE', touched, 86400000)
 end
 
--- touched_since(target, id, started): another execution that has begun to act on a target since that one did, or nil.
+-- touched_since(target, id, started): another execution that started to act on a target since that one did, or nil.
 local function touched_since(target, id, started)
   local touched = key('touched', target)
   for _, other in ipairs(redis.call('ZRANGEBYSCORE', touched, started or 0, '+inf')) do

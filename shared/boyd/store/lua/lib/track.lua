@@ -7,7 +7,7 @@ local function track_key(action)
   return key('track', action)
 end
 
--- read_track(action, class): the record, or nil; one that cannot be read begins anew.
+-- read_track(action, class): the record, or nil; one that cannot be read starts again.
 local function read_track(action, class)
   local tracks = track_key(action)
   local text = redis.call('HGET', tracks, class)
