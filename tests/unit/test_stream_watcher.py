@@ -50,9 +50,7 @@ def test_a_stream_that_grew_is_returned_once_per_wait(client: Any, watcher: Stre
     assert watcher.wait(0) == {EVENTS, LOG}
 
 
-def test_an_unfollowed_stream_is_not_returned(
-    client: Any, watcher: StreamWatcher
-) -> None:
+def test_an_unfollowed_stream_is_not_returned(client: Any, watcher: StreamWatcher) -> None:
     watcher.follow([EVENTS, LOG])
     watcher.follow([EVENTS])
     grow(client, LOG)
