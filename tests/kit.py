@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
-from boyd.models import Actor, ApprovalPolicy
+from boyd.models import Actor, ApprovalPolicy, ExecutionRequest
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
 from boyd.store import Slot
 from boyd.testing import Lab
@@ -93,6 +93,11 @@ def slot_around(now: float) -> Slot:
     """A slot that is half over *now*: it does not end while a test runs."""
     begins = Slot.at(now, 1.0).begins
     return Slot(begins - 1_800_000, 3_600_000)
+
+
+def execution_request(id: str, **fields: Any) -> ExecutionRequest:
+    """An execution of `p:do`, to claim."""
+    return ExecutionRequest(id=id, action="p:do", params={}, **fields)
 
 
 def person(name: str, *groups: str) -> Actor:

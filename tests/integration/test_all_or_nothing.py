@@ -24,8 +24,11 @@ from boyd.models import (
     Budget,
     CallRequest,
     Compensation,
+    Concurrency,
     Decision,
     EffectName,
+    ExecutionTerms,
+    Fence,
     JsonObject,
     LimitViolation,
     LoopResult,
@@ -36,9 +39,11 @@ from boyd.models import (
     RunOutcome,
     RunRequest,
     RunResult,
+    Sandbox,
     Situation,
     StepProgress,
     Triple,
+    VerificationPlan,
     utc_now,
 )
 from boyd.models.investigation import Asked, InvestigationRequest, Usage
@@ -46,7 +51,6 @@ from boyd.store import (
     AgentEntry,
     AgentStore,
     Ending,
-    Fence,
     LogChange,
     Lost,
     Retention,
@@ -55,13 +59,12 @@ from boyd.store import (
     WorkerInfo,
     connect,
 )
-from boyd.store.executions import ClaimTerms
 from boyd.store.holds import NewHold
 from boyd.store.login_sessions import digest
 from boyd.store.server.connection import Client
 from boyd.store.server.scripts import ScriptCall, Scripts, source_of
 from harness import patient_client
-from kit import LAX, person, seen, slot_around
+from kit import LAX, execution_request, person, seen, slot_around
 from lua_scripts import NAMES
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -557,20 +560,18 @@ def claim(
     a: AgentStore, execution: str, fence: Fence, verified: bool = False, boxed: bool = False
 ) -> str:
     """Claim an execution."""
-    limits: JsonObject = {"violations": 1, "window": 60000, "queue": ""}
-    verify: JsonObject = {"within": 5000, "every": 1000, "hold": True, "queue": ""}
-    terms = ClaimTerms(
-        verify=verify if verified else None,
+    verification = VerificationPlan(within=5, every=1, hold=True, repeat_after=60, roll_back=False)
+    terms = ExecutionTerms(
+        budget=Budget(limit=5, window=60),
+        verification=verification if verified else None,
         situation="s",
         held=verified,
         counting=COUNTING if verified else None,
-        in_flight={"limit": 1, "waits": True, "compensates": False},
-        sandbox=limits if boxed else None,
+        concurrency=Concurrency(1, waits=True),
+        sandbox=Sandbox(violations=1, window=60) if boxed else None,
     )
-    budget = Budget(limit=5, window=60)
-    return a.executions.claim(
-        execution, "token", "p:do", {}, "t", False, budget, fence, terms=terms
-    ).outcome
+    wanted = execution_request(execution, target="t", terms=terms, fence=fence)
+    return a.ledger.claim(wanted, "token").outcome
 
 
 BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")

@@ -12,11 +12,18 @@ from pathlib import Path
 import pytest
 
 from boyd import naming
-from boyd.models import ActionResult, ApprovalItem, JsonObject, TrackRecord
-from boyd.store import AgentEntry, Fence, Store
-from boyd.store.executions import ClaimTerms
+from boyd.models import (
+    ActionResult,
+    ApprovalItem,
+    ExecutionTerms,
+    Fence,
+    JsonObject,
+    TrackRecord,
+    VerificationPlan,
+)
+from boyd.store import AgentEntry, Store
 from harness import Deployment, wait_until
-from kit import person
+from kit import execution_request, person
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -179,19 +186,11 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
         )
     )
     counting: JsonObject = {"class": "s", "label": "", "confidence": 0.5, "prior": 5, "queue": ""}
+    plan = VerificationPlan(within=60, every=1, hold=False, repeat_after=60, roll_back=False)
+    terms = ExecutionTerms(verification=plan, counting=counting)
     names = [f"call:{number}" for number in range(20)]
     for name in names:
-        verify: JsonObject = {"within": 60000, "every": 1000, "hold": False, "queue": ""}
-        claimed = agent.executions.claim(
-            name,
-            "t",
-            "p:do",
-            {},
-            "",
-            False,
-            None,
-            terms=ClaimTerms(verify=verify, counting=counting),
-        )
+        claimed = agent.ledger.claim(execution_request(name, terms=terms), "t")
         assert claimed.outcome == "claimed"
         assert agent.executions.finish(
             name, "t", ActionResult(action="p:do", success=True, duration=0)

@@ -11,7 +11,16 @@ import pytest
 
 from boyd import Agent
 from boyd.errors import RollbackRefused, StoreError
-from boyd.models import ActionResult, Autonomy, Budget, CallRequest, Delivery, RunRequest, utc_now
+from boyd.models import (
+    ActionResult,
+    Autonomy,
+    Budget,
+    CallRequest,
+    Delivery,
+    ExecutionTerms,
+    RunRequest,
+    utc_now,
+)
 from boyd.store import ActionLedger, AgentEntry, Slot, Store
 from boyd.testing import Lab
 from clusters import every_key
@@ -22,6 +31,7 @@ from kit import (
     agent,
     choice,
     chooses,
+    execution_request,
     overdue,
     person,
     plugin,
@@ -118,7 +128,7 @@ def test_a_hundred_claims_give_one_right_to_execute(store: Store) -> None:
 
     def claim(number: int) -> str:
         try:
-            return ledger.claim("x", f"token{number}", "p:do", {}, "", False, None).outcome
+            return ledger.claim(execution_request("x"), f"token{number}").outcome
         except StoreError as error:
             return type(error).__name__
 
@@ -130,14 +140,17 @@ def test_a_budget_is_never_exceeded(store: Store) -> None:
     budget = Budget(limit=7, window=60)
 
     def claim(number: int) -> str:
-        return ledger.claim(f"x{number}", f"t{number}", "p:do", {}, "target", False, budget).outcome
+        return ledger.claim(
+            execution_request(f"x{number}", target="target", terms=ExecutionTerms(budget=budget)),
+            f"t{number}",
+        ).outcome
 
     assert Counter(at_once(100, claim)) == {"claimed": 7, "over": 93}
 
 
 def test_a_claim_repeated_with_its_token_stays_claimed(store: Store) -> None:
     ledger = ledger_of(store)
-    outcomes = [ledger.claim("x", "t", "p:do", {}, "", False, None).outcome for _ in range(2)]
+    outcomes = [ledger.claim(execution_request("x"), "t").outcome for _ in range(2)]
     result = ActionResult(action="p:do", success=True, duration=1)
 
     assert outcomes == ["claimed", "claimed"]

@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from boyd.models import ActionResult
+from boyd.models import ActionResult, Fence
 from boyd.runtime import Abandoner
 from boyd.runtime.sweeper import RESTART
-from boyd.store import Fence
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person, seen, sees
+from kit import Recorder, agent, choice, chooses, execution_request, person, seen, sees
 
 ANN = person("ann")
 PHASES = ("start", "observe", "orient", "decide", "act", "complete")
@@ -66,7 +65,7 @@ def test_an_action_that_had_begun_is_unknown_and_its_late_result_is_refused() ->
     assert entry is not None
     execution = lab.store.executions.of_iteration(1)
     fence = Fence(1, 1, "alive/1")
-    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    lab.store.ledger.claim(execution_request(execution, fence=fence), "token")
     abandoner(lab).abandon("no use", ANN)
     done = ActionResult(action="p:do", success=True, duration=1)
     [result] = lab.store.history.results()
@@ -85,8 +84,10 @@ def test_an_action_that_may_run_again_waits_for_a_worker_that_is_restarted(
 ) -> None:
     lab = lab_in("act", Recorder())
     assert lab.store.iterations.enter(1, 1, "act", "dead/1", ("iteration",))
-    execution, fence = lab.store.executions.of_iteration(1), Fence(1, 1, "dead/1")
-    lab.store.executions.claim(execution, "token", "p:do", {}, "", idempotent, None, fence)
+    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "dead/1")
+    lab.store.ledger.claim(
+        execution_request(execution, idempotent=idempotent, fence=fence), "token"
+    )
     lost = (time.time() - seconds) * 1000
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", int(lost))
     lab.client.hdel("boyd:{test}:iteration", "entered")
@@ -100,8 +101,8 @@ def test_abandoning_keeps_the_result_of_an_action_that_has_ended() -> None:
     lab = lab_in("act", recorder)
     entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
     assert entry is not None
-    execution, fence = lab.store.executions.of_iteration(1), Fence(1, 1, "alive/1")
-    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "alive/1")
+    lab.store.ledger.claim(execution_request(execution, fence=fence), "token")
     done = ActionResult(action="p:do", success=True, duration=1)
     assert lab.store.executions.finish(execution, "token", done)
     abandoner(lab).abandon("no use", ANN)

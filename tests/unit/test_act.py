@@ -16,7 +16,7 @@ from boyd.plugin import Action
 from boyd.store import Stale, StillRunning, reason_text
 from boyd.store.keys import AGENTS, FREEZES, REGISTERED
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person, plugin
+from kit import Recorder, agent, choice, chooses, execution_request, person, plugin
 
 
 class Params(BaseModel):
@@ -502,7 +502,7 @@ def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
     """Claim an execution and let the lease lapse, as a killed worker does."""
-    reply = lab.store.executions.claim(execution_id, "token", "p:do", {}, "", idempotent, None)
+    reply = lab.store.ledger.claim(execution_request(execution_id, idempotent=idempotent), "token")
     assert reply.outcome == "claimed"
     lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)
 
@@ -534,7 +534,7 @@ def test_a_late_result_does_not_change_the_recorded_one() -> None:
     ledger = lab.store.executions
 
     def claim(token: str) -> str:
-        return ledger.claim("x", token, "p:do", {}, "", False, None).outcome
+        return ledger.claim(execution_request("x"), token).outcome
 
     assert claim("first") == "claimed"
     lab.client.hset("boyd:{test}:execution:x", "leaseUntil", 1)
@@ -575,7 +575,7 @@ def test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_aga
     lab = lab_for(Recorder().action())
 
     def claim(token: str) -> str:
-        return lab.store.executions.claim("loop:1", token, "p:do", {}, "", True, None).outcome
+        return lab.store.ledger.claim(execution_request("loop:1", idempotent=True), token).outcome
 
     for lost in (REGISTERED, FREEZES):
         lab.client.delete(lost)

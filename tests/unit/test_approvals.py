@@ -13,7 +13,7 @@ from boyd.models import ApprovalItem, Autonomy
 from boyd.plugin import Action, Strategy
 from boyd.store import Retention, Stale, Verdict
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person, plugin, reads
+from kit import Recorder, agent, choice, chooses, execution_request, person, plugin, reads
 
 GATED = Autonomy(mode="approval-required")
 
@@ -237,7 +237,7 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(name(item), 1, "lost/1")
     execution = name(item)
-    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None)
+    lab.store.ledger.claim(execution_request(execution), "token")
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
     lab.client.zadd("boyd:{test}:due", {execution: 1})
     lab.sweeper.sweep()

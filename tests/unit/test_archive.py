@@ -31,7 +31,7 @@ from boyd.plugin import Strategy
 from boyd.store.archive_status import announce_archive, read_archive_status
 from boyd.store.paging import dump_cursor
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, reads, seen, sees
+from kit import Recorder, agent, choice, chooses, execution_request, reads, seen, sees
 
 #: Each filter with the iterations of `lab` that it finds, newest first.
 FILTERS: list[tuple[dict[str, Any], list[int]]] = [
@@ -240,8 +240,8 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
 def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(
     lab: Lab, archive: Archive
 ) -> None:
-    ledger = lab.store.executions
-    ledger.claim("call:1", "token", "p:do", {}, "", False, None)
+    ledger = lab.store.ledger
+    ledger.claim(execution_request("call:1"), "token")
     archive.copy()
     assert ledger.page().executions[0].state == "running"
     lab.client.flushall()

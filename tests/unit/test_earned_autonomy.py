@@ -21,6 +21,7 @@ from boyd.models import (
     Decision,
     EffectVerdict,
     ExecutionEntry,
+    Fence,
     Gate,
     JsonObject,
     LoopResult,
@@ -31,7 +32,6 @@ from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.runtime.jobs import earned_autonomy
 from boyd.settings.permissions import AutonomyRule
-from boyd.store import Fence
 from boyd.testing import Lab
 from boyd.text.sequential_bounds import DropTest
 from kit import Recorder, choice, overdue, person, plugin

@@ -8,6 +8,7 @@ import pytest
 from boyd.models import utc_now
 from boyd.store import AgentEntry, Store, WorkerInfo
 from boyd.store.keys import FREEZES, Keys
+from kit import execution_request
 
 ENTRY = AgentEntry(
     id="a", name="A", mode="manual", loop_interval=60, plugins=["p"], fingerprint="one"
@@ -44,8 +45,8 @@ def beat(store: Store) -> None:
 
 def claim(store: Store, number: int = 1) -> str:
     """The reply to a claim of that execution."""
-    ledger = store.agent("a").executions
-    return ledger.claim(f"loop:{number}", "t", "p:do", {}, "", True, None).outcome
+    ledger = store.agent("a").ledger
+    return ledger.claim(execution_request(f"loop:{number}", idempotent=True), "t").outcome
 
 
 def test_a_claim_needs_nothing_of_the_deployment_once_the_copy_was_compared(store: Store) -> None:

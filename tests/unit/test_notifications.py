@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Context, Plugin
-from boyd.models import ApprovalItem, Autonomy, NotificationRecipient, NotificationRecord, utc_now
-from boyd.store import Fence, Verdict
+from boyd.models import (
+    ApprovalItem,
+    Autonomy,
+    Fence,
+    NotificationRecipient,
+    NotificationRecord,
+    utc_now,
+)
+from boyd.store import Verdict
 from boyd.testing import Lab
 from boyd_cli.views import approval_view
 from kit import Recorder, choice, chooses, overdue, person, plugin

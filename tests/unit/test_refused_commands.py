@@ -16,7 +16,7 @@ from boyd.runtime import leases
 from boyd.store import ActionLedger, PhaseEntry
 from boyd.store.keys import Keys
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person
+from kit import Recorder, agent, choice, chooses, execution_request, person
 
 KEYS = Keys("test")
 GATED = Autonomy(mode="approval-required")
@@ -42,8 +42,8 @@ def kinds(lab: Lab) -> list[str]:
 
 def claimed(lab: Lab, token: str = "t") -> ActionLedger:
     """The ledger with one execution that is claimed."""
-    own = lab.store.executions
-    assert own.claim("loop:1", token, "p:do", {}, "", False, None).outcome == "claimed"
+    own = lab.store.ledger
+    assert own.claim(execution_request("loop:1"), token).outcome == "claimed"
     return own
 
 
@@ -69,7 +69,7 @@ def test_a_claim_that_fails_halfway_has_not_begun() -> None:
     foreign(lab, KEYS.audit_open)
     own = lab.store.executions
     with pytest.raises(StoreError):
-        own.claim("loop:1", "t", "p:do", {}, "", False, None)
+        own.claim(execution_request("loop:1"), "t")
 
     assert own.get("loop:1") is None
     lab.client.delete(KEYS.audit_open)

@@ -10,13 +10,13 @@ import pytest
 
 from boyd import Agent
 from boyd.errors import StoreError
-from boyd.models import Autonomy
+from boyd.models import Autonomy, Fence
 from boyd.runtime import sweep_all
-from boyd.store import Fence, PhaseEntry
+from boyd.store import PhaseEntry
 from boyd.store.due import MOST_DUE
 from boyd.store.server.scripts import ScriptCall, Scripts
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, seen, sees
+from kit import Recorder, agent, choice, chooses, execution_request, seen, sees
 
 DUE = "boyd:{test}:due"
 RECORD = "boyd:{test}:iteration"
@@ -404,8 +404,8 @@ def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sw
 def claimed(lab: Lab, entry: PhaseEntry) -> None:
     """Claim the action of an iteration, as a worker that dies with it."""
     fence = Fence(entry.iteration, entry.epoch, entry.worker)
-    execution = lab.store.executions.of_iteration(entry.iteration)
-    lab.store.executions.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    execution = lab.store.ledger.of_iteration(entry.iteration)
+    lab.store.ledger.claim(execution_request(execution, fence=fence), "token")
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
 
 

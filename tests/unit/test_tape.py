@@ -16,16 +16,26 @@ import kit
 from boyd import Agent, Context, LoopResult, Plugin, Veto, naming
 from boyd.agent import agent_from_file
 from boyd.llm.model_errors import ModelError
-from boyd.models import Actor, AgentBuild, Autonomy, Budget, Read, Triple, digest_of
+from boyd.models import Actor, AgentBuild, Autonomy, Budget, Fence, Read, Triple, digest_of
 from boyd.phases.recording import MAX_LOOKS, MAX_PHASE, MAX_READS
 from boyd.plugin import Action, ApprovalReader, Llm, Observer, Orienter, Strategy
 from boyd.plugins.example import Example
 from boyd.runtime.ending import Abandoner
-from boyd.store import Fence
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from boyd.text.version import VERSION
-from kit import Recorder, agent, choice, chooses, overdue, plugin, reads, seen, sees
+from kit import (
+    Recorder,
+    agent,
+    choice,
+    chooses,
+    execution_request,
+    overdue,
+    plugin,
+    reads,
+    seen,
+    sees,
+)
 
 KEYS = Keys("test")
 
@@ -376,7 +386,7 @@ def test_an_action_whose_worker_died_has_passed_the_gate() -> None:
     assert lab.store.iterations.enter(1, 1, "act", "h.1.abcd/1")
     name = naming.loop(naming.iteration(1, lab.client.hget(KEYS.iteration, "timeline")))
     fence = Fence(1, 1, "h.1.abcd/1")
-    lab.store.executions.claim(name, "t", "p:do", {}, "", False, None, fence)
+    lab.store.ledger.claim(execution_request(name, fence=fence), "t")
     lab.client.hset(KEYS.execution(name), "leaseUntil", 1)
     overdue(lab, "phase")
     result = first(lab)

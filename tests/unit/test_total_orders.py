@@ -27,7 +27,7 @@ from boyd.replay.recordings import KeptIterations
 from boyd.store import Retention, connect
 from boyd.store.approvals import NO_DEADLINE
 from boyd.testing import TESTER, Lab
-from kit import LAX, agent, reads, seen, sees
+from kit import LAX, agent, execution_request, reads, seen, sees
 from lua_scripts import FOLDER
 
 #: The one millisecond in which all of it happens, in seconds.
@@ -114,7 +114,7 @@ def _executions(lab: Lab, count: int) -> list[str]:
     # Names that sort otherwise than they come.
     ids = [f"call:{number * 7919 % count}" for number in range(count)]
     for id in ids:
-        lab.store.executions.claim(id, id, "p:do", {}, "", False, None)
+        lab.store.ledger.claim(execution_request(id), id)
     return ids
 
 

@@ -10,12 +10,22 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from boyd import Agent, naming
-from boyd.models import ActionResult, Autonomy, Budget, CallRequest, LoopResult
+from boyd.models import ActionResult, Autonomy, Budget, CallRequest, Fence, LoopResult
 from boyd.settings.permissions import Window
-from boyd.store import Fence, ServerClock
+from boyd.store import ServerClock
 from boyd.store.keys import Keys
 from boyd.testing import Lab
-from kit import Recorder, choice, chooses, machine, overdue, person, plugin, reads
+from kit import (
+    Recorder,
+    choice,
+    chooses,
+    execution_request,
+    machine,
+    overdue,
+    person,
+    plugin,
+    reads,
+)
 
 VIENNA = "Europe/Vienna"
 OFFICE = {"open": ["* 8-16 * * mon-fri"], "timezone": VIENNA, "name": "office hours"}
@@ -322,7 +332,7 @@ def test_an_action_started_in_its_window_is_retried_after_the_window_closed(
     keys = Keys("test")
     name = naming.loop(naming.iteration(1, lab.client.hget(keys.iteration, "timeline")))
     fence = Fence(1, 1, "h.1.abcd/1")
-    lab.store.executions.claim(name, "t", "p:do", {}, "", True, None, fence)
+    lab.store.ledger.claim(execution_request(name, idempotent=True, fence=fence), "t")
     lab.client.hset(keys.execution(name), "leaseUntil", 1)
     clock.time = EVENING
     overdue(lab, "phase")

@@ -64,6 +64,15 @@ from boyd.models.decision import (
     no_op,
 )
 from boyd.models.delegation import Delegable, Delegation
+from boyd.models.execution import (
+    CANCELLED,
+    Claim,
+    ClaimOutcome,
+    Concurrency,
+    ExecutionRequest,
+    ExecutionTerms,
+    Fence,
+)
 from boyd.models.loop import (
     Event,
     LoopResult,
@@ -150,6 +159,7 @@ from boyd.models.verification import (
 
 __all__ = [
     "APPROVAL_REQUIRED",
+    "CANCELLED",
     "FROZEN",
     "LEVELS",
     "MAX_STEPS",
@@ -185,8 +195,11 @@ __all__ = [
     "Callback",
     "Catalog",
     "Change",
+    "Claim",
+    "ClaimOutcome",
     "Compensation",
     "CompensationState",
+    "Concurrency",
     "Confidence",
     "Correlation",
     "Decision",
@@ -204,6 +217,9 @@ __all__ = [
     "Event",
     "ExecutionEntry",
     "ExecutionPage",
+    "ExecutionRequest",
+    "ExecutionTerms",
+    "Fence",
     "Gate",
     "GateOutcome",
     "HeldDecision",

@@ -11,21 +11,24 @@ from boyd.agent.agent_rules import Circumstances
 from boyd.errors import ActionHeld, AgentRevoked, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
+    CANCELLED,
     LEVELS,
     NO_SITUATION,
     ActionResult,
-    Budget,
+    Claim,
+    ClaimOutcome,
+    Concurrency,
     Decision,
     ExecutionEntry,
+    ExecutionRequest,
+    ExecutionTerms,
+    Fence,
     Gate,
     JsonObject,
-    Prevention,
     ProcedureRecord,
     Proposal,
-    Sandbox,
     Situation,
     TrackRecord,
-    VerificationPlan,
 )
 from boyd.phases.action_call import call_action, failed, unenforced, unknown, without_secrets
 from boyd.phases.gate import GateAnswer, gate, passed
@@ -35,78 +38,6 @@ from boyd.plugin import Action, Context, Procedure
 from boyd.plugin.parameters import plain, validate
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
-#: Reason for refusing an action whose runs were cancelled.
-CANCELLED = "Cancelled: its runs were cancelled"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The answer to a claim.
-
-    Attributes:
-        token: proves the claim when finishing; None: the claim was refused.
-        result: the result of an earlier attempt.
-        refused: reason for a refusal: frozen, held, unknown outcome, running elsewhere.
-        prevented: the kind of that reason.
-        over_budget: the budget for this target is used up.
-        unknown: an earlier attempt was started and its outcome lost.
-        used: executions that count against the budget for this target, without this one.
-        ungranted: the grant by which it was to run alone has ended.
-    """
-
-    token: str | None = None
-    result: ActionResult | None = None
-    refused: str | None = None
-    prevented: Prevention | None = None
-    over_budget: bool = False
-    unknown: bool = False
-    used: int | None = None
-    ungranted: bool = False
-
-
-@dataclass(frozen=True)
-class ExecutionRequest:
-    """An execution to claim.
-
-    Attributes:
-        verification: how its effect is verified, by workers of `queue`.
-        situation: the class of the situation in which it was decided.
-        held: whether holds of the action bind it.
-        grant: by which it runs alone, if it needs one.
-        counting: how its outcome is counted in its track record; None: it does not count.
-        sandbox: the sandbox that it runs in; too many violations of it suspend the action.
-        within: holds that executions with this prefix have caused do not bind it.
-        concurrency: the limit of its executions in flight on the target, if it has one.
-        waits: whether it waits for those that are in the way, instead of being refused.
-        undoes: the execution that it rolls back, which is not in the way.
-        compensates: whether it undoes something, so that what is only queued is not in the way.
-        read_only: whether it changes nothing.
-        ordered_at: when a person has ordered it; a revocation since then ends it.
-    """
-
-    id: str
-    action: str
-    params: JsonObject
-    target: str
-    idempotent: bool
-    timeout: float
-    budget: Budget | None
-    by: str = ""
-    host: str = ""
-    verification: VerificationPlan | None = None
-    queue: str | None = None
-    situation: str = ""
-    held: bool = False
-    grant: str | None = None
-    counting: JsonObject | None = None
-    sandbox: Sandbox | None = None
-    within: str = ""
-    concurrency: int | None = None
-    waits: bool = False
-    undoes: str | None = None
-    compensates: bool = False
-    read_only: bool = False
-    ordered_at: datetime | None = None
 
 
 class Ledger(Protocol):
@@ -121,8 +52,8 @@ class Ledger(Protocol):
     def claim(self, execution: ExecutionRequest) -> Claim:
         """Claim an execution atomically."""
 
-    def forgo(self, execution_id: str) -> Claim:
-        """Give up the right to execute for good; the claim reports an earlier attempt."""
+    def forgo(self, execution_id: str, fence: Fence) -> Claim:
+        """Give up an execution of an iteration for good; the claim tells of an earlier attempt."""
 
     def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result as far as the storage budget of *principal* has room for it."""
@@ -176,6 +107,7 @@ class Request:
         compensates: whether it undoes a step of its procedure; no hold binds it then.
         may_wait: whether it waits until what is in flight on its target has ended.
         ordered_at: when a person has ordered it; a revocation since then ends it.
+        fence: it is executed only while this holds; None: always.
     """
 
     execution_id: str
@@ -201,6 +133,7 @@ class Request:
     compensates: bool = False
     may_wait: bool = True
     ordered_at: datetime | None = None
+    fence: Fence | None = None
 
     @property
     def requester(self) -> str | None:
@@ -296,9 +229,15 @@ def _undone(action: Action, request: Request, ledger: Ledger) -> ExecutionEntry 
 
 def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
     """The result of an action that must not be executed any more."""
-    claim = ledger.forgo(request.execution_id)
-    reason = claim.refused or request.unserved
-    return claim.result or failed(action.id, reason, lost=claim.unknown, prevented=claim.prevented)
+    assert request.fence is not None, "only executions of an iteration are forgone"
+    claim = ledger.forgo(request.execution_id, request.fence)
+    return claim.result or _refusal(action, claim, request.unserved)
+
+
+def _refusal(action: Action, claim: Claim, reason: str) -> ActionResult:
+    """The result of an action whose execution the ledger has refused, or else for that *reason*."""
+    lost = claim.outcome is ClaimOutcome.UNKNOWN
+    return failed(action.id, claim.refusal or reason, lost=lost, prevented=claim.prevented)
 
 
 def _earlier(
@@ -395,16 +334,16 @@ class _Execution:
         if why := unenforced(self.ctx, self.action):
             return self._after(failed(self.action.id, why, prevented="unsandboxed"))
         stored = plain(params)
-        claim = self.ledger.claim(self._entry(stored))
+        claim = self.ledger.claim(self._execution(stored))
         self.ctx.used = claim.used
-        if claim.over_budget or claim.ungranted:
-            return self._ask(_used_up(self.action, stored) if claim.over_budget else _UNGRANTED)
         if claim.result:
             return claim.result
-        if claim.token is None:
-            reason = claim.refused or "Not executed"
-            refused = failed(self.action.id, reason, lost=claim.unknown, prevented=claim.prevented)
-            return self._after(refused)
+        if claim.outcome is ClaimOutcome.OVER_BUDGET:
+            return self._ask(_used_up(self.action, stored))
+        if claim.outcome is ClaimOutcome.UNGRANTED:
+            return self._ask(_UNGRANTED)
+        if claim.outcome is not ClaimOutcome.CLAIMED:
+            return self._after(_refusal(self.action, claim, "Not executed"))
         if isinstance(self.action, Procedure):
             return self._after(self._begin(self.action, stored, claim.token))
         return self._after(self._execute(params, claim.token))
@@ -432,36 +371,39 @@ class _Execution:
                 return f"Vetoed by {hook.plugin_id}: {answer}"
         return self.ctx.blocks[blocked].reason if len(self.ctx.blocks) > blocked else None
 
-    def _entry(self, params: JsonObject) -> ExecutionRequest:
-        action = self.action
-        undoes = self.undone is not None
-        plan = None if undoes else self.ctx.agent.verification(action.id)
-        # A budget limits only what runs without a person's approval.
-        answer = self.ctx.gate_answer
+    def _execution(self, params: JsonObject) -> ExecutionRequest:
+        action, request = self.action, self.request
         return ExecutionRequest(
-            id=self.request.execution_id,
+            id=request.execution_id,
             action=action.id,
             params=params,
             target=action.target_of(params),
             idempotent=action.idempotent,
             timeout=action.timeout,
-            budget=answer.budget if answer and not undoes else None,
-            by=self.request.by or f"agent:{self.ctx.agent.id}",
+            by=request.by or f"agent:{self.ctx.agent.id}",
             host=self.ctx.context(action.plugin_id).host,
-            verification=plan,
-            queue=action.queue,
+            terms=self._terms(),
+            fence=request.fence,
+        )
+
+    def _terms(self) -> ExecutionTerms:
+        action, request, answer = self.action, self.request, self.ctx.gate_answer
+        undoes = self.undone is not None
+        plan = None if undoes else self.ctx.agent.verification(action.id)
+        return ExecutionTerms(
+            # A budget limits only what runs without a person's approval.
+            budget=answer.budget if answer and not undoes else None,
             situation=self._class(),
-            grant=answer.grant if answer else None,
-            counting=None if plan is None else self._counting(),
             held=self._is_bound(undoes),
-            within=self.request.within,
-            concurrency=action.in_flight_limit,
-            waits=self._waits(),
-            undoes=self.request.undoes,
-            compensates=undoes or self.request.compensates,
-            read_only=action.reversibility == "read-only",
-            ordered_at=self.request.ordered_at,
+            within=request.within,
+            grant=answer.grant if answer else None,
+            concurrency=self._concurrency(undoes),
+            verification=plan,
+            counting=None if plan is None else self._counting(),
             sandbox=self.ctx.agent.sandbox(action.id),
+            queue=action.queue,
+            read_only=action.reversibility == "read-only",
+            ordered_at=request.ordered_at,
         )
 
     def _class(self) -> str:
@@ -485,11 +427,14 @@ class _Execution:
         free = undoes or self.request.approved or self.request.compensates
         return not free and self.ctx.agent.may_hold(self.action)
 
-    def _waits(self) -> bool:
-        """Tell whether it waits its turn; otherwise it is refused while another is in flight."""
+    def _concurrency(self, undoes: bool) -> Concurrency | None:
+        limit, request = self.action.in_flight_limit, self.request
+        if limit is None:
+            return None
         # The loop and models decide anew.
-        ordered = self.request.approved or not _by_machine(self.ctx, self.request)
-        return ordered and self.request.may_wait
+        ordered = request.approved or not _by_machine(self.ctx, request)
+        waits = ordered and request.may_wait
+        return Concurrency(limit, waits, request.undoes, undoes or request.compensates)
 
     def _begin(self, procedure: Procedure, params: JsonObject, token: str) -> ActionResult:
         """Start a procedure, which goes on without this worker."""

@@ -6,14 +6,17 @@ from boyd.agent import Agent
 from boyd.models import (
     ActionResult,
     Budget,
+    Claim,
+    ClaimOutcome,
     ExecutionEntry,
+    ExecutionRequest,
+    Fence,
     Gate,
     JsonObject,
     LoopResult,
     ProcedureRecord,
     Proposal,
 )
-from boyd.phases import act
 from boyd.replay.playback import Gaps
 
 
@@ -39,23 +42,24 @@ class ShadowLedger:
         """None, likewise."""
         return None
 
-    def claim(self, execution: act.ExecutionRequest) -> act.Claim:
+    def claim(self, execution: ExecutionRequest) -> Claim:
         """A claim that ends before the action, as its budget was used then."""
-        used = self._used(execution) if execution.budget else None
-        if execution.budget and used is None:
+        budget = execution.terms.budget
+        used = self._used(execution, budget) if budget else None
+        if budget and used is None:
             self._gaps.note(f"the use of the budget of {execution.action} was not recorded")
-        elif execution.budget and used is not None and used >= execution.budget.limit:
-            return act.Claim(over_budget=True, used=used)
+        elif budget and used is not None and used >= budget.limit:
+            return Claim(ClaimOutcome.OVER_BUDGET, used=used)
         passed = ActionResult(action=execution.action, success=True, duration=0.0, host="shadow")
-        return act.Claim(result=passed, used=used)
+        return Claim(ClaimOutcome.DONE, result=passed, used=used)
 
     def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result; nothing is kept."""
         return result
 
-    def forgo(self, execution_id: str) -> act.Claim:
+    def forgo(self, execution_id: str, fence: Fence) -> Claim:
         """No earlier attempt."""
-        return act.Claim()
+        return Claim(ClaimOutcome.FORGONE)
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """True; nothing is recorded."""
@@ -65,16 +69,14 @@ class ShadowLedger:
         """True; nothing is started."""
         return True
 
-    def _used(self, execution: act.ExecutionRequest) -> int | None:
-        """The recorded use of its budget, if it was of that action and target."""
+    def _used(self, execution: ExecutionRequest, budget: Budget) -> int | None:
+        """The recorded use of its *budget*, if it was of that action and target."""
         then, gate = self._record.decision, self._record.gate
         if then is None or gate is None or then.action != execution.action:
             return None
-        if execution.budget is None or target_of(self._agent, then.action, then.params) != (
-            execution.target
-        ):
+        if target_of(self._agent, then.action, then.params) != execution.target:
             return None
-        return _used(execution.budget, gate)
+        return _used(budget, gate)
 
 
 def _used(budget: Budget, gate: Gate) -> int | None:

@@ -22,7 +22,7 @@ from boyd.runtime.approvals.approval_gateway import ReadOnlyApprovals, StoredApp
 from boyd.runtime.leases import LeasedLedger, Leases
 from boyd.security.approval_signatures import ApprovalSigner
 from boyd.security.links import LinkBuilder
-from boyd.store import AgentEntry, AgentFleet, AgentStore, Fence, Retention
+from boyd.store import AgentEntry, AgentFleet, AgentStore, Retention
 from boyd.store.storage_budget import DAY
 
 log = logging.getLogger(__name__)
@@ -122,9 +122,9 @@ class Engine:
         self.approvals = StoredApprovalGateway(store, self.retention, notify)
         self._approvals_reader = ReadOnlyApprovals(store.approvals)
 
-    def ledger(self, fence: Fence | None = None) -> LeasedLedger:
-        """The ledger for one execution, which is claimed only while *fence* holds; None: always."""
-        return LeasedLedger(self.store, self.leases, self.dispatcher, fence, self.has_room)
+    def ledger(self) -> LeasedLedger:
+        """The ledger for one execution."""
+        return LeasedLedger(self.store, self.leases, self.dispatcher, self.has_room)
 
     def has_room(self, principal: str, size: int, refill: float = DAY) -> bool:
         """Take *size* bytes of the storage budget of *principal*, if there are so many left."""

@@ -22,6 +22,7 @@ from boyd.models import (
     ApprovalPolicy,
     Decision,
     DecisionTrace,
+    Fence,
     Gate,
     LoopResult,
     ObserverHealth,
@@ -42,7 +43,6 @@ from boyd.runtime.triggers import TICK
 from boyd.store import (
     AgentStore,
     BatchRun,
-    Fence,
     PhaseEntry,
     Record,
     Stale,
@@ -299,9 +299,9 @@ class IterationSteps:
             unserved=entry.fields.get("unserved", ""),
             gate_answer=_asked(record.gate),
             instead_of=tuple(one.reason for one in record.trace.held) if record.trace else (),
+            fence=Fence(entry.iteration, entry.epoch, entry.worker),
         )
-        fence = Fence(entry.iteration, entry.epoch, entry.worker)
-        ledger = self._engine.ledger(fence)
+        ledger = self._engine.ledger()
         result = act.act(ctx, request, ledger, self._engine.approvals)
         fields = {"results": dump_results([result]), **_problems(ctx), **self._tape(entry, ctx)}
         return self._iterations.leave(entry, "complete", fields)

@@ -9,17 +9,22 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from boyd import naming
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.messaging.dispatcher import Dispatcher
-from boyd.models import FROZEN, REVOKED, ActionResult, ExecutionEntry, JsonObject, ProcedureRecord
-from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
-from boyd.store import AgentStore, ClaimReply, Fence
-from boyd.store.executions import ClaimTerms
-from boyd.store.timing import milliseconds
+from boyd.models import (
+    ActionResult,
+    Claim,
+    ClaimOutcome,
+    ExecutionEntry,
+    ExecutionRequest,
+    Fence,
+    ProcedureRecord,
+)
+from boyd.store import AgentStore
 
 log = logging.getLogger("boyd.runtime")
 
@@ -115,10 +120,9 @@ class LeasedLedger:
         store: AgentStore,
         leases: Leases,
         dispatcher: Dispatcher,
-        fence: Fence | None = None,
         has_room: Callable[[str, int], bool] = lambda principal, size: True,
     ) -> None:
-        """Claim only while *fence* holds; None: always.
+        """The ledger of *store*.
 
         *has_room* takes bytes of a principal's storage budget, if there are so many.
         """
@@ -129,7 +133,6 @@ class LeasedLedger:
         self._in_flight = store.in_flight
         self._procedures = store.procedures
         self._leases = leases
-        self._fence = fence
         self._holding = ExitStack()
         self._has_room = has_room
 
@@ -144,26 +147,19 @@ class LeasedLedger:
     def claim(self, execution: ExecutionRequest) -> Claim:
         """Claim the execution, and renew the claim while the action runs."""
         token = uuid.uuid4().hex
-        reply = persistently(lambda: self._claim(execution, token))
-        if reply.outcome == "held":
-            return Claim(refused=self._obstacle(execution, reply.detail), prevented="held")
-        if reply.outcome == "claimed":
+        claim = persistently(lambda: self._ledger.claim(execution, token))
+        if claim.outcome is ClaimOutcome.HELD:
+            return replace(claim, detail=self._obstacle(execution, claim.detail))
+        if claim.outcome is ClaimOutcome.CLAIMED:
             hold = self._leases.hold(
                 lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
             )
             self._holding.enter_context(hold)
-        return _read(reply, token)
+        return claim
 
-    def forgo(self, execution_id: str) -> Claim:
-        """Give up the right to execute for good; the result of an earlier attempt if any."""
-        assert self._fence is not None, "only executions of an iteration are forgone"
-        fence = self._fence
-        reply = persistently(lambda: self._ledger.forgo(execution_id, fence))
-        if reply.outcome == "none":
-            return Claim()
-        return (
-            Claim(result=self.find(execution_id)) if reply.outcome == "over" else _read(reply, "")
-        )
+    def forgo(self, execution_id: str, fence: Fence) -> Claim:
+        """Give up an execution of an iteration for good."""
+        return persistently(lambda: self._ledger.forgo(execution_id, fence))
 
     def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result, without its output if the storage budget of *principal* has no room for it.
@@ -208,77 +204,6 @@ class LeasedLedger:
         hold = in_flight.get(other)
         return hold.reason if hold else f"{naming.short(other)} was in the way"
 
-    def _claim(self, execution: ExecutionRequest, token: str) -> ClaimReply:
-        return self._ledger.claim(
-            execution.id,
-            token,
-            execution.action,
-            execution.params,
-            execution.target,
-            execution.idempotent,
-            execution.budget,
-            self._fence,
-            execution.by,
-            execution.host,
-            terms=ClaimTerms(
-                verify=_stored(execution),
-                situation=execution.situation,
-                held=execution.held,
-                within=execution.within,
-                read_only=execution.read_only,
-                grant=execution.grant,
-                counting=_counted(execution),
-                in_flight=_in_flight(execution),
-                sandbox=_limits(execution),
-                ordered_at=execution.ordered_at,
-            ),
-        )
-
-
-def _stored(execution: ExecutionRequest) -> JsonObject | None:
-    """The verification of an execution, as the ledger needs it to begin."""
-    plan = execution.verification
-    if plan is None:
-        return None
-    return {
-        "within": milliseconds(plan.within),
-        "every": milliseconds(min(plan.every, plan.within)),
-        "hold": plan.hold,
-        "queue": execution.queue or "",
-    }
-
-
-def _counted(execution: ExecutionRequest) -> JsonObject | None:
-    """The way in which the outcome of an execution is counted, as the ledger needs it."""
-    counting = execution.counting
-    return None if counting is None else {**counting, "queue": execution.queue or ""}
-
-
-def _in_flight(execution: ExecutionRequest) -> JsonObject | None:
-    """The terms on which an execution takes its turn, as the ledger checks them."""
-    if execution.concurrency is None:
-        return None
-    undoes: JsonObject = {"undoes": execution.undoes} if execution.undoes else {}
-    return {
-        "limit": execution.concurrency,
-        "waits": execution.waits,
-        "compensates": execution.compensates,
-        **undoes,
-    }
-
-
-def _limits(execution: ExecutionRequest) -> JsonObject | None:
-    """When violations of its sandbox suspend the action, as the ledger counts them."""
-    sandbox = execution.sandbox
-    if sandbox is None:
-        return None
-    window = milliseconds(sandbox.window)
-    return {
-        "violations": sandbox.violations,
-        "window": window,
-        "queue": execution.queue or "",
-    }
-
 
 def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:
     """Retry while Redis does not answer, for about ten seconds; *passing* errors are retried."""
@@ -288,22 +213,3 @@ def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavail
         except passing:
             time.sleep(pause)
     return ask()
-
-
-def _read(reply: ClaimReply, token: str) -> Claim:
-    used = int(reply.detail) if reply.outcome in ("claimed", "over") and reply.detail else None
-    if reply.outcome == "claimed":
-        return Claim(token=token, used=used)
-    if reply.outcome == "ungranted":
-        return Claim(ungranted=True)
-    if reply.outcome == "done":
-        return Claim(result=ActionResult.from_json(reply.detail))
-    if reply.outcome == "cancelled":
-        return Claim(refused=CANCELLED, prevented="cancelled")
-    if reply.outcome == "frozen":
-        return Claim(refused=f"{FROZEN}: {reply.detail}", prevented="frozen")
-    if reply.outcome == "revoked":
-        return Claim(refused=f"{REVOKED}: {reply.detail}", prevented="revoked")
-    if reply.outcome == "unknown":
-        return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
-    return Claim(over_budget=True, used=used)

@@ -14,7 +14,7 @@ from boyd.store.deployment_store import Store
 from boyd.store.due import Due
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
-from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning, WaitsForTurn
+from boyd.store.executions import ActionLedger, Stale, StillRunning, WaitsForTurn
 from boyd.store.fact_graph import FactGraph
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, in_service
 from boyd.store.freezes import Freezes, reason_text
@@ -58,13 +58,11 @@ __all__ = [
     "Audit",
     "BatchRun",
     "Batches",
-    "ClaimReply",
     "Due",
     "EndedWork",
     "Ending",
     "Events",
     "FactGraph",
-    "Fence",
     "Fleet",
     "Freezes",
     "History",

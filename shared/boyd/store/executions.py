@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -13,11 +13,15 @@ from boyd import naming
 from boyd.errors import StoreError
 from boyd.models import (
     ActionResult,
-    Budget,
+    Claim,
+    ClaimOutcome,
     Compensation,
     EffectVerification,
     ExecutionEntry,
     ExecutionPage,
+    ExecutionRequest,
+    ExecutionTerms,
+    Fence,
     JsonObject,
     from_ms,
     to_ms,
@@ -65,78 +69,6 @@ class WaitsForTurn(StillRunning):
 
 class Stale(StoreError):
     """The phase or job of the execution belongs to another worker now."""
-
-
-@dataclass(frozen=True)
-class Fence:
-    """The phase or job that an execution belongs to; its worker may claim while it holds it.
-
-    `origin` is an iteration's number or a job's name, and `token` the epoch or attempt.
-    """
-
-    origin: int | str
-    token: int
-    entered: str
-
-
-@dataclass(frozen=True)
-class ClaimReply:
-    """The ledger's reply to a claim: the `outcome`, and a reason or result as `detail`."""
-
-    outcome: str
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class ClaimTerms:
-    """The terms of an execution beside its action: what binds it, and what follows it.
-
-    Attributes:
-        verify: for its verification: `within` and `every` in ms, `queue`, and `hold`, whether it
-            holds the action.
-        situation: the class of the situation.
-        held: whether a hold refuses the claim.
-        within: a hold that an execution with this prefix has caused does not refuse it.
-        read_only: whether it changes nothing, so that it cannot have had another one's effect.
-        grant: the grant by which it runs alone, if it needs one.
-        counting: how its outcome counts in its track record.
-        in_flight: for the check whether another execution is in the way: `limit`, and whether it
-            waits for that one, `undoes` it or `compensates`; None: any number may be in flight.
-        sandbox: how many `violations` within `window` ms suspend the action, and the `queue` of who
-            tells people.
-        ordered_at: when a person has ordered it; a revocation since then refuses the claim.
-    """
-
-    verify: JsonObject | None = None
-    situation: str = ""
-    held: bool = False
-    within: str = ""
-    read_only: bool = False
-    grant: str | None = None
-    counting: JsonObject | None = None
-    in_flight: JsonObject | None = None
-    sandbox: JsonObject | None = None
-    ordered_at: datetime | None = None
-
-    def options(self) -> JsonObject:
-        """The terms that the claim checks."""
-        binding: JsonObject = {"held": self.held, "situation": self.situation}
-        changes: JsonObject = {"read_only": True} if self.read_only else {}
-        flight: JsonObject = {"in_flight": self.in_flight} if self.in_flight else {}
-        ordered: JsonObject = {"ordered": to_ms(self.ordered_at)} if self.ordered_at else {}
-        return {**binding, "within": self.within, **changes, **flight, **ordered, **self._granted()}
-
-    def fields(self) -> dict[str, str]:
-        """The terms that the ledger stores."""
-        plans = {"verify": self.verify, "sandbox": self.sandbox, "track": self.counting}
-        stored = {name: json.dumps(plan) for name, plan in plans.items() if plan is not None}
-        return {"situation": self.situation, **self._granted(), **stored}
-
-    def _granted(self) -> dict[str, str]:
-        return {"grant": self.grant} if self.grant is not None else {}
-
-
-_NO_TERMS = ClaimTerms()
 
 
 class ActionLedger:
@@ -258,66 +190,34 @@ class ActionLedger:
             raise _still_running(execution_id, *rest)
         return self.find(execution_id) if outcome == "over" else None
 
-    def claim(
-        self,
-        execution_id: str,
-        token: str,
-        action: str,
-        params: JsonObject,
-        target: str,
-        idempotent: bool,
-        budget: Budget | None,
-        fence: Fence | None = None,
-        by: str = "",
-        host: str = "",
-        terms: ClaimTerms = _NO_TERMS,
-    ) -> ClaimReply:
+    def claim(self, execution: ExecutionRequest, token: str) -> Claim:
         """Claim the right to execute once; claiming again with the same token changes nothing.
-
-        *by* is the requester and *host* the place, for audit and filters; *terms* say what else is
-        checked and stored.
-
-        Returns:
-            `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `held`, `ungranted`,
-            `done` with the result as JSON, `unknown` and the reason.
 
         Raises:
             StillRunning: another live worker executes it; or Redis has lost data and the agent is
                 not registered again yet.
             WaitsForTurn: another execution of the action is in flight on the target.
-            Stale: the phase or job of *fence* was taken away.
+            Stale: the phase or job of its fence was taken away.
         """
         keys = self._keys
         options = {
             "lease": self._lease,
             "keep": milliseconds(KEEP),
             "agent": keys.agent_id,
-            "idempotent": idempotent,
-            **_fence(fence),
-            **_limit(budget),
-            **terms.options(),
+            **_options(execution),
         }
-        fields = {
-            "id": execution_id,
-            "action": action,
-            "params": json.dumps(params),
-            "target": target,
-            "by": by,
-            "host": host,
-            "idempotent": int(idempotent),
-            **terms.fields(),
-        }
+        fields = flat(_fields(execution))
         where = {
-            "execution": keys.execution(execution_id),
-            "budget": keys.budget(action, target),
-            "origin": self._origin(fence),
+            "execution": keys.execution(execution.id),
+            "budget": keys.budget(execution.action, execution.target),
+            "origin": self._origin(execution.fence),
         }
-        reply = self._claim(where, token, options, flat(fields))
+        reply = self._claim(where, token, options, fields)
         if reply[0] == "unconfirmed":
             registered, _ = self._freezes.compare()
             more = {} if registered else {"unregistered": True}
-            reply = self._claim(where, token, options | more, flat(fields))
-        return self._read(execution_id, reply)
+            reply = self._claim(where, token, options | more, fields)
+        return self._read(execution.id, reply, token)
 
     def _claim(
         self, keys: Mapping[str, str], token: str, options: JsonObject, fields: list[Any]
@@ -332,12 +232,8 @@ class ActionLedger:
         )
         return found
 
-    def forgo(self, execution_id: str, fence: Fence) -> ClaimReply:
-        """Give up an execution of an iteration, so that it never starts.
-
-        Returns:
-            `none` when it never started, `over` when the ledger has its result, `unknown` and the
-            reason.
+    def forgo(self, execution_id: str, fence: Fence) -> Claim:
+        """Give up an execution of an iteration for good; the claim tells of an earlier attempt.
 
         Raises:
             Stale: the phase of *fence* was taken away.
@@ -349,9 +245,11 @@ class ActionLedger:
             epoch=fence.token,
             entered=fence.entered,
         )
+        if reply[0] == "over":
+            return Claim(ClaimOutcome.DONE, result=self.find(execution_id))
         return self._read(execution_id, reply)
 
-    def _read(self, execution_id: str, reply: Sequence[Any]) -> ClaimReply:
+    def _read(self, execution_id: str, reply: Sequence[Any], token: str = "") -> Claim:
         outcome, *rest = reply
         if outcome == "stale":
             raise Stale(f"execution {execution_id} belongs to another worker now")
@@ -363,7 +261,14 @@ class ActionLedger:
         if outcome in ("unregistered", "unconfirmed"):
             message = f"execution {execution_id} waits: Redis has lost data of its agent"
             raise StillRunning(message, HEARTBEAT)
-        return ClaimReply(outcome, str(rest[0]) if rest else "")
+        detail = str(rest[0]) if rest else ""
+        match ClaimOutcome(outcome):
+            case ClaimOutcome.CLAIMED | ClaimOutcome.OVER_BUDGET as counted:
+                return Claim(counted, token, used=int(detail) if detail else None)
+            case ClaimOutcome.DONE as done:
+                return Claim(done, result=ActionResult.from_json(detail))
+            case refused:
+                return Claim(refused, detail=detail)
 
     def _origin(self, fence: Fence | None) -> str:
         if fence is not None and isinstance(fence.origin, str):
@@ -463,18 +368,83 @@ def _result(
     )
 
 
-def _fence(fence: Fence | None) -> dict[str, str]:
+def _options(execution: ExecutionRequest) -> JsonObject:
+    """The terms that the script `claim_execution` checks."""
+    terms, budget = execution.terms, execution.terms.budget
+    options: JsonObject = {
+        "idempotent": execution.idempotent,
+        "held": terms.held,
+        "situation": terms.situation,
+        "within": terms.within,
+        **_fence(execution.fence),
+    }
+    if budget:
+        options |= {"limit": budget.limit, "window": milliseconds(budget.window)}
+    if terms.read_only:
+        options["read_only"] = True
+    if terms.concurrency:
+        options["in_flight"] = {
+            name: value for name, value in asdict(terms.concurrency).items() if value is not None
+        }
+    if terms.ordered_at:
+        options["ordered"] = to_ms(terms.ordered_at)
+    if terms.grant is not None:
+        options["grant"] = terms.grant
+    return options
+
+
+def _fields(execution: ExecutionRequest) -> dict[str, str | int]:
+    """The fields that the ledger stores of a claimed execution."""
+    terms = execution.terms
+    plans = {"verify": _verification(terms), "sandbox": _violations(terms)}
+    if terms.counting is not None:
+        plans["track"] = {**terms.counting, "queue": terms.queue or ""}
+    return {
+        "id": execution.id,
+        "action": execution.action,
+        "params": json.dumps(execution.params),
+        "target": execution.target,
+        "by": execution.by,
+        "host": execution.host,
+        "idempotent": int(execution.idempotent),
+        "situation": terms.situation,
+        **({"grant": terms.grant} if terms.grant is not None else {}),
+        **{name: json.dumps(plan) for name, plan in plans.items() if plan is not None},
+    }
+
+
+def _verification(terms: ExecutionTerms) -> JsonObject | None:
+    """The verification, in milliseconds, as the end of the execution begins it."""
+    plan = terms.verification
+    if plan is None:
+        return None
+    return {
+        "within": milliseconds(plan.within),
+        "every": milliseconds(min(plan.every, plan.within)),
+        "hold": plan.hold,
+        "queue": terms.queue or "",
+    }
+
+
+def _violations(terms: ExecutionTerms) -> JsonObject | None:
+    """The violations of the sandbox, in a window in milliseconds, that suspend the action."""
+    sandbox = terms.sandbox
+    if sandbox is None:
+        return None
+    return {
+        "violations": sandbox.violations,
+        "window": milliseconds(sandbox.window),
+        "queue": terms.queue or "",
+    }
+
+
+def _fence(fence: Fence | None) -> JsonObject:
     """A fence as options of the script `claim_execution`."""
     if fence is None:
         return {}
     token = str(fence.token)
     if isinstance(fence.origin, str):
-        job = {"job": fence.origin, "attempt": token, "entered": fence.entered}
+        job: JsonObject = {"job": fence.origin, "attempt": token, "entered": fence.entered}
         return {"origin": "job", **job}
     n = str(fence.origin)
     return {"origin": "iteration", "n": n, "epoch": token, "entered": fence.entered}
-
-
-def _limit(budget: Budget | None) -> dict[str, int]:
-    """A budget as options of the script `claim_execution`."""
-    return {"limit": budget.limit, "window": milliseconds(budget.window)} if budget else {}

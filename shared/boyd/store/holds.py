@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from boyd import naming
-from boyd.models import Actor, Compensation, EffectName, Hold, HoldKind, from_ms
+from boyd.models import Actor, Compensation, EffectName, Fence, Hold, HoldKind, from_ms
 from boyd.store.audit_trail import actor_fields
-from boyd.store.executions import Fence
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translated

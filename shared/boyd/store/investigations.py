@@ -11,7 +11,7 @@ from typing import Literal
 
 from boyd import naming
 from boyd.errors import QueueFull, UnreadableRecord
-from boyd.models import Actor, RunRequest
+from boyd.models import Actor, Fence, RunRequest
 from boyd.models.investigation import (
     MOST_ASKED,
     MOST_TITLED,
@@ -26,7 +26,6 @@ from boyd.models.investigation import (
     title_of,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.executions import Fence
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor

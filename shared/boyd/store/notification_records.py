@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from boyd import naming
-from boyd.models import STAGES, NotificationRecord
-from boyd.store.executions import Fence
+from boyd.models import STAGES, Fence, NotificationRecord
 from boyd.store.keys import Keys
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from boyd import naming
-from boyd.models import (
-    ActionResult,
-    Actor,
-    ProcedureRecord,
-    ProcedureState,
-    StepProgress,
-)
+from boyd.models import ActionResult, Actor, Fence, ProcedureRecord, ProcedureState, StepProgress
 from boyd.store.audit_trail import actor_fields
-from boyd.store.executions import KEEP, Fence
+from boyd.store.executions import KEEP
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translated

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from boyd.models import Actor, TrackRecord, from_ms
+from boyd.models import Actor, Fence, TrackRecord, from_ms
 from boyd.store.audit_trail import actor_fields
-from boyd.store.executions import Fence
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts

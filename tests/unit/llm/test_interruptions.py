@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Plugin, action, tool
-from boyd.models import RunRequest
+from boyd.models import Fence, RunRequest
 from boyd.models.investigation import (
     Delta,
     Discarded,
@@ -21,7 +21,7 @@ from boyd.models.investigation import (
     Usage,
 )
 from boyd.runtime.jobs.job_runner import Done
-from boyd.store import Fence, LogChange, StuckJob
+from boyd.store import LogChange, StuckJob
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import Received, Reply, call, hang, say, silence
 from model_kit import BOB, SECRET, Scene, Tools, Word, scene

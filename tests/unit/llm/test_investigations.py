@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from boyd import Agent, ConfigError, Plugin, action
+from boyd.models import Fence
 from boyd.models.investigation import (
     Asked,
     Delta,
@@ -22,7 +23,7 @@ from boyd.models.investigation import (
     Waits,
     Warned,
 )
-from boyd.store import Fence, LogChange, Verdict
+from boyd.store import LogChange, Verdict
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Received, call, calls, empty, hang, length, say, status
 from model_kit import BOB, SECRET, Scene, Tools, Word, changing, scene

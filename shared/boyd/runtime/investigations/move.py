@@ -25,7 +25,7 @@ from boyd.llm.model_errors import ContextFull, ModelError, Stopped
 from boyd.llm.replies import SPOKEN, UNREAD
 from boyd.llm.steps import InvestigationSteps
 from boyd.llm.toolbox import Toolbox
-from boyd.models import REVOKED, ActionPerformed, to_ms
+from boyd.models import REVOKED, ActionPerformed, Fence, to_ms
 from boyd.models.investigation import (
     Discarded,
     Ended,
@@ -45,7 +45,7 @@ from boyd.runtime.investigations.tool_runner import ToolRunner, queue_of
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import persistently
 from boyd.settings.model import ModelSettings
-from boyd.store import Fence, LogChange, Stale, Written
+from boyd.store import LogChange, Stale, Written
 from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")

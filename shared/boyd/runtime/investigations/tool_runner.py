@@ -13,7 +13,7 @@ from boyd.errors import Overrun
 from boyd.llm.conversation import ToolCallRecord
 from boyd.llm.messages import capture, shorten
 from boyd.llm.turn_accumulator import storable
-from boyd.models import ActionResult, Actor, ApprovalItem, Decision
+from boyd.models import ActionResult, Actor, ApprovalItem, Decision, Fence
 from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.phases import act, time_limit
 from boyd.phases.phase_context import describe
@@ -21,7 +21,6 @@ from boyd.plugin import Action, Tool
 from boyd.plugin.parameters import validate
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.store import Fence
 from boyd.text import queues
 from boyd.text.formatting import message_of
 from boyd.text.redaction import redactor
@@ -143,8 +142,9 @@ class ToolRunner:
             by=self._name,
             wakes=self._name,
             for_model=True,
+            fence=self._fence,
         )
-        ledger = self._engine.ledger(self._fence)
+        ledger = self._engine.ledger()
         return run_action(self._engine, ledger, request)
 
     def _run(self, tool: Tool, called: ToolCallRecord) -> ToolObservation:

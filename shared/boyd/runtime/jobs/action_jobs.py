@@ -15,6 +15,7 @@ from boyd.models import (
     ApprovalItem,
     Decision,
     DecisionTrace,
+    Fence,
     RunResult,
     RunStatus,
 )
@@ -24,7 +25,7 @@ from boyd.plugin import Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
-from boyd.store import Ending, Fence, StuckJob, WaitsForTurn, fingerprint, read_item
+from boyd.store import Ending, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
 
@@ -158,9 +159,10 @@ class ApprovedActionHandler:
             for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
             record=item.record,
             ordered_at=item.resolved_at,
+            fence=fence,
         )
         engine = self._engine
-        ledger = engine.ledger(fence)
+        ledger = engine.ledger()
         return in_turn(
             engine,
             item.action_id,

@@ -15,6 +15,7 @@ from boyd.models import (
     Call,
     Decision,
     EndpointReply,
+    Fence,
     JsonObject,
     explain,
     unexplained,
@@ -28,7 +29,7 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.runtime.leases import SMALL
-from boyd.store import Fence, StuckJob, read_call
+from boyd.store import StuckJob, read_call
 from boyd.store.calls import KEEP, kept
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class ClientCallHandler:
             done = self._as_room(call, self._answer(call, fence, retry))
             return replace(done, keep=kept(call))
         if call.kind == "dry-run":
-            ledger = self._engine.ledger(fence)
+            ledger = self._engine.ledger()
             return _done(ledger.shorten(self._dry_run(call), call.actor.principal))
         return _done(self._act(call, fence, retry))
 
@@ -107,7 +108,7 @@ class ClientCallHandler:
         return _done(give_up_execution(self._engine, execution, action, stuck))
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
-        ledger = self._engine.ledger(fence)
+        ledger = self._engine.ledger()
         decision = self._decision(call, ledger)
         if isinstance(decision, ActionResult):
             return decision
@@ -124,6 +125,7 @@ class ClientCallHandler:
             # The answer of an endpoint is given at once, and cannot be made twice.
             may_wait=call.endpoint is None,
             ordered_at=call.created_at,
+            fence=fence,
         )
         return in_turn(
             self._engine,

@@ -19,6 +19,7 @@ from boyd.models import (
     Decision,
     EarnedAutonomy,
     ExecutionEntry,
+    Fence,
     JsonObject,
     LoopResult,
     Proposal,
@@ -30,7 +31,6 @@ from boyd.phases.complete import waiting_for
 from boyd.phases.gate import gate
 from boyd.plugin import Action
 from boyd.runtime.engine import Engine
-from boyd.store import Fence
 
 #: Recorded iterations that are looked through for the evidence, and read at a time.
 _REPLAYED, _PAGE = 500, 50

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from boyd import naming
 from boyd.errors import ConfigError, StoreError
+from boyd.models import Fence
 from boyd.models.investigation import Ended
 from boyd.phases.phase_context import describe
 from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.store import Fence, Stale, StuckJob
+from boyd.store import Stale, StuckJob
 from boyd.text import queues
 from boyd.text.redaction import redactor
 

@@ -13,10 +13,11 @@ from typing import Protocol
 
 from boyd import naming
 from boyd.errors import StoreUnavailable
+from boyd.models import Fence
 from boyd.phases.phase_context import describe
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
-from boyd.store import Ending, Fence, Stale, StillRunning, StuckJob
+from boyd.store import Ending, Stale, StillRunning, StuckJob
 from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")

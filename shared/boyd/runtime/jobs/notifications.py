@@ -15,6 +15,7 @@ from boyd.errors import Overrun
 from boyd.models import (
     STAGES,
     ApprovalItem,
+    Fence,
     NotificationRecipient,
     NotificationRecord,
     NotificationStage,
@@ -26,7 +27,7 @@ from boyd.phases.phase_context import HOOK_TIMEOUT, describe
 from boyd.plugin import Hook
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.store import Fence, StuckJob
+from boyd.store import StuckJob
 from boyd.text.queues import CALLBACK
 
 log = logging.getLogger("boyd.runtime")

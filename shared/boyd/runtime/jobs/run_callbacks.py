@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from boyd.models import Delivery, from_ms
+from boyd.models import Delivery, Fence, from_ms
 from boyd.outbound import retry_delay
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.store import Fence, StuckJob, read_callback
+from boyd.store import StuckJob, read_callback
 
 #: Seconds that a callback and its deliveries are kept after the last delivery.
 KEEP = 2 * 86400.0

@@ -16,6 +16,7 @@ from boyd.models import (
     Decision,
     EffectName,
     ExecutionEntry,
+    Fence,
     HoldKind,
     ProcedureStep,
     VerificationPlan,
@@ -27,7 +28,7 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.store import Fence, StuckJob
+from boyd.store import StuckJob
 from boyd.store.holds import NewHold
 
 log = logging.getLogger("boyd.runtime")
@@ -175,8 +176,9 @@ class VerificationHandler:
             by=f"agent:{self._engine.agent.id}",
             undoes=entry.id,
             origin=naming.verification(entry.id),
+            fence=fence,
         )
-        ledger = self._engine.ledger(fence)
+        ledger = self._engine.ledger()
         result = run_action(self._engine, ledger, request)
         if result.waits_for:
             return Compensation(state="asked", approval=result.waits_for)

@@ -6,10 +6,11 @@ The job begins in the step that starts the procedure. Its id is that of the proc
 from __future__ import annotations
 
 from boyd import naming
+from boyd.models import Fence
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.procedures.procedure_move import ProcedureMove
-from boyd.store import Fence, StuckJob, read_procedure
+from boyd.store import StuckJob, read_procedure
 
 #: Seconds between attempts after an unexpected error, and their number.
 _RETRY = 60.0

@@ -16,6 +16,7 @@ from boyd.agent.conditions import ConditionError
 from boyd.agent.procedure_plans import action_of, compensation_of, holds
 from boyd.models import (
     ActionResult,
+    Fence,
     ProcedureRecord,
     ProcedureState,
     ProcedureStep,
@@ -28,7 +29,7 @@ from boyd.plugin.components import Action
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
-from boyd.store import Fence, Stale, step_field
+from boyd.store import Stale, step_field
 from boyd.store.executions import KEEP
 from boyd.text import queues
 from boyd.text.references import MissingValue

@@ -12,6 +12,7 @@ from boyd.models import (
     Actor,
     ApprovalItem,
     Decision,
+    Fence,
     JsonObject,
     ProcedureRecord,
     ProcedureStep,
@@ -24,7 +25,6 @@ from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.store import Fence
 from boyd.text.references import fill
 
 #: Why a step is not executed that a person denied.
@@ -186,8 +186,9 @@ class ProcedureSteps:
             wakes=self._job,
             within=naming.steps_of(self._record.id),
             compensates=compensates,
+            fence=self._fence,
         )
-        ledger = self._engine.ledger(self._fence)
+        ledger = self._engine.ledger()
         return run_action(self._engine, ledger, request)
 
     def _is_covered(self, action: Action, decision: Decision) -> bool:
