@@ -1023,7 +1023,7 @@ PROTECTIONS = (
         "P15",
         "an approval is asked for on the queue of the loop",
         f"{RUNTIME}/iteration.py",
-        '        if answer.outcome == "asked":\n',
+        '        if verdict.outcome == "asked":\n',
         "        if False:\n",
         "unit/test_sweeper.py",
         ("test_asking_for_an_approval_needs_no_worker_that_acts",),

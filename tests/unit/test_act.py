@@ -492,12 +492,8 @@ def context(lab: Lab) -> PhaseContext:
 def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
     """Take the one path that executes actions, as an approval or the API does."""
     request = act.Request(execution_id=execution_id, decision=choice(), **fields)
-    return act.act(
-        context(lab),
-        request,
-        lab.engine.ledger(),
-        lab.engine.approvals,
-    )
+    result, _ = act.act(context(lab), request, lab.engine.ledger(), lab.engine.approvals)
+    return result
 
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:

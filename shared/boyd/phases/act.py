@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -25,16 +24,17 @@ from boyd.models import (
     Fence,
     Gate,
     JsonObject,
+    Level,
     ProcedureRecord,
     Proposal,
     Situation,
     TrackRecord,
 )
 from boyd.phases.action_call import call_action, failed, unenforced, unknown, without_secrets
-from boyd.phases.gate import GateAnswer, gate, passed
+from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.preview import dry_run
-from boyd.plugin import Action, Context, Procedure
+from boyd.plugin import Context, Procedure
 from boyd.plugin.parameters import plain, validate
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
@@ -100,7 +100,7 @@ class Request:
         for_model: redact secrets from the result before it is stored.
         unserved: the reason why this worker may only propose the action, without a dry run.
         situation: in which it was decided.
-        gate_answer: the gate's answer when it was decided, if a person has to approve it.
+        gate: the verdict when it was decided, if a person has to approve it.
         instead_of: why the actions that were decided first are not repeated.
         record: the track record in which an approved action counts; None: in none.
         within: the prefix of the executions of its procedure, whose holds do not bind it.
@@ -126,7 +126,7 @@ class Request:
     for_model: bool = False
     unserved: str = ""
     situation: Situation = NO_SITUATION
-    gate_answer: GateAnswer | None = None
+    gate: Gate | None = None
     instead_of: tuple[str, ...] = ()
     record: TrackRecord | None = None
     within: str = ""
@@ -150,162 +150,31 @@ class Request:
 
 def act(
     ctx: PhaseContext, request: Request, ledger: Ledger, approvals: ApprovalGateway
-) -> ActionResult:
+) -> tuple[ActionResult, Gate | None]:
     """Execute an action or queue it for approval; errors of the action become its result.
 
-    *ctx* receives the gate's verdict on the action of an iteration.
+    The gate's verdict is that on an action which nobody has approved.
     """
-    result = _act(ctx, request, ledger, approvals)
-    if ctx.iteration is not None:
-        ctx.gate = judged(ctx, request.decision, result, request.asked_by)
-    return result
-
-
-def _act(
-    ctx: PhaseContext, request: Request, ledger: Ledger, approvals: ApprovalGateway
-) -> ActionResult:
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
-        return unknown(request.decision.action)
+        result = unknown(request.decision.action)
+        return result, refuse(result)
     undoes = request.undoes is not None
-    of = circumstances(ctx, action, request.decision, request.situation, undoes)
-    ctx.circumstances = of
-    if request.retry and (earlier := _earlier(action, request, ledger, approvals)):
-        return earlier
-    undone = _undone(action, request, ledger) if request.undoes else None
-    if isinstance(undone, ActionResult):
-        return undone
-    answer = None if request.approved else request.gate_answer
-    if not (request.approved or answer):
-        answer = gate(ctx.agent, of, request.asked_by)
-    ctx.gate_answer = answer
-    # What was claimed by an earlier attempt has passed the gate, whatever time it is now.
-    if answer and not (request.retry and ledger.get(request.execution_id)):
-        if answer.outcome == "refused":
-            return failed(action.id, answer.reason, prevented="closed")
-        if answer.outcome == "asked":
-            return _queue(ctx, of, request, approvals, answer.reason, undone)
-        if doubt := _doubt(ctx, action, request):
-            ctx.gate_answer = replace(answer, outcome="asked", reason=doubt, grant=None)
-            asked = _raised(request)
-            of = circumstances(ctx, action, asked.decision, asked.situation)
-            return _queue(ctx, of, asked, approvals, doubt, undone)
-    if request.unserved:
-        return _forgone(action, request, ledger)
-    return _Execution(ctx, of, request, ledger, approvals, undone).run()
+    of = ctx.circumstances(action, request.decision, request.situation, undoes)
+    attempt = _Attempt(ctx, of, request, ledger, approvals)
+    result = attempt.run()
+    verdict = attempt.verdict
+    return result, conclude(ctx.agent, of, verdict, result) if verdict else None
 
 
-def _doubt(ctx: PhaseContext, action: Action, request: Request) -> str | None:
-    """The reason of the action itself to ask a person, although it could run alone."""
-    if request.unserved or request.undoes or not action.has("doubt"):
-        return None
-    try:
-        params = validate(action, request.decision.params)
-    except ValueError:  # the execution reports it
-        return None
-    found = call_action(ctx, action, "doubt", params, ctx.context(action.plugin_id))
-    return str(found.output or "") if found.success else found.error
+class _Attempt:
+    """One attempt to execute an action or to propose it.
 
+    Attributes:
+        verdict: the gate's; None: a person has approved the action.
+        undone: the execution that it rolls back.
+    """
 
-def _raised(request: Request) -> Request:
-    """The request with at least a high risk: what is declared may no longer be true."""
-    risk = max(request.decision.risk, "high", key=LEVELS.index)
-    return replace(request, decision=request.decision.patched({"risk": risk}))
-
-
-def _undone(action: Action, request: Request, ledger: Ledger) -> ExecutionEntry | ActionResult:
-    """The execution to roll back, or the result if that is impossible or has been done."""
-    undone = ledger.get(request.undoes or "")
-    if not action.has("rollback"):
-        return failed(action.id, "The action has no rollback")
-    if undone is None or undone.state != "succeeded":
-        why = f"Only a successful execution can be rolled back: {_state(undone)}"
-        return failed(action.id, why)
-    if undone.action != action.id:
-        return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
-    # Already rolled back: no further approval needed.
-    return ledger.find(request.execution_id) or undone
-
-
-def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
-    """The result of an action that must not be executed any more."""
-    assert request.fence is not None, "only executions of an iteration are forgone"
-    claim = ledger.forgo(request.execution_id, request.fence)
-    return claim.result or _refusal(action, claim, request.unserved)
-
-
-def _refusal(action: Action, claim: Claim, reason: str) -> ActionResult:
-    """The result of an action whose execution the ledger has refused, or else for that *reason*."""
-    lost = claim.outcome is ClaimOutcome.UNKNOWN
-    return failed(action.id, claim.refusal or reason, lost=lost, prevented=claim.prevented)
-
-
-def _earlier(
-    action: Action, request: Request, ledger: Ledger, approvals: ApprovalGateway
-) -> ActionResult | None:
-    """The outcome of a lost attempt: a decision never has two outcomes."""
-    found = ledger.find(request.execution_id)
-    if found or (request.approved and not request.wakes):
-        return found
-    approval_id = approvals.proposed(request.proposer)
-    return _waits(action, approval_id) if approval_id else None
-
-
-def _state(entry: ExecutionEntry | None) -> str:
-    return f"{entry.id} is {entry.state}" if entry else "no such execution"
-
-
-def circumstances(
-    ctx: PhaseContext,
-    action: Action,
-    decision: Decision,
-    situation: Situation,
-    undoes: bool = False,
-) -> Circumstances:
-    """The circumstances of a decision, now; with *undoes* it is to undo the action."""
-
-    def now() -> datetime:
-        return ctx.now(action.plugin_id)
-
-    return Circumstances(action, decision, situation, now, ctx.record, undoes)
-
-
-def judged(
-    ctx: PhaseContext, decision: Decision, result: ActionResult, asked_by: str | None = None
-) -> Gate:
-    """The fate of a decided action before it was executed, and why."""
-    action = ctx.host.actions.get(decision.action)
-    if action is None:
-        return Gate(outcome="refused", reason=result.error or "")
-    of = ctx.circumstances or circumstances(ctx, action, decision, NO_SITUATION)
-    answer = ctx.gate_answer or gate(ctx.agent, of, asked_by)
-    automatic, earned = answer.outcome == "automatic", ctx.agent.rules.earned(action.id)
-    found = Gate(
-        outcome="automatic",
-        reason=answer.reason if automatic else passed(ctx.agent.rules, of),
-        autonomy=action.autonomy,
-        risk=action.risk,
-        reversibility=action.reversibility,
-        budget=answer.budget or (None if automatic else ctx.agent.budget(action.id)),
-        used=ctx.used,
-        at=answer.at,
-        record=of.record,
-        at_least=earned.at_least if earned else None,
-        grant=answer.grant,
-    )
-    if result.waits_for:
-        required = ctx.agent.policy(of)
-        return found.patched({"outcome": "asked", "reason": answer.reason, "required": required})
-    if result.host is None and not result.unknown:
-        return found.patched({"outcome": "refused", "reason": result.error or ""})
-    return found
-
-
-def _used_up(action: Action, params: Mapping[str, Any]) -> str:
-    return f"budget for {action.target_of(params) or 'this action'} is used up"
-
-
-class _Execution:
     def __init__(
         self,
         ctx: PhaseContext,
@@ -313,7 +182,6 @@ class _Execution:
         request: Request,
         ledger: Ledger,
         approvals: ApprovalGateway,
-        undone: ExecutionEntry | None,
     ) -> None:
         self.ctx = ctx
         self.of = of
@@ -321,9 +189,87 @@ class _Execution:
         self.request = request
         self.ledger = ledger
         self.approvals = approvals
-        self.undone = undone
+        self.undone: ExecutionEntry | None = None
+        self.verdict = request.gate
+        if self.verdict is None and not request.approved:
+            self.verdict = judge(ctx.agent, of, request.asked_by)
 
     def run(self) -> ActionResult:
+        request = self.request
+        if request.retry and (earlier := self._earlier_outcome()):
+            return earlier
+        if request.undoes and (known := self._find_undone(request.undoes)):
+            return known
+        # What was claimed by an earlier attempt has passed the gate, whatever time it is now.
+        if self.verdict and not (request.retry and self.ledger.get(request.execution_id)):
+            if self.verdict.outcome == "refused":
+                return failed(self.action.id, self.verdict.reason, prevented="closed")
+            if self.verdict.outcome == "asked":
+                return self._propose(self.verdict.reason)
+            if doubt := self._doubt():
+                # What is declared of it may no longer be true.
+                return self._ask(doubt, "high")
+        if request.unserved:
+            return self._forgo()
+        return self._execute()
+
+    def _earlier_outcome(self) -> ActionResult | None:
+        """The outcome of a lost attempt: a decision never has two outcomes."""
+        request = self.request
+        result = self.ledger.find(request.execution_id)
+        if result or (request.approved and not request.wakes):
+            return result
+        approval_id = self.approvals.proposed(request.proposer)
+        return self._wait_for(approval_id) if approval_id else None
+
+    def _find_undone(self, execution_id: str) -> ActionResult | None:
+        """Find the execution to roll back; the result if that is impossible or has been done."""
+        entry, action = self.ledger.get(execution_id), self.action
+        if not action.has("rollback"):
+            return failed(action.id, "The action has no rollback")
+        if entry is None or entry.state != "succeeded":
+            state = f"{entry.id} is {entry.state}" if entry else "no such execution"
+            reason = f"Only a successful execution can be rolled back: {state}"
+            return failed(action.id, reason)
+        if entry.action != action.id:
+            return failed(action.id, f"{entry.id} executed {entry.action}, not this action")
+        self.undone = entry
+        # Already rolled back: no further approval needed.
+        return self.ledger.find(self.request.execution_id)
+
+    def _doubt(self) -> str | None:
+        """The reason of the action itself to ask a person, although it could run alone."""
+        action, request = self.action, self.request
+        if request.unserved or request.undoes or not action.has("doubt"):
+            return None
+        try:
+            params = validate(action, request.decision.params)
+        except ValueError:  # the execution reports it
+            return None
+        here = self.ctx.context(action.plugin_id)
+        answer = call_action(self.ctx, action, "doubt", params, here)
+        return str(answer.output or "") if answer.success else answer.error
+
+    def _ask(self, reason: str, least_risk: Level = "low") -> ActionResult:
+        """Propose the action although it had passed the gate, as of at least that risk."""
+        if self.verdict:
+            changes = {"outcome": "asked", "reason": reason, "grant": None}
+            self.verdict = self.verdict.patched(changes)
+        return self._propose(reason, least_risk)
+
+    def _forgo(self) -> ActionResult:
+        """Give up an action that must not be executed any more."""
+        request = self.request
+        assert request.fence is not None, "only executions of an iteration are forgone"
+        claim = self.ledger.forgo(request.execution_id, request.fence)
+        return claim.result or self._refusal(claim, request.unserved)
+
+    def _refusal(self, claim: Claim, reason: str) -> ActionResult:
+        """The result of an execution that the ledger has refused, or else for that *reason*."""
+        lost, error = claim.outcome is ClaimOutcome.UNKNOWN, claim.refusal or reason
+        return failed(self.action.id, error, lost=lost, prevented=claim.prevented)
+
+    def _execute(self) -> ActionResult:
         refusal = self._before()
         if refusal:
             return self._after(failed(self.action.id, refusal, prevented="vetoed"))
@@ -335,26 +281,20 @@ class _Execution:
             return self._after(failed(self.action.id, why, prevented="unsandboxed"))
         stored = plain(params)
         claim = self.ledger.claim(self._execution(stored))
-        self.ctx.used = claim.used
+        if self.verdict:
+            self.verdict = self.verdict.patched({"used": claim.used})
         if claim.result:
             return claim.result
         if claim.outcome is ClaimOutcome.OVER_BUDGET:
-            return self._ask(_used_up(self.action, stored))
+            target = self.action.target_of(stored) or "this action"
+            return self._ask(f"budget for {target} is used up")
         if claim.outcome is ClaimOutcome.UNGRANTED:
             return self._ask(_UNGRANTED)
         if claim.outcome is not ClaimOutcome.CLAIMED:
-            return self._after(_refusal(self.action, claim, "Not executed"))
+            return self._after(self._refusal(claim, "Not executed"))
         if isinstance(self.action, Procedure):
             return self._after(self._begin(self.action, stored, claim.token))
-        return self._after(self._execute(params, claim.token))
-
-    def _ask(self, reason: str) -> ActionResult:
-        """Ask for an approval, as the claim was refused although the gate had passed."""
-        if self.ctx.gate_answer:
-            self.ctx.gate_answer = replace(
-                self.ctx.gate_answer, outcome="asked", reason=reason, grant=None
-            )
-        return _queue(self.ctx, self.of, self.request, self.approvals, reason, self.undone)
+        return self._after(self._call_and_finish(params, claim.token))
 
     def _after(self, result: ActionResult) -> ActionResult:
         """Run the hooks after the attempt and return *result*."""
@@ -387,16 +327,17 @@ class _Execution:
         )
 
     def _terms(self) -> ExecutionTerms:
-        action, request, answer = self.action, self.request, self.ctx.gate_answer
+        action, request, verdict = self.action, self.request, self.verdict
+        automatic = verdict is not None and verdict.outcome == "automatic"
         undoes = self.undone is not None
         plan = None if undoes else self.ctx.agent.verification(action.id)
         return ExecutionTerms(
             # A budget limits only what runs without a person's approval.
-            budget=answer.budget if answer and not undoes else None,
+            budget=verdict.budget if verdict and automatic and not undoes else None,
             situation=self._class(),
             held=self._is_bound(undoes),
             within=request.within,
-            grant=answer.grant if answer else None,
+            grant=verdict.grant if verdict else None,
             concurrency=self._concurrency(undoes),
             verification=plan,
             counting=None if plan is None else self._counting(),
@@ -412,15 +353,11 @@ class _Execution:
 
     def _counting(self) -> JsonObject | None:
         """The way in which the outcome is counted; only decisions of the agent count."""
-        request = self.request
-        record = self.of.record if self.ctx.iteration is not None else request.record
-        return (
-            record.counting(
-                request.decision.confidence, self.ctx.agent.rules.earned(self.action.id)
-            )
-            if record
-            else None
-        )
+        record = self._own_record() or self.request.record
+        if record is None:
+            return None
+        earned = self.ctx.agent.rules.earned(self.action.id)
+        return record.counting(self.request.decision.confidence, earned)
 
     def _is_bound(self, undoes: bool) -> bool:
         """Tell whether holds bind it: a person who approves an action decides to repeat it."""
@@ -432,7 +369,7 @@ class _Execution:
         if limit is None:
             return None
         # The loop and models decide anew.
-        ordered = request.approved or not _by_machine(self.ctx, request)
+        ordered = request.approved or not self._is_by_machine
         waits = ordered and request.may_wait
         return Concurrency(limit, waits, request.undoes, undoes or request.compensates)
 
@@ -467,7 +404,7 @@ class _Execution:
             return result
         return failed(procedure.id, "the worker lost its claim before it started")
 
-    def _execute(self, params: Any, token: str) -> ActionResult:
+    def _call_and_finish(self, params: Any, token: str) -> ActionResult:
         action = self.action
         here = self.ctx.context(action.plugin_id)
         result = self._call(
@@ -492,82 +429,87 @@ class _Execution:
             return call_action(self.ctx, self.action, "execute", params, here)
         return call_action(self.ctx, self.action, "rollback", params, here, self.undone.result)
 
+    def _propose(self, reason: str, least_risk: Level = "low") -> ActionResult:
+        """Queue the action for approval, unless its params are invalid."""
+        action, request = self.action, self.request
+        try:
+            validate(action, request.decision.params)
+        except Exception as error:  # noqa: BLE001 - the plugin's own validation
+            text = str(error) if isinstance(error, ValueError) else describe(error)
+            return failed(action.id, text)
+        proposal = self._proposal(reason, least_risk)
+        if action.has("dry_run") and not request.undoes and not self.approvals.waits(proposal):
+            proposal = proposal.patched({"preview": self._preview()})
+        try:
+            approval_id = self.approvals.propose(proposal, request.proposer, self._is_by_machine)
+        except AgentRevoked as error:
+            return failed(action.id, str(error), prevented="revoked")
+        except ActionHeld as error:
+            return failed(action.id, str(error), prevented="held")
+        if not approval_id:
+            return failed(action.id, CANCELLED, prevented="cancelled")
+        return self._wait_for(approval_id)
 
-def _queue(
-    ctx: PhaseContext,
-    of: Circumstances,
-    request: Request,
-    approvals: ApprovalGateway,
-    reason: str,
-    undone: ExecutionEntry | None,
-) -> ActionResult:
-    """Queue the action for approval, unless its params are invalid."""
-    action, decision = of.action, request.decision
-    doubt = ctx.agent.rules.policy_doubt(of)
-    policy = ctx.agent.policy(of)
-    try:
-        validate(action, decision.params)
-    except Exception as error:  # noqa: BLE001 - the plugin's own validation
-        return failed(action.id, str(error) if isinstance(error, ValueError) else describe(error))
-    proposal = Proposal(
-        decision=decision.patched({"requires_approval": True}),
-        action_id=action.id,
-        action_name=action.title,
-        params=decision.params,
-        risk=max(action.risk, decision.risk, key=LEVELS.index),
-        reversibility="unknown" if request.undoes else action.reversibility,
-        # Models report no confidence.
-        confidence=None if request.for_model else decision.confidence,
-        autonomy=action.autonomy,
-        loop_iteration=ctx.iteration or 0,
-        situation_summary=request.situation_summary,
-        run_ids=list(request.run_ids),
-        reason=f"{reason}; {doubt}" if doubt else reason,
-        queue=action.queue,
-        target=action.target_of(decision.params),
-        concurrency=action.in_flight_limit,
-        required=policy.patched({"person": True}) if request.by_person else policy,
-        plan=action.approved_steps if isinstance(action, Procedure) else [],
-        situation=ctx.agent.rules.seen(of.situation),
-        requested_by=list(request.requested_by),
-        undoes=request.undoes,
-        undone=undone.result if undone else None,
-        wakes=[request.wakes] if request.wakes else [],
-        bound_to=request.execution_id if request.wakes else None,
-        instead_of=list(request.instead_of),
-        record=of.record if ctx.iteration is not None and not request.undoes else None,
-        code=ctx.agent.code_of(action.id),
-    )
-    if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
-        preview = _preview(ctx, action, request)
-        proposal = proposal.patched({"preview": preview})
-    try:
-        approval_id = approvals.propose(proposal, request.proposer, _by_machine(ctx, request))
-    except AgentRevoked as error:
-        return failed(action.id, str(error), prevented="revoked")
-    except ActionHeld as error:
-        return failed(action.id, str(error), prevented="held")
-    if not approval_id:
-        return failed(action.id, CANCELLED, prevented="cancelled")
-    return _waits(action, approval_id)
+    def _proposal(self, reason: str, least_risk: Level) -> Proposal:
+        action, request, agent = self.action, self.request, self.ctx.agent
+        decision, of = request.decision, self.of
+        if LEVELS.index(decision.risk) < LEVELS.index(least_risk):
+            decision = decision.patched({"risk": least_risk})
+            of = self.ctx.circumstances(action, decision, request.situation)
+        doubt, policy = agent.rules.policy_doubt(of), agent.policy(of)
+        return Proposal(
+            decision=decision.patched({"requires_approval": True}),
+            action_id=action.id,
+            action_name=action.title,
+            params=decision.params,
+            risk=max(action.risk, decision.risk, key=LEVELS.index),
+            reversibility="unknown" if request.undoes else action.reversibility,
+            # Models report no confidence.
+            confidence=None if request.for_model else decision.confidence,
+            autonomy=action.autonomy,
+            loop_iteration=self.ctx.iteration or 0,
+            situation_summary=request.situation_summary,
+            run_ids=list(request.run_ids),
+            reason=f"{reason}; {doubt}" if doubt else reason,
+            queue=action.queue,
+            target=action.target_of(decision.params),
+            concurrency=action.in_flight_limit,
+            required=policy.patched({"person": True}) if request.by_person else policy,
+            plan=action.approved_steps if isinstance(action, Procedure) else [],
+            situation=agent.rules.seen(of.situation),
+            requested_by=list(request.requested_by),
+            undoes=request.undoes,
+            undone=self.undone.result if self.undone else None,
+            wakes=[request.wakes] if request.wakes else [],
+            bound_to=request.execution_id if request.wakes else None,
+            instead_of=list(request.instead_of),
+            record=None if request.undoes else self._own_record(),
+            code=agent.code_of(action.id),
+        )
 
+    def _own_record(self) -> TrackRecord | None:
+        """The track record in which it counts; None: the agent has not decided on it itself."""
+        if self.ctx.iteration is None:
+            return None
+        judged_with = self.verdict.record if self.verdict else None
+        return judged_with or self.of.record
 
-def _by_machine(ctx: PhaseContext, request: Request) -> bool:
-    """Tell whether the loop or a model asks for it, not a person."""
-    return ctx.iteration is not None or request.for_model
+    def _preview(self) -> ActionResult:
+        request = self.request
+        if request.unserved:
+            return failed(self.action.id, request.unserved)
+        return dry_run(self.ctx, self.action.id, request.decision.params, request.for_model)
 
+    @property
+    def _is_by_machine(self) -> bool:
+        """Tell whether the loop or a model asks for it, not a person."""
+        return self.ctx.iteration is not None or self.request.for_model
 
-def _preview(ctx: PhaseContext, action: Action, request: Request) -> ActionResult:
-    if request.unserved:
-        return failed(action.id, request.unserved)
-    return dry_run(ctx, action.id, request.decision.params, request.for_model)
-
-
-def _waits(action: Action, approval_id: str) -> ActionResult:
-    return ActionResult(
-        action=action.id,
-        success=False,
-        error=APPROVAL_REQUIRED,
-        duration=0.0,
-        metrics={"approvalId": approval_id},
-    )
+    def _wait_for(self, approval_id: str) -> ActionResult:
+        return ActionResult(
+            action=self.action.id,
+            success=False,
+            error=APPROVAL_REQUIRED,
+            duration=0.0,
+            metrics={"approvalId": approval_id},
+        )

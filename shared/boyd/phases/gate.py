@@ -2,50 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import datetime
-
 from boyd import naming
 from boyd.agent import Agent
 from boyd.agent.agent_rules import Circumstances, Rules, Undecided
-from boyd.models import Budget, EarnedAutonomy, GateOutcome
+from boyd.models import ActionResult, EarnedAutonomy, Gate
 
 
-@dataclass(frozen=True)
-class GateAnswer:
-    """The gate's answer, and why.
-
-    Attributes:
-        outcome: `automatic`, `asked`, or `refused` until a window opens.
-        reason: in one line.
-        budget: that limits an automatic execution.
-        at: the time at which windows and conditions were evaluated, if any was.
-        grant: by which it runs alone, if it needs one.
-    """
-
-    outcome: GateOutcome
-    reason: str
-    budget: Budget | None = None
-    at: datetime | None = None
-    grant: str | None = None
-
-
-def gate(agent: Agent, of: Circumstances, asked_by: str | None = None) -> GateAnswer:
+def judge(agent: Agent, of: Circumstances, asked_by: str | None = None) -> Gate:
     """Judge an action; *asked_by* is the plugin whose hook requires an approval.
 
-    It depends on nothing but the agent, its calendars and the circumstances.
+    The verdict depends on nothing but the agent, its calendars and the circumstances.
     """
-    reason = _asked(agent.rules, of, asked_by)
+    reason = _reason_to_ask(agent.rules, of, asked_by)
     if reason:
-        return GateAnswer("asked", reason)
+        return Gate(outcome="asked", reason=reason)
     try:
-        found = _judged(agent.rules, of)
+        verdict = _judge(agent.rules, of)
     except Undecided as error:
-        found = GateAnswer("asked", str(error))
-    return replace(found, at=of.at)
+        verdict = Gate(outcome="asked", reason=str(error))
+    return verdict.patched({"at": of.at})
 
 
-def _asked(rules: Rules, of: Circumstances, asked_by: str | None) -> str | None:
+def annotate(agent: Agent, of: Circumstances, verdict: Gate) -> Gate:
+    """The verdict with the action as it is declared, and its track record."""
+    action, earned = of.action, agent.rules.earned(of.action.id)
+    automatic = verdict.outcome == "automatic"
+    return verdict.patched(
+        {
+            "autonomy": action.autonomy,
+            "risk": action.risk,
+            "reversibility": action.reversibility,
+            "budget": verdict.budget or (None if automatic else agent.budget(action.id)),
+            "record": verdict.record or of.record,
+            "at_least": earned.at_least if earned else None,
+        }
+    )
+
+
+def conclude(agent: Agent, of: Circumstances, verdict: Gate, result: ActionResult) -> Gate:
+    """The verdict as it is stored, after the action has come to a *result*."""
+    gate = annotate(agent, of, verdict)
+    if result.waits_for:
+        return gate.patched({"outcome": "asked", "required": agent.policy(of)})
+    if result.host is None and not result.unknown:
+        return gate.patched({"outcome": "refused", "reason": result.error or ""})
+    if verdict.outcome == "automatic":
+        return gate
+    # An earlier attempt had passed the gate.
+    reason = _reason_to_pass(agent.rules, of)
+    return gate.patched({"outcome": "automatic", "reason": reason})
+
+
+def refuse(result: ActionResult) -> Gate:
+    """The verdict on an action that was not executed, and about which nothing else is known."""
+    return Gate(outcome="refused", reason=result.error or "")
+
+
+def _reason_to_ask(rules: Rules, of: Circumstances, asked_by: str | None) -> str | None:
     """The reason why the decision or the action itself needs a person's approval, or None."""
     mode = of.action.autonomy.mode
     if of.decision.requires_approval:
@@ -76,19 +89,19 @@ def _confidence(rules: Rules, of: Circumstances) -> tuple[str, float | None]:
     return "confidence" if calibrated is None else "calibrated confidence", calibrated
 
 
-def _judged(rules: Rules, of: Circumstances) -> GateAnswer:
+def _judge(rules: Rules, of: Circumstances) -> Gate:
     refusal = rules.refusal(of)
     if refusal:
-        return GateAnswer("asked", refusal)
+        return Gate(outcome="asked", reason=refusal)
     windows = rules.windows(of)
     for window in windows:
         if window.closed:
-            return GateAnswer("refused" if window.waits else "asked", window.closed)
+            return Gate(outcome="refused" if window.waits else "asked", reason=window.closed)
     names = ", ".join(repr(window.name) for window in windows)
-    reason = f"{passed(rules, of)}, and in window {names}" if names else passed(rules, of)
+    reason = _reason_to_pass(rules, of) + (f", and in window {names}" if names else "")
     earned = _rule(rules, of)
     if earned is None:
-        return GateAnswer("automatic", reason, rules.budget(of))
+        return Gate(outcome="automatic", reason=reason, budget=rules.budget(of))
     return _earned(rules, of, earned, reason)
 
 
@@ -97,18 +110,24 @@ def _rule(rules: Rules, of: Circumstances) -> EarnedAutonomy | None:
     return None if of.undoes else rules.earned(of.action.id)
 
 
-def _earned(rules: Rules, of: Circumstances, earned: EarnedAutonomy, reason: str) -> GateAnswer:
+def _earned(rules: Rules, of: Circumstances, earned: EarnedAutonomy, reason: str) -> Gate:
     """The answer for an action that has to earn to run alone, and may do so for that *reason*."""
     record = of.record
     grant = record.granted(earned, of.now) if record else None
     if record is None or grant is None:
         words = record.words if record else "its track record is not known"
-        return GateAnswer("asked", f"nobody lets it run alone in such situations yet: {words}")
+        reason = f"nobody lets it run alone in such situations yet: {words}"
+        return Gate(outcome="asked", reason=reason)
     by = f"grant {naming.short(grant.id)} by {' and '.join(grant.by)}: {record.words}"
-    return GateAnswer("automatic", f"{reason}, and {by}", rules.budget(of), grant=grant.id)
+    return Gate(
+        outcome="automatic",
+        reason=f"{reason}, and {by}",
+        budget=rules.budget(of),
+        grant=grant.id,
+    )
 
 
-def passed(rules: Rules, of: Circumstances) -> str:
+def _reason_to_pass(rules: Rules, of: Circumstances) -> str:
     """The reason why an action needs no approval by itself."""
     mode, least = f"the action is {of.action.autonomy.mode}", of.action.autonomy.min_confidence
     kind, confidence = _confidence(rules, of)

@@ -14,7 +14,7 @@ from boyd.agent.agent_rules import Circumstances
 from boyd.errors import Overrun, Veto
 from boyd.models import (
     Change,
-    Gate,
+    Decision,
     Hold,
     NotDue,
     Phase,
@@ -26,7 +26,6 @@ from boyd.models import (
     TrackRecord,
 )
 from boyd.phases import time_limit
-from boyd.phases.gate import GateAnswer
 from boyd.phases.recording import Tape
 from boyd.plugin import Action, Context, Hook
 from boyd.settings.validation import saying
@@ -55,10 +54,6 @@ class PhaseContext:
         blocks: failed guards; they block the iteration's action.
         not_due: observers skipped because their intervals have not passed.
         changes: those that hooks made to the situation.
-        gate: what became of the decided action, and why.
-        circumstances: of the decided action, when it was judged.
-        gate_answer: the gate's answer to it.
-        used: executions that counted against the action's budget when it was claimed.
         tape: what components and hooks read.
         confiner: makes sandboxes; None: actions that need one do not run.
     """
@@ -86,10 +81,6 @@ class PhaseContext:
         self.blocks: list[Refusal] = []
         self.not_due: list[NotDue] = []
         self.changes: list[Change] = []
-        self.gate: Gate | None = None
-        self.circumstances: Circumstances | None = None
-        self.gate_answer: GateAnswer | None = None
-        self.used: int | None = None
         self.tape = Tape()
         self._contexts = contexts
         self._holds = holds
@@ -110,6 +101,16 @@ class PhaseContext:
     def now(self, plugin_id: str) -> datetime:
         """The time for windows and conditions of the actions of a plugin."""
         return self.context(plugin_id).now()
+
+    def circumstances(
+        self, action: Action, decision: Decision, situation: Situation, undoes: bool = False
+    ) -> Circumstances:
+        """The circumstances of a decision, now; with *undoes* it is to undo the action."""
+
+        def now() -> datetime:
+            return self.now(action.plugin_id)
+
+        return Circumstances(action, decision, situation, now, self.record, undoes)
 
     def hold(self, action: Action, target: str) -> Hold | None:
         """The hold of an action on a target, if there is one; it is recorded as a read."""

@@ -212,13 +212,13 @@ class _Phases:
         ledger = ShadowLedger(self._agent, self._record, self._gaps)
         known = len(self._gaps.late)
         self._gaps.is_late = True
-        act.act(acting, request, ledger, ShadowApprovals())
+        _, gate = act.act(acting, request, ledger, ShadowApprovals())
         self._gaps.is_late = False
         late = self._gaps.late[known:]
-        if acting.gate is None or not late:
-            return acting.gate
+        if gate is None or not late:
+            return gate
         reason = f"the gate lets it pass; what follows cannot be told: {late[0]}"
-        return acting.gate.patched({"outcome": "automatic", "reason": reason})
+        return gate.patched({"outcome": "automatic", "reason": reason})
 
 
 class _ShadowPhase(PhaseContext):

@@ -11,10 +11,13 @@ from boyd import naming
 from boyd.errors import AgentRuns
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import (
+    NO_SITUATION,
     ActionPerformed,
     ActionResult,
     Actor,
     ApprovalItem,
+    Decision,
+    Gate,
     LoopResult,
     Run,
     RunOutcome,
@@ -24,7 +27,9 @@ from boyd.models import (
 from boyd.models.investigation import Ended
 from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.models.responses import Retired
-from boyd.phases import act, action_call, complete
+from boyd.phases import action_call, complete
+from boyd.phases.gate import conclude, judge, refuse
+from boyd.phases.phase_context import PhaseContext
 from boyd.runtime.approvals.approval_gateway import Resolver
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done
@@ -95,9 +100,18 @@ def acted(engine: Engine, record: Record, result: ActionResult) -> dict[str, str
     """The fields for an action that a lost or failed attempt executed."""
     fields = {"results": dump_results([result])}
     if record.decision is not None:
-        gate = act.judged(engine.act_context(), record.decision, result)
+        gate = _gate_after(engine.act_context(), record.decision, result)
         fields["gate"] = gate.to_json()
     return fields
+
+
+def _gate_after(ctx: PhaseContext, decision: Decision, result: ActionResult) -> Gate:
+    """The gate of an executed action, judged again: the verdict was lost with its worker."""
+    action = ctx.host.actions.get(decision.action)
+    if action is None:
+        return refuse(result)
+    of = ctx.circumstances(action, decision, NO_SITUATION)
+    return conclude(ctx.agent, of, judge(ctx.agent, of), result)
 
 
 def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:

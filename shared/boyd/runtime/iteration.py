@@ -31,7 +31,7 @@ from boyd.models import (
     Situation,
 )
 from boyd.phases import act, action_call, complete, decide, observe, orient, planning
-from boyd.phases.gate import GateAnswer, gate
+from boyd.phases.gate import annotate, conclude, judge, refuse
 from boyd.phases.observe import Seen
 from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
 from boyd.phases.planning import Batch
@@ -75,11 +75,18 @@ class _Destination:
         queue: of the act phase; empty: there is no act phase.
         refusal: the result of a decision that is not executed.
         unserved: the reason why that queue can only propose the action, not execute it.
+        gate: the verdict, unless the act phase is to judge when the action starts.
     """
 
     queue: str = ""
     refusal: ActionResult | None = None
     unserved: str = ""
+    gate: Gate | None = None
+
+
+def _refuse(result: ActionResult, gate: Gate | None = None) -> _Destination:
+    """The end of a decision without an act phase."""
+    return _Destination(refusal=result, gate=gate or refuse(result))
 
 
 class IterationSteps:
@@ -236,14 +243,13 @@ class IterationSteps:
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
         where = self._destination(ctx, decision, trace, situation)
-        if where.refusal:
-            ctx.gate = act.judged(ctx, decision, where.refusal)
         following: Phase = "act" if where.queue else "complete"
         fields = {
             "decision": decision.to_json(),
             "trace": trace.to_json(),
             "results": dump_results([where.refusal] if where.refusal else []),
             "unserved": where.unserved,
+            **_gate(where.gate),
             **_problems(ctx),
             **self._tape(entry, ctx),
         }
@@ -256,33 +262,35 @@ class IterationSteps:
     ) -> _Destination:
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
-            return _Destination(refusal=action_call.failed(trace.invalid.action, reason))
+            return _refuse(action_call.failed(trace.invalid.action, reason))
         if decision.is_no_op:
             return _Destination()
         action = self._agent.host.actions.get(decision.action)
         if action is None:
-            return _Destination(refusal=action_call.unknown(decision.action))
+            return _refuse(action_call.unknown(decision.action))
         queue = action.queue or queues.ACT
-        of = ctx.circumstances = act.circumstances(ctx, action, decision, situation)
-        answer = ctx.gate_answer = gate(self._agent, of, trace.asked_by)
-        if answer.outcome == "refused":
-            refusal = action_call.failed(action.id, answer.reason, prevented="closed")
-            return _Destination(refusal=refusal)
-        if answer.outcome == "asked":
-            ctx.gate = Gate(outcome="asked", reason=answer.reason, at=answer.at)
-            return self._proposing(action)
-        if self._engine.fleet.serving(queue):
+        of = ctx.circumstances(action, decision, situation)
+        verdict = judge(self._agent, of, trace.asked_by)
+        if verdict.outcome == "asked":
+            return self._proposing(action, annotate(self._agent, of, verdict))
+        if verdict.outcome == "refused":
+            refusal = action_call.failed(action.id, verdict.reason, prevented="closed")
+        elif self._engine.fleet.serving(queue):
             return _Destination(queue)
-        why = queues.unserved(queue)
-        return _Destination(refusal=action_call.failed(action.id, why, prevented="unserved"))
+        else:
+            reason = queues.unserved(queue)
+            refusal = action_call.failed(action.id, reason, prevented="unserved")
+        return _refuse(refusal, conclude(self._agent, of, verdict, refusal))
 
-    def _proposing(self, action: Action) -> _Destination:
+    def _proposing(self, action: Action, gate: Gate) -> _Destination:
         """The place where an approval is proposed: only a dry run needs a worker that acts."""
         if not action.has("dry_run"):
-            return _Destination(queues.LOOP, unserved="Not executed: it needs an approval")
-        if self._engine.fleet.serving(queues.ACT):
-            return _Destination(queues.ACT)
-        return _Destination(queues.LOOP, unserved=queues.unserved(queues.ACT))
+            unserved = "Not executed: it needs an approval"
+        elif self._engine.fleet.serving(queues.ACT):
+            return _Destination(queues.ACT, gate=gate)
+        else:
+            unserved = queues.unserved(queues.ACT)
+        return _Destination(queues.LOOP, unserved=unserved, gate=gate)
 
     def _act(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
         record = entry.record
@@ -297,13 +305,18 @@ class IterationSteps:
             retry=entry.epoch > 1,
             asked_by=record.trace.asked_by if record.trace else None,
             unserved=entry.fields.get("unserved", ""),
-            gate_answer=_asked(record.gate),
+            gate=record.gate,
             instead_of=tuple(one.reason for one in record.trace.held) if record.trace else (),
             fence=Fence(entry.iteration, entry.epoch, entry.worker),
         )
         ledger = self._engine.ledger()
-        result = act.act(ctx, request, ledger, self._engine.approvals)
-        fields = {"results": dump_results([result]), **_problems(ctx), **self._tape(entry, ctx)}
+        result, gate = act.act(ctx, request, ledger, self._engine.approvals)
+        fields = {
+            "results": dump_results([result]),
+            **_gate(gate),
+            **_problems(ctx),
+            **self._tape(entry, ctx),
+        }
         return self._iterations.leave(entry, "complete", fields)
 
     def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
@@ -368,14 +381,6 @@ class IterationSteps:
         return self._engine.action_limit(record.decision.action)
 
 
-def _asked(gate: Gate | None) -> GateAnswer | None:
-    """The answer of the gate in decide, if it was that a person has to approve the action."""
-    # It stays, even if a window has opened meanwhile; others are only valid when they are given.
-    if gate is None or gate.outcome != "asked":
-        return None
-    return GateAnswer("asked", gate.reason, at=gate.at)
-
-
 def _stored(seen: Seen, host: str) -> tuple[str, str]:
     if seen.observations is not None:
         return f"seen:{seen.task.index}", seen.observations
@@ -390,12 +395,15 @@ def _stored(seen: Seen, host: str) -> tuple[str, str]:
 
 
 def _noted(ctx: PhaseContext) -> dict[str, str]:
-    """The fields for what a phase noted: reads, changes of the situation, the gate's reasons."""
-    gate = {"gate": ctx.gate.to_json()} if ctx.gate else {}
+    """The fields for what a phase noted: reads, and changes of the situation."""
     changes = {"situationChanges": dump_changes(ctx.changes)} if ctx.changes else {}
     found = ctx.reads()
     reads = {f"reads:{ctx.phase}": dump_reads(found)} if found else {}
-    return gate | changes | reads
+    return changes | reads
+
+
+def _gate(gate: Gate | None) -> dict[str, str]:
+    return {"gate": gate.to_json()} if gate else {}
 
 
 def _problems(ctx: PhaseContext) -> dict[str, str]:

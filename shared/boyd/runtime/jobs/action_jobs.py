@@ -56,7 +56,8 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
         situation_summary=found.summary if found else None,
         asked_by=trace.asked_by or request.asked_by,
     )
-    return act.act(ctx, reviewed, ledger, engine.approvals)
+    result, _ = act.act(ctx, reviewed, ledger, engine.approvals)
+    return result
 
 
 def in_turn(
@@ -167,7 +168,7 @@ class ApprovedActionHandler:
             engine,
             item.action_id,
             item.resolved_at or item.updated_at,
-            lambda: act.act(engine.act_context(), request, ledger, engine.approvals),
+            lambda: act.act(engine.act_context(), request, ledger, engine.approvals)[0],
         )
 
     def _policy_refusal(self, item: ApprovalItem) -> str | None:

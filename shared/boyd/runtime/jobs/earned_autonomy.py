@@ -28,7 +28,7 @@ from boyd.models import (
 )
 from boyd.phases import action_call
 from boyd.phases.complete import waiting_for
-from boyd.phases.gate import gate
+from boyd.phases.gate import judge
 from boyd.plugin import Action
 from boyd.runtime.engine import Engine
 
@@ -163,7 +163,7 @@ class AutonomyOffers:
         asked_by = then.trace.asked_by if then.trace else None
         situation = then.situation or NO_SITUATION
         of = Circumstances(action, then.decision, situation, lambda: at, lambda *_: granted)
-        return gate(self._engine.agent, of, asked_by).outcome == "automatic"
+        return judge(self._engine.agent, of, asked_by).outcome == "automatic"
 
 
 def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:

@@ -197,7 +197,7 @@ class ProcedureSteps:
         if item is None or item.action_id != self._record.action or action.id == ASK:
             return False
         situation = item.situation or NO_SITUATION
-        of = act.circumstances(self._engine.act_context(), action, decision, situation)
+        of = self._engine.act_context().circumstances(action, decision, situation)
         signer = self._engine.settings.signer
         votes = signer.signed(item) if signer else item.approvals
         required = self._engine.agent.policy(of)
