@@ -249,7 +249,7 @@ def test_a_model_is_refused_an_action_that_is_in_flight() -> None:
 
     def ask() -> None:
         wanted = choice(RESTART, params={"host": "web1", "reason": "a model"})
-        request = act.Request("investigation:i:1", wanted, for_model=True)
+        request = act.Request("investigation:i:1", wanted, requester=act.Requester(for_model=True))
         refused.append(run_action(lab.engine, lab.engine.ledger(), request))
 
     restart.meanwhile = ask

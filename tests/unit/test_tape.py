@@ -642,3 +642,18 @@ def test_a_failed_phase_keeps_what_it_had_read() -> None:
 
     assert not result.success
     assert list(told(result)) == ["p:r"]
+
+
+def test_decide_stores_the_verdict_that_act_completes_with_the_policy() -> None:
+    lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=Autonomy(mode="human-only"))))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
+    record = lab.store.iterations.current()
+    assert record is not None
+    verdict = record.gate
+    lab.deliver()
+    gate = first(lab).gate
+    assert gate is not None
+
+    assert gate.required is not None
+    assert verdict == gate.patched({"required": None})

@@ -83,69 +83,90 @@ class ApprovalGateway(Protocol):
 
 
 @dataclass(frozen=True)
+class Requester:
+    """The principals on whose behalf an action is executed, and what they expect.
+
+    Attributes:
+        by: the principal that the audit names; empty: the agent itself.
+        principals: all who request the action.
+        for_model: redact secrets from the result before it is stored.
+        may_wait: whether it waits until what is in flight on its target has ended.
+        ordered_at: when a person has ordered it; a revocation since then ends it.
+    """
+
+    by: str = ""
+    principals: tuple[str, ...] = ()
+    for_model: bool = False
+    may_wait: bool = True
+    ordered_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ProposalTerms:
+    """The proposal of an action that a person has to approve.
+
+    Attributes:
+        origin: identifies it, if it does not go by the id of the execution.
+        run_ids: the runs that it serves.
+        wakes: the job that waits for it; other requests do not join it.
+        by_person: a person has to approve it, whatever hooks, policies and grants say.
+        instead_of: why the actions that were decided first are not repeated.
+    """
+
+    origin: str = ""
+    run_ids: tuple[str, ...] = ()
+    wakes: str = ""
+    by_person: bool = False
+    instead_of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Request:
     """An action to execute or propose.
 
     Attributes:
         execution_id: stays the same when the request is repeated.
+        situation: in which it was decided; None: it is not known.
         approved: the request has passed the gate.
-        retry: an earlier attempt may be in the ledger.
-        asked_by: the plugin whose hook requires an approval.
-        by_person: a person has to approve it, whatever hooks, policies and grants say.
-        requested_by: the principals who request the action.
-        by: the principal that the audit names.
-        undoes: roll back this execution instead; all requesters share that one rollback.
-        origin: identifies the proposal of a rollback.
-        wakes: the job that waits for the proposal; other requests do not join it.
-        for_model: redact secrets from the result before it is stored.
-        unserved: the reason why this worker may only propose the action, without a dry run.
-        situation: in which it was decided.
-        gate: the verdict when it was decided, if a person has to approve it.
-        instead_of: why the actions that were decided first are not repeated.
         record: the track record in which an approved action counts; None: in none.
+        gate: the verdict when it was decided, if a person has to approve it.
+        asked_by: the plugin whose hook requires an approval.
+        retry: an earlier attempt may be in the ledger.
+        undoes: roll back this execution instead; all requesters share that one rollback.
+        unserved: the reason why this worker may only propose the action, without a dry run.
         within: the prefix of the executions of its procedure, whose holds do not bind it.
         compensates: whether it undoes a step of its procedure; no hold binds it then.
-        may_wait: whether it waits until what is in flight on its target has ended.
-        ordered_at: when a person has ordered it; a revocation since then ends it.
         fence: it is executed only while this holds; None: always.
     """
 
     execution_id: str
     decision: Decision
-    situation_summary: str | None = None
-    run_ids: tuple[str, ...] = ()
+    situation: Situation | None = None
+    requester: Requester = Requester()
+    proposal: ProposalTerms = ProposalTerms()
     approved: bool = False
-    retry: bool = False
-    asked_by: str | None = None
-    by_person: bool = False
-    requested_by: tuple[str, ...] = ()
-    by: str = ""
-    undoes: str | None = None
-    origin: str = ""
-    wakes: str = ""
-    for_model: bool = False
-    unserved: str = ""
-    situation: Situation = NO_SITUATION
-    gate: Gate | None = None
-    instead_of: tuple[str, ...] = ()
     record: TrackRecord | None = None
+    gate: Gate | None = None
+    asked_by: str | None = None
+    retry: bool = False
+    undoes: str | None = None
+    unserved: str = ""
     within: str = ""
     compensates: bool = False
-    may_wait: bool = True
-    ordered_at: datetime | None = None
     fence: Fence | None = None
 
     @property
-    def requester(self) -> str | None:
+    def principal(self) -> str | None:
         """The principal on whose behalf it is executed; None: the agent itself, or several."""
         if not self.approved:
-            return self.by or None
-        return self.requested_by[0] if len(self.requested_by) == 1 else None
+            return self.requester.by or None
+        principals = self.requester.principals
+        return principals[0] if len(principals) == 1 else None
 
     @property
     def proposer(self) -> str:
         """The id of its proposal, which stays the same when the request is repeated."""
-        return self.origin or self.execution_id
+        return self.proposal.origin or self.execution_id
 
 
 def act(
@@ -159,8 +180,8 @@ def act(
     if action is None:
         result = unknown(request.decision.action)
         return result, refuse(result)
-    undoes = request.undoes is not None
-    of = ctx.circumstances(action, request.decision, request.situation, undoes)
+    situation, undoes = request.situation or NO_SITUATION, request.undoes is not None
+    of = ctx.circumstances(action, request.decision, situation, undoes)
     attempt = _Attempt(ctx, of, request, ledger, approvals)
     result = attempt.run()
     verdict = attempt.verdict
@@ -217,7 +238,7 @@ class _Attempt:
         """The outcome of a lost attempt: a decision never has two outcomes."""
         request = self.request
         result = self.ledger.find(request.execution_id)
-        if result or (request.approved and not request.wakes):
+        if result or (request.approved and not request.proposal.wakes):
             return result
         approval_id = self.approvals.proposed(request.proposer)
         return self._wait_for(approval_id) if approval_id else None
@@ -320,7 +341,7 @@ class _Attempt:
             target=action.target_of(params),
             idempotent=action.idempotent,
             timeout=action.timeout,
-            by=request.by or f"agent:{self.ctx.agent.id}",
+            by=request.requester.by or f"agent:{self.ctx.agent.id}",
             host=self.ctx.context(action.plugin_id).host,
             terms=self._terms(),
             fence=request.fence,
@@ -344,7 +365,7 @@ class _Attempt:
             sandbox=self.ctx.agent.sandbox(action.id),
             queue=action.queue,
             read_only=action.reversibility == "read-only",
-            ordered_at=request.ordered_at,
+            ordered_at=request.requester.ordered_at,
         )
 
     def _class(self) -> str:
@@ -370,7 +391,7 @@ class _Attempt:
             return None
         # The loop and models decide anew.
         ordered = request.approved or not self._is_by_machine
-        waits = ordered and request.may_wait
+        waits = ordered and request.requester.may_wait
         return Concurrency(limit, waits, request.undoes, undoes or request.compensates)
 
     def _begin(self, procedure: Procedure, params: JsonObject, token: str) -> ActionResult:
@@ -393,10 +414,10 @@ class _Attempt:
             state="running",
             steps=list(procedure.steps),
             approve=procedure.approve,
-            by=self.request.by or f"agent:{self.ctx.agent.id}",
-            requesters=list(self.request.requested_by),
+            by=self.request.requester.by or f"agent:{self.ctx.agent.id}",
+            requesters=list(self.request.requester.principals),
             confidence=self.request.decision.confidence,
-            situation_class=self.request.situation.class_for(procedure.plugin_id),
+            situation_class=self.of.situation.class_for(procedure.plugin_id),
             started_at=now,
             until=now + timedelta(seconds=procedure.within),
         )
@@ -409,13 +430,14 @@ class _Attempt:
         here = self.ctx.context(action.plugin_id)
         result = self._call(
             params,
-            replace(here, execution_id=self.request.execution_id, requester=self.request.requester),
+            replace(here, execution_id=self.request.execution_id, requester=self.request.principal),
         )
         result = result.patched({"host": here.host, "worker": here.worker})
-        if self.request.for_model:
+        requester = self.request.requester
+        if requester.for_model:
             result = without_secrets(result)
-        if self.request.requested_by:
-            result = self.ledger.shorten(result, self.request.requested_by[0])
+        if requester.principals:
+            result = self.ledger.shorten(result, requester.principals[0])
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = (
                 "the worker lost its claim while executing; another one may have reported the "
@@ -452,10 +474,10 @@ class _Attempt:
 
     def _proposal(self, reason: str, least_risk: Level) -> Proposal:
         action, request, agent = self.action, self.request, self.ctx.agent
-        decision, of = request.decision, self.of
+        decision, of, terms = request.decision, self.of, request.proposal
         if LEVELS.index(decision.risk) < LEVELS.index(least_risk):
             decision = decision.patched({"risk": least_risk})
-            of = self.ctx.circumstances(action, decision, request.situation)
+            of = self.ctx.circumstances(action, decision, of.situation)
         doubt, policy = agent.rules.policy_doubt(of), agent.policy(of)
         return Proposal(
             decision=decision.patched({"requires_approval": True}),
@@ -465,24 +487,24 @@ class _Attempt:
             risk=max(action.risk, decision.risk, key=LEVELS.index),
             reversibility="unknown" if request.undoes else action.reversibility,
             # Models report no confidence.
-            confidence=None if request.for_model else decision.confidence,
+            confidence=None if request.requester.for_model else decision.confidence,
             autonomy=action.autonomy,
             loop_iteration=self.ctx.iteration or 0,
-            situation_summary=request.situation_summary,
-            run_ids=list(request.run_ids),
+            situation_summary=request.situation.summary if request.situation else None,
+            run_ids=list(terms.run_ids),
             reason=f"{reason}; {doubt}" if doubt else reason,
             queue=action.queue,
             target=action.target_of(decision.params),
             concurrency=action.in_flight_limit,
-            required=policy.patched({"person": True}) if request.by_person else policy,
+            required=policy.patched({"person": True}) if terms.by_person else policy,
             plan=action.approved_steps if isinstance(action, Procedure) else [],
             situation=agent.rules.seen(of.situation),
-            requested_by=list(request.requested_by),
+            requested_by=list(request.requester.principals),
             undoes=request.undoes,
             undone=self.undone.result if self.undone else None,
-            wakes=[request.wakes] if request.wakes else [],
-            bound_to=request.execution_id if request.wakes else None,
-            instead_of=list(request.instead_of),
+            wakes=[terms.wakes] if terms.wakes else [],
+            bound_to=request.execution_id if terms.wakes else None,
+            instead_of=list(terms.instead_of),
             record=None if request.undoes else self._own_record(),
             code=agent.code_of(action.id),
         )
@@ -498,12 +520,13 @@ class _Attempt:
         request = self.request
         if request.unserved:
             return failed(self.action.id, request.unserved)
-        return dry_run(self.ctx, self.action.id, request.decision.params, request.for_model)
+        params, for_model = request.decision.params, request.requester.for_model
+        return dry_run(self.ctx, self.action.id, params, for_model)
 
     @property
     def _is_by_machine(self) -> bool:
         """Tell whether the loop or a model asks for it, not a person."""
-        return self.ctx.iteration is not None or self.request.for_model
+        return self.ctx.iteration is not None or self.request.requester.for_model
 
     def _wait_for(self, approval_id: str) -> ActionResult:
         return ActionResult(

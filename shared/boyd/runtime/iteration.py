@@ -16,7 +16,6 @@ from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import (
-    NO_SITUATION,
     ActionResult,
     Actor,
     ApprovalPolicy,
@@ -299,14 +298,15 @@ class IterationSteps:
         request = act.Request(
             execution_id=naming.loop(record.id),
             decision=decision,
-            situation=record.situation or NO_SITUATION,
-            situation_summary=record.situation.summary if record.situation else None,
-            run_ids=tuple(record.runs),
+            situation=record.situation,
+            proposal=act.ProposalTerms(
+                run_ids=tuple(record.runs),
+                instead_of=tuple(h.reason for h in record.trace.held) if record.trace else (),
+            ),
             retry=entry.epoch > 1,
             asked_by=record.trace.asked_by if record.trace else None,
             unserved=entry.fields.get("unserved", ""),
             gate=record.gate,
-            instead_of=tuple(one.reason for one in record.trace.held) if record.trace else (),
             fence=Fence(entry.iteration, entry.epoch, entry.worker),
         )
         ledger = self._engine.ledger()

@@ -137,11 +137,9 @@ class ToolRunner:
         request = act.Request(
             execution_id=self._execution(called),
             decision=decision,
+            requester=act.Requester(self._name, self._askers, for_model=True),
+            proposal=act.ProposalTerms(wakes=self._name),
             retry=again,
-            requested_by=self._askers,
-            by=self._name,
-            wakes=self._name,
-            for_model=True,
             fence=self._fence,
         )
         ledger = self._engine.ledger()

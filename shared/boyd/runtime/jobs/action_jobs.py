@@ -41,19 +41,17 @@ _UNSIGNED = (
 def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionResult:
     """Execute an action or queue it for approval: decide hooks, gate, act hooks, ledger."""
     ctx = engine.act_context()
-    found = engine.store.history.situation()
-    situation = found or NO_SITUATION
-    decision, trace = decide.review(ctx, request.decision, situation)
+    situation = engine.store.history.situation()
+    decision, trace = decide.review(ctx, request.decision, situation or NO_SITUATION)
     if decision.is_no_op:
         return _not_chosen(request.decision.action, trace, decision)
-    if request.by_person:
+    if request.proposal.by_person:
         decision = decision.patched({"requires_approval": True})
     reviewed = replace(
         request,
         decision=decision,
         approved=request.approved and _is_same(decision, request.decision),
         situation=situation,
-        situation_summary=found.summary if found else None,
         asked_by=trace.asked_by or request.asked_by,
     )
     result, _ = act.act(ctx, reviewed, ledger, engine.approvals)
@@ -151,15 +149,16 @@ class ApprovedActionHandler:
         request = act.Request(
             execution_id=_execution(item, item.id),
             decision=_decision(item),
-            situation_summary=item.situation_summary,
+            requester=act.Requester(
+                by=item.acted_by or "",
+                principals=tuple(item.requested_by),
+                for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
+                ordered_at=item.resolved_at,
+            ),
             approved=True,
-            retry=retry,
-            by=item.acted_by or "",
-            requested_by=tuple(item.requested_by),
-            undoes=item.undoes,
-            for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
             record=item.record,
-            ordered_at=item.resolved_at,
+            retry=retry,
+            undoes=item.undoes,
             fence=fence,
         )
         engine = self._engine

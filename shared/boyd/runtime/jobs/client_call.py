@@ -115,16 +115,17 @@ class ClientCallHandler:
         request = act.Request(
             execution_id=_execution(call.id, call.undoes),
             decision=decision,
-            retry=retry,
+            requester=act.Requester(
+                by=call.actor.principal,
+                principals=(call.actor.principal,),
+                # The answer of an endpoint is given at once, and cannot be made twice.
+                may_wait=call.endpoint is None,
+                ordered_at=call.created_at,
+            ),
+            proposal=act.ProposalTerms(naming.call(call.id), by_person=call.by_person),
             asked_by=call.actor.principal if call.requires_approval else None,
-            by_person=call.by_person,
-            requested_by=(call.actor.principal,),
-            by=call.actor.principal,
+            retry=retry,
             undoes=call.undoes,
-            origin=naming.call(call.id),
-            # The answer of an endpoint is given at once, and cannot be made twice.
-            may_wait=call.endpoint is None,
-            ordered_at=call.created_at,
             fence=fence,
         )
         return in_turn(

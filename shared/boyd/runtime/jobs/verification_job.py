@@ -172,10 +172,10 @@ class VerificationHandler:
         request = act.Request(
             execution_id=undo,
             decision=_undoing(entry, action),
+            requester=act.Requester(f"agent:{self._engine.agent.id}"),
+            proposal=act.ProposalTerms(naming.verification(entry.id)),
             retry=True,
-            by=f"agent:{self._engine.agent.id}",
             undoes=entry.id,
-            origin=naming.verification(entry.id),
             fence=fence,
         )
         ledger = self._engine.ledger()
