@@ -83,7 +83,7 @@ def test_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
     result = result_of(lab.run())
     item = lab.store.approvals.page(50).pending[0]
 
-    assert (False, 0, {"approvalId": item.id}) == (result.success, result.duration, result.metrics)
+    assert (False, 0, item.id) == (result.success, result.duration, result.waits_for)
     assert (
         item.action_id,
         item.params,
@@ -418,12 +418,11 @@ def test_one_decision_is_proposed_once_whatever_became_of_the_approval() -> None
     recorder = Recorder()
     lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")))
     first = perform(lab, "loop:1")
-    assert first.metrics
-    approval_id = str(first.metrics["approvalId"])
-    lab.resolver.answer(approval_id, "denied", person("ann"))
+    assert first.waits_for
+    lab.resolver.answer(first.waits_for, "denied", person("ann"))
     again = perform(lab, "loop:1", retry=True)
 
-    assert first.metrics == again.metrics
+    assert first.waits_for == again.waits_for
     assert lab.store.approvals.page(50).pending == []
 
 

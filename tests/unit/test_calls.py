@@ -163,7 +163,7 @@ def test_a_policy_plugin_may_require_an_approval() -> None:
 
     assert error(found) == "Approval required"
     assert found.result is not None
-    assert found.result.metrics == {"approvalId": item.id}
+    assert found.result.waits_for == item.id
     assert (item.requested_by, item.reason) == (["ann"], "approval-policy requires approval")
     assert recorder.calls == []
 
@@ -676,7 +676,7 @@ def test_a_worker_lost_after_it_proposed_finds_its_proposal_again() -> None:
     assert pending(lab) == []
     result = answer(lab, call_id).result
     assert result is not None
-    assert result.metrics == {"approvalId": item.id}
+    assert result.waits_for == item.id
 
 
 @pytest.mark.parametrize(("method", "status", "asked"), [("GET", 200, 1), ("POST", 503, 0)])

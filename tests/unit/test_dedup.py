@@ -129,7 +129,7 @@ def test_a_call_for_what_waits_already_joins_it() -> None:
 
     assert found is not None
     assert found.result is not None
-    assert found.result.metrics == {"approvalId": item.id}
+    assert found.result.waits_for == item.id
     assert (item.seen, item.requested_by) == (2, ["agent:test", "ann"])
 
 

@@ -23,7 +23,7 @@ def result(success: bool = False, **fields: Any) -> ActionResult:
     return ActionResult(action="p:do", success=success, duration=1.0, **fields)
 
 
-WAITS = result(error=APPROVAL_REQUIRED, metrics={"approvalId": "1a2b3c4d5e"})
+WAITS = result(error=APPROVAL_REQUIRED, waits_for="1a2b3c4d5e")
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,21 @@ def test_a_whole_result_and_its_outline_have_the_same_outcome(
 def test_of_several_outcomes_the_one_that_needs_a_person_counts() -> None:
     assert outcome_kind(ended(result(success=True), WAITS)) == "waits"
     assert outcome_kind(ended(WAITS, result(error="boom"))) == "failed"
+
+
+def test_the_approval_that_an_action_waits_for_is_a_metric_on_the_wire() -> None:
+    wire = (
+        '{"action":"p:do","success":false,"duration":1.0,"error":"Approval required",'
+        '"metrics":{"approvalId":"1a2b3c4d5e"}}'
+    )
+
+    assert ActionResult.from_json(wire) == WAITS
+    assert (WAITS.metrics, WAITS.to_json()) == (None, wire)
+    assert "waitsFor" not in ActionResult.model_json_schema(by_alias=True)["properties"]
+
+
+def test_a_metric_of_a_result_that_does_not_wait_names_no_approval() -> None:
+    failed = result(error="boom", metrics={"approvalId": "1a2b3c4d5e"})
+
+    assert failed.waits_for is None
+    assert ActionResult.from_json(failed.to_json()) == failed

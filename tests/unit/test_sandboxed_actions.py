@@ -154,12 +154,17 @@ def test_an_answer_that_is_no_result_is_a_failure(answer: str) -> None:
 
 def test_a_sandboxed_action_cannot_return_fields_that_boyd_sets() -> None:
     claimed = ActionResult(
-        action="p:other", success=False, duration=1, error="Approval required", prevented="frozen"
+        action="p:other",
+        success=False,
+        duration=1,
+        error="Approval required",
+        waits_for="1a2b3c4d",
+        prevented="frozen",
     )
     result = called(lab_on(Host(ConfinedAnswer(claimed.to_json()))))
 
     assert result.action == "p:do"
-    assert result.error == "The action says: Approval required"
+    assert (result.error, result.waits_for) == ("The action says: Approval required", None)
     assert result.prevented is None
 
 

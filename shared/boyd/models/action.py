@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
-from pydantic import Field
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema
 
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
@@ -35,6 +43,8 @@ Prevention = Literal[
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
+#: The metric in which its wire format names that approval.
+_APPROVAL = "approvalId"
 #: The start of the error of an action that a freeze has prevented.
 FROZEN = "Actions are frozen"
 #: The start of the error of an action that a revocation has prevented.
@@ -81,6 +91,34 @@ class ActionResult(Model):
     violation: LimitViolation | None = None
     host: str | None = None
     worker: str | None = None
+    #: The approval that it waits for; `metrics.approvalId` on the wire.
+    waits_for: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_approval(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or fields.get("error") != APPROVAL_REQUIRED:
+            return fields
+        metrics = fields.get("metrics")
+        if not isinstance(metrics, dict) or not metrics.get(_APPROVAL):
+            return fields
+        rest = {name: value for name, value in metrics.items() if name != _APPROVAL}
+        return {**fields, "metrics": rest or None, "waits_for": str(metrics[_APPROVAL])}
+
+    @model_serializer(mode="wrap")
+    def _write_approval(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.waits_for:
+            fields["metrics"] = {**(self.metrics or {}), _APPROVAL: self.waits_for}
+        return fields
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        # What is written has the shape of what is read.
+        shape = {name: part for name, part in schema.items() if name != "serialization"}
+        return handler(cast(CoreSchema, shape))
 
     @property
     def state(self) -> Literal["succeeded", "failed", "unknown"]:
@@ -88,13 +126,6 @@ class ActionResult(Model):
         if self.unknown:
             return "unknown"
         return "succeeded" if self.success else "failed"
-
-    @property
-    def waits_for(self) -> str | None:
-        """The approval that the action waits for, if any."""
-        if self.error != APPROVAL_REQUIRED or not self.metrics:
-            return None
-        return str(self.metrics.get("approvalId", "")) or None
 
 
 class JobExecution(Model):

@@ -534,5 +534,5 @@ class _Attempt:
             success=False,
             error=APPROVAL_REQUIRED,
             duration=0.0,
-            metrics={"approvalId": approval_id},
+            waits_for=approval_id,
         )

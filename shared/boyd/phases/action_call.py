@@ -196,7 +196,8 @@ def _result(action: Action, function: str, found: Any, duration: float) -> Actio
             error = f"The action says: {said}" if ours else said
             name = action.title if found.action == action.title else action.id
             ran = {"action": name, "duration": duration, "error": error}
-            result = found.patched({**ran, "prevented": None, "violation": None})
+            none = dict.fromkeys(("prevented", "violation", "waits_for"))
+            result = found.patched({**ran, **none})
         else:
             plainly = found.model_dump(mode="json") if isinstance(found, BaseModel) else found
             result = ActionResult(action=action.id, success=True, output=plainly, duration=duration)

@@ -211,6 +211,7 @@ def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
     yield "worker", item.worker or ""
     yield "output", output.text_of(item.output)
     yield "effects", ", ".join(item.side_effects or [])
+    yield "approvalId", item.waits_for or ""
     yield from ((name, output.text_of(value)) for name, value in (item.metrics or {}).items())
 
 
