@@ -10,7 +10,7 @@ from typing import Any
 
 from boyd.models import Actor, Decision, JsonObject, Proposal, RunRequest
 from boyd.runtime.approvals import enqueue_approval
-from boyd.store import AgentStore
+from boyd.store import AgentStore, ItemAnswer
 from boyd.store.keys import Keys
 from harness import Deployment
 from kit import LAX
@@ -42,7 +42,7 @@ def fill(deployment: Deployment, store: AgentStore, items: int) -> None:
     run = launcher.submit_run(RunRequest(title="kept", description="kept"), _SOMEBODY)
     deployment.ended(store.agent_id, run.iteration)
     item = propose(store)
-    store.approvals.resolve(item, "denied", _SOMEBODY, store.retention(), policy=LAX)
+    store.approvals.resolve(item, ItemAnswer("denied", _SOMEBODY), LAX, store.retention())
     began = (time.time() - 86_400) * 1000
     copied = (
         (keys.run(run.run.id), keys.run(""), keys.runs_finished),
@@ -72,7 +72,7 @@ def operations(deployment: Deployment, agent_id: str) -> dict[str, Callable[[], 
     retention = store.retention()
 
     def answer() -> None:
-        store.approvals.resolve(propose(store), "denied", _SOMEBODY, retention, policy=LAX)
+        store.approvals.resolve(propose(store), ItemAnswer("denied", _SOMEBODY), LAX, retention)
 
     def iterate() -> None:
         deployment.ended(agent_id, launcher.trigger("bench").iteration)

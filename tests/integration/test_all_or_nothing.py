@@ -51,6 +51,7 @@ from boyd.store import (
     AgentEntry,
     AgentStore,
     Ending,
+    ItemAnswer,
     LogChange,
     Lost,
     Retention,
@@ -490,14 +491,14 @@ def approvals(store: Store, a: AgentStore) -> None:
     assert a.notification_records.store(first, sent, Fence(job, 1, "w/1"))
     policy = LAX.patched({"min_approvals": 2})
     revoked = person("cid").patched({"key": "0123456789ab"})
-    a.approvals.resolve(first, "approved", revoked, KEEP, policy=policy)
+    a.approvals.resolve(first, ItemAnswer("approved", revoked), policy, KEEP)
     voted = a.approvals.get(first)
     assert voted is not None
     assert a.approvals.drop_revoked(voted)
-    a.approvals.resolve(first, "approved", ANN, KEEP, policy=policy)
-    a.approvals.resolve(first, "approved", person("bob"), KEEP, policy=policy)
+    a.approvals.resolve(first, ItemAnswer("approved", ANN), policy, KEEP)
+    a.approvals.resolve(first, ItemAnswer("approved", person("bob")), policy, KEEP)
     second = a.approvals.enqueue(proposal(2, run_ids=["run3"], wakes=["call:c3"]), KEEP)
-    a.approvals.resolve(second, "denied", ANN, KEEP, note="no", policy=LAX)
+    a.approvals.resolve(second, ItemAnswer("denied", ANN, "no"), LAX, KEEP)
     third = a.approvals.enqueue(proposal(3, run_ids=["run3"]), KEEP)
     store.client.hset("boyd:{a}:run:run3", "status", "investigating")
     a.runs.cancel("run3", ANN, KEEP, "not wanted")
@@ -509,7 +510,7 @@ def approvals(store: Store, a: AgentStore) -> None:
     a.approvals.expire(KEEP)
     a.approvals.set_deadlines(Retention(ttl=3600))
     fifth = a.approvals.enqueue(proposal(5), KEEP)
-    a.approvals.resolve(fifth, "approved", ANN, KEEP, policy=LAX, result=done())
+    a.approvals.resolve(fifth, ItemAnswer("approved", ANN, result=done()), LAX, KEEP)
     a.approvals.page(10)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from boyd.models import ApprovalItem, ApprovalPolicy, Autonomy, Decision, Proposal, RunRequest
 from boyd.runtime import Resolution, Resolver
-from boyd.store import AgentStore, Retention, Store
+from boyd.store import AgentStore, ItemAnswer, Retention, Store
 from boyd.testing import TESTER, Lab, ManualDispatcher
 from harness import patient_client
 from kit import LAX, Recorder, agent, choice, chooses, person
@@ -238,7 +238,7 @@ def test_pages_hold_everything_once_while_others_resolve(store: Store) -> None:
     def resolve() -> None:
         for name in ids[1::2]:
             if not stop.is_set():
-                approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
+                approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
 
     thread = threading.Thread(target=resolve)
     thread.start()

@@ -21,7 +21,7 @@ from boyd.models import (
     RunRequest,
     utc_now,
 )
-from boyd.store import ActionLedger, AgentEntry, Slot, Store
+from boyd.store import ActionLedger, AgentEntry, ItemAnswer, Slot, Store
 from boyd.testing import Lab
 from clusters import every_key
 from harness import patient_client
@@ -185,7 +185,7 @@ def test_a_hundred_resolvers_have_one_winner(redis_url: str) -> None:
     def resolve(number: int) -> bool:
         status: Any = ("approved", "denied", "withdrawn")[number % 3]
         actor = person(f"p{number}")
-        return approvals.resolve(item.id, status, actor, retention, policy=LAX).counts
+        return approvals.resolve(item.id, ItemAnswer(status, actor), LAX, retention).counts
 
     assert sum(at_once(100, resolve)) == 1
     assert (approvals.page(50).pending, len(approvals.page(50).history)) == ([], 1)

@@ -9,7 +9,7 @@ import pytest
 
 from boyd.errors import QueueFull
 from boyd.models import Decision, JsonObject, LoopResult, Proposal, RunRequest
-from boyd.store import Retention, Store, paging, runs
+from boyd.store import ItemAnswer, Retention, Store, paging, runs
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
 from boyd.store.server.scripts import Scripts
@@ -82,7 +82,7 @@ def test_a_page_of_large_approvals_ends_early_and_none_is_left_out() -> None:
         proposal = Proposal(decision=decision, action_id="p:do", params=params, loop_iteration=1)
         ids.append(store.approvals.enqueue(proposal, retention))
     for name in ids[:10]:
-        store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
+        store.approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
     waits, past, cursor = [], [], None
     while True:
         page = store.approvals.page(100, cursor)

@@ -20,6 +20,7 @@ from boyd.security.links import (
     login_reason,
 )
 from boyd.settings.process_settings import Settings, load_settings
+from boyd.store import ItemAnswer
 from boyd.testing import Lab
 from boyd_cli.commands.up_command import _children
 from kit import Recorder, agent, choice, chooses, person
@@ -116,13 +117,9 @@ def test_a_link_ends_with_its_deadline_even_between_the_check_and_the_answer() -
     ended = link_to(lab).patched({"deadline": utc_now() - timedelta(seconds=1)})
     assert problem(lab, ended) == LinkProblem.EXPIRED
     assert lab.resolver.answer_link(ended, "approved").outcome == "link-refused"
+    answer = ItemAnswer("approved", ended.actor(), link_until=ended.deadline)
     outcome = lab.store.approvals.resolve(
-        ended.approval_id,
-        "approved",
-        ended.actor(),
-        lab.engine.retention,
-        policy=ApprovalPolicy(),
-        link_until=ended.deadline,
+        ended.approval_id, answer, ApprovalPolicy(), lab.engine.retention
     )
     assert outcome == "link-refused"
     assert pending(lab).status == "pending"

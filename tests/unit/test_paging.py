@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from boyd.errors import BadCursor
 from boyd.models import Decision, Proposal
-from boyd.store import Retention, Store
+from boyd.store import ItemAnswer, Retention, Store
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, dump_cursor, load_cursor, read_page
 from boyd.store.server.scripts import Scripts
@@ -165,7 +165,7 @@ def test_answering_page_by_page_reaches_every_pending_item(ttl: float | None) ->
         page = store.approvals.page(4, cursor, history=False)
         for item in page.pending:
             met.append(item.id)
-            store.approvals.resolve(item.id, "denied", TESTER, retention, policy=LAX)
+            store.approvals.resolve(item.id, ItemAnswer("denied", TESTER), LAX, retention)
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -179,7 +179,7 @@ def test_pending_and_history_are_paged_side_by_side() -> None:
     retention = Retention()
     ids = [store.approvals.enqueue(proposal(n), retention) for n in range(12)]
     for name in ids[:5]:
-        store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
+        store.approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
     waits: list[str] = []
     past: list[str] = []
     cursor = None
@@ -201,7 +201,7 @@ def test_history_is_capped_by_count_and_age() -> None:
     retention = Retention(max_count=3, max_age=60.0)
     for number in range(8):
         name = store.approvals.enqueue(proposal(number), retention)
-        store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
+        store.approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
     kept = store.approvals.page(50).history
 
     assert len(kept) == 3
@@ -209,5 +209,5 @@ def test_history_is_capped_by_count_and_age() -> None:
     assert all(0 < client.ttl(f"boyd:{{a}}:approval:{item.id}") <= 60 for item in kept)
     client.zadd("boyd:{a}:approvals:history", {kept[0].id: 1})
     name = store.approvals.enqueue(proposal(99), retention)
-    store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
+    store.approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
     assert kept[0].id not in {item.id for item in store.approvals.page(50).history}

@@ -24,7 +24,7 @@ from boyd.models import Actor, AuditFilter, Decision, Proposal, RunRequest
 from boyd.models.archived import HistoryFilter
 from boyd.models.investigation import InvestigationRequest
 from boyd.replay.recordings import KeptIterations
-from boyd.store import Retention, connect
+from boyd.store import ItemAnswer, Retention, connect
 from boyd.store.approvals import NO_DEADLINE
 from boyd.testing import TESTER, Lab
 from kit import LAX, agent, execution_request, reads, seen, sees
@@ -95,7 +95,7 @@ def _approvals(lab: Lab, count: int) -> list[str]:
     store = lab.store.approvals
     ids = _pending(lab, count)
     for id in ids:
-        store.resolve(id, "denied", TESTER, KEEPS_ALL, policy=LAX)
+        store.resolve(id, ItemAnswer("denied", TESTER), LAX, KEEPS_ALL)
     return ids
 
 

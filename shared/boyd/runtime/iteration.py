@@ -42,6 +42,7 @@ from boyd.runtime.triggers import TICK
 from boyd.store import (
     AgentStore,
     BatchRun,
+    ItemAnswer,
     PhaseEntry,
     Record,
     Stale,
@@ -447,11 +448,5 @@ def _has_other_requesters(store: AgentStore, approval_id: str) -> bool:
 def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
     summary = result.situation.summary if result.situation else ""
     loop = Actor(principal=f"agent:{engine.agent.id}")
-    engine.store.approvals.resolve(
-        approval_id,
-        "withdrawn",
-        loop,
-        engine.retention,
-        note=f"The situation has cleared: {summary}"[:500],
-        policy=ApprovalPolicy(),
-    )
+    answer = ItemAnswer("withdrawn", loop, f"The situation has cleared: {summary}"[:500])
+    engine.store.approvals.resolve(approval_id, answer, ApprovalPolicy(), engine.retention)

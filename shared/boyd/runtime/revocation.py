@@ -5,7 +5,7 @@ from __future__ import annotations
 from boyd.models import Actor
 from boyd.models.responses import RevokedAgent
 from boyd.runtime.ending import pending_approvals
-from boyd.store import AgentStore, Store, reason_text
+from boyd.store import AgentStore, ItemAnswer, Store, reason_text
 
 #: The most investigations that are cancelled at once; further ones end with their next step.
 _MOST = 10_000
@@ -33,8 +33,9 @@ def revoke(store: Store, agent_id: str, actor: Actor, reason: str | None = None)
 
 def _withdraw_all(agent: AgentStore, actor: Actor) -> int:
     approvals, retention = agent.approvals, agent.retention()
+    answer = ItemAnswer("withdrawn", actor, _NOTE)
     outcomes = [
-        approvals.resolve(item.id, "withdrawn", actor, retention, note=_NOTE, policy=item.required)
+        approvals.resolve(item.id, answer, item.required, retention)
         for item in pending_approvals(agent)
     ]
     return sum(outcome.counts for outcome in outcomes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boyd.store.agent_store import AgentStore
 from boyd.store.api_keys import Admission, ApiKeys
-from boyd.store.approvals import Verdict, fingerprint, read_item
+from boyd.store.approvals import ItemAnswer, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, actor_fields
 from boyd.store.batches import Batches, StuckBatch
@@ -70,6 +70,7 @@ __all__ = [
     "IdempotentAnswers",
     "IntakeLimits",
     "Investigations",
+    "ItemAnswer",
     "Iterations",
     "LogChange",
     "LoginSessions",

@@ -54,6 +54,29 @@ from boyd.store.unreadable import readable
 #: The ways in which a person or the loop resolves an item; expiry is not one of them.
 Verdict = Literal["approved", "denied", "withdrawn"]
 
+
+@dataclass(frozen=True)
+class ItemAnswer:
+    """An answer to a pending item.
+
+    Attributes:
+        version: the one that the item must still have; None: any.
+        request: repeating it as the same actor has the first outcome.
+        link_until: the deadline of the signed link that the actor uses; the answer uses it up.
+        result: of the action, if it was executed already.
+        vote: the signed approval; None: it is not signed.
+    """
+
+    verdict: Verdict
+    by: Actor
+    note: str | None = None
+    version: int | None = None
+    request: str | None = None
+    link_until: datetime | None = None
+    result: ActionResult | None = None
+    vote: Vote | None = None
+
+
 #: Items that one call of `expire_approvals` moves at most.
 EXPIRED_AT_ONCE = 100
 #: Seconds before its deadline in which an item may expire before a proposal can join it.
@@ -211,52 +234,38 @@ class Approvals:
         return bool(stored)
 
     def resolve(
-        self,
-        approval_id: str,
-        verdict: Verdict,
-        actor: Actor,
-        retention: Retention,
-        *,
-        note: str | None = None,
-        policy: ApprovalPolicy,
-        version: int | None = None,
-        result: ActionResult | None = None,
-        request: str | None = None,
-        link_until: datetime | None = None,
-        vote: Vote | None = None,
+        self, approval_id: str, answer: ItemAnswer, policy: ApprovalPolicy, retention: Retention
     ) -> ApprovalOutcome:
         """Answer a pending item; exactly one answer resolves it.
 
         *policy* sets how many approvals an item needs. The last one also queues the execution,
-        in the same step, unless *result* says that it was done already. Repeating a *request* as
-        the same actor returns the first outcome. *link_until* is the deadline of the signed link
-        that the actor uses; the answer stores the link's id, which marks it as used.
-        *vote* is the signed approval; absent: it is not signed.
+        in the same step, unless there is a result already.
         """
+        by, result = answer.by, answer.result
         options = {
             "needed": policy.min_approvals,
             "own": policy.allow_requester,
-            "vote": (vote or Vote.of(actor, note, utc_now())).to_json(),
-            "request": request or "",
-            "note": note or "",
-            "actor": actor_fields(actor),
+            "vote": (answer.vote or Vote.of(by, answer.note, utc_now())).to_json(),
+            "request": answer.request or "",
+            "note": answer.note or "",
+            "actor": actor_fields(by),
             "resend_after": self._resend_after,
         }
-        if version is not None:
-            options["version"] = str(version)
-        if link_until is not None:
-            options["link_until"] = to_ms(link_until)
+        if answer.version is not None:
+            options["version"] = str(answer.version)
+        if answer.link_until is not None:
+            options["link_until"] = to_ms(answer.link_until)
         if result is not None:
             options["done"] = result.state
         [outcome] = self._scripts.run(
             "resolve_approval",
             approval=self._keys.approval(approval_id),
             id=approval_id,
-            verdict=verdict,
-            principal=actor.principal,
+            verdict=answer.verdict,
+            principal=by.principal,
             options=options,
             retention=retention.limits(),
-            fields=_updates(actor, note, result),
+            fields=_updates(by, answer.note, result),
         )
         return ApprovalOutcome(outcome)
 

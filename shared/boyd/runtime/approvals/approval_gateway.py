@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from boyd import naming
@@ -13,7 +12,7 @@ from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal, Vote, utc_now
 from boyd.security.approval_signatures import ApprovalSigner
 from boyd.security.links import AnswerLink, LinkProblem
-from boyd.store import AgentStore, Retention, Verdict
+from boyd.store import AgentStore, ItemAnswer, Retention, Verdict
 from boyd.store.approvals import Approvals
 
 
@@ -115,7 +114,7 @@ class Resolver:
         answer.
         """
         item = self._store.approvals.get(approval_id)
-        return self._answer(approval_id, item, verdict, by, note, version, request)
+        return self._answer(approval_id, item, ItemAnswer(verdict, by, note, version, request))
 
     def answer_link(
         self,
@@ -132,58 +131,38 @@ class Resolver:
         problem = link.problem(item, self._store.clock.now())
         if problem in (LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED):
             return Resolution(ApprovalOutcome.LINK_REFUSED, item)
-        by, id = link.actor(address), link.approval_id
-        return self._answer(id, item, verdict, by, note, link.version, None, link.deadline)
+        by, until = link.actor(address), link.deadline
+        answer = ItemAnswer(verdict, by, note, link.version, link_until=until)
+        return self._answer(link.approval_id, item, answer)
 
     def _answer(
-        self,
-        approval_id: str,
-        item: ApprovalItem | None,
-        verdict: Verdict,
-        by: Actor,
-        note: str | None,
-        version: int | None,
-        request: str | None,
-        link_until: datetime | None = None,
+        self, approval_id: str, item: ApprovalItem | None, answer: ItemAnswer
     ) -> Resolution:
         if item is None:
             return Resolution(ApprovalOutcome.NOT_PENDING, None)
-        answerable = item.status == "pending"
+        approvals, approves = self._store.approvals, answer.verdict == "approved"
         # Whoever had a stolen key may have approved with it before it was revoked.
-        if answerable and verdict == "approved" and self._store.approvals.drop_revoked(item):
-            item = self._store.approvals.get(approval_id) or item
-        refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
+        if item.status == "pending" and approves and approvals.drop_revoked(item):
+            item = approvals.get(approval_id) or item
+        refusal = _refusal(item, answer) if item.status == "pending" else None
         if refusal:
             return Resolution(refusal, item)
-        approvals, signed = self._store.approvals, None
-        if self._signer and verdict == "approved":
-            signed = self._signer.sign(item, Vote.of(by, note, utc_now()))
-        outcome = approvals.resolve(
-            approval_id,
-            verdict,
-            by,
-            self._retention,
-            note=note,
-            policy=item.required,
-            version=version,
-            request=request,
-            link_until=link_until,
-            vote=signed,
-        )
+        if self._signer and approves:
+            vote = self._signer.sign(item, Vote.of(answer.by, answer.note, utc_now()))
+            answer = replace(answer, vote=vote)
+        outcome = approvals.resolve(approval_id, answer, item.required, self._retention)
         if outcome == ApprovalOutcome.APPROVED:
             name = naming.approval(approval_id)
             self._dispatcher.job(self._store.agent_id, name, 1, item.queue)
         return Resolution(outcome, approvals.get(approval_id))
 
 
-def _refusal(
-    item: ApprovalItem, verdict: Verdict, by: Actor, note: str | None
-) -> ApprovalOutcome | None:
+def _refusal(item: ApprovalItem, answer: ItemAnswer) -> ApprovalOutcome | None:
     """The reason why the item's policy refuses an answer; the script checks everything else."""
-    if verdict == "withdrawn":
+    if answer.verdict == "withdrawn":
         return None
-    if (verdict == "approved" or by.link) and not item.required.admits(by):
+    if (answer.verdict == "approved" or answer.by.link) and not item.required.admits(answer.by):
         return ApprovalOutcome.NOT_AN_APPROVER
-    if item.required.require_note and not (note and note.strip()):
+    if item.required.require_note and not (answer.note and answer.note.strip()):
         return ApprovalOutcome.NOTE_REQUIRED
     return None

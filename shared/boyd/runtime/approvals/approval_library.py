@@ -28,7 +28,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.security.approval_signatures import ApprovalSigner
-from boyd.store import AgentStore
+from boyd.store import AgentStore, ItemAnswer
 
 __all__ = [
     "ApprovalSigner",
@@ -85,16 +85,9 @@ def resolve_approval(
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
     item = store.approvals.get(approval_id) if signer and status == "approved" else None
     vote = signer.sign(item, Vote.of(actor, note, utc_now())) if signer and item else None
-    outcome = store.approvals.resolve(
-        approval_id,
-        status,
-        actor,
-        store.retention(),
-        note=note,
-        policy=ApprovalPolicy(allow_requester=True),
-        result=result,
-        vote=vote,
-    )
+    answer = ItemAnswer(status, actor, note, result=result, vote=vote)
+    policy = ApprovalPolicy(allow_requester=True)
+    outcome = store.approvals.resolve(approval_id, answer, policy, store.retention())
     return store.approvals.get(approval_id) if outcome.counts else None
 
 

@@ -21,6 +21,7 @@ from boyd.plugin import Action, Tool
 from boyd.plugin.parameters import validate
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
+from boyd.store import ItemAnswer
 from boyd.text import queues
 from boyd.text.formatting import message_of
 from boyd.text.redaction import redactor
@@ -119,9 +120,8 @@ class ToolRunner:
             actor = Actor(principal=f"agent:{self._engine.agent.id}")
             note = "the investigation that requested it was cancelled"
             retention = self._engine.retention
-            self._engine.store.approvals.resolve(
-                approval_id, "withdrawn", actor, retention, note=note, policy=item.required
-            )
+            answer = ItemAnswer("withdrawn", actor, note)
+            self._engine.store.approvals.resolve(approval_id, answer, item.required, retention)
         return True
 
     def _act(self, action: Action, called: ToolCallRecord, again: bool, said: str) -> ActionResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from boyd import naming
@@ -25,6 +26,7 @@ from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
+from boyd.store import ItemAnswer
 from boyd.text.references import fill
 
 #: Why a step is not executed that a person denied.
@@ -34,6 +36,29 @@ _REFUSALS = {
     "expired": "nobody answered in time",
     "withdrawn": "the approval request was withdrawn",
 }
+
+
+@dataclass(frozen=True)
+class _StepRun:
+    """One execution of a step, or of what undoes it.
+
+    Attributes:
+        undoes: the execution that it rolls back.
+        each: a person has to approve it by itself.
+        repeats: the approval of the procedure does not cover a further try.
+        compensates: whether it undoes the step.
+        origin: identifies the proposal of a rollback.
+    """
+
+    execution: str
+    action: str
+    params: JsonObject
+    reason: str
+    undoes: str | None = None
+    each: bool = False
+    repeats: bool = False
+    compensates: bool = False
+    origin: str = ""
 
 
 class ProcedureSteps:
@@ -79,7 +104,8 @@ class ProcedureSteps:
         why = f"step {step.id} of {self._record.action}, started as {self._record.id}"
         each = self._record.approve == "each" and step.until is None
         tries = self._record.progress[self._record.steps.index(step)].tries
-        return self._run(execution, planned.action, params, why, each=each, repeats=tries > 0)
+        run = _StepRun(execution, planned.action, params, why, each=each, repeats=tries > 0)
+        return self._run(run)
 
     def undo(
         self, step: ProcedureStep, done: StepProgress, undone: StepCompensation
@@ -98,14 +124,22 @@ class ProcedureSteps:
             return rolled
         if isinstance(planned, StepAction):
             params = fill(planned.params, self.values())
-            return self._run(execution, planned.action, params, why, compensates=True)
+            return self._run(_StepRun(execution, planned.action, params, why, compensates=True))
         entry = self._ledger.get(done.execution or "")
         if entry is None:
             return action_call.failed(action_of(step).action, f"{done.execution} is no longer kept")
         # An approval that was withdrawn does not stand in the way of a repetition.
         origin = naming.compensation(self._record.id, step.id, undone.tries)
-        run = entry.action, entry.params, why, entry.id
-        return self._run(execution, *run, compensates=True, origin=origin)
+        run = _StepRun(
+            execution,
+            entry.action,
+            entry.params,
+            why,
+            undoes=entry.id,
+            compensates=True,
+            origin=origin,
+        )
+        return self._run(run)
 
     def compensation_name(self, step: ProcedureStep, done: StepProgress, tries: int) -> str | None:
         """The name of the execution that undoes a step; None: nothing does."""
@@ -141,53 +175,39 @@ class ProcedureSteps:
         if item is None or item.status != "pending":
             return item is None or item.status != "approved"
         by, keep = Actor(principal=f"agent:{self._engine.agent.id}"), self._engine.retention
-        found = approvals.resolve(
-            item.id, "withdrawn", by, keep, note=why[:500], policy=item.required
-        )
-        return found.counts
+        answer = ItemAnswer("withdrawn", by, why[:500])
+        return approvals.resolve(item.id, answer, item.required, keep).counts
 
-    def _run(
-        self,
-        execution: str,
-        action_id: str,
-        params: JsonObject,
-        why: str,
-        undoes: str | None = None,
-        *,
-        each: bool = False,
-        repeats: bool = False,
-        compensates: bool = False,
-        origin: str = "",
-    ) -> ActionResult:
-        action = self.action(action_id)
+    def _run(self, run: _StepRun) -> ActionResult:
+        action = self.action(run.action)
         if action is None:
-            return action_call.unknown(action_id)
+            return action_call.unknown(run.action)
         # First the ledger: a hook must not refuse afterwards what was executed.
-        if self.begun(execution) and (known := self._ledger.settle(execution, self._job)):
+        if self.begun(run.execution) and (known := self._ledger.settle(run.execution, self._job)):
             return known
         decision = Decision(
-            action=action_id,
-            params=params,
-            rationale=why,
+            action=run.action,
+            params=run.params,
+            rationale=run.reason,
             confidence=self._record.confidence,
             risk=action.risk,
-            requires_approval=each,
+            requires_approval=run.each,
         )
+        covered = not (run.each or run.repeats) and self._is_covered(action, decision)
         request = act.Request(
-            execution_id=execution,
+            execution_id=run.execution,
             decision=decision,
             requester=act.Requester(self._record.by, tuple(self._record.requesters)),
-            proposal=act.ProposalTerms(origin, wakes=self._job),
-            approved=not (each or repeats) and self._is_covered(action, decision),
-            asked_by=self._record.action if each else None,
+            proposal=act.ProposalTerms(run.origin, wakes=self._job),
+            approved=covered,
+            asked_by=self._record.action if run.each else None,
             retry=True,
-            undoes=undoes,
+            undoes=run.undoes,
             within=naming.steps_of(self._record.id),
-            compensates=compensates,
+            compensates=run.compensates,
             fence=self._fence,
         )
-        ledger = self._engine.ledger()
-        return run_action(self._engine, ledger, request)
+        return run_action(self._engine, self._engine.ledger(), request)
 
     def _is_covered(self, action: Action, decision: Decision) -> bool:
         """Tell whether the approval of the whole procedure satisfies the policy of a step."""
