@@ -572,7 +572,7 @@ def claim(
         sandbox=Sandbox(violations=1, window=60) if boxed else None,
     )
     wanted = execution_request(execution, target="t", terms=terms, fence=fence)
-    return a.ledger.claim(wanted, "token").outcome
+    return a.executions.claim(wanted, "token").outcome
 
 
 BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")

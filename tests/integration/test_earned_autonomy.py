@@ -190,7 +190,7 @@ def test_racing_verdicts_are_counted_once_for_each_execution(store: Store) -> No
     terms = ExecutionTerms(verification=plan, counting=counting)
     names = [f"call:{number}" for number in range(20)]
     for name in names:
-        claimed = agent.ledger.claim(execution_request(name, terms=terms), "t")
+        claimed = agent.executions.claim(execution_request(name, terms=terms), "t")
         assert claimed.outcome == "claimed"
         assert agent.executions.finish(
             name, "t", ActionResult(action="p:do", success=True, duration=0)

@@ -65,7 +65,7 @@ def test_an_action_that_had_begun_is_unknown_and_its_late_result_is_refused() ->
     assert entry is not None
     execution = lab.store.executions.of_iteration(1)
     fence = Fence(1, 1, "alive/1")
-    lab.store.ledger.claim(execution_request(execution, fence=fence), "token")
+    lab.store.executions.claim(execution_request(execution, fence=fence), "token")
     abandoner(lab).abandon("no use", ANN)
     done = ActionResult(action="p:do", success=True, duration=1)
     [result] = lab.store.history.results()
@@ -84,8 +84,8 @@ def test_an_action_that_may_run_again_waits_for_a_worker_that_is_restarted(
 ) -> None:
     lab = lab_in("act", Recorder())
     assert lab.store.iterations.enter(1, 1, "act", "dead/1", ("iteration",))
-    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "dead/1")
-    lab.store.ledger.claim(
+    execution, fence = lab.store.executions.of_iteration(1), Fence(1, 1, "dead/1")
+    lab.store.executions.claim(
         execution_request(execution, idempotent=idempotent, fence=fence), "token"
     )
     lost = (time.time() - seconds) * 1000
@@ -101,8 +101,8 @@ def test_abandoning_keeps_the_result_of_an_action_that_has_ended() -> None:
     lab = lab_in("act", recorder)
     entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
     assert entry is not None
-    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "alive/1")
-    lab.store.ledger.claim(execution_request(execution, fence=fence), "token")
+    execution, fence = lab.store.executions.of_iteration(1), Fence(1, 1, "alive/1")
+    lab.store.executions.claim(execution_request(execution, fence=fence), "token")
     done = ActionResult(action="p:do", success=True, duration=1)
     assert lab.store.executions.finish(execution, "token", done)
     abandoner(lab).abandon("no use", ANN)

@@ -497,7 +497,9 @@ def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
     """Claim an execution and let the lease lapse, as a killed worker does."""
-    reply = lab.store.ledger.claim(execution_request(execution_id, idempotent=idempotent), "token")
+    reply = lab.store.executions.claim(
+        execution_request(execution_id, idempotent=idempotent), "token"
+    )
     assert reply.outcome == "claimed"
     lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)
 
@@ -570,7 +572,9 @@ def test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_aga
     lab = lab_for(Recorder().action())
 
     def claim(token: str) -> str:
-        return lab.store.ledger.claim(execution_request("loop:1", idempotent=True), token).outcome
+        return lab.store.executions.claim(
+            execution_request("loop:1", idempotent=True), token
+        ).outcome
 
     for lost in (REGISTERED, FREEZES):
         lab.client.delete(lost)

@@ -237,7 +237,7 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(name(item), 1, "lost/1")
     execution = name(item)
-    lab.store.ledger.claim(execution_request(execution), "token")
+    lab.store.executions.claim(execution_request(execution), "token")
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
     lab.client.zadd("boyd:{test}:due", {execution: 1})
     lab.sweeper.sweep()

@@ -240,7 +240,7 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
 def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(
     lab: Lab, archive: Archive
 ) -> None:
-    ledger = lab.store.ledger
+    ledger = lab.store.executions
     ledger.claim(execution_request("call:1"), "token")
     archive.copy()
     assert ledger.page().executions[0].state == "running"

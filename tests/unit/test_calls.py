@@ -364,7 +364,7 @@ def test_a_hook_cannot_turn_a_roll_back_on_another_action() -> None:
     other = Recorder().action("other", rollback=lambda result: undone.append(result))
     action = Recorder().action(rollback=lambda result: undone.append(result))
     lab = lab_of(action, other, on_decide=lambda: {"action": "p:other"})
-    entry = lab.store.ledger
+    entry = lab.store.executions
     entry.claim(execution_request("loop:1"), "t")
     entry.finish("loop:1", "t", ActionResult(action="p:do", success=True, duration=1))
 
@@ -624,7 +624,7 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     lab = lab_of(recorder.action())
     call_id = job(lab)
     lose(lab, call_id)
-    lab.store.ledger.claim(execution_request(f"call:{call_id}"), "t")
+    lab.store.executions.claim(execution_request(f"call:{call_id}"), "t")
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
     overdue(lab, f"call:{call_id}")
     found = answer(lab, call_id)
@@ -639,7 +639,7 @@ def test_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown(
     lab = lab_of(recorder.action(idempotent=True))
     call_id = job(lab)
     lose(lab, call_id)
-    lab.store.ledger.claim(execution_request(f"call:{call_id}", idempotent=True), "t")
+    lab.store.executions.claim(execution_request(f"call:{call_id}", idempotent=True), "t")
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
     lab.whole.freezes.freeze("incident")
     overdue(lab, f"call:{call_id}")
@@ -652,7 +652,7 @@ def test_a_worker_lost_after_it_executed_is_not_repeated() -> None:
     lab = lab_of(recorder.action())
     call_id = job(lab)
     lose(lab, call_id)
-    ledger = lab.store.ledger
+    ledger = lab.store.executions
     ledger.claim(execution_request(f"call:{call_id}"), "t")
     done = ActionResult(action="p:do", success=True, output="freed", duration=1)
     ledger.finish(f"call:{call_id}", "t", done)

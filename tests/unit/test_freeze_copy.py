@@ -45,7 +45,7 @@ def beat(store: Store) -> None:
 
 def claim(store: Store, number: int = 1) -> str:
     """The reply to a claim of that execution."""
-    ledger = store.agent("a").ledger
+    ledger = store.agent("a").executions
     return ledger.claim(execution_request(f"loop:{number}", idempotent=True), "t").outcome
 
 

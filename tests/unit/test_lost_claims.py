@@ -214,7 +214,7 @@ def test_the_deadline_of_a_worker_that_has_entered_since_stays_its_own() -> None
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(cut.member, 1, "other/1")
     lease = lab.client.zscore(DUE, cut.member)
-    lab.store.ledger.claim(execution_request(cut.member), "t")
+    lab.store.executions.claim(execution_request(cut.member), "t")
 
     with pytest.raises(Exception, match="still running on lab"):
         lab.store.executions.settle(cut.member, cut.member)
@@ -227,7 +227,7 @@ def test_an_execution_that_ended_before_its_worker_died_settles_the_approval() -
     lab = cut.lab
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(cut.member, 1, "lost/1")
-    claim = lab.store.ledger.claim(execution_request(cut.member), "t")
+    claim = lab.store.executions.claim(execution_request(cut.member), "t")
     done = {"action": "p:do", "success": True, "duration": 1, "output": "freed"}
     lab.client.hset(
         f"boyd:{{test}}:execution:{cut.member}",
@@ -251,7 +251,7 @@ def test_an_execution_given_up_after_killing_every_worker_is_unknown_in_ledger_a
     lab.dispatcher.hints.clear()
     for attempt in (1, 2, 3):
         assert lab.store.jobs.enter(cut.member, attempt, f"lost/{attempt}")
-        lab.store.ledger.claim(execution_request(cut.member, idempotent=True), f"t{attempt}")
+        lab.store.executions.claim(execution_request(cut.member, idempotent=True), f"t{attempt}")
         cut.lapse()
         cut.sweep()
     call, entry = lab.store.calls.get(call_id), lab.store.executions.get(cut.member)
@@ -272,7 +272,7 @@ def test_an_act_phase_that_loses_every_worker_leaves_no_execution_running() -> N
     for epoch in (1, 2, 3):
         lab.dispatcher.hints.clear()
         assert lab.store.iterations.enter(1, epoch, "act", f"lost/{epoch}")
-        lab.store.ledger.claim(execution_request(execution, idempotent=True), f"t{epoch}")
+        lab.store.executions.claim(execution_request(execution, idempotent=True), f"t{epoch}")
         cut.lapse()
         cut.sweep()
     lab.deliver()

@@ -42,7 +42,7 @@ def kinds(lab: Lab) -> list[str]:
 
 def claimed(lab: Lab, token: str = "t") -> ActionLedger:
     """The ledger with one execution that is claimed."""
-    own = lab.store.ledger
+    own = lab.store.executions
     assert own.claim(execution_request("loop:1"), token).outcome == "claimed"
     return own
 

@@ -404,8 +404,8 @@ def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sw
 def claimed(lab: Lab, entry: PhaseEntry) -> None:
     """Claim the action of an iteration, as a worker that dies with it."""
     fence = Fence(entry.iteration, entry.epoch, entry.worker)
-    execution = lab.store.ledger.of_iteration(entry.iteration)
-    lab.store.ledger.claim(execution_request(execution, fence=fence), "token")
+    execution = lab.store.executions.of_iteration(entry.iteration)
+    lab.store.executions.claim(execution_request(execution, fence=fence), "token")
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
 
 

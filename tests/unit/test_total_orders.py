@@ -114,7 +114,7 @@ def _executions(lab: Lab, count: int) -> list[str]:
     # Names that sort otherwise than they come.
     ids = [f"call:{number * 7919 % count}" for number in range(count)]
     for id in ids:
-        lab.store.ledger.claim(execution_request(id), id)
+        lab.store.executions.claim(execution_request(id), id)
     return ids
 
 
