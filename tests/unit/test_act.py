@@ -347,11 +347,11 @@ def test_a_freeze_needs_no_reason() -> None:
 
 
 def test_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
-    one = lab_for(Recorder().action())
-    one.whole.freezes.freeze("incident")
+    lab = lab_for(Recorder().action())
+    lab.whole.freezes.freeze("incident")
     recorder = Recorder()
     own = plugin(chooses(choice()), recorder.action())
-    two = Lab(Agent("late", plugins=[own]), client=one.client)
+    two = Lab(Agent("late", plugins=[own]), client=lab.client)
 
     assert result_of(two.run()).error == "Actions are frozen: incident"
 

@@ -138,12 +138,7 @@ from boyd.models.tape import (
     TapedPhase,
     digest_of,
 )
-from boyd.models.track_record import (
-    AutonomyGrant,
-    EarnedAutonomy,
-    TrackRecord,
-    TrackRecordList,
-)
+from boyd.models.track_record import AutonomyGrant, EarnedAutonomy, TrackRecord, TrackRecordList
 from boyd.models.verification import (
     Compensation,
     CompensationState,
