@@ -72,6 +72,7 @@ COMMANDS = {
     "runs show": "{known.run}",
     "runs submit": "look",
     "runs wait": "{known.ended_run}",
+    "actions cancel": "{known.queued_execution}",
     "actions dry-run": "counter:add",
     "actions executions": "\n--since yesterday",
     "actions holds": "",

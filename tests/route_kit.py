@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import requests
 
+from boyd import naming
+from boyd.models import Actor, CallRequest
 from boyd.testing.model_server import Received, Reply, hang, say
 from boyd_api.all_routes import ALL
 from boyd_api.http.routing import BASE, Route
@@ -20,6 +22,7 @@ PATHS = {
     "actions.take": "/actions/counter:add",
     "actions.dry_run": "/actions/counter:add/dry-run",
     "actions.execution": "/executions/{known.execution}",
+    "actions.cancel": "/executions/{known.queued_execution}/cancel",
     "actions.rollback": "/executions/{known.execution}/rollback",
     "procedures.show": "/procedures/{known.procedure}",
     "procedures.cancel": "/procedures/{known.procedure}/cancel",
@@ -120,6 +123,13 @@ class Known:
     @property
     def execution(self) -> str:
         return str(self._post("/actions/counter:add")["executionId"])
+
+    @property
+    def queued_execution(self) -> str:
+        """One on a queue that no worker consumes."""
+        order = CallRequest(kind="execute", action="counter:add", actor=Actor(principal="ann"))
+        id, _ = self._running.agent("routed").calls.submit(order, "nowhere")
+        return naming.call(id)
 
     @property
     def held(self) -> str:

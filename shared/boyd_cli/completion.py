@@ -117,6 +117,15 @@ def executions(api: Api) -> Offers:
             yield naming.approval(item.id), item.action_id
 
 
+def queued_executions(api: Api) -> Offers:
+    """The executions of clients that wait for their turn."""
+    from boyd.models import HoldList
+
+    for hold in api.agent.get("/holds", HoldList).holds:
+        if hold.is_queued_call:
+            yield hold.execution, f"{hold.action} {hold.target}".rstrip()
+
+
 def keys(api: Api) -> Offers:
     """The keys of the API."""
     from boyd.models.responses import KeyList

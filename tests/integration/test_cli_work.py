@@ -217,8 +217,24 @@ def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
 def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Place) -> None:
     place.dispatcher.held = True
     told = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
-    assert re.search(r"it is still running; call:[\w-]+ continues", told)
-    assert "it is still running" in cli("actions", "run", "p:do", "--wait", "0", status=124)
+    assert re.search(r"it is queued; call:[\w-]+ continues", told)
+    assert "it is queued" in cli("actions", "run", "p:do", "--wait", "0", status=124)
+
+
+def test_a_queued_action_is_cancelled(cli: Cli, place: Place, lab: Lab) -> None:
+    place.dispatcher.held = True
+    told = cli("actions", "run", "p:do", "--wait", "0", status=124)
+    [id] = re.findall(r"actions cancel (call:[\w-]+)", told)
+    assert f"{id[:13]}: p:do is cancelled" in cli("actions", "cancel", id, "--note", "too late")
+    lab.deliver()
+
+    assert lab.store.ledger.get(id) is None
+    assert "no queued execution 'call:1'" in cli("actions", "cancel", "call:1", status=4)
+
+
+def test_an_action_that_has_ended_is_not_cancelled(cli: Cli) -> None:
+    [id] = re.findall(r"call:[\w-]+", cli("actions", "run", "p:do"))
+    assert "has ended" in cli("actions", "cancel", id, status=5)
 
 
 def test_an_approval_that_was_asked_for_is_named_even_without_waiting(

@@ -7,7 +7,7 @@ from flask import redirect, request
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest
 from boyd_api.http.problems import HttpProblem
-from boyd_api.routes import agent_routes, loop_routes, procedure_routes
+from boyd_api.routes import action_routes, agent_routes, loop_routes, procedure_routes
 from boyd_api.routes.agent_routes import ControlRequest
 
 pages = Pages()
@@ -78,6 +78,13 @@ def lift(page: PageRequest) -> PageResult:
     page.ctx.agent.store.holds.lift(
         form.get("action", ""), form.get("target", ""), page.ctx.actor, form.get("note", "")[:1000]
     )
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/executions/cancel", scope="actions")
+def cancel_execution(page: PageRequest) -> PageResult:
+    """Cancel an execution that waits for its turn."""
+    action_routes.cancel(page.ctx, request.form.get("id", ""), None)
     return _back(page)
 
 

@@ -96,6 +96,10 @@ The approval needs several people, and you count once.
 409 finished: Already finished
 It has ended and cannot be changed any more.
 
+409 started: The execution has started
+Only what waits for a worker or its turn can be cancelled. A procedure has a cancellation of its
+own, `POST /procedures/{id}/cancel`.
+
 409 not-stopped: The procedure is not stopped
 Only a procedure that waits for a person can be resumed.
 

@@ -22,6 +22,9 @@ _EXECUTE: dict[str, Any] = {
     "problems": ["no-worker"],
 }
 
+#: What can be done about an execution that has started.
+_STOP_STARTED = "a procedure is cancelled by its own route; anything else goes on to its end"
+
 _ROLL_BACK = {**_EXECUTE, "problems": ["no-worker", "rollback-refused"]}
 
 
@@ -40,6 +43,12 @@ class RollbackRequest(Model):
 
 class ActionRequest(RollbackRequest, DryRunRequest):
     """An execution of an action; `rationale` says why."""
+
+
+class ExecutionCancellation(Model):
+    """The cancellation of an execution; `note` says why."""
+
+    note: str = Field(default="", max_length=5000)
 
 
 class LiftRequest(Model):
@@ -141,6 +150,30 @@ def rollback(
         kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **asked
     )
     return _executed(ctx, work, query.wait)
+
+
+@routes.post("/executions/<id>/cancel", scope="actions", problems=["finished", "started"])
+def cancel(ctx: RequestContext, id: str, body: ExecutionCancellation | None) -> Execution:
+    """Cancel the execution of a client (`call:<id>`) unless it has started; it never starts.
+
+    Repeating it changes nothing.
+    """
+    agent = ctx.agent.store
+    kind, call_id = naming.parts(id)
+    call = agent.calls.get(call_id) if kind == "call" else None
+    if call is None:
+        raise not_found(f"no queued execution {id!r}")
+    note = body.note if body else ""
+    cancelled = agent.calls.cancel(call, agent.approvals.id_for(id), ctx.actor, note)
+    if cancelled.outcome == "started":
+        raise HttpProblem("started", f"{id} has started; {_STOP_STARTED}")
+    if cancelled.outcome == "waits":
+        approval = cancelled.detail
+        detail = f"{id} waits, or has waited, for approval {approval}: deny that"
+        raise HttpProblem("finished", detail, approvalId=approval)
+    if cancelled.outcome == "over":
+        raise HttpProblem("finished", f"{id} has ended: {cancelled.detail}")
+    return execution(ctx, id)
 
 
 def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:

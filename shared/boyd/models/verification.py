@@ -140,6 +140,11 @@ class Hold(Model):
         """Tell whether an execution in flight holds the action, until it ends."""
         return self.kind in IN_FLIGHT
 
+    @property
+    def is_queued_call(self) -> bool:
+        """True for an execution of a client that has not started, and can be cancelled."""
+        return self.kind == "queued" and self.execution.startswith("call:")
+
     def binds(self, situation: Situation) -> bool:
         """Tell whether it holds the action in *situation*."""
         if self.kind != "no effect" or not self.situations:

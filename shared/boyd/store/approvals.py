@@ -136,20 +136,21 @@ class Approvals:
         """Queue *proposal*, or increment `seen` of an equal pending item; return the item's id.
 
         *proposed_by* is the id of the execution that waits for the approval; the same execution
-        always gets the same item, even a resolved one. The id is empty when all runs of the
-        proposal were cancelled. With *notify*, notifiers receive a notice.
+        always gets the same item, even a resolved one. The id is empty when the call or all runs
+        of the proposal were cancelled. With *notify*, notifiers receive a notice.
 
         Raises:
             AgentRevoked: the agent's right to act is revoked.
             ActionHeld: `unless_in_flight`, and no more executions of it may be in flight.
         """
-        approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
+        approval_id = self.id_for(proposed_by) if proposed_by else str(uuid.uuid4())
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
         lists["situation_summary"] = None
         fields = flatten(proposal.patched(lists))
         if proposal.preview is not None:
             fields += ["previewDigest", _digest_of(proposal.preview)]
         options = self._options(proposal, retention, notify, unless_in_flight)
+        options["by"] = proposed_by or ""
         propose = partial(
             self._scripts.run,
             "propose_action",
@@ -201,7 +202,7 @@ class Approvals:
 
     def proposed(self, proposed_by: str) -> str | None:
         """The id of the item that an execution has proposed, if any."""
-        approval_id = self._id(proposed_by)
+        approval_id = self.id_for(proposed_by)
         with translated():
             fields = ["sameAs", "id"]
             same, own = self._client.hmget(self._keys.approval(approval_id), fields)
@@ -382,7 +383,8 @@ class Approvals:
         found = zip(approval_ids, scores, strict=True)
         return {name for name, score in found if score is not None and score > _ms(now)}
 
-    def _id(self, proposed_by: str) -> str:
+    def id_for(self, proposed_by: str) -> str:
+        """The id of the item that an execution of this name would propose."""
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
 
     def _read(self, ids: list[str], passing_over: bool = False) -> list[ApprovalItem]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from boyd import naming
 from boyd.errors import RollbackRefused
-from boyd.models import Call, CallRequest
+from boyd.models import ActionResult, Actor, Call, CallRequest
 from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
@@ -29,6 +31,14 @@ _ROLLED_BACK = {
     "failed": "has been rolled back before, which failed; a failed rollback is not repeated",
     "unknown": "has been rolled back before, with unknown outcome; check by hand what it did",
 }
+
+
+@dataclass(frozen=True)
+class CallCancellation:
+    """The outcome of cancelling a call; `detail` is its state or the approval it waits for."""
+
+    outcome: Literal["cancelled", "started", "waits", "over", "unknown"]
+    detail: str = ""
 
 
 class Calls:
@@ -68,6 +78,27 @@ class Calls:
         if isinstance(reply, list):
             raise RollbackRefused(_refusal(request.undoes or "", *reply[1:]))
         return call_id, bool(reply)
+
+    def cancel(self, call: Call, approval_id: str, by: Actor, note: str = "") -> CallCancellation:
+        """Cancel a call unless it has started; once cancelled it never starts.
+
+        *approval_id* is the item that it proposes, if it has to ask a person.
+        """
+        error = f"Not executed: cancelled by {by.principal}" + (f": {note}" if note else "")
+        result = ActionResult(
+            action=call.action, success=False, duration=0.0, error=error, prevented="cancelled"
+        )
+        outcome, *detail = self._scripts.run(
+            "cancel_call",
+            call=self._keys.job(naming.call(call.id)),
+            id=call.id,
+            approval=approval_id,
+            result=result.to_json(),
+            keep=milliseconds(KEEP),
+            note=note,
+            actor=actor_fields(by),
+        )
+        return CallCancellation(outcome, *detail)
 
     def get(self, call_id: str) -> Call | None:
         """One call."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from boyd import naming
-from boyd.errors import ApiProblem
+from boyd.errors import ApiProblem, BoydError
 from boyd.models import ActionResult, ExecutionEntry, Hold, HoldList
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 from boyd_cli import api_access, completion, output
@@ -184,7 +184,7 @@ def run(
 ) -> None:
     """Run an action, subject to the same checks as in the loop.
 
-    Exit status 124: it is still running, or waits for an approval.
+    Exit status 124: it is queued, still running, or waits for an approval.
     """
     body = {
         "params": {**params, **param},
@@ -229,6 +229,26 @@ def rollback(
     body = {"rationale": rationale, "requiresApproval": require_approval}
     path = f"/executions/{quote(_complete_id(api, execution), safe=':')}/rollback"
     _fail_if(_job(api, path, body, wait, form, undoes=execution), Pairs())
+
+
+@actions.command()
+@id_argument("execution", completion.queued_executions)
+@click.option("--note", default="", help="Reason; shown in the audit trail.")
+@data_options
+def cancel(api: Api, execution: str, note: str, form: str) -> None:
+    """Cancel an execution that is queued, so that it never starts; exit status 5: it has started.
+
+    EXECUTION is `call:` and the id that `boyd actions run` has printed; of one that waits for its
+    turn, as `boyd actions holds` shows, the beginning of the id suffices.
+    """
+    if naming.short(execution) == execution:
+        execution = resolve_prefix(
+            "queued execution", execution, (name for name, _ in completion.queued_executions(api))
+        )
+    path = f"/executions/{quote(execution, safe=':')}/cancel"
+    cancelled = api.agent.post(path, Execution, {"note": note})
+    if not output.print_data(form, cancelled):
+        output.say(f"{naming.short(cancelled.id)}: {cancelled.action} is cancelled")
 
 
 def _complete_id(api: Api, execution: str) -> str:
@@ -288,24 +308,37 @@ def _job(
         job = _await(api, job, wait)
     shown = output.print_data(form, job)
     if job.result is None:
-        text = f"it is still running; {job.execution_id} continues without this command"
-        if job.approval_id:
-            name = output.short(job.approval_id)
-            text = (
-                f"it waits for approval {name}; see `{output.command_name()} approvals show {name}`"
-            )
-        output.stop(output.TIMED_OUT, text)
+        output.stop(output.TIMED_OUT, _unfinished(api, job))
     if not shown:
         show_result(job.result, naming.title(job.result.action, undoes))
         output.print_pairs(("execution", job.execution_id))
     return None if job.result.success else job.result.error or ""
 
 
+def _unfinished(api: Api, job: Taken) -> str:
+    """The state of a job without a result, and what to do about it."""
+    command = output.command_name()
+    if job.approval_id:
+        name = output.short(job.approval_id)
+        return f"it waits for approval {name}; see `{command} approvals show {name}`"
+    try:
+        state = api.agent.get(_execution_path(job), Execution).state
+    except BoydError:  # a key that may act need not be one that may look
+        return f"it has not ended; {job.execution_id} continues without this command"
+    if state == "queued":
+        how = f"`{command} actions cancel {job.execution_id}` cancels it"
+        return f"it is queued; {job.execution_id} continues without this command; {how}"
+    return f"it is still running; {job.execution_id} continues without this command"
+
+
+def _execution_path(job: Taken) -> str:
+    return f"/executions/{quote(job.execution_id, safe=':')}"
+
+
 def _await(api: Api, job: Taken, seconds: float) -> Taken:
-    path = f"/executions/{quote(job.execution_id, safe=':')}"
     with Spinner(seconds) as waiting:
         while True:
-            now = waiting.ask(lambda: api.agent.get(path, Execution))
+            now = waiting.ask(lambda: api.agent.get(_execution_path(job), Execution))
             result = now.result if now else None
             if result is not None and not result.waits_for:
                 changes = {"queued": None, "result": result, "success": result.success}

@@ -176,6 +176,56 @@ def test_a_question_for_executions_that_makes_no_sense_is_refused(desk: Site, qu
     assert desk.get(f"/executions?{query}").status_code in (400, 422)
 
 
+# Cancel
+
+
+def queued(desk: Site) -> str:
+    """The id of an execution that no worker has taken yet."""
+    desk.dispatcher.held = True
+    id: str = desk.post(f"{WRITE}?wait=0", BODY).json["executionId"]
+    assert desk.get(f"/executions/{id}").json["state"] == "queued"
+    return id
+
+
+def test_a_queued_execution_is_cancelled_by_whoever_may_order_it(
+    desk: Site, done: list[str]
+) -> None:
+    id = queued(desk)
+    path, operator = f"/executions/{id}/cancel", desk.key("actions", principal="bob")
+    assert desk.post(path, headers=desk.key("read", "approvals")).status_code == 403
+    cancelled = desk.post(path, {"note": "wrong host"}, headers=operator)
+    desk.lab.deliver()
+
+    assert cancelled.status_code == 200
+    assert cancelled.json.items() >= {("id", id), ("state", "failed"), ("by", "alice")}
+    result = cancelled.json["result"]
+    assert result["prevented"] == "cancelled"
+    assert result["error"] == "Not executed: cancelled by bob: wrong host"
+    assert done == []
+    assert desk.post(path, headers=operator).json == desk.get(f"/executions/{id}").json
+
+
+def test_what_has_started_is_not_cancelled(desk: Site) -> None:
+    id = queued(desk)
+    desk.store.client.hset(f"boyd:{{desk}}:execution:{id}", mapping={"state": "running"})
+    refused = desk.post(f"/executions/{id}/cancel")
+
+    assert (refused.status_code, refused.json["type"]) == (409, "/problems/started")
+    assert f"{id} has started" in refused.json["detail"]
+
+
+def test_what_has_ended_or_waits_for_a_person_is_not_cancelled(desk: Site) -> None:
+    waits = desk.post("/actions/desk:publish", BODY).json
+    refused = desk.post(f"/executions/{waits['executionId']}/cancel")
+    assert (refused.status_code, refused.json["type"]) == (409, "/problems/finished")
+    assert refused.json["approvalId"] == waits["approvalId"]
+
+    refused = desk.post(f"/executions/{written(desk)}/cancel")
+    assert (refused.status_code, refused.json["type"]) == (409, "/problems/finished")
+    assert desk.post("/executions/call:none/cancel").status_code == 404
+    assert desk.post(f"/executions/approval:{waits['approvalId']}/cancel").status_code == 404
+
+
 # Undo
 
 

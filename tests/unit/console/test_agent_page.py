@@ -14,6 +14,7 @@ import pytest
 from api_kit import Site
 from boyd.models import Budget, ObserverHealth, Phase, Sandbox, utc_now
 from boyd.models.responses import IterationSummary, ObserverState
+from boyd.plugin import Action
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
 from boyd_api.console.observer_rows import observer_rows
@@ -70,6 +71,23 @@ def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab
     assert "used up: 2 of 2 in 1 h" in page.text
     assert "p:do, by p:chooses" in page.text
     assert f"{PAGE}/approvals/{lab.store.approvals.page(1).pending[0].id}" in page.source
+
+
+def test_an_execution_that_waits_for_its_turn_can_be_cancelled(server: Any) -> None:
+    done: list[bool] = []
+    action = Action(name="do", execute=lambda: done.append(True), verify=lambda: None)
+    lab = Lab(agent(action), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    site = Site(lab, server)
+    site.post("/actions/p:do")
+    id = site.post("/actions/p:do?wait=0").json["executionId"]
+    assert "executions/cancel" not in Browser(site, site.key("read", person=True)).get(PAGE).source
+    ann = Browser(site, site.key("read", "actions", person=True))
+    ann.send(ann.get(PAGE).form("/executions/cancel"))
+
+    assert site.get(f"/executions/{id}").json["result"]["prevented"] == "cancelled"
+    assert "executions/cancel" not in ann.get(PAGE).source
+    assert done == [True]
+    site.services.stop()
 
 
 def test_a_failing_observer_is_first_with_its_error(ann: Browser, lab: Lab) -> None:

@@ -7,9 +7,10 @@
 --            requester, for the item that they join; title of what it does; undoes: the execution that it rolls back;
 --            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
 --            track record it counts; in_flight: JSON, action, target and limit, if it is not proposed while so many of
---            it are in flight there; compared: the copy of the freeze marks was compared just now
+--            it are in flight there; compared: the copy of the freeze marks was compared just now; by: the name of the
+--            execution that proposes it
 -- fields     field, value, ... to store
--- Returns id of the item, or empty when all the runs that it is for are cancelled, or {'revoked', why},
+-- Returns id of the item, or empty when the call or all the runs that it is for are cancelled, or {'revoked', why},
 --          {'unconfirmed'}, or {'in-flight', execution}
 -- Events  approval.pending, approval.seen
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight = unpack(KEYS)
@@ -27,6 +28,9 @@ end
 -- Nothing waits for people that may not be executed: what waited is withdrawn with the right to act.
 if revoked(options.agent) then
   return {'revoked', revoked(options.agent)}
+end
+if string.sub(options.by, 1, 5) == 'call:' and redis.call('HEXISTS', key(options.by), 'cancelled') == 1 then
+  return ''
 end
 local waiting, wanted = {}, options.runs == ''
 for run in string.gmatch(options.runs, '%S+') do
