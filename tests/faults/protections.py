@@ -1153,7 +1153,7 @@ PROTECTIONS = (
         "P16",
         "an iteration goes on counting where the counter was lost",
         f"{LUA}/lib/begin_iteration.lua",
-        "return tonumber(kept[1] or 0) or 0",
+        "return whole(kept[1]) or 0",
         "return 0",
         "unit/test_iterations.py",
         ("test_an_iteration_goes_on_counting_where_only_the_counter_was_lost",),

@@ -107,6 +107,46 @@ def test_a_value_that_is_no_number_is_put_right(field: str) -> None:
     assert lab.run().iteration == 2
 
 
+NO_COUNT = ["-5", "-1", "1.5", "1e400", "nan", "0x10", "", "99999999999999999999", "garbage"]
+
+
+@pytest.mark.parametrize("value", NO_COUNT)
+@pytest.mark.parametrize("field", ["slot", "iteration", "active"])
+def test_a_value_that_counts_nothing_is_put_right_whether_a_sweep_or_a_trigger_comes_first(
+    field: str, value: str
+) -> None:
+    for sweeps in (0, 2):
+        lab = lab_with(Recorder())
+        lab.run()
+        lab.client.hset(KEYS.loop, field, value)
+        for _ in range(sweeps):
+            lab.sweeper.sweep()
+        lab.launcher.trigger("after")
+        rested(lab)
+        lab.run()
+
+        numbers = [result.iteration for result in ended(lab)]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) >= 2
+        assert lab.store.loop.status().iteration == numbers[-1]
+
+
+@pytest.mark.parametrize("value", NO_COUNT)
+@pytest.mark.parametrize("field", ["iteration", "epoch"])
+def test_an_iteration_in_flight_whose_number_or_epoch_counts_nothing_ends(
+    field: str, value: str
+) -> None:
+    lab = lab_with(Recorder())
+    lab.launcher.trigger("test")
+    lab.step()
+    lab.dispatcher.hints.clear()
+    lab.client.hset(KEYS.iteration, field, value)
+    rested(lab)
+
+    assert [result.iteration for result in ended(lab)] == [1]
+    assert lab.run().iteration == 2
+
+
 def test_an_iteration_that_is_not_due_is_made_due() -> None:
     lab = lab_with(Recorder())
     lab.launcher.trigger("test")

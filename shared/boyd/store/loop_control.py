@@ -172,7 +172,7 @@ class Loop:
     def iteration(self) -> int:
         """The number of the iteration in flight or else of the last one; 0 before the first."""
         with translated():
-            return int(self._client.hget(self._keys.loop, "iteration") or 0)
+            return stored_int(self._client.hget(self._keys.loop, "iteration")) or 0
 
     def status(self) -> LoopStatus:
         """The current status of the agent."""

@@ -12,7 +12,7 @@
 local intake, intake_waiting, intake_taken, intake_alerts, intake_latest, loop, iteration, due, events, audit_open,
   asked = unpack(KEYS)
 local resend_after, start, most, most_bytes, remember_for, actor = unpack(ARGV, 1, 6)
--- @include alerts audit begin_iteration expect rest
+-- @include alerts audit begin_iteration expect rest whole
 local observations = rest(7)
 local TAKEN_MS, TAKEN_COUNT = 3600000, 10000
 local before = remember_for ~= '0' and redis.call('GET', asked)
@@ -116,7 +116,7 @@ if #actor > 0 then
   audit('intake.accepted', 'count', came, unpack(actor))
 end
 local n = 0
-if start == '1' and not state[1] and not state[2] and count + #order > 0 then
+if start == '1' and not whole(state[1]) and not state[2] and count + #order > 0 then
   n = begin_iteration('intake', resend_after)
 end
 if remember_for ~= '0' then

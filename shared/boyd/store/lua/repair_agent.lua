@@ -10,12 +10,7 @@
 -- Events  phase
 local loop, iteration, due, history, jobs, events = unpack(KEYS)
 local resend_after, lost, why, run_ids, results = unpack(ARGV)
--- @include emit expect format keys put_in_order time
--- whole(text): the number that it is, or nil.
-local function whole(text)
-  local number = tonumber(text or '')
-  return number and number >= 0 and number < 2 ^ 53 and number == math.floor(number) and number or nil
-end
+-- @include emit expect format keys put_in_order time whole
 local now = now_ms()
 local have = redis.call('HMGET', loop, 'iteration', 'active', 'slot', 'timeline', 'formatVersion')
 if newer(have[5]) then

@@ -4,9 +4,9 @@
 -- Events  iteration.started
 local loop, iteration, due, events = unpack(KEYS)
 local trigger, resend_after = unpack(ARGV)
--- @include begin_iteration
+-- @include begin_iteration whole
 local state = redis.call('HMGET', loop, 'active', 'paused')
-if state[1] or state[2] then
+if whole(state[1]) or state[2] then
   redis.call('HSET', loop, 'again', 1)
   return 0
 end

@@ -8,7 +8,7 @@
 -- Events  run.pending, iteration.started
 local run, runs, runs_pending, loop, iteration, due, events, audit_open = unpack(KEYS)
 local id, urgency, resend_after, start, most, actor = unpack(ARGV, 1, 6)
--- @include audit begin_iteration expect put_in_order rest
+-- @include audit begin_iteration expect put_in_order rest whole
 local fields = rest(7)
 local status = redis.call('HGET', run, 'status')
 if status and status ~= 'pending' then
@@ -32,7 +32,7 @@ if not status then
   emit('run.pending', 'run', id)
 end
 local new = status and 0 or 1
-if start == '1' and not state[1] and not state[2] then
+if start == '1' and not whole(state[1]) and not state[2] then
   return {new, begin_iteration('run', resend_after)}
 end
 return {new, 0}

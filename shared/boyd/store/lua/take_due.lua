@@ -5,9 +5,9 @@
 -- lease      ms until it is due again if this sweeper dies
 -- most       how many to take
 -- Returns {member, the score it was pushed to, ...}
-local due, loop, jobs, approvals_pending = unpack(KEYS)
+local due, loop, iteration, jobs, approvals_pending = unpack(KEYS)
 local lease, most = unpack(ARGV)
--- @include time
+-- @include time whole
 local now = now_ms()
 local have = redis.call('HMGET', loop, 'sweptAt', 'active', 'iteration', 'slot')
 local swept = tonumber(have[1]) or now
@@ -21,7 +21,11 @@ local pending = redis.call('ZCARD', due) - (flight and 1 or 0)
 local listed = redis.pcall('SCARD', jobs)
 local fits = (have[2] and true) == (flight and true) and type(listed) == 'number' and pending >= listed
 for i = 2, 4 do
-  fits = fits and (not have[i] or tonumber(have[i]))
+  fits = fits and (not have[i] or whole(have[i]))
+end
+if flight then
+  local numbers = redis.pcall('HMGET', iteration, 'iteration', 'epoch')
+  fits = fits and (numbers.err or (whole(numbers[1]) and whole(numbers[2])))
 end
 local taken = {}
 if not fits then

@@ -1,13 +1,13 @@
--- @include emit expect format keys server time
+-- @include emit expect format keys server time whole
 -- Uses loop, iteration, due
 -- last_iteration(): the number of the last iteration that began; when the loop hash has lost it, of the last in history.
 local function last_iteration()
-  local known = tonumber(redis.call('HGET', loop, 'iteration') or '')
+  local known = whole(redis.call('HGET', loop, 'iteration'))
   if known then
     return known
   end
   local kept = redis.call('ZRANGE', key('history'), -1, -1)
-  return tonumber(kept[1] or 0) or 0
+  return whole(kept[1]) or 0
 end
 
 -- timeline(server, now): names what has happened since Redis last lost data, or may have: it changes when the server
@@ -25,7 +25,7 @@ end
 -- message has *resend_after* ms to reach a worker before it is sent again.
 local function begin_iteration(trigger, resend_after)
   local flight = redis.pcall('HMGET', iteration, 'iteration', 'phase')
-  if flight[1] and flight[2] then
+  if whole(flight[1]) and flight[2] then
     -- The loop hash was lost while it is in flight: it goes on, and is joined.
     redis.call('HSET', loop, 'iteration', flight[1], 'active', flight[1])
     return tonumber(flight[1])
