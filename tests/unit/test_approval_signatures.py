@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from pydantic import SecretStr
 
 from boyd.errors import ConfigError
-from boyd.models import Autonomy, utc_now
+from boyd.models import ApprovalItem, Autonomy, Vote, utc_now
 from boyd.runtime import Resolver
 from boyd.security.approval_signatures import ApprovalSigner, KeyPairSigner, read_signer
 from boyd.store import fingerprint
@@ -157,6 +157,7 @@ def test_nothing_is_executed_that_was_not_approved_as_it_is(
         ("createdAt", "1700000000000"),
         ("expiresAt", "4000000000000"),
         ("agentId", "other"),
+        ("code", '"p 9.9"'),
         ("id", "00000000-0000-0000-0000-000000000000"),
     ],
 )
@@ -172,6 +173,24 @@ def test_nothing_of_what_was_approved_can_be_changed_even_with_a_digest_that_fit
 
     assert made.executed() == []
     assert "approval was altered" in made.error()
+
+
+class OlderSigner(ApprovalSigner):
+    """Signs as the releases did that left out the code."""
+
+    def sign(self, item: ApprovalItem, vote: Vote) -> Vote:
+        """The vote with a signature that does not cover the code."""
+        return super().sign(item.patched({"code": None}), vote)
+
+
+def test_a_signature_without_the_code_is_still_valid() -> None:
+    made = Guarded()
+    lab = made.lab
+    made.resolver = Resolver(lab.store, lab.dispatcher, lab.engine.retention, OlderSigner(SECRET))
+    assert made.get("code")
+    made.approve()
+
+    assert made.executed() == [{"size": 1}]
 
 
 @pytest.mark.parametrize("signed_too", [False, True])

@@ -21,7 +21,7 @@ from itsdangerous import Signer
 from pydantic import SecretStr
 
 from boyd.errors import ConfigError
-from boyd.models import ApprovalItem, Vote, VoteSignature, to_ms
+from boyd.models import ApprovalItem, JsonObject, Vote, VoteSignature, to_ms
 
 #: Separates these signatures from others with the same secret.
 _SALT = "boyd.approval"
@@ -58,7 +58,7 @@ class ApprovalSigner:
         """The approval *vote* of *item* with a signature."""
         nonce = secrets.token_hex(16)
         seen = VoteSignature(nonce=nonce, requested_by=item.requested_by, mac="")
-        mac = self._mac(_content(item, vote, seen))
+        mac = self._mac(_dump(_content(item, vote, seen)))
         return vote.patched({"signature": seen.patched({"mac": mac})})
 
     def signed(self, item: ApprovalItem) -> list[Vote]:
@@ -70,7 +70,9 @@ class ApprovalSigner:
         seen = vote.signature
         if seen is None or not set(seen.requested_by) <= set(item.requested_by):
             return False
-        return self._fits(_content(item, vote, seen), seen.mac)
+        content = _content(item, vote, seen)
+        # One that covers the code does not fit without it, so the older form lets nobody change it.
+        return any(self._fits(_dump(form), seen.mac) for form in (content, _without_code(content)))
 
     def _fits(self, text: str, mac: str) -> bool:
         return hmac.compare_digest(self._mac(text), mac)
@@ -132,9 +134,9 @@ def _salted(text: str) -> bytes:
     return f"{_SALT}\n{text}".encode()
 
 
-def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> str:
-    """Action, parameters, context, requesters, principal and nonce, the same for the same ones."""
-    content = {
+def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> JsonObject:
+    """The signed content: action, parameters, code, context, requesters, principal, nonce."""
+    content: JsonObject = {
         "agent": item.agent_id,
         "approval": item.id,
         "iteration": item.loop_iteration,
@@ -150,4 +152,15 @@ def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> str:
     }
     if item.plan:
         content["plan"] = [one.to_wire() for one in item.plan]
+    if item.code is not None:
+        content["code"] = item.code
+    return content
+
+
+def _without_code(content: JsonObject) -> JsonObject:
+    """The content as signed by releases that left out the code."""
+    return {name: value for name, value in content.items() if name != "code"}
+
+
+def _dump(content: JsonObject) -> str:
     return json.dumps(content, sort_keys=True)
