@@ -14,9 +14,11 @@ from boyd.models import (
     Autonomy,
     CallRequest,
     JsonObject,
+    Level,
     ProcedureRecord,
 )
 from boyd.plugin import Action
+from boyd.plugins.notifier.message import approval_message
 from boyd.testing import Lab
 from kit import choice, chooses, machine, overdue, person, plugin
 
@@ -89,7 +91,8 @@ def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
 def call(lab: Lab, **fields: Any) -> ActionResult:
     """Ask for the procedure; the result of the call."""
     request = CallRequest(
-        kind="execute", action="p:renew", params={"server": "web1"}, actor=ANN, **fields
+        **{"kind": "execute", "action": "p:renew", "params": {"server": "web1"}, **fields},
+        actor=ANN,
     )
     call_id = lab.launcher.call(request, None)
     lab.deliver()
@@ -165,6 +168,56 @@ def test_a_person_answers_a_step_that_asks() -> None:
 
     assert record.state == "succeeded"
     assert farm.done == ["drain", "restart"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "after", "risk"),
+    [("low", "critical", "critical"), ("high", "low", "high"), ("low", "low", "low")],
+)
+def test_a_question_has_the_risk_of_the_steps_that_follow_or_the_declared_one(
+    declared: Level, after: Level, risk: Level
+) -> None:
+    farm = Farm()
+    actions = [farm.action("first", risk="critical"), farm.action("last", risk=after)]
+    steps = step("first"), step("question", ask="Go on?"), step("last")
+    lab = farm.lab(*steps, actions=actions, risk=declared)
+    item = lab.store.approvals.get(started(lab).progress[1].approval or "")
+
+    assert item is not None
+    assert (item.risk, item.decision.risk) == (risk, risk)
+
+
+def test_what_undoes_a_step_counts_for_the_risk_of_a_question() -> None:
+    farm = Farm()
+    actions = [farm.action("last"), farm.action("undo", risk="high")]
+    undo = StepAction(action="p:undo", params={"n": "1"})
+    steps = step("question", ask="Go on?"), step("last", compensate=undo)
+    lab = farm.lab(*steps, actions=actions)
+    item = lab.store.approvals.get(started(lab).progress[0].approval or "")
+
+    assert item is not None
+    assert item.risk == "high"
+
+
+def test_a_question_names_the_target_and_parameters_of_its_procedure_without_secrets() -> None:
+    class Login(BaseModel):
+        server: str
+        note: str
+
+    farm = Farm()
+    lab = farm.lab(step("question", ask="Go on?"), step("restart"), params=Login)
+    note = "password=hunter2hunter2"
+    record = started(lab, params={"server": "web1", "note": note})
+    item = lab.store.approvals.get(record.progress[0].approval or "")
+
+    assert item is not None
+    assert item.decision.rationale == (
+        f"step question of p:renew, started as {record.id} on web1,"
+        ' with {"server": "web1", "note": "password=[redacted]"}'
+    )
+    message = approval_message(item, "waiting", "", lab.store.clock.now()).text()
+    assert "on web1" in message
+    assert "hunter2" not in message
 
 
 def test_a_denied_step_undoes_what_took_effect_in_reverse() -> None:

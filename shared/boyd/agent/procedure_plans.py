@@ -200,7 +200,7 @@ class _Check:
 
 def _classify(procedure: Procedure, actions: Mapping[str, Action]) -> None:
     """Give the procedure at least the classes of its steps and of what compensates them."""
-    parts = [actions[one.action] for one in _acting(procedure)]
+    parts = [actions[one.action] for one in acting(procedure.steps)]
     procedure.risk = max([procedure.risk, *(one.risk for one in parts)], key=LEVELS.index)
     classes = [one.reversibility for one in parts]
     procedure.reversibility = max(classes, key=_CLASSES.index, default="read-only")
@@ -214,8 +214,9 @@ def _classify(procedure: Procedure, actions: Mapping[str, Action]) -> None:
     )
 
 
-def _acting(procedure: Procedure) -> Iterator[StepAction]:
-    for step in procedure.steps:
+def acting(steps: Sequence[ProcedureStep]) -> Iterator[StepAction]:
+    """The actions of *steps*, and those that undo them by an action of their own."""
+    for step in steps:
         if step.ask is None:
             yield action_of(step)
         if isinstance(step.compensate, StepAction):

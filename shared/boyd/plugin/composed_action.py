@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from boyd.models import Autonomy, ProcedureApproval, ProcedureStep
+from boyd.models import Autonomy, Level, ProcedureApproval, ProcedureStep
 from boyd.plugin.components import Action
 from boyd.plugin.plugin_base import Plugin
 from boyd.text.references import LONGEST_TEXT
@@ -34,6 +34,7 @@ class Procedure(Action):
         within: seconds for the whole.
         approve: whether a person who approves it approves the whole, or each step.
         params: the pydantic model of its parameters; None: it takes none.
+        declared_risk: its risk without that of the steps; set by `bind`.
     """
 
     functions: ClassVar = {}
@@ -42,11 +43,14 @@ class Procedure(Action):
     within: float = 3600.0
     concurrency: int | None = 1
     approve: ProcedureApproval = "whole"
+    declared_risk: Level = "low"
 
     def bind(self, plugin_id: str) -> Self:
         """Also take no params if it declares none."""
         self.params = self.params or NoParams
-        return super().bind(plugin_id)
+        super().bind(plugin_id)
+        self.declared_risk = self.risk
+        return self
 
     def has(self, function: str) -> bool:
         """Tell whether it has *function*: only its dry run, which shows the plan."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from boyd import naming
-from boyd.agent.procedure_plans import action_of, compensation_of, params_of
+from boyd.agent.procedure_plans import acting, action_of, compensation_of, params_of
 from boyd.models import (
+    LEVELS,
     NO_SITUATION,
     ActionResult,
     Actor,
@@ -15,6 +17,7 @@ from boyd.models import (
     Decision,
     Fence,
     JsonObject,
+    Level,
     ProcedureRecord,
     ProcedureStep,
     StepAction,
@@ -23,14 +26,17 @@ from boyd.models import (
 )
 from boyd.phases import act, action_call
 from boyd.plugin import Action
-from boyd.plugin.composed_action import ASK
+from boyd.plugin.composed_action import ASK, Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.store import ItemAnswer
+from boyd.text.redaction import clean
 from boyd.text.references import fill
 
 #: Why a step is not executed that a person denied.
 DENIED = "a person denied it"
+#: The most characters of a procedure's target and parameters in a question.
+_LONGEST = 2000
 _REFUSALS = {
     "denied": DENIED,
     "expired": "nobody answered in time",
@@ -102,6 +108,8 @@ class ProcedureSteps:
         planned = action_of(step)
         params = params_of(step, self.values())
         why = f"step {step.id} of {self._record.action}, started as {self._record.id}"
+        if step.ask is not None:
+            why += self._circumstances()
         each = self._record.approve == "each" and step.until is None
         tries = self._record.progress[self._record.steps.index(step)].tries
         run = _StepRun(execution, planned.action, params, why, each=each, repeats=tries > 0)
@@ -190,7 +198,7 @@ class ProcedureSteps:
             params=run.params,
             rationale=run.reason,
             confidence=self._record.confidence,
-            risk=action.risk,
+            risk=self._risk_ahead() if action.id == ASK else action.risk,
             requires_approval=run.each,
         )
         covered = not (run.each or run.repeats) and self._is_covered(action, decision)
@@ -208,6 +216,22 @@ class ProcedureSteps:
             fence=self._fence,
         )
         return run_action(self._engine, self._engine.ledger(), request)
+
+    def _circumstances(self) -> str:
+        """The target and parameters of the procedure, without secrets."""
+        record = self._record
+        on = f" on {record.target}" if record.target else ""
+        params = json.dumps(record.params, ensure_ascii=False) if record.params else ""
+        return clean(f"{on}, with {params}" if params else on)[:_LONGEST]
+
+    def _risk_ahead(self) -> Level:
+        """The highest risk of the steps that follow, or of the procedure as it was declared."""
+        procedure = self.action(self._record.action)
+        declared = procedure.declared_risk if isinstance(procedure, Procedure) else "low"
+        planned = acting(self._record.steps[self._record.at + 1 :])
+        following = [self.action(one.action) for one in planned]
+        risks = [action.risk for action in following if action is not None]
+        return max([declared, *risks], key=LEVELS.index)
 
     def _is_covered(self, action: Action, decision: Decision) -> bool:
         """Tell whether the approval of the whole procedure satisfies the policy of a step."""
