@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from boyd.errors import PluginError
-from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision
+from boyd.links import LinkBuilder, LinkSigner
+from boyd.models import (
+    ActionResult,
+    ApprovalItem,
+    ApprovalPolicy,
+    Decision,
+    ExecutionEntry,
+    Hold,
+    ProcedureRecord,
+    TrackRecord,
+)
 from boyd.plugins.notifier import Notifier, QuietHours
 from boyd.plugins.notifier.channels import SendError, send_by_apprise
 from boyd.plugins.notifier.message import NotificationMessage, approval_message
@@ -23,6 +33,9 @@ from plugin_kit import Rig, site
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 SECRET = "a secret with more than thirty-two characters"
 LINK = "https://boyd.example.com/console/agents/test/approvals/4711"
+
+
+ENDED = ExecutionEntry(id="loop:1", state="succeeded", action="disk:clean", params={}, target="")
 
 
 def item(**values: Any) -> ApprovalItem:
@@ -149,6 +162,48 @@ def test_another_system_gets_the_whole_approval() -> None:
     told = json.loads(body)
     assert (told["stage"], told["agent"], told["approval"]["id"]) == ("answered", "test", "4711")
     assert (headers["X-Token"], told["link"]) == ("hidden", LINK)
+
+
+ABOUT: dict[str, dict[str, Any]] = {
+    "on_suspend": {
+        "hold": Hold(action="disk:clean", kind="suspended", execution="loop:1", since=NOW),
+        "execution": ENDED,
+    },
+    "on_withdraw": {
+        "record": TrackRecord(action="disk:clean", situation="s", label="s"),
+        "execution": ENDED,
+    },
+    "on_procedure": {
+        "procedure": ProcedureRecord(
+            id="loop:1",
+            action="disk:clean",
+            params={},
+            state="stopped",
+            steps=[],
+            started_at=NOW,
+            until=NOW,
+        )
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("hook", "stage"),
+    [("on_suspend", "suspended"), ("on_withdraw", "withdrawn"), ("on_procedure", "stopped")],
+)
+def test_every_json_message_has_its_stage_its_agent_and_what_it_is_about(
+    hook: str, stage: str
+) -> None:
+    with site() as system:
+        recipient = {"url": system.url, "style": "json"}
+        rig = Rig(Notifier(groups=[{"name": "ops", "recipients": [recipient]}]))
+        [call] = rig.host.hooks(hook)
+        call(**ABOUT[hook], ctx=rig.ctx)
+        [(_, _, _, body)] = system.requests
+
+    sent = json.loads(body)
+    assert (sent["stage"], sent["agent"]) == (stage, "test")
+    assert set(sent) == {"stage", "agent", *ABOUT[hook]}
 
 
 @pytest.mark.parametrize("status", [302, 403, 500])

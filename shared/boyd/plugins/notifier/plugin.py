@@ -82,8 +82,8 @@ class Recipient(_Part):
 
     Attributes:
         url: a webhook (`https://…`) or an Apprise URL; a secret.
-        style: what a webhook gets: `text` for chats that accept `{"text": …}`, `json` for the whole
-            approval.
+        style: what a webhook gets: `text` for chats that accept `{"text": …}`, `json` for all that
+            the message is about.
         headers: additional headers of a webhook, such as a token.
         as_principal: the principal who may answer by a signed link; none: links need a login.
         person: whether that principal is a person.
@@ -227,6 +227,7 @@ class Notifier(Plugin):
         """Tell everybody in the groups for the action at once, also in quiet hours."""
         message = suspension_message(hold, execution, ctx.agent.id)
         body: JsonObject = {
+            "stage": "suspended",
             "agent": ctx.agent.id,
             "hold": hold.to_wire(),
             "execution": execution.to_wire(),
@@ -237,6 +238,7 @@ class Notifier(Plugin):
         """Tell everybody in the groups for the action at once, also in quiet hours."""
         message = withdrawal_message(record, execution, ctx.agent.id)
         body: JsonObject = {
+            "stage": "withdrawn",
             "agent": ctx.agent.id,
             "record": record.to_wire(),
             "execution": execution.to_wire(),
@@ -246,7 +248,11 @@ class Notifier(Plugin):
     def on_procedure(self, procedure: ProcedureRecord, ctx: Context) -> None:
         """Tell everybody in the groups for the action at once, also in quiet hours."""
         message = procedure_message(procedure, ctx.agent.id)
-        body: JsonObject = {"agent": ctx.agent.id, "procedure": procedure.to_wire()}
+        body: JsonObject = {
+            "stage": procedure.state,
+            "agent": ctx.agent.id,
+            "procedure": procedure.to_wire(),
+        }
         # A procedure may be stopped several times.
         id = f"procedure_{procedure.id}_{procedure.state}_{procedure.at}"
         self._tell_all(procedure.action, message, body, id, ctx)
