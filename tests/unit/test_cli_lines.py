@@ -6,9 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from boyd.models import ActionResult, Event, LoopResult, Observation, Situation, no_op
-from boyd_cli import output
-from boyd_cli.commands.status_command import is_repeated, plain_line
+from boyd.cli import output
+from boyd.cli.status_command import is_repeated, plain_line
+from boyd.cli.tape_view import read_rows
+from boyd.models import (
+    ActionResult,
+    Event,
+    LoopResult,
+    Observation,
+    PluginReads,
+    Read,
+    Situation,
+    no_op,
+)
 
 
 def event(kind: str, **data: object) -> Event:
@@ -17,6 +27,25 @@ def event(kind: str, **data: object) -> Event:
 
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+def test_equal_reads_of_an_iteration_are_one_line_with_their_number() -> None:
+    state = Read(of="state", key="seen", value=1)
+    other = Read(of="state", key="seen", value=2)
+    reads = [
+        PluginReads(by="p.on_decide", phase="decide", clock=[NOW], reads=[state], omitted=2),
+        PluginReads(by="q", phase="decide", reads=[state]),
+        PluginReads(by="p.on_decide", phase="decide", clock=[NOW], reads=[state], omitted=1),
+        PluginReads(by="p.on_decide", phase="act", reads=[other, state]),
+    ]
+
+    assert list(read_rows(reads)) == [
+        ("p.on_decide", f"clock: {output.date(NOW)} (2 times)"),
+        ("p.on_decide", "state seen: 1 (3 times)"),
+        ("q", "state seen: 1"),
+        ("p.on_decide", "state seen: 2"),
+        ("p.on_decide", "and 3 more, which are not kept"),
+    ]
 
 
 def past(summary: str = "All is well", action: str | None = None) -> LoopResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from boyd import models
@@ -43,15 +44,22 @@ def build_rows(builds: Iterable[models.AgentBuild]) -> Iterator[tuple[str, str]]
 
 
 def read_rows(reads: Iterable[models.PluginReads]) -> Iterator[tuple[str, str]]:
-    """Everything that components and hooks read, each on a line."""
+    """Everything that components and hooks read, equal reads on one line with their number."""
+    lines, omitted = Counter[tuple[str, str]](), Counter[str]()
     for one in reads:
-        for at in one.clock:
-            yield one.by, f"clock: {output.date(at)}"
-        for read in one.reads:
-            what = f"{read.of} {read.key}".rstrip()
-            yield one.by, f"{what}: {_value_text(read)}"
-        if one.omitted:
-            yield one.by, f"and {one.omitted} more, which are not kept"
+        lines.update((one.by, f"clock: {output.date(at)}") for at in one.clock)
+        lines.update((one.by, _read_text(read)) for read in one.reads)
+        omitted[one.by] += one.omitted
+    for (by, text), times in lines.items():
+        yield by, f"{text} ({times} times)" if times > 1 else text
+    for by, count in omitted.items():
+        if count:
+            yield by, f"and {count} more, which are not kept"
+
+
+def _read_text(read: models.Read) -> str:
+    what = f"{read.of} {read.key}".rstrip()
+    return f"{what}: {_value_text(read)}"
 
 
 def _value_text(read: models.Read) -> str:
