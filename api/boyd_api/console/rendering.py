@@ -101,9 +101,13 @@ def _guest_packages() -> list[tuple[str, str]]:
 
 
 def serve_static(blueprint: Blueprint) -> None:
-    """Serve the assets; their addresses change with their content, so browsers keep them."""
+    """Serve the assets; their addresses change with their content, so browsers keep them.
+
+    The icon also has the address that browsers ask for by themselves.
+    """
     rule = "/console/static/<digest>/<path:name>"
     blueprint.add_url_rule(rule, "static_asset", _serve_asset, methods=["GET"])
+    blueprint.add_url_rule("/favicon.ico", "favicon", _serve_icon, methods=["GET"])
 
 
 def asset(name: str) -> str:
@@ -114,8 +118,16 @@ def asset(name: str) -> str:
 def _serve_asset(digest: str, name: str) -> Response:
     if name not in _assets() or _digest(name) != digest:
         raise not_found(f"no asset {name!r}")
+    return _cacheable(name, "max-age=31536000, immutable")
+
+
+def _serve_icon() -> Response:
+    return _cacheable("icon.svg", "max-age=86400")
+
+
+def _cacheable(name: str, period: str) -> Response:
     response = Response(_assets()[name].read_bytes(), mimetype=_TYPES[name.rpartition(".")[2]])
-    response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    response.headers["Cache-Control"] = f"public, {period}"
     return response
 
 

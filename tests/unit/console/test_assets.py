@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from importlib.resources import files
 
+from api_kit import Site
 from console_kit import Browser
 
 STATIC = files("boyd_api.console") / "static"
@@ -30,3 +31,11 @@ def test_assets_are_kept_by_browsers_and_changed_ones_have_other_addresses(alice
     assert found.headers["X-Content-Type-Options"] == "nosniff"
     assert alice.get(address.replace("/static/", "/static/0")).status == 404
     assert alice.get("/console/static/x/vendored.sha256").status == 404
+
+
+def test_the_icon_that_browsers_ask_for_needs_no_login(desk: Site) -> None:
+    found = desk.client.get("/favicon.ico")
+
+    assert (found.status_code, found.mimetype) == (200, "image/svg+xml")
+    assert found.data == (STATIC / "icon.svg").read_bytes()
+    assert found.headers["Cache-Control"] == "public, max-age=86400"
