@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alertmanager_kit import alertmanager
-from browser_kit import PHONE, Console
+from browser_kit import PHONE, Console, keep_screenshot
 from harness import Deployment, wait_until
 from mail_kit import mail_server, parts_of
 from measuring import Measure
@@ -29,6 +29,19 @@ _STATES = (
 _HEIGHT_WITH = """(text) => {
   document.getElementById("stream").textContent = text;
   return document.getElementById("bar").offsetHeight;
+}"""
+
+#: Gives the agent a long name.
+_LENGTHEN = """() => {
+  document.querySelector("#agents summary").append("-in-a-region-far-away");
+}"""
+#: The rows of the bar with a text of the stream, by their rounded middles, and the page's width.
+_ROWS_WITH = """(text) => {
+  document.getElementById("stream").textContent = text;
+  const parts = [...document.querySelectorAll("#bar .row > *, #bar nav > *")];
+  const boxes = parts.map((part) => part.getBoundingClientRect()).filter((box) => box.height);
+  const middles = new Set(boxes.map((box) => Math.round((box.top + box.bottom) / 60)));
+  return [[...middles], document.documentElement.scrollWidth];
 }"""
 
 
@@ -78,6 +91,18 @@ def test_nothing_moves_under_a_finger_when_a_page_becomes_live(console: Console)
         page.locator("#stream[data-state=live]").wait_for()
         heights = [page.evaluate(_HEIGHT_WITH, text) for text in _STATES]
     assert len(set(heights)) == 1
+
+
+def test_the_bar_has_two_rows_on_a_phone_however_long_the_names_are(
+    console: Console, pictures: Path
+) -> None:
+    with console.person("a.very.long.name@example.com", size=PHONE) as context:
+        [page] = context.pages
+        page.goto(f"{console.url}/console/agents/desk")
+        page.evaluate(_LENGTHEN)
+        rows = [page.evaluate(_ROWS_WITH, text) for text in _STATES]
+        keep_screenshot(page, pictures, "bar-phone")
+    assert [(len(tops), width) for tops, width in rows] == [(2, PHONE["width"])] * len(_STATES)
 
 
 def _text(headers: dict[str, str]) -> str:
