@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,17 +29,33 @@ DOWN_AFTER = 2000
 _BUS = 10_000
 
 
-def stop_writes(master: Any) -> None:
-    """Let a master take no writes, and wait until its replicas have those that it has confirmed."""
-    master.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
-    wait_until(lambda: _is_copied(master.info("replication")))
+def stop_writes(master: Any, replicas: int) -> None:
+    """Let a master take no writes, and wait until all its *replicas* have what it has confirmed.
+
+    One that has lost its master or is in the middle of a full resync may be promoted as well, and
+    would take its place without what it lacks.
+    """
+
+    def copied() -> bool:
+        # Each time, because a busy machine may take longer than one pause.
+        master.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+        return is_copied(master.info("replication"), replicas)
+
+    wait_until(copied)
 
 
-def _is_copied(state: dict[str, Any]) -> bool:
-    replicas = [state[f"slave{number}"] for number in range(state["connected_slaves"])]
-    return bool(replicas) and all(
-        replica["offset"] == state["master_repl_offset"] for replica in replicas
-    )
+def is_copied(state: dict[str, Any], replicas: int) -> bool:
+    """Report whether so many replicas are online and have all that the master has written.
+
+    *state* is what the master says of its replication; those that it does not name are away.
+    """
+    named = [one for name, one in state.items() if re.fullmatch(r"slave\d+", name)]
+    complete = [
+        one
+        for one in named
+        if one["state"] == "online" and one["offset"] == state["master_repl_offset"]
+    ]
+    return len(complete) >= max(1, replicas)
 
 
 class RedisCluster:
@@ -86,15 +103,14 @@ class RedisCluster:
     def kill_copied(self, port: int) -> None:
         """Kill a master whose replicas have all that it has confirmed."""
         with self.ask(port) as server:
-            stop_writes(server)
+            stop_writes(server, len(self._replicas(port)))
         self.kill(port)
 
     def hand_over(self, port: int) -> None:
         """Let the replica of a master take its place, as an operator does; nothing is lost."""
-        for other in self._living():
-            with self.ask(other) as client:
-                if client.info("replication").get("master_port") == port:
-                    client.execute_command("CLUSTER FAILOVER")
+        for replica in self._replicas(port):
+            with self.ask(replica) as client:
+                client.execute_command("CLUSTER FAILOVER")
         wait_until(lambda: port not in self.masters(), 20)
 
     def pause(self, port: int) -> None:
@@ -192,6 +208,15 @@ class RedisCluster:
                 except redis.RedisError:
                     continue
                 yield [(first, last, int(master[1])) for first, last, master, *_ in rows]
+
+    def _replicas(self, master: int) -> list[int]:
+        """The ports of the replicas of a master that answer, also of those that have lost it."""
+        replicas = []
+        for port in self._living():
+            with self.ask(port) as client, suppress(redis.RedisError):
+                if client.info("replication").get("master_port") == master:
+                    replicas.append(port)
+        return replicas
 
     def _living(self) -> list[int]:
         return [port for port in self.servers if self._processes[port].poll() is None]

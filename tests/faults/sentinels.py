@@ -54,7 +54,7 @@ class Watched:
     def kill_copied(self, port: int) -> None:
         """Kill a master whose replicas have all that it has confirmed."""
         with self.ask(port) as server:
-            stop_writes(server)
+            stop_writes(server, len(self._living()) - 1)
         self.kill(port)
 
     def hand_over(self) -> int:
@@ -62,7 +62,7 @@ class Watched:
         before = self.master()
         with self.ask(before) as server, self.ask(self.sentinels[0]) as sentinel:
             # What the old master would still take while its replicas leave it would be lost.
-            stop_writes(server)
+            stop_writes(server, len(self._living()) - 1)
             sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
         return before
 
