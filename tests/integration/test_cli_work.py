@@ -228,7 +228,7 @@ def test_a_queued_action_is_cancelled(cli: Cli, place: Place, lab: Lab) -> None:
     assert f"{id[:13]}: p:do is cancelled" in cli("actions", "cancel", id, "--note", "too late")
     lab.deliver()
 
-    assert lab.store.ledger.get(id) is None
+    assert lab.store.executions.get(id) is None
     assert "no queued execution 'call:1'" in cli("actions", "cancel", "call:1", status=4)
 
 

@@ -93,8 +93,10 @@ def test_a_queued_call_that_is_cancelled_never_starts() -> None:
     assert result is not None
     assert result.prevented == "cancelled"
     assert result.error == "Not executed: cancelled by jane: wrong host"
-    bench.lab.store.audit.seal()
-    [entry] = [e for e in bench.lab.store.audit.page(50).entries if e.kind == "call.cancelled"]
+    bench.lab.store.audit_trail.seal()
+    [entry] = [
+        e for e in bench.lab.store.audit_trail.page(50).entries if e.kind == "call.cancelled"
+    ]
     assert (entry.who, entry.note) == ("jane", "wrong host")
 
 
@@ -158,7 +160,7 @@ def test_a_call_that_waits_for_an_approval_names_it() -> None:
     assert bench.cancel(second) == CallCancellation("waits", item.id)
 
 
-def test_what_waits_behind_a_cancelled_call_has_its_turn() -> None:
+def test_a_call_behind_a_cancelled_one_runs_next() -> None:
     bench = Bench()
     ids: list[str] = []
 

@@ -6,9 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from boyd.cli import output
-from boyd.cli.status_command import is_repeated, plain_line
-from boyd.cli.tape_view import read_rows
 from boyd.models import (
     ActionResult,
     Event,
@@ -19,6 +16,9 @@ from boyd.models import (
     Situation,
     no_op,
 )
+from boyd_cli import output
+from boyd_cli.commands.status_command import is_repeated, plain_line
+from boyd_cli.views.tape_view import read_rows
 
 
 def event(kind: str, **data: object) -> Event:

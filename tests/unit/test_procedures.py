@@ -187,7 +187,7 @@ def test_a_question_has_the_risk_of_the_steps_that_follow_or_the_declared_one(
     assert (item.risk, item.decision.risk) == (risk, risk)
 
 
-def test_what_undoes_a_step_counts_for_the_risk_of_a_question() -> None:
+def test_the_risk_of_a_question_includes_compensations() -> None:
     farm = Farm()
     actions = [farm.action("last"), farm.action("undo", risk="high")]
     undo = StepAction(action="p:undo", params={"n": "1"})

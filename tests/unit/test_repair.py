@@ -128,7 +128,7 @@ def test_a_value_that_counts_nothing_is_put_right_whether_a_sweep_or_a_trigger_c
         numbers = [result.iteration for result in ended(lab)]
         assert numbers == list(range(1, len(numbers) + 1))
         assert len(numbers) >= 2
-        assert lab.store.loop.status().iteration == numbers[-1]
+        assert lab.store.loop_control.status().iteration == numbers[-1]
 
 
 @pytest.mark.parametrize("value", NO_COUNT)

@@ -146,7 +146,7 @@ def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> JsonObject:
         "params": item.params,
         "undoes": item.undoes,
         "bound_to": item.bound_to,
-        "requested_by": seen.requested_by,
+        "requested_by": [*seen.requested_by],
         "nonce": seen.nonce,
         "vote": {name: getattr(vote, name) for name in _OF_VOTE},
     }

@@ -187,7 +187,7 @@ def queued(desk: Site) -> str:
     return id
 
 
-def test_a_queued_execution_is_cancelled_by_whoever_may_order_it(
+def test_the_scope_that_orders_an_execution_also_cancels_it_while_queued(
     desk: Site, done: list[str]
 ) -> None:
     id = queued(desk)
@@ -205,7 +205,7 @@ def test_a_queued_execution_is_cancelled_by_whoever_may_order_it(
     assert desk.post(path, headers=operator).json == desk.get(f"/executions/{id}").json
 
 
-def test_what_has_started_is_not_cancelled(desk: Site) -> None:
+def test_a_started_execution_is_not_cancelled(desk: Site) -> None:
     id = queued(desk)
     desk.store.client.hset(f"boyd:{{desk}}:execution:{id}", mapping={"state": "running"})
     refused = desk.post(f"/executions/{id}/cancel")
@@ -214,7 +214,7 @@ def test_what_has_started_is_not_cancelled(desk: Site) -> None:
     assert f"{id} has started" in refused.json["detail"]
 
 
-def test_what_has_ended_or_waits_for_a_person_is_not_cancelled(desk: Site) -> None:
+def test_ended_executions_and_pending_approvals_are_not_cancelled(desk: Site) -> None:
     waits = desk.post("/actions/desk:publish", BODY).json
     refused = desk.post(f"/executions/{waits['executionId']}/cancel")
     assert (refused.status_code, refused.json["type"]) == (409, "/problems/finished")

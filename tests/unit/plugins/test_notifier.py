@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from boyd.errors import PluginError
-from boyd.links import LinkBuilder, LinkSigner
 from boyd.models import (
     ActionResult,
     ApprovalItem,

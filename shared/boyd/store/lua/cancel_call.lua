@@ -40,7 +40,7 @@ emit('call.executed', 'call', id, 'state', 'failed')
 redis.call('HSET', call, 'cancelled', 1, 'executionState', 'failed', 'executionEndedAt', now_ms(), 'result', result)
 redis.call('PEXPIRE', call, keep)
 unlist_job('call:' .. id)
--- What is queued behind it does not wait for it any more.
+-- Calls queued behind it become due.
 local action, target = string.match(have[8] or '', '^([^:]*:[^:]*):(.*)$')
 if action then
   leave_flight(action, target, turn)
