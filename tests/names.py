@@ -241,7 +241,7 @@ def lua_headers(text: str) -> Iterator[tuple[int, str]]:
 
 
 def lua_comments(text: str) -> Iterator[tuple[int, str]]:
-    """Comments of Lua with a word that no engineer would write."""
+    """Comments of Lua with a word of the old dialect."""
     for number, line in enumerate(text.splitlines(), 1):
         comment = _LUA_COMMENT.match(line)
         if comment and _LUA_RIDDLES.search(comment["text"]):
@@ -249,7 +249,7 @@ def lua_comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def complexity(paths: Sequence[Path]) -> list[Offender]:
-    """Functions that ruff counts as too complex, whatever a comment allows."""
+    """Functions that ruff finds too complex, also those with a noqa comment."""
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--exit-zero"]
     command += ["--select", "C901", "--ignore-noqa", "--output-format", "json"]
     command += ["--config", f"lint.mccabe.max-complexity={MOST_COMPLEXITY}", *map(str, paths)]
@@ -277,7 +277,7 @@ KINDS = (*_PYTHON, *_LUA, "complexity")
 
 
 def offenders(kind: str, paths: Iterable[Path]) -> list[Offender]:
-    """Those of a kind below some paths; those in the files that were changed last come first."""
+    """Offenders of a kind below some paths, those in the latest changed files first."""
     paths = list(paths)
     if kind == "complexity":
         return complexity(paths)
@@ -312,7 +312,7 @@ class Ceiling:
 
     @property
     def offenders(self) -> list[Offender]:
-        """Those that there are."""
+        """The present offenders."""
         return offenders(self.kind, (ROOT / folder for folder in PLACES[self.place]))
 
     def problem(self, lines: Sequence[Offender]) -> str:
@@ -334,7 +334,7 @@ class Ceiling:
 
 
 def ceilings() -> list[Ceiling]:
-    """The table."""
+    """The ceilings of the table."""
     table = tomllib.loads(TABLE.read_text("utf-8"))["ceilings"]
     return [
         Ceiling(kind, place, row[place], row["target"])
@@ -351,7 +351,7 @@ def with_ceiling(table: str, ceiling: Ceiling, count: int) -> str:
 
 
 def lower() -> None:
-    """Lower every ceiling to what there is; none is raised."""
+    """Lower every ceiling to the present count; none is raised."""
     text = TABLE.read_text("utf-8")
     for ceiling in ceilings():
         text = with_ceiling(text, ceiling, min(ceiling.most, len(ceiling.offenders)))
