@@ -24,9 +24,9 @@ from boyd.errors import StoreUnavailable
 from boyd.health.reader import read_health
 from boyd.health.server_health import ServerHealth
 from boyd.models import utc_now
-from boyd.models.archived import ArchiveStatus, TraceStatus
+from boyd.models.loop import ArchiveStatus, TraceStatus
 from boyd.plugin import hooks
-from boyd.plugin.option_table import attributes
+from boyd.plugin.installed_plugins import attributes
 from boyd.plugins.example import Example
 from boyd.settings.process_settings import Settings
 from boyd.store import Store

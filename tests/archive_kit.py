@@ -23,7 +23,7 @@ from boyd.export.archive.database import Database
 from boyd.export.archive.past import Past
 from boyd.export.archive.past_work import PastWork
 from boyd.export.archive.writer import ArchiveWriter
-from boyd.models.archived import HistoryFilter
+from boyd.models.loop import HistoryFilter
 from boyd.store import Store
 from harness import free_port, wait_until
 from signals import signal_process

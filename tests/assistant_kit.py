@@ -26,7 +26,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from werkzeug.serving import make_server
 
 from boyd.models import Model
-from boyd_api.mcp.assistant_prompts import AssistantPrompt
+from boyd_api.mcp.assistant_resources import AssistantPrompt
 from boyd_api.mcp.assistant_tool import (
     TASKS,
     AssistantRequest,

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from archive_kit import bouncer, needed_postgresql, postgresql
-from boyd.store.archive_status import read_archive_status
+from boyd.store.ended_work import read_archive_status
 from boyd.testing.model_server import ScriptedModel
 from guarded_redis import Guarded
 from harness import Deployment, free_port, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from boyd import Agent, LoopResult
 from boyd.agent import agent_from_file
-from boyd.models.replayed import ReplayedIteration
+from boyd.models.tape import ReplayedIteration
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.testing import Lab

@@ -30,7 +30,7 @@ MODULES = (
         "boyd_worker.beat",
         "boyd_worker.worker_commands",
         "boyd_worker.worker",
-        "boyd_worker.observer_process",
+        "boyd_worker.plugin_processes",
     ),
     *("boyd_api.app", "boyd_api.commands", "boyd_api.http.server"),
     *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log"),

@@ -19,7 +19,7 @@ from werkzeug.http import http_date
 
 from boyd.models import Model
 from boyd.settings.process_settings import Settings
-from boyd.store.unreadable import collect_unreadable
+from boyd.store.hashes import collect_unreadable
 from boyd_api.all_routes import ALL
 from boyd_api.console import CONSOLE, serve_console
 from boyd_api.http import auth, idempotency_keys

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from boyd.errors import ApiProblem
-from boyd.models import ActionResult, EffectVerification, LoopResult, Model, outcomes
+from boyd.models import ActionResult, EffectVerification, LoopResult, Model, responses
 from boyd.models.responses import IterationSummary
 from boyd.text.formatting import counted, visible
 from boyd.text.formatting import seconds as seconds
@@ -102,12 +102,12 @@ def _observation_count(result: LoopResult) -> str:
 
 def outcome(result: LoopResult | IterationSummary) -> str:
     """The outcome of an iteration: its action, or why it failed."""
-    return outcomes.outcome(result, _reason)
+    return responses.outcome(result, _reason)
 
 
 def action_outcome(result: ActionResult, title: str = "") -> str:
     """The outcome of an action; *title* replaces the action's name."""
-    return outcomes.action_outcome(result, title, _reason)
+    return responses.action_outcome(result, title, _reason)
 
 
 def _reason(error: str) -> str:
@@ -127,7 +127,7 @@ def took(result: ActionResult) -> str:
 
 def error_row(result: ActionResult) -> tuple[str, str]:
     """The full error of an action, if `action_outcome` has cut it."""
-    text = one_line(outcomes.error_of(result) or "")
+    text = one_line(responses.error_of(result) or "")
     return "error", "" if text in action_outcome(result) else text
 
 

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from boyd.settings.validation import nearest
-from boyd.text.moments import UNITS, parse_moment
+from boyd.text.formatting import UNITS, parse_moment
 from boyd_cli.api_access import Api
 from boyd_cli.completion import Offers, completer
 

@@ -21,8 +21,7 @@ from boyd_goals.goal_tools import GoalTools
 from boyd_goals.goal_tree import GoalError, add_goal, in_order, is_open, set_priority, set_status
 from boyd_goals.knowledge import turtle
 from boyd_goals.knowledge.association import find_mentions
-from boyd_goals.questions import Questions, apply_answer
-from boyd_goals.sessions import SessionError
+from boyd_goals.sessions import Questions, SessionError, apply_answer
 from boyd_goals.state import Goal, GoalSession, GoalStatus, Question
 
 #: The default and greatest number of entries in a list.

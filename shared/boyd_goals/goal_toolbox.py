@@ -12,10 +12,10 @@ from pydantic import Field, StringConstraints
 
 from boyd.models import LEVELS, Catalog, Confidence, JsonObject, Level, Model
 from boyd.text.tokenizer import stem
-from boyd_goals.criteria import named_command, named_path, named_url, own_acts, question_in, verb_of
 from boyd_goals.goal_options import GoalOptions
+from boyd_goals.library import Files
+from boyd_goals.progress import named_command, named_path, named_url, own_acts, question_in, verb_of
 from boyd_goals.psyche import DANGERS
-from boyd_goals.sources import Files
 from boyd_goals.state import Danger, Goal
 from boyd_goals.tool_profiles import PROFILES, ToolProfile
 

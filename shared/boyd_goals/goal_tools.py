@@ -12,21 +12,17 @@ from boyd.plugins.shell import runner
 from boyd.text.formatting import counted
 from boyd_goals import goal_toolbox as given
 from boyd_goals import memory
-from boyd_goals.criteria import subject_of
 from boyd_goals.goal_options import GoalOptions
 from boyd_goals.goal_toolbox import GoalToolbox
 from boyd_goals.goal_tree import symbol
 from boyd_goals.judgement import is_knowledge
-from boyd_goals.knowledge.association import find_mentions, similar
-from boyd_goals.knowledge.gaps import find_gaps
-from boyd_goals.knowledge.rewrite import parse, reason, triples
-from boyd_goals.knowledge.rules import consequences, infer
-from boyd_goals.knowledge.vocabulary import GOAL, MENTIONS, canonical
-from boyd_goals.library import Library
+from boyd_goals.knowledge.association import find_gaps, find_mentions, similar
+from boyd_goals.knowledge.reasoning import consequences, infer, parse, reason, triples
+from boyd_goals.knowledge.turtle import GOAL, MENTIONS, canonical
+from boyd_goals.library import Library, fetch
 from boyd_goals.outcome import symbol_metrics
-from boyd_goals.questions import Questions, note_question
-from boyd_goals.sessions import SessionCache, Sessions
-from boyd_goals.sources import fetch
+from boyd_goals.progress import subject_of
+from boyd_goals.sessions import Questions, SessionCache, Sessions, note_question
 from boyd_goals.state import GoalSession
 
 #: The most lines of a tool's output.

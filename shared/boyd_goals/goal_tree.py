@@ -11,9 +11,8 @@ from typing import Any
 
 from boyd.errors import BoydError
 from boyd.models import Triple
-from boyd_goals.criteria import split_criteria
 from boyd_goals.judgement import inherited, is_met, result_of
-from boyd_goals.progress import clip, supersede
+from boyd_goals.progress import clip, split_criteria, supersede
 from boyd_goals.state import Config, Goal, GoalSession, GoalStatus
 
 #: Limits of descriptions and criteria, of reasons, of results, and of labels in the graph.

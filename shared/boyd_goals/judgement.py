@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from boyd.models import Model, Place, Triple
 from boyd.text.tokenizer import words
-from boyd_goals.criteria import criteria_of, criterion_words, verb_of
-from boyd_goals.knowledge.vocabulary import GOAL, MENTIONS, RELATED_TO
+from boyd_goals.knowledge.turtle import GOAL, MENTIONS, RELATED_TO
 from boyd_goals.library import passages
-from boyd_goals.progress import clip
+from boyd_goals.progress import clip, criteria_of, criterion_words, verb_of
 from boyd_goals.state import Config, Goal, GoalEvidence
 
 #: Limits of the text of evidence, of the lines it quotes, and of the facts around a symbol.

@@ -9,11 +9,10 @@ from pydantic import BaseModel, Field
 
 from boyd.models import JsonObject
 from boyd.plugin import Llm
-from boyd_goals.criteria import criteria_of
 from boyd_goals.goal_tree import RESULT_CHARS
 from boyd_goals.judgement import EVIDENCE_CHARS
 from boyd_goals.outcome import DecisionOutcome, ModelVerdict
-from boyd_goals.progress import clip
+from boyd_goals.progress import clip, criteria_of
 from boyd_goals.state import Goal, GoalEvidence, GoalSession
 
 #: Seconds for a verdict: a hook that takes half a minute is ended.

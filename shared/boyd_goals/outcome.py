@@ -12,7 +12,7 @@ from pydantic import Field
 from boyd.models import ActionResult, Model
 from boyd_goals.goal_tree import FREE, change_goal, set_status
 from boyd_goals.judgement import StepFinding, ToolStep, is_met, judge, reason_of, result_of
-from boyd_goals.knowledge.vocabulary import GOAL
+from boyd_goals.knowledge.turtle import GOAL
 from boyd_goals.progress import backtrack, clip, is_exhausted, tick
 from boyd_goals.psyche import count_encounter
 from boyd_goals.state import Config, Goal, GoalEvidence, GoalSession, Progress, Score, ToolDecision

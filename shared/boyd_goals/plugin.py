@@ -13,12 +13,11 @@ from boyd.errors import BoydError, PluginError, StoreError, Veto
 from boyd.models import Catalog, Decision, LoopResult, Situation, no_op
 from boyd.plugin import Action, Context, hook, strategy
 from boyd_goals import cycle, memory, model_judge, psyche, scoring
+from boyd_goals.cycle import GOALS, Orientation
 from boyd_goals.goal_endpoints import Endpoints
 from boyd_goals.goal_tree import active_goals
-from boyd_goals.orientation import GOALS, Orientation
 from boyd_goals.outcome import DecisionOutcome
-from boyd_goals.questions import Questions
-from boyd_goals.sessions import Sessions
+from boyd_goals.sessions import Questions, Sessions
 from boyd_goals.state import GoalSession
 
 

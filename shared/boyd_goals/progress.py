@@ -1,11 +1,157 @@
-"""Plans of tools towards a goal, and their progress."""
+"""Progress of goals: the criteria that complete one, and plans of tools towards it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Literal
 
+from boyd.text.tokenizer import STOP, URL, keywords, tokens
 from boyd_goals.state import Config, Goal, GoalSession, PlanStep, StepStatus, ToolPlan
+
+_SEPARATOR = re.compile(r",(?: ?and )?| and ", re.IGNORECASE)
+_URL = re.compile(URL)
+_PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:-])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
+# Abbreviations that look like file names.
+_NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
+_COMMAND = re.compile(r"`([^`]+)`")
+#: A goal that says what to ask, as in "Ask the user which colour the bike should have".
+_ASKING = re.compile(
+    r"(?:please\s+)?ask\s+(?:the\s+|an?\s+|my\s+)?"
+    r"(?:users?|persons?|people|humans?|operators?|somebody|someone|me)\s+"
+    r"(?:for\s+|(?P<to>to\s+))?(?P<what>\S.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+#: Verbs that want to know something; in front of a goal they are no criterion.
+_KNOWING_WORDS = """
+    analyse analyze check compare count define describe determine discover explain explore
+    figure find get give identify investigate know learn list look name report research say
+    search see seek show study summarise summarize tell understand
+"""
+_KNOWING = frozenset(_KNOWING_WORDS.split())
+#: Verbs that want something done; the goal is reached by doing it, not by knowing about it.
+_DOING_WORDS = """
+    approve ask buy consolidate create delete deploy disable download drain drop enable erase
+    execute fetch ingest insert install kill migrate purge reboot remove rename repair replace
+    reset restart restore rotate save send shut stop suspend uninstall update upgrade upload
+    wipe write
+"""
+_DOING = frozenset(_DOING_WORDS.split())
+#: Words that are such verbs in front of something definite, as in "clean the disk".
+_DOING_TO = frozenset(
+    ["build", "change", "clean", "clear", "close", "copy", "move", "run", "start"]
+)
+#: Verbs that want something done with the file or address that the goal names.
+_DOING_WITH_PLACE = frozenset(["absorb", "add", "get", "import", "load", "open", "read", "store"])
+#: Words of a question, and of what a source is; no criterion beside others.
+_FRAME_WORDS = """
+    article belong book detail document fact information kind knowledge page paper passage
+    property relation say sort source tell text thing type
+"""
+_FRAME = frozenset(_FRAME_WORDS.split())
+#: A verb at the beginning or in the middle, as in "List the files and delete all of them".
+_DEFINITE = re.compile(
+    r"(?:^|\band\b|\bthen\b|,)\s*(?:(?:please|then)\s+)?(\w+)\s+"
+    r"(?:all|an?|any|each|every|it|its|my|our|that|the|their|them|these|this|those)\b",
+    re.IGNORECASE,
+)
+
+
+def split_criteria(criteria: str) -> list[str]:
+    """The parts between commas and the word "and"."""
+    parts = (part.strip() for part in _SEPARATOR.split(" ".join(criteria.split())))
+    return [part for part in parts if part]
+
+
+def criteria_of(goal: Goal) -> list[str]:
+    """The criteria of a goal, each of which a step must fulfil; none: it cannot be completed."""
+    if verb_of(goal):
+        return [goal.criteria]
+    return [part for part in split_criteria(goal.criteria) if criterion_words(part)]
+
+
+@lru_cache(maxsize=512)
+def criterion_words(text: str) -> tuple[str, ...]:
+    """The keywords of a criterion, without verbs in front, commands, addresses and paths."""
+    # A single word is no sentence, and so no verb in front of one.
+    found = keywords(text if len(tokens(text)) == 1 else subject_of(text))
+    return tuple([word for word in found if word not in _FRAME] or found)
+
+
+def subject_of(text: str) -> str:
+    """The text without its commands, and without verbs and function words in front."""
+    rest = _COMMAND.sub(" ", text).strip()
+    while found := tokens(rest):
+        if found[0].lower() not in STOP | _KNOWING:
+            return rest
+        rest = rest[rest.index(found[0]) + len(found[0]) :].strip()
+    return ""
+
+
+def verb_of(goal: Goal) -> str | None:
+    """The verb of a goal that is judged by its act; None: by the words of its criteria.
+
+    A goal with criteria of its own is judged by them.
+    """
+    text = goal.description
+    if goal.criteria.casefold() != text.casefold():
+        return None
+    if named_command(text):
+        return "run"
+    words = [word.lower() for word in tokens(text)]
+    first = next((word for word in words if word not in STOP), "")
+    if first in _DOING or (first in _DOING_WITH_PLACE and (named_url(text) or named_path(text))):
+        return first
+    verbs = (found[1].lower() for found in _DEFINITE.finditer(text))
+    return next((verb for verb in verbs if verb in _DOING | _DOING_TO), None)
+
+
+def own_acts(goal: Goal) -> frozenset[str]:
+    """The own tools that do what a goal judged by its act wants."""
+    verb, text = verb_of(goal), goal.description
+    if verb is None:
+        return frozenset()
+    if named_command(text):
+        return frozenset(["shell_exec"])
+    return frozenset(tool for tool, verbs in _ACTS.items() if verb in verbs)
+
+
+_ACTS = {
+    "content_ingest": ("absorb", "add", "import", "ingest", "load", "store"),
+    "user_interact": ("ask",),
+    "file_io": ("load", "open", "read"),
+    "http_fetch": ("download", "fetch", "get", "load", "open", "read"),
+    "consolidate": ("consolidate",),
+}
+
+
+def named_url(text: str) -> str | None:
+    """The first address in a text."""
+    found = _URL.search(text)
+    return found[0] if found else None
+
+
+def named_path(text: str) -> str | None:
+    """The first path or file name in a text."""
+    found = (one[0].rstrip(".") for one in _PATH.finditer(_URL.sub(" ", text)))
+    return next((one for one in found if one and one.lower() not in _NO_PATHS), None)
+
+
+def named_command(text: str) -> str | None:
+    """The first command in backticks in a text."""
+    found = _COMMAND.search(text)
+    return found[1] if found else None
+
+
+def question_in(text: str) -> str | None:
+    """The question that a text wants a person to be asked."""
+    found = _ASKING.match(text)
+    if found is None:
+        return None
+    wanted = found["what"].rstrip(" .?!")
+    return f"Please {wanted}." if found["to"] else f"Please tell me {wanted}."
 
 
 def clip(text: str, limit: int) -> str:

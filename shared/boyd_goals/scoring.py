@@ -13,8 +13,8 @@ from boyd.models import Catalog, Decision, JsonObject, Level, Triple
 from boyd_goals import memory
 from boyd_goals.goal_toolbox import GoalToolbox, digest
 from boyd_goals.goal_tree import above, active_goals, symbol
-from boyd_goals.knowledge.rewrite import show
-from boyd_goals.knowledge.vocabulary import GOAL, RELATED_TO
+from boyd_goals.knowledge.reasoning import show
+from boyd_goals.knowledge.turtle import GOAL, RELATED_TO
 from boyd_goals.progress import Need, ensure_plan
 from boyd_goals.psyche import archetype_bonus
 from boyd_goals.state import Config, Danger, Episode, Goal, GoalSession, Psyche, Score, ToolChoice

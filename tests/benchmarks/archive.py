@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 from archive_kit import Archive
 from boyd.export.archive.entries import SLOT, STEPS
 from boyd.models import from_ms
-from boyd.models.archived import HistoryFilter
+from boyd.models.loop import HistoryFilter
 from boyd.store import AgentStore
 from boyd.store.keys import Keys
 from harness import Deployment

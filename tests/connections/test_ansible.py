@@ -15,8 +15,8 @@ import pytest
 
 from ansible_kit import Fleet, fleet
 from boyd.models import ActionResult, Observation
+from boyd_connectors.ansible.playbook_options import AnsibleFailure
 from boyd_connectors.ansible.plugin import Ansible
-from boyd_connectors.ansible.project_files import AnsibleFailure
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, wait_until
 from plugin_kit import Rig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from boyd_connectors.dns import Dns
-from boyd_connectors.dns.name_check import DnsResolver, WatchedName
+from boyd_connectors.dns.plugin import DnsResolver, WatchedName
 from connection_kit import UpAgent, program
 from harness import free_port, wait_until
 from plugin_kit import Rig

@@ -17,8 +17,7 @@ import pytest
 import requests
 
 from boyd.models import ActionResult, Observation
-from boyd_connectors.loadbalancer.balancer import AnswerLost, BalancerError
-from boyd_connectors.loadbalancer.haproxy import HAProxy
+from boyd_connectors.loadbalancer.balancers import AnswerLost, BalancerError, HAProxy
 from boyd_connectors.loadbalancer.plugin import LoadBalancer
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, wait_until

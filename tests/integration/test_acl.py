@@ -18,7 +18,7 @@ from redis.exceptions import NoPermissionError
 
 from boyd.models import Actor, ApprovalItem, from_ms
 from boyd.store import Store, connect
-from boyd.store.archive_status import read_archive_status, read_trace_status
+from boyd.store.ended_work import read_archive_status, read_trace_status
 from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
 from boyd.store.server.scripts import Scripts, source_of

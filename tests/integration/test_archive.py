@@ -15,8 +15,8 @@ import requests
 from archive_kit import PostgreSQL, needed_postgresql, postgresql, sqlite
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.past import Past
-from boyd.models.archived import ArchiveStatus, HistoryFilter
-from boyd.store.archive_status import read_archive_status
+from boyd.models.loop import ArchiveStatus, HistoryFilter
+from boyd.store.ended_work import read_archive_status
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real

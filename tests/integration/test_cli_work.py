@@ -20,7 +20,7 @@ from boyd.models import Autonomy, ExecutionEntry
 from boyd.plugin import Action
 from boyd.store import Store
 from boyd.testing import Lab
-from boyd_cli.waiting import Spinner
+from boyd_cli.terminal import Spinner
 from cli_kit import Cli, beside, lab_of, new_key, said, serving
 from harness import free_port, wait_until
 from kit import Recorder, fails, reads, seen, sees

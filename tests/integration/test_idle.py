@@ -10,7 +10,7 @@ from kombu import Exchange, Queue
 
 from benchmarks.servers import monitored
 from boyd.messaging.celery_app import make_app
-from boyd.store.server.idle_connections import IDLE
+from boyd.store.server.connection import IDLE
 from harness import Deployment, patient_client, wait_until
 
 pytestmark = pytest.mark.real

@@ -19,7 +19,7 @@ from api_kit import Site, make_desk
 from boyd.models import ApprovalPolicy
 from boyd_api.commands import listen
 from boyd_api.http.server import ApiServer
-from boyd_api.oidc import provider_documents
+from boyd_api.oidc import tokens
 from harness import Deployment, free_port, wait_until
 from npm_kit import OIDC
 from oidc_kit import AUDIENCE, SECRET, Provider, WebBrowser, path_of
@@ -466,7 +466,7 @@ def test_requests_of_one_subject_are_limited_whatever_token_it_uses(
 def test_a_new_key_of_the_provider_is_found_by_itself(
     service: Service, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider_documents, "SOON", 0.0)
+    monkeypatch.setattr(tokens, "SOON", 0.0)
     before = provider.token()
     assert service.ask(before).status_code == 200
     provider.tell("rotate")

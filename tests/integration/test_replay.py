@@ -20,10 +20,16 @@ from boyd import LoopResult
 from boyd.agent import agent_from_file
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.past_work import PastWork
-from boyd.models.archived import HistoryFilter
-from boyd.models.replayed import ReplayedIteration, ReplayReport
-from boyd.replay.recordings import PORTION, FileOfRecords, KeptIterations
-from boyd.replay.regression_cases import Expectation, ReplayCase, write_case
+from boyd.models.loop import HistoryFilter
+from boyd.models.tape import ReplayedIteration, ReplayReport
+from boyd.replay.recordings import (
+    PORTION,
+    Expectation,
+    FileOfRecords,
+    KeptIterations,
+    ReplayCase,
+    write_case,
+)
 from boyd.replay.replaying import replay, with_endings
 from boyd.replay.shadow_pool import ReplayError, ShadowPool
 from boyd.replay.shadow_process import ShadowTask

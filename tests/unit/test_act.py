@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from boyd import ActionResult, Agent, Budget, Context, LoopResult, PluginError, Veto
 from boyd.models import Autonomy
-from boyd.phases import act, preview
+from boyd.phases import act, action_call
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Action
 from boyd.store import Stale, StillRunning, reason_text
@@ -250,7 +250,7 @@ def test_an_action_that_overruns_is_reported_as_unknown() -> None:
 def test_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(dry_run=lambda params: f"would do {params.size}", params=Params))
-    result = preview.dry_run(context(lab), "p:do", {"size": 2})
+    result = action_call.dry_run(context(lab), "p:do", {"size": 2})
 
     assert (result.success, result.output, recorder.calls) == (True, "would do 2", [])
 
@@ -258,7 +258,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
 def test_an_action_without_a_dry_run_says_so() -> None:
     lab = lab_for(Recorder().action())
 
-    assert preview.dry_run(context(lab), "p:do", {}).error == "The action has no dry run"
+    assert action_call.dry_run(context(lab), "p:do", {}).error == "The action has no dry run"
 
 
 def test_a_success_can_be_rolled_back_once() -> None:

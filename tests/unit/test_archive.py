@@ -26,9 +26,9 @@ from boyd.export.archive.search import ArchiveReader
 from boyd.health.checks import examine
 from boyd.health.reader import read_health
 from boyd.models import Actor, Autonomy, utc_now
-from boyd.models.archived import ArchiveStatus, HistoryFilter
+from boyd.models.loop import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
-from boyd.store.archive_status import announce_archive, read_archive_status
+from boyd.store.ended_work import announce_archive, read_archive_status
 from boyd.store.paging import dump_cursor
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, reads, seen, sees

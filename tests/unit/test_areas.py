@@ -97,7 +97,7 @@ def test_nothing_changed_affects_nothing() -> None:
     ("changed", "chosen"),
     [
         (
-            "shared/boyd_connectors/github/reverts.py",
+            "shared/boyd_connectors/github/github_api.py",
             ["tests/connections/test_github.py", "tests/unit/test_docs.py"],
         ),
         ("CHANGELOG.md", ["tests/unit/test_docs.py"]),

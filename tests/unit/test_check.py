@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from boyd.models import Observation
 from boyd.phases.phase_context import describe
-from boyd_cli.commands.check_command import check
+from boyd_cli.commands.check_commands import check
 
 MODEL = '[llm]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
 FOLDER = 'plugins_dir = "plugins"\n'

@@ -17,9 +17,8 @@ from boyd.health.checks import examine
 from boyd.health.declaration import declarations
 from boyd.health.finding import Finding, span
 from boyd.health.reader import read_health, read_roster
-from boyd.health.roster import RETIRED, Roster
 from boyd.health.server_health import ServerHealth
-from boyd.health.snapshot import HealthSnapshot
+from boyd.health.snapshot import RETIRED, HealthSnapshot, Roster
 from boyd.models import Autonomy
 from boyd.models.investigation import ModelTotals
 from boyd.store import AgentEntry, Store, WorkerInfo, connect

@@ -36,9 +36,9 @@ from boyd.plugins.process import Program
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
 from boyd_cli.group import boyd
-from boyd_connectors.dns.name_check import WatchedName
+from boyd_connectors.dns.plugin import WatchedName
 from boyd_connectors.prometheus import WatchedQuery
-from boyd_connectors.tls.certificate_check import TlsEndpoint
+from boyd_connectors.tls.plugin import TlsEndpoint
 from boyd_goals.goal_options import ForeignTool
 from reference import PAGES as REFERENCE
 

@@ -8,7 +8,7 @@ import pytest
 from boyd.errors import PayloadTooLarge
 from boyd.models import Triple
 from boyd.store import FactGraph, Store
-from boyd.store import fact_graph as module
+from boyd.store import plugin_state as module
 
 
 @pytest.fixture

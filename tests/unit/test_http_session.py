@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from boyd.plugin.http_session import Session, proxy_for
-from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint
-from boyd.plugins.http_monitor.probe import check
+from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint, check
 from plugin_kit import Site, site
 
 

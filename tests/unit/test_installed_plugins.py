@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field
 
 from boyd import Connector, Plugin, action
 from boyd.plugin import discovery
-from boyd.plugin.description import describe_plugin
-from boyd.plugin.option_table import options_of
+from boyd.plugin.installed_plugins import describe_plugin, options_of
 from boyd_cli.commands.plugin_commands import plugins
 
 METADATA = """Metadata-Version: 2.1

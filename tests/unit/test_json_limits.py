@@ -10,10 +10,10 @@ import jiter
 import pytest
 
 from boyd.intake import BadIntake, IntakeRequest, parse, read_json, request
+from boyd.llm.messages import parse_arguments
 from boyd.llm.model_errors import Fault
 from boyd.llm.providers.wire import parse_event
 from boyd.llm.reply_text import TextCalls, find_text_calls
-from boyd.llm.tool_calls import parse_arguments
 from boyd.text.json_limits import MAX_VALUES, TooManyValues, check_values
 from interpreter_holds import longest_step, unit
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from boyd_worker import machine as machines
-from boyd_worker.machine import machine
+from boyd_worker import agent_host as machines
+from boyd_worker.agent_host import machine
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from boyd.health.reader import read_health
 from boyd.health.server_health import ServerHealth
 from boyd.health.snapshot import HealthSnapshot
 from boyd.models import Autonomy, utc_now
-from boyd.models.archived import ArchiveStatus, TraceStatus
 from boyd.models.investigation import Ending, InvestigationRequest, Usage
+from boyd.models.loop import ArchiveStatus, TraceStatus
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
-from boyd.store.archive_status import announce_archive, announce_traces
+from boyd.store.ended_work import announce_archive, announce_traces
 from boyd.store.keys import AGENTS
 from boyd.store.model_usage import MOST_COST, MOST_TOTALS, OTHERS, ROOM
 from boyd.testing import TESTER, Lab, ScriptedModel

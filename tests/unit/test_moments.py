@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from boyd.text.moments import parse_moment
+from boyd.text.formatting import parse_moment
 
 NOW = datetime(2026, 3, 1, 0, 30, tzinfo=UTC)
 EAST = timezone(timedelta(hours=2))

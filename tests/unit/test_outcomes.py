@@ -8,7 +8,7 @@ import pytest
 
 from boyd.models import Decision, LoopResult, no_op, utc_now
 from boyd.models.action import APPROVAL_REQUIRED, ActionResult
-from boyd.models.outcomes import outcome, outcome_kind
+from boyd.models.responses import outcome, outcome_kind
 from boyd.store.history import summary_of
 
 

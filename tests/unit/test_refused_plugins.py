@@ -21,7 +21,7 @@ from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
 from boyd.plugin.components import Component
 from boyd.plugin.discovery import find_plugin
 from boyd.testing import Lab
-from boyd_cli.commands.check_command import check
+from boyd_cli.commands.check_commands import check
 from kit import agent, seen
 
 

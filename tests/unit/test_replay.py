@@ -16,12 +16,11 @@ from boyd import Agent, Context, Decision, LoopResult, Plugin, Situation, Veto, 
 from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
 from boyd.models import Autonomy, Budget, Triple
-from boyd.models.replayed import ReplayedIteration
+from boyd.models.tape import ReplayedIteration
 from boyd.phases.recording import MAX_VALUE
 from boyd.plugin import Orienter, Strategy
 from boyd.replay.differences import judge, report
-from boyd.replay.observation_files import ObservationFile
-from boyd.replay.recordings import FileOfRecords
+from boyd.replay.recordings import FileOfRecords, ObservationFile
 from boyd.replay.shadow import Shadow
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, plugin, reads, seen, sees

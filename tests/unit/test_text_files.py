@@ -11,10 +11,10 @@ from boyd.agent import load_agent
 from boyd.errors import ConfigError
 from boyd.intake.sender_checks import read_secrets
 from boyd.llm.playbook import load_folder
-from boyd.plugin.connector import Secret
+from boyd.plugin.plugin_base import Secret
 from boyd.settings.model import ModelSettings
 from boyd.settings.process_settings import load_settings
-from boyd.settings.text_files import read_text
+from boyd.settings.validation import read_text
 from cli_kit import Cli
 
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16"]

@@ -21,8 +21,8 @@ from boyd.export.archive.past import Past
 from boyd.export.archive.past_work import PastWork, audit_page
 from boyd.export.archive.search import ArchiveReader
 from boyd.models import Actor, AuditFilter, Decision, Proposal, RunRequest
-from boyd.models.archived import HistoryFilter
 from boyd.models.investigation import InvestigationRequest
+from boyd.models.loop import HistoryFilter
 from boyd.replay.recordings import KeptIterations
 from boyd.store import ItemAnswer, Retention, connect
 from boyd.store.approvals import NO_DEADLINE

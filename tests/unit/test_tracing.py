@@ -17,14 +17,13 @@ import pytest
 
 from boyd.errors import CollectorUnavailable
 from boyd.export import tracing
-from boyd.export.tracing import conventions as names
-from boyd.export.tracing.otlp import OtlpSender
-from boyd.export.tracing.spans import Span
-from boyd.export.tracing.trace_ids import TraceIds, is_sampled, iteration_trace, trace_link
+from boyd.export.tracing import spans as names
+from boyd.export.tracing.spans import Span, TraceIds, is_sampled, iteration_trace, trace_link
+from boyd.export.tracing.trace_export import OtlpSender
 from boyd.intake import IntakeRequest, parse
 from boyd.models import Autonomy, LoopResult, ProcedureStep, to_ms
 from boyd.plugin import Observer, Procedure
-from boyd.settings.traces_settings import TracesSettings
+from boyd.settings.export_settings import TracesSettings
 from boyd.store.keys import Keys
 from boyd.testing import Lab, ScriptedModel
 from boyd.testing.model_server import call, say

@@ -28,8 +28,7 @@ from boyd.models.investigation import (
     Warned,
 )
 from boyd.text.formatting import dollars
-from boyd_cli.views.live_transcript import LiveTranscript, Prose, whole_blocks
-from boyd_cli.views.transcript import PlainTranscript
+from boyd_cli.views.transcript import LiveTranscript, PlainTranscript, Prose, whole_blocks
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 USED = Counters(steps=2, tool_calls=1, usage=Usage(input_tokens=200, output_tokens=40))

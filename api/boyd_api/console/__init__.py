@@ -5,40 +5,35 @@ from __future__ import annotations
 from flask import Flask
 
 from boyd_api.console import (
-    agent_control,
     agent_page,
     agents_page,
-    answer_page,
     approval_page,
     audit_page,
     fleet_page,
     history_page,
-    history_record,
     inbox_page,
     investigations_page,
     keys_page,
-    oidc_sign_in,
     replay_page,
     runs_page,
     sign_in,
     stream,
 )
-from boyd_api.console.declared_pages import Pages
-from boyd_api.console.guest_pages import load_guest_pages
+from boyd_api.console.declared_pages import Pages, load_guest_pages
 from boyd_api.console.pages import CONSOLE, mount
 from boyd_api.http.services import Services
 
 _ALL: tuple[Pages, ...] = (
     sign_in.pages,
-    oidc_sign_in.pages,
+    sign_in.pages,
     inbox_page.pages,
     approval_page.pages,
-    answer_page.pages,
+    approval_page.pages,
     agents_page.pages,
     agent_page.pages,
-    agent_control.pages,
+    agent_page.pages,
     history_page.pages,
-    history_record.pages,
+    history_page.pages,
     replay_page.pages,
     fleet_page.pages,
     audit_page.pages,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from boyd.models import LoopResult, Phase
-from boyd.models.outcomes import outcome
+from boyd.models.responses import outcome
 from boyd_api.console.rendering import ms
 
 #: The most differences of a section that are shown, and characters of a value.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from boyd.health.process_checks import check_archive
 from boyd.health.queue_checks import UnservedQueue, unserved_queues
 from boyd.health.reader import read_health
+from boyd.health.server_checks import check_archive
 from boyd.health.snapshot import HealthSnapshot
 from boyd.store.fleet import WorkerInfo
 from boyd.text import queues
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.page_request import PageRequest
+from boyd_api.console.frame import PageRequest
 from boyd_api.console.rendering import render_page
 
 pages = Pages()

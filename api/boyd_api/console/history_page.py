@@ -1,24 +1,142 @@
-"""The past iterations of an agent: a list with a search."""
+"""The flight record of an iteration: what it saw, decided and did, when, where and why."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flask import request
+from flask import Response, request
 
-from boyd.models.outcomes import outcome, outcome_kind
-from boyd.models.responses import IterationList, IterationSummary
+from boyd.export.tracing.spans import trace_link
+from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation
+from boyd.models.responses import IterationList, IterationSummary, outcome, outcome_kind
+from boyd_api.console import charts
+from boyd_api.console.charts import SHAPES, WIDTH, WORDS, chart
+from boyd_api.console.comparison import compare
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.filters import read_filter
-from boyd_api.console.page_request import PageRequest
-from boyd_api.console.parts import Part, read_part
+from boyd_api.console.forms import Part, read_filter, read_part
+from boyd_api.console.frame import PageRequest
+from boyd_api.console.observer_rows import read_vital_signs
 from boyd_api.console.rendering import render_page
-from boyd_api.console.strip import SHAPES, WORDS
-from boyd_api.console.vital_signs import read_vital_signs
+from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.routes import loop_routes
 from boyd_api.routes.loop_routes import HistoryQuery
 
 pages = Pages()
+
+#: Sources of observations that are shown, and observations of each.
+_SOURCES = 100
+_EACH = 10
+#: The largest record that the page offers to copy, in characters.
+_COPIED = 200_000
+_NUMBER = re.compile(r"[1-9][0-9]{0,15}")
+
+
+@dataclass(frozen=True)
+class SourceGroup:
+    """The observations of one source, the first few with their data; the worst one's severity."""
+
+    source: str
+    worst: str
+    shown: Sequence[Observation]
+    number: int
+
+
+@pages.get("/agents/<agent>/iterations/<name>")
+def iteration(page: PageRequest, name: str) -> PageResult:
+    """Show the record of an iteration, or of the one in flight as far as it is."""
+    result, in_flight = _found(page, name)
+    groups = _by_source(result.observations)
+    text = result.to_json()
+    return render_page(
+        page,
+        "flight_record.html",
+        result=result,
+        in_flight=in_flight,
+        name=name,
+        chart=chart(result),
+        width=WIDTH,
+        groups=groups[:_SOURCES],
+        more_groups=len(groups) - _SOURCES,
+        newest=page.ctx.agent.store.loop_control.iteration(),
+        entries=_entries(page, result),
+        execution=read_part(
+            lambda: page.ctx.agent.past_work.execution(loop_routes.execution_name(result))
+        ),
+        other=_other(page, result),
+        trace_link=None if in_flight else trace_link(page.ctx.services.settings.traces, result),
+        copied=text if len(text) <= _COPIED else "",
+        kind=outcome_kind(result),
+        strip=charts,
+    )
+
+
+@pages.get("/agents/<agent>/iterations/<name>/record.json")
+def record(page: PageRequest, name: str) -> PageResult:
+    """The record as JSON, as the API gives it."""
+    return Response(_found(page, name)[0].to_json(), mimetype="application/json")
+
+
+def _found(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
+    """The iteration, and True if it is in flight. Raises `HttpProblem` if there is none."""
+    store, now = page.ctx.agent.store, page.ctx.now or page.ctx.agent.store.clock.now()
+    current = store.history.last()
+    is_asked = current is not None and name in (str(current.iteration), current.id)
+    if current and is_asked and store.history.get(current.iteration) is None:
+        return current.result(store.agent_id, now), True
+    try:
+        return loop_routes.one(page.ctx, name), False
+    except HttpProblem as problem:
+        if problem.kind.name != "not-found":
+            raise
+        raise not_found(_absence(name, store.loop_control.iteration())) from None
+
+
+def _absence(name: str, newest: int) -> str:
+    number = name.partition(".")[0]
+    if not _NUMBER.fullmatch(number):
+        return f"{name!r} is not the number of an iteration"
+    if int(number) > newest:
+        return f"there was no iteration {number} yet; the newest is {newest}"
+    return f"iteration {name} is no longer kept: history keeps the latest ones"
+
+
+def _by_source(observations: Sequence[Observation]) -> list[SourceGroup]:
+    """The observations by source, the worst first."""
+    found: dict[str, list[Observation]] = {}
+    for one in observations:
+        found.setdefault(one.source, []).append(one)
+    groups = [
+        SourceGroup(
+            source, max((o.severity or "" for o in all), key=_weight), all[:_EACH], len(all)
+        )
+        for source, all in found.items()
+    ]
+    return sorted(groups, key=lambda group: -_weight(group.worst))
+
+
+def _weight(severity: str) -> int:
+    known: Sequence[str] = SEVERITIES
+    return known.index(severity) if severity in known else -1
+
+
+def _entries(page: PageRequest, result: LoopResult) -> Part[list[AuditEntry]]:
+    """The audit entries of the iteration, its actions, and the approvals that it asked for."""
+    if not page.allows("admin"):
+        return Part(None, "your key lacks the scope 'admin'")
+    return read_part(lambda: loop_routes.audit_entries(page.ctx, result))
+
+
+def _other(page: PageRequest, result: LoopResult) -> dict[str, object]:
+    """The iteration to compare with, if one is asked for, and how it differs."""
+    name = request.args.get("with", "").strip()
+    if not name:
+        return {}
+    found = read_part(lambda: _found(page, name)[0])
+    sections = compare(result, found.value) if found.value else []
+    return {"name": name, "result": found.value, "why": found.why, "sections": sections}
+
 
 #: Iterations on one page.
 _SHOWN = "50"

@@ -18,8 +18,8 @@ from boyd.models import Model, utc_now
 from boyd.text.formatting import counted, dollars, visible
 from boyd.text.version import VERSION
 from boyd_api.console import frame
-from boyd_api.console.guest_pages import load_guest_pages
-from boyd_api.console.page_request import PageRequest, new_nonce
+from boyd_api.console.declared_pages import load_guest_pages
+from boyd_api.console.frame import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import passed_over
 from boyd_api.http.services import Services

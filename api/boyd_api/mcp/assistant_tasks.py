@@ -20,8 +20,7 @@ from boyd.models.investigation import Investigation
 from boyd.store.calls import KEEP
 from boyd_api.http.problems import HttpProblem
 from boyd_api.http.request_context import RequestContext
-from boyd_api.mcp.assistant_answer import tool_error, tool_result
-from boyd_api.mcp.assistant_tool import AssistantRequest, TaskState
+from boyd_api.mcp.assistant_tool import AssistantRequest, TaskState, tool_error, tool_result
 from boyd_api.mcp.protocol_message import McpRefusal
 from boyd_api.routes import investigation_routes
 

@@ -76,12 +76,10 @@ def _check_origin(ctx: RequestContext) -> None:
 @cache
 def _server() -> McpServer:
     """The server; its models are loaded when the first message comes."""
-    from boyd_api.mcp.assistant_prompts import PROMPTS
-    from boyd_api.mcp.assistant_resources import AssistantResources
+    from boyd_api.mcp.assistant_resources import PROMPTS, AssistantResources
     from boyd_api.mcp.assistant_tasks import AssistantTasks
+    from boyd_api.mcp.assistant_tools import READING, WORKING
     from boyd_api.mcp.mcp_server import McpServer
-    from boyd_api.mcp.reading_tools import READING
-    from boyd_api.mcp.working_tools import WORKING
 
     tools = (*READING, *WORKING)
     return McpServer(tools, AssistantResources(), AssistantTasks(), PROMPTS, _INSTRUCTIONS)

@@ -21,9 +21,14 @@ from boyd.models import explain
 from boyd.text.version import VERSION
 from boyd_api.http.problems import problem_of
 from boyd_api.http.request_context import RequestContext
-from boyd_api.mcp.assistant_answer import tool_error
-from boyd_api.mcp.assistant_prompts import AssistantPrompt
-from boyd_api.mcp.assistant_tool import TASKS, AssistantRequest, AssistantTool, TaskState
+from boyd_api.mcp.assistant_resources import AssistantPrompt
+from boyd_api.mcp.assistant_tool import (
+    TASKS,
+    AssistantRequest,
+    AssistantTool,
+    TaskState,
+    tool_error,
+)
 from boyd_api.mcp.protocol_message import VERSIONS, McpRefusal, read_envelope, read_message
 
 _SERVER = {"name": "boyd", "title": "Boyd", "version": VERSION}

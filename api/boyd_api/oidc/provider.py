@@ -20,8 +20,8 @@ from authlib.oauth2.client import OAuth2Client
 from requests import RequestException
 
 from boyd.models import ApiKey
-from boyd.outbound.bounded_session import BoundedSession
-from boyd.settings.oidc_settings import OidcSettings
+from boyd.outbound.guarded_session import BoundedSession
+from boyd.settings.export_settings import OidcSettings
 from boyd.store.login_sessions import LONGEST
 from boyd_api.oidc.identities import (
     ProviderUnavailable,
@@ -29,8 +29,7 @@ from boyd_api.oidc.identities import (
     identify,
     principal_of,
 )
-from boyd_api.oidc.provider_documents import ProviderDocuments
-from boyd_api.oidc.token_reader import Claims, TokenReader
+from boyd_api.oidc.tokens import Claims, ProviderDocuments, TokenReader
 
 log = logging.getLogger("boyd.api")
 

@@ -13,7 +13,7 @@ from boyd.models import Model, ObserverHealth, responses
 from boyd.runtime import retire as retire_agent
 from boyd.runtime import revoke as revoke_agent
 from boyd.store import AgentEntry, AgentStore, Store, Topic, reason_text
-from boyd.store.unreadable import readable
+from boyd.store.hashes import readable
 from boyd_api.http.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import JsonResponse, Media, Routes

@@ -20,10 +20,10 @@ from boyd.models import Model, Observation
 from boyd.settings.intake_settings import DeclaredIntake, KeyAuth
 from boyd.settings.process_settings import IntakeSettings
 from boyd.store import IntakeLimits
+from boyd_api.http.auth import sender_principal
 from boyd_api.http.problems import FULL, HttpProblem, not_found, retry_after
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import JsonResponse, Routes
-from boyd_api.http.senders import sender_principal
 
 routes = Routes("intake")
 

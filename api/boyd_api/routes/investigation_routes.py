@@ -9,7 +9,6 @@ from flask import Response
 from pydantic import Field
 
 from boyd.models import JsonObject, Model
-from boyd.models.archived import InvestigationRecord
 from boyd.models.investigation import (
     MOST_ASKED,
     Investigation,
@@ -18,6 +17,7 @@ from boyd.models.investigation import (
     Logged,
     LogPage,
 )
+from boyd.models.loop import InvestigationRecord
 from boyd.store import AgentEntry, AgentStore, Topic, is_later
 from boyd_api.http.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.http.problems import FieldError, HttpProblem, not_found

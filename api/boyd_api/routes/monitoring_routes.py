@@ -9,7 +9,7 @@ from flask import Response, request
 
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.health.reader import read_roster
-from boyd.health.roster import Roster
+from boyd.health.snapshot import Roster
 from boyd.models import Model, Timestamp, utc_now
 from boyd.settings.process_settings import Settings
 from boyd.store import Store

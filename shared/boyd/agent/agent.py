@@ -29,8 +29,14 @@ from boyd.plugin import Action, AgentInfo, Plugin, PluginHost, Procedure, Proced
 from boyd.plugin.discovery import find_plugin, import_object, located, version_of
 from boyd.settings.intake_settings import DeclaredIntake, check_intakes, complete
 from boyd.settings.model import ModelSettings
-from boyd.settings.permissions import AgentGroup, CronExpression, PermissionSettings, TimeZone
-from boyd.settings.procedure_settings import ProcedureName, ProcedureSettings
+from boyd.settings.permissions import (
+    AgentGroup,
+    CronExpression,
+    PermissionSettings,
+    ProcedureName,
+    ProcedureSettings,
+    TimeZone,
+)
 from boyd.settings.schedules import Schedule
 from boyd.settings.validation import mistakes, read_toml
 from boyd.text.version import VERSION

@@ -14,9 +14,8 @@ from typing import Any
 
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from boyd.agent.change_calendar import CalendarError
 from boyd.agent.conditions import Condition, ConditionError, Language, names_of
-from boyd.agent.windows import AgentWindows, WindowState
+from boyd.agent.windows import AgentWindows, CalendarError, WindowState
 from boyd.errors import ConfigError
 from boyd.models import (
     LEVELS,

@@ -2,14 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from boyd.agent.change_calendar import CalendarError, ChangeCalendar, ChangeFreeze
 from boyd.settings.permissions import Window, named
+
+#: Limits of a file and of its recurring events. The first look-up takes seconds at worst.
+MAX_BYTES, MAX_RECURRING, FIRST_YEAR = 262_144, 100, 1970
+_FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
+#: Parts of a rule that repeat an event within a day.
+_WITHIN_A_DAY = ("BYHOUR", "BYMINUTE", "BYSECOND")
+#: Freezes in a row that are looked at for the end of all.
+_MOST_EVENTS = 50
+
+
+class CalendarError(ValueError):
+    """A calendar cannot be read."""
+
+
+@dataclass(frozen=True)
+class ChangeFreeze:
+    """A change freeze: its title, and its end if it has one in sight."""
+
+    title: str
+    until: datetime
+
+
+class ChangeCalendar:
+    """The change freezes of a file, which is read again when it has changed.
+
+    Times without a time zone are in that of the calendar.
+    """
+
+    def __init__(self, path: Path, timezone: str) -> None:
+        self.path = path
+        self._zone = ZoneInfo(timezone)
+        self._lock = threading.Lock()
+        self._known: tuple[object, Any, str] = (None, None, "")
+
+    def freeze(self, at: datetime) -> ChangeFreeze | None:
+        """The freeze at that time, if any; it ends when no other one follows without a gap.
+
+        Raises:
+            CalendarError: the file cannot be read.
+        """
+        # The library caches what it computes, which is not meant for several threads.
+        with self._lock:
+            events = self._events()
+            first, until = None, at
+            for _ in range(_MOST_EVENTS):
+                now = events(until)
+                if not now:
+                    break
+                first = first or now[0]
+                until = max(freeze.until for freeze in now)
+        return ChangeFreeze(first.title, until) if first else None
+
+    def check(self) -> None:
+        """Read the file, and look up the freezes of now, so that nothing is left to load.
+
+        Raises:
+            CalendarError: it cannot be read, or an event in it cannot.
+        """
+        self.freeze(datetime.now(UTC))
+
+    def _events(self) -> Callable[[datetime], list[ChangeFreeze]]:
+        """A function that gives the freezes at a time."""
+        try:
+            status = self.path.stat()
+            version = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if version != self._known[0]:
+                self._known = (version, *self._read())
+        except OSError as error:
+            raise CalendarError(f"{self.path}: {error.strerror}") from None
+        _, query, problem = self._known
+        if problem:
+            raise CalendarError(f"{self.path}: {problem}")
+
+        def look(at: datetime) -> list[ChangeFreeze]:
+            local = at.astimezone(self._zone)
+            try:
+                found = query.between(local, local + timedelta(seconds=1))
+            except Exception as error:  # noqa: BLE001 - whatever an event's values make the library raise
+                raise CalendarError(f"{self.path}: {type(error).__name__}: {error}") from None
+            freezes = [self._freeze(event) for event in found if event.get("STATUS") != "CANCELLED"]
+            return [freeze for freeze in freezes if freeze.until > at]
+
+        return look
+
+    def _read(self) -> tuple[Any, str]:
+        """Look-ups in the file as it is now, or its problem."""
+        raw = self.path.read_bytes()
+        try:
+            if len(raw) > MAX_BYTES:
+                raise CalendarError(f"it is longer than {MAX_BYTES} bytes")
+            return _parse(raw), ""
+        except CalendarError as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001 - whatever the library makes of a broken file
+            return None, f"not an iCalendar file: {str(error)[:200]}"
+
+    def _freeze(self, event: Any) -> ChangeFreeze:
+        title = " ".join(str(event.get("SUMMARY", "")).split())[:200]
+        return ChangeFreeze(title or "without a title", self._moment(event.end))
+
+    def _moment(self, at: date) -> datetime:
+        if not isinstance(at, datetime):
+            at = datetime.combine(at, time())
+        return (at if at.tzinfo else at.replace(tzinfo=self._zone)).astimezone(UTC)
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        import icalendar
+        import recurring_ical_events
+    except ImportError as error:
+        raise CalendarError(
+            f"{error.name} is not installed: run `pip install 'boyd[calendars]'`"
+        ) from None
+    calendar = icalendar.Calendar.from_ical(raw)
+    if calendar.name != "VCALENDAR":
+        raise CalendarError(f"it has {calendar.name} where VCALENDAR is expected")
+    events = calendar.walk("VEVENT")
+    if sum("RRULE" in event for event in events) > MAX_RECURRING:
+        raise CalendarError(f"it has more than {MAX_RECURRING} recurring events")
+    for event in events:
+        for problem in _problems(event):
+            raise CalendarError(f"event {str(event.get('SUMMARY', ''))[:100]!r}: {problem}")
+    return recurring_ical_events.of(calendar)
+
+
+def _problems(event: Any) -> Iterator[str]:
+    for name, error in event.errors:
+        yield f"{name}: {error}"
+    if "DTSTART" not in event:
+        yield "it has no DTSTART"
+    elif event.start.year < FIRST_YEAR:
+        yield f"it begins before {FIRST_YEAR}"
+    for name in ("DTSTART", "DTEND"):
+        found = event.get(name)
+        zone = found.params.get("TZID") if found is not None else None
+        if zone and found.dt.tzinfo is None:
+            yield f"{name}: unknown time zone {zone!r}"
+    rules = event.get("RRULE", [])
+    for rule in rules if isinstance(rules, list) else [rules]:
+        if rule.get("FREQ", [""])[0] not in _FREQUENCIES or set(_WITHIN_A_DAY) & set(rule):
+            yield "RRULE: an event may recur daily, weekly, monthly or yearly"
+
 
 #: Times at which a window opens by its hours but is closed by a freeze, that are looked at.
 _MOST = 100

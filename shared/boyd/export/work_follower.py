@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from boyd.errors import BoydError, StoreError
 from boyd.models import Event, from_ms
-from boyd.models.archived import FollowerStatus
+from boyd.models.loop import FollowerStatus
 from boyd.store import Store
 
 _S = TypeVar("_S", bound=FollowerStatus)

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from boyd.health.agent_health import AgentHealth
 from boyd.health.finding import Finding, error, ok, span, warning
 from boyd.health.queue_checks import Needs, check_queues
-from boyd.health.roster import Roster
-from boyd.health.snapshot import HealthSnapshot
+from boyd.health.snapshot import HealthSnapshot, Roster
 from boyd.settings.model import PARSE_CALLS
 from boyd.settings.schedules import Schedule
 from boyd.store.fleet import WorkerInfo

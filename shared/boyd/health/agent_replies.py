@@ -20,9 +20,9 @@ from boyd.errors import UnreadableRecord
 from boyd.health.agent_work import InFlightIteration, LastIteration, WaitingWork
 from boyd.models import LEVELS, ObserverHealth
 from boyd.store.fleet import AgentEntry
+from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, stored_int
-from boyd.store.unreadable import readable
 from boyd.text import queues
 
 #: Due members to read per agent, earliest first.

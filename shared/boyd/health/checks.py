@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from boyd.health.agent_checks import check_agent, check_stops
 from boyd.health.finding import Finding
-from boyd.health.process_checks import (
+from boyd.health.queue_checks import Needs, check_agent_files
+from boyd.health.server_checks import (
     check_approval_keys,
     check_archive,
     check_intakes,
     check_processes,
+    check_redis,
     check_traces,
 )
-from boyd.health.queue_checks import Needs, check_agent_files
-from boyd.health.server_checks import check_redis
 from boyd.health.snapshot import HealthSnapshot
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from boyd.health.agent_health import AgentHealth
 from boyd.health.finding import Finding, error, span, warning
-from boyd.health.roster import Roster
-from boyd.health.snapshot import HealthSnapshot
+from boyd.health.snapshot import HealthSnapshot, Roster
 from boyd.text import queues
 from boyd.text.formatting import counted
 

@@ -22,15 +22,15 @@ from boyd.health.agent_replies import (
     stored,
 )
 from boyd.health.declaration import build
-from boyd.health.roster import Roster
 from boyd.health.server_health import ServerHealth, read_cluster
-from boyd.health.snapshot import HealthSnapshot
+from boyd.health.snapshot import HealthSnapshot, Roster
 from boyd.models import from_ms
-from boyd.models.archived import ArchiveStatus, TraceStatus
+from boyd.models.loop import ArchiveStatus, TraceStatus
 from boyd.settings.process_settings import Settings
-from boyd.store.archive_status import parse_status
+from boyd.store.ended_work import parse_status
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import reason_in
+from boyd.store.hashes import readable
 from boyd.store.keys import (
     AGENTS,
     ARCHIVE,
@@ -48,7 +48,6 @@ from boyd.store.server.connection import (
     replies_of_some,
     translated,
 )
-from boyd.store.unreadable import readable
 from boyd.text import queues
 
 #: Queues that every agent has.

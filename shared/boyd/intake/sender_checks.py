@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from boyd.errors import ConfigError
-from boyd.plugin.connector import Secret
+from boyd.plugin.plugin_base import Secret
 from boyd.settings.intake_settings import PART, BasicAuth, HeaderAuth, HmacAuth, QueryAuth
 from boyd.text.redaction import register
 

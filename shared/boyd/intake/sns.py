@@ -55,7 +55,7 @@ def fetch(url: str) -> bytes:
     Raises:
         OSError: it cannot be had.
     """
-    from boyd.outbound.bounded_session import BoundedSession
+    from boyd.outbound.guarded_session import BoundedSession
 
     with BoundedSession(allow_private=False, timeout=TIMEOUT) as session:
         answer = session.get(url)

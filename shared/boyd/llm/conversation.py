@@ -11,8 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from boyd.errors import BoydError
-from boyd.llm.messages import SHOWN, Message, Turn, render_observation
-from boyd.llm.tool_calls import ToolOutcome, is_error, parse_arguments
+from boyd.llm.messages import (
+    SHOWN,
+    Message,
+    ToolOutcome,
+    Turn,
+    is_error,
+    parse_arguments,
+    render_observation,
+)
 from boyd.models import JsonObject
 from boyd.models.investigation import (
     Asked,

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeVar
 
-from boyd.llm.messages import Turn
+from boyd.llm.messages import Turn, digest
 from boyd.llm.reply_text import is_empty, strip_reasoning
-from boyd.llm.tool_calls import digest
 from boyd.models.investigation import Ending
 
 IDENTICAL = 3

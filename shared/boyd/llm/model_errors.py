@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from boyd.errors import BoydError
-from boyd.llm.tool_calls import parse_object
+from boyd.llm.messages import parse_object
 from boyd.models.investigation import Usage
 
 #: Error codes and types that mean "context full", letters only.

@@ -28,7 +28,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidationError
 
 from boyd.errors import ConfigError
 from boyd.models import SEVERITIES, Model, Observation, Severity, explain
-from boyd.settings.text_files import decode
+from boyd.settings.validation import decode
 
 #: Bytes of a file.
 MAX_BYTES = 256 * 1024

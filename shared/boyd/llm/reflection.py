@@ -14,8 +14,8 @@ from typing import Literal
 from pydantic import Field
 
 from boyd.llm import synthesis
+from boyd.llm.messages import ToolOutcome, ToolUse
 from boyd.llm.synthesis import GatheredEvidence
-from boyd.llm.tool_calls import ToolOutcome, ToolUse
 from boyd.models import JsonObject, Model
 from boyd.models.investigation import Category, Profile, call_number
 

@@ -16,7 +16,7 @@ from referencing.exceptions import Unresolvable
 from boyd.llm import loop_detection, steering
 from boyd.llm.conclusion import Conclusion
 from boyd.llm.conversation import Conversation, ToolCallRecord
-from boyd.llm.messages import MAX_SAID, Turn, limit_reply
+from boyd.llm.messages import MAX_SAID, Turn, limit_reply, parse_arguments
 from boyd.llm.reply_text import (
     TextCalls,
     find_text_calls,
@@ -25,7 +25,6 @@ from boyd.llm.reply_text import (
     marked_answer,
 )
 from boyd.llm.steering import Steering
-from boyd.llm.tool_calls import parse_arguments
 from boyd.models import JsonObject
 from boyd.models.investigation import Entry, Result, Steered, Warned
 

@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from boyd.llm.messages import Turn
-from boyd.llm.tool_calls import parse_object
+from boyd.llm.messages import Turn, parse_object
 from boyd.models import JsonObject
 from boyd.text.json_limits import TooManyValues, check_values
 

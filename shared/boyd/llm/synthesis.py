@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from boyd.llm import tool_calls
-from boyd.llm.tool_calls import ToolOutcome, ToolUse, canonical_json
+from boyd.llm import messages
+from boyd.llm.messages import ToolOutcome, ToolUse, canonical_json
 from boyd.models import Model
 from boyd.models.investigation import Category
 
@@ -108,7 +108,7 @@ def collect(
         tool=use.name[:_NAME],
         arguments=_truncate(arguments, _ARGUMENTS),
         call=use.signature[:16],
-        digest=tool_calls.digest(text)[:16],
+        digest=messages.digest(text)[:16],
         head=text,
         failed=not outcome.succeeded,
     )

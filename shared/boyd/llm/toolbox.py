@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.loop_detection import ExecutedCall, PlannedCall, result_digest
-from boyd.llm.messages import ToolSpec
-from boyd.llm.tool_calls import ToolUse, digest, is_error, parse_json
+from boyd.llm.messages import ToolSpec, ToolUse, digest, is_error, parse_json
 from boyd.models import JsonObject, explain
 from boyd.models.investigation import ToolObservation, call_number
 from boyd.plugin import Action, PluginHost, Tool

@@ -18,9 +18,9 @@ from boyd.llm.messages import (
     Turn,
     TurnFinished,
     UsageReport,
+    parse_arguments,
 )
 from boyd.llm.model_errors import Fault
-from boyd.llm.tool_calls import parse_arguments
 from boyd.models.investigation import Finish, ToolCall, Usage
 
 #: Characters per token, roughly, for servers that do not count them.

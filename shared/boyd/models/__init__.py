@@ -19,18 +19,25 @@ from boyd.models.action import (
     ExecutionEntry,
     ExecutionPage,
     JobExecution,
+    LimitName,
+    LimitViolation,
     Prevention,
     Reversibility,
+    Sandbox,
     unexplained,
 )
-from boyd.models.actor import SCOPES, Actor, ApiKey, Scope, agent_of
+from boyd.models.actor import SCOPES, Actor, ApiKey, Delegable, Delegation, Scope, agent_of
 from boyd.models.approval import (
+    STAGES,
     ApprovalItem,
     ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
     JoinedRequest,
+    NotificationRecipient,
+    NotificationRecord,
+    NotificationStage,
     Proposal,
     Vote,
     VoteSignature,
@@ -63,7 +70,22 @@ from boyd.models.decision import (
     StrategyVerdict,
     no_op,
 )
-from boyd.models.delegation import Delegable, Delegation
+from boyd.models.effect import (
+    AutonomyGrant,
+    Compensation,
+    CompensationState,
+    EarnedAutonomy,
+    EffectName,
+    EffectVerdict,
+    EffectVerification,
+    Hold,
+    HoldKind,
+    HoldList,
+    TrackRecord,
+    TrackRecordList,
+    VerificationPlan,
+    VerificationSettings,
+)
 from boyd.models.execution import (
     CANCELLED,
     Claim,
@@ -84,12 +106,6 @@ from boyd.models.loop import (
     Phase,
     PhaseRun,
     Problem,
-)
-from boyd.models.notification import (
-    STAGES,
-    NotificationRecipient,
-    NotificationRecord,
-    NotificationStage,
 )
 from boyd.models.procedure import (
     MAX_STEPS,
@@ -113,7 +129,6 @@ from boyd.models.run import (
     RunResult,
     RunStatus,
 )
-from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
 from boyd.models.situation import (
     NO_SITUATION,
     Anomaly,
@@ -137,19 +152,6 @@ from boyd.models.tape import (
     ReadSource,
     TapedPhase,
     digest_of,
-)
-from boyd.models.track_record import AutonomyGrant, EarnedAutonomy, TrackRecord, TrackRecordList
-from boyd.models.verification import (
-    Compensation,
-    CompensationState,
-    EffectName,
-    EffectVerdict,
-    EffectVerification,
-    Hold,
-    HoldKind,
-    HoldList,
-    VerificationPlan,
-    VerificationSettings,
 )
 
 __all__ = [

@@ -12,11 +12,9 @@ from boyd.models.action import ActionResult, Autonomy, JobExecution, Reversibili
 from boyd.models.actor import Actor
 from boyd.models.base import LEVELS, Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
-from boyd.models.notification import NotificationRecord
+from boyd.models.effect import Hold, TrackRecord
 from boyd.models.procedure import ProcedureStep
 from boyd.models.situation import Situation
-from boyd.models.track_record import TrackRecord
-from boyd.models.verification import Hold
 
 #: The risks at which a mistake is not bearable.
 _RISKY = LEVELS[LEVELS.index("high") :]
@@ -314,3 +312,59 @@ class ApprovalQueue(Model):
     history: list[ApprovalItem]
     next_cursor: str | None = None
     missing: str | None = None
+
+
+NotificationStage = Literal["waiting", "half-time", "answered"]
+
+#: The stages in order. An approval is also answered when it has expired or was withdrawn.
+STAGES: tuple[NotificationStage, ...] = ("waiting", "half-time", "answered")
+
+
+class NotificationRecipient(Model):
+    """A recipient to which a plugin can send notifications; nothing in it is secret.
+
+    Attributes:
+        id: unique among the recipients of the plugin, and the same on every worker.
+        group: the group of recipients.
+        kind: the kind of service, such as `slack`.
+        not_before: the end of its quiet hours; None: send at once.
+    """
+
+    id: str = Field(max_length=200)
+    group: str
+    kind: str
+    not_before: Timestamp | None = None
+
+
+class NotificationRecord(Model):
+    """A notification of one stage to one recipient, and its delivery.
+
+    `queued` waits for its first or next attempt, at `next_at` if that is later. `skipped` was not
+    wanted any more, as `error` says. `at` is the time of the last attempt.
+    """
+
+    stage: NotificationStage
+    plugin: str
+    recipient: str
+    group: str
+    kind: str
+    state: Literal["queued", "running", "succeeded", "failed", "skipped"] = "queued"
+    attempts: int = 0
+    at: Timestamp | None = None
+    next_at: Timestamp | None = None
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name, unique within the approval."""
+        return f"{self.stage}:{self.plugin}:{self.recipient}"
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether nothing more is sent."""
+        return self.state in ("succeeded", "failed", "skipped")
+
+    def replaced_by(self, other: NotificationRecord) -> bool:
+        """Tell whether *other* tells the same recipient something later."""
+        same = (self.plugin, self.recipient) == (other.plugin, other.recipient)
+        return same and STAGES.index(other.stage) > STAGES.index(self.stage)

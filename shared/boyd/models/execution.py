@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from boyd.models.action import FROZEN, REVOKED, ActionResult, Budget, Prevention
+from boyd.models.action import FROZEN, REVOKED, ActionResult, Budget, Prevention, Sandbox
 from boyd.models.base import JsonObject
-from boyd.models.sandbox import Sandbox
-from boyd.models.verification import VerificationPlan
+from boyd.models.effect import VerificationPlan
 
 #: The error of an action whose runs were cancelled.
 CANCELLED = "Cancelled: its runs were cancelled"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
 import threading
 from collections.abc import Collection
 from contextlib import suppress
+from io import BytesIO
 from typing import Any, ClassVar
 from urllib.parse import SplitResult, urlsplit
 
-from requests import PreparedRequest, Response
+from requests import PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectionError
 from requests_hardened.client import HTTPSession
@@ -20,6 +22,7 @@ from requests_hardened.ip_filter import InvalidIPAddress
 from requests_hardened.ip_filter_adapter import IPFilterAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import HTTPError
 
 from boyd.sandbox.destinations import refuse_destination
 from boyd.text.version import VERSION
@@ -253,3 +256,46 @@ def _watched(pool: Any, line: Lifeline) -> HTTPConnectionPool:
     base = _SecureConnection if pool.scheme == "https" else _Connection
     pool.ConnectionCls = type(base.__name__, (base,), {"line": line})
     return pool
+
+
+#: The most bytes of a response.
+MAX_BYTES = 1_048_576
+
+
+class BoundedSession(GuardedSession):
+    """A session for one request to a server of the operator's choice.
+
+    It trusts the certificates in `REQUESTS_CA_BUNDLE`, as callbacks do. *timeout* is in seconds,
+    for the request and its response as a whole, after the host's name is resolved.
+    """
+
+    def __init__(self, *, allow_private: bool, timeout: float) -> None:
+        super().__init__(allow_private=allow_private, timeout=timeout)
+        self.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        self._allow_private = allow_private
+        self._timeout = timeout
+
+    def send(self, request: PreparedRequest, **options: Any) -> Response:
+        """Send a request and read its response.
+
+        Raises:
+            requests.RequestException: the address is refused, there is no complete response in
+                time, or it is longer than `MAX_BYTES`.
+        """
+        refused = check_url(request.url or "", allow_private=self._allow_private)
+        if refused:
+            raise RequestException(f"the URL is refused: {refused}")
+        limit = threading.Timer(self._timeout, self.line.cut)
+        limit.daemon = True
+        limit.start()
+        try:
+            response = super().send(request, **{**options, "stream": True})
+            body = response.raw.read(MAX_BYTES + 1, decode_content=True)
+        except HTTPError as error:
+            raise RequestException(f"the response broke off: {error}") from error
+        finally:
+            limit.cancel()
+        if len(body) > MAX_BYTES:
+            raise RequestException(f"the response is longer than {MAX_BYTES} bytes")
+        response.raw = BytesIO(body)
+        return response

@@ -30,10 +30,16 @@ from boyd.models import (
     Situation,
     TrackRecord,
 )
-from boyd.phases.action_call import call_action, failed, unenforced, unknown, without_secrets
+from boyd.phases.action_call import (
+    call_action,
+    dry_run,
+    failed,
+    unenforced,
+    unknown,
+    without_secrets,
+)
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.phases.preview import dry_run
 from boyd.plugin import Context, Procedure
 from boyd.plugin.parameters import plain, validate
 

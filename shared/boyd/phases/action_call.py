@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
+from boyd.agent.procedure_plans import action_of, params_of
 from boyd.errors import Overrun
 from boyd.models import (
     APPROVAL_REQUIRED,
     ActionResult,
+    Json,
     JsonObject,
     LimitViolation,
     Prevention,
@@ -22,10 +24,11 @@ from boyd.models import (
 )
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.plugin import Action, Context
+from boyd.plugin import Action, Context, Procedure
 from boyd.plugin.parameters import plain, validate
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
 from boyd.text.redaction import clean, redactor
+from boyd.text.references import MissingValue
 
 #: The most characters of a result, as JSON, that are kept.
 MAX_RESULT = 1_000_000
@@ -228,3 +231,47 @@ def _misfit(action: Action, output: Any) -> str | None:
 def without_secrets(result: ActionResult) -> ActionResult:
     """The result as a model may see it."""
     return ActionResult.from_json(json.dumps(redactor().redact_json(result.to_wire())))
+
+
+def dry_run(
+    ctx: PhaseContext, action_id: str, params: Mapping[str, Any], for_model: bool = False
+) -> ActionResult:
+    """Report what an execution would do; *for_model* redacts secrets."""
+    action = ctx.host.actions.get(action_id)
+    if action is None:
+        return unknown(action_id)
+    if not action.has("dry_run"):
+        return failed(action_id, "The action has no dry run")
+    if isinstance(action, Procedure):
+        return _plan(ctx, action, params, for_model)
+    try:
+        valid = validate(action, params)
+    except Exception as error:  # noqa: BLE001 - also of the plugin's own validation
+        return failed(action_id, describe(error))
+    found = call_action(ctx, action, "dry_run", valid, ctx.context(action.plugin_id))
+    return without_secrets(found) if for_model else found
+
+
+def _plan(
+    ctx: PhaseContext, procedure: Procedure, params: Mapping[str, Any], for_model: bool
+) -> ActionResult:
+    """The steps of a procedure, each with its dry run if it has one and its params are known."""
+    try:
+        values = {"params": plain(validate(procedure, params))}
+    except ValueError as error:
+        return failed(procedure.id, str(error))
+    shown: list[Json] = []
+    for step in procedure.steps:
+        planned = action_of(step)
+        one: JsonObject = {"step": step.id, "action": planned.action}
+        try:
+            one["params"] = params_of(step, values)
+        except MissingValue:
+            one |= {"params": planned.params, "preview": "it depends on an earlier step"}
+        else:
+            action = ctx.host.actions.get(planned.action)
+            if action is not None and action.has("dry_run"):
+                seen = dry_run(ctx, action.id, one["params"], for_model)  # type: ignore[arg-type]
+                one["preview"] = seen.output if seen.success else f"failed: {seen.error}"
+        shown.append(one)
+    return ActionResult(action=procedure.id, success=True, duration=0.0, output={"steps": shown})

@@ -11,12 +11,11 @@ from boyd.plugin.components import (
     Tool,
 )
 from boyd.plugin.composed_action import Procedure, ProcedurePlugin
-from boyd.plugin.connector import Connector, Secret
 from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, News, State
 from boyd.plugin.decorators import action, endpoint, observer, orienter, strategy, tool
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
-from boyd.plugin.plugin_base import Plugin
+from boyd.plugin.plugin_base import Connector, Plugin, Secret
 
 __all__ = [
     "Action",

@@ -18,8 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
-from boyd.plugins.command import CommandFailed, start
-from boyd.plugins.systemctl import SYSTEMCTL_TIMEOUT, Systemctl, UnitName
+from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName, start
 
 #: Tolerance in seconds for creation times: psutil derives them from a boot time that moves when the
 #: clock is set.

@@ -7,13 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from boyd.agent import Agent
 from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult
-from boyd.models.replayed import (
-    ActionDifferences,
-    Course,
-    Difference,
-    ReplayedIteration,
-    ReplayReport,
-)
+from boyd.models.tape import ActionDifferences, Course, Difference, ReplayedIteration, ReplayReport
 from boyd.replay.shadow import CannotTell, Shadow, course
 
 #: Preventions that are not the gate's: it had passed the action.

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from boyd.embedded.state_folder import private_folder, write_private
-from boyd.models.replayed import ReplayedIteration
+from boyd.models.tape import ReplayedIteration
 
 #: Seconds after which the results of a replay that nobody went on with are removed.
 _OLD = 7 * 86_400.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from boyd import naming
 from boyd.export.archive.past_work import PastWork
-from boyd.models.replayed import ReplayedIteration, ReplayReport
+from boyd.models.tape import ReplayedIteration, ReplayReport
 from boyd.replay.differences import report
 from boyd.replay.partial_results import PartialResults
 from boyd.replay.recordings import Recordings

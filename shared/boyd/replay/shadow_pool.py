@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from boyd.errors import BoydError
-from boyd.models.replayed import ReplayedIteration
+from boyd.models.tape import ReplayedIteration
 from boyd.replay.partial_results import PartialResults
 from boyd.replay.shadow_process import ShadowAnswer, ShadowHello, ShadowTask
 

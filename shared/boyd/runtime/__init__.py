@@ -10,19 +10,17 @@ from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
 from boyd.plugin import Llm
 from boyd.runtime.approvals.approval_gateway import Resolution, Resolver
-from boyd.runtime.ending import Abandoner, Abandonment, retire
+from boyd.runtime.ending import Abandoner, Abandonment, retire, revoke
 from boyd.runtime.engine import Engine, EngineSettings, Post, retention_of
 from boyd.runtime.iteration import IterationSteps
 from boyd.runtime.jobs.action_jobs import ApprovedActionHandler
 from boyd.runtime.jobs.client_call import ClientCallHandler
 from boyd.runtime.jobs.investigation_job import InvestigationHandler
 from boyd.runtime.jobs.job_runner import JobRunner
-from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
-from boyd.runtime.jobs.run_callbacks import RunCallbackHandler
+from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler, RunCallbackHandler
 from boyd.runtime.jobs.verification_job import VerificationHandler
 from boyd.runtime.leases import Leases
-from boyd.runtime.procedures.procedure_job import ProcedureHandler
-from boyd.runtime.revocation import revoke
+from boyd.runtime.procedures.procedure_move import ProcedureHandler
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
 from boyd.store import AgentFleet, AgentStore

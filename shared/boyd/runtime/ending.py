@@ -26,7 +26,7 @@ from boyd.models import (
 )
 from boyd.models.investigation import Ended
 from boyd.models.investigation import Ending as InvestigationEnding
-from boyd.models.responses import Retired
+from boyd.models.responses import Retired, RevokedAgent
 from boyd.phases import action_call, complete
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext
@@ -34,7 +34,18 @@ from boyd.runtime.approvals.approval_gateway import Resolver
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done
 from boyd.runtime.triggers import Launcher
-from boyd.store import AgentEntry, AgentStore, Ending, Lost, Record, Retention, Store, dump_results
+from boyd.store import (
+    AgentEntry,
+    AgentStore,
+    Ending,
+    ItemAnswer,
+    Lost,
+    Record,
+    Retention,
+    Store,
+    dump_results,
+    reason_text,
+)
 
 #: Number of items read at once.
 _PAGE = 200
@@ -272,3 +283,42 @@ def _open_runs(agent: AgentStore) -> Iterator[Run]:
             cursor = page.next_cursor
             if cursor is None:
                 break
+
+
+#: The most investigations that are cancelled at once; further ones end with their next step.
+_MOST = 10_000
+_REVOCATION_NOTE = "the agent's right to act is revoked"
+
+
+def revoke(store: Store, agent_id: str, actor: Actor, reason: str | None = None) -> RevokedAgent:
+    """Revoke an agent's right to act, withdraw its approvals and cancel its investigations.
+
+    The right ends first, in one step: what comes after cannot let anything through. Repeating it
+    completes it.
+
+    Raises:
+        StoreError: Redis did not confirm it.
+    """
+    store.freezes.revoke(agent_id, reason_text(actor.principal, reason), actor)
+    agent = store.agent(agent_id)
+    return RevokedAgent(
+        agent_id=agent_id,
+        revoked=agent.loop_control.status().revoked,
+        approvals=_withdraw_all(agent, actor),
+        investigations=_cancel_all(agent, actor),
+    )
+
+
+def _withdraw_all(agent: AgentStore, actor: Actor) -> int:
+    approvals, retention = agent.approvals, agent.retention()
+    answer = ItemAnswer("withdrawn", actor, _REVOCATION_NOTE)
+    outcomes = [
+        approvals.resolve(item.id, answer, item.required, retention)
+        for item in pending_approvals(agent)
+    ]
+    return sum(outcome.counts for outcome in outcomes)
+
+
+def _cancel_all(agent: AgentStore, actor: Actor) -> int:
+    investigations = agent.investigations
+    return sum(investigations.cancel(id, actor) == "ok" for id in investigations.open(_MOST))

@@ -28,10 +28,10 @@ from pydantic import ValidationError
 
 from boyd.errors import Overrun
 from boyd.models import Model, explain
-from boyd.models.sandbox import LimitName, LimitViolation, Sandbox
+from boyd.models.action import LimitName, LimitViolation, Sandbox
 from boyd.sandbox import guardian, inside
 from boyd.sandbox.accounts import Account, account
-from boyd.sandbox.forwarder import Forwarder
+from boyd.sandbox.inside import Forwarder
 from boyd.text.formatting import visible
 from boyd.text.json_limits import check_values
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from boyd.errors import Overrun
-from boyd.models.sandbox import Sandbox
+from boyd.models.action import Sandbox
 from boyd.sandbox import kernel
 from boyd.sandbox.confined_call import CannotConfine, Isolation, bubblewrap, call, user_of
 

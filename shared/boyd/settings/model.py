@@ -22,7 +22,7 @@ from pydantic import (
 
 from boyd.errors import ConfigError
 from boyd.models.investigation import Limits, Profile
-from boyd.settings.text_files import read_text
+from boyd.settings.validation import read_text
 from boyd.text.redaction import register
 
 #: Paths that Boyd appends to the address.

@@ -1,20 +1,71 @@
-"""TOML files of settings, and messages about invalid settings."""
+"""Files of settings: where they are, how they are read, and messages about invalid ones."""
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import platformdirs
 from pydantic import BaseModel, ValidationError
 
 from boyd.errors import ConfigError
 from boyd.models.base import explain, told
-from boyd.settings.text_files import decode
 from boyd.text.formatting import message_of
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def decode(raw: bytes) -> str:
+    """The text in UTF-8, or in UTF-16 with a byte order mark; without that mark.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        text = raw.decode("utf-16" if raw.startswith(_UTF16) else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("is not text in UTF-8") from None
+    # ASCII in UTF-16 without a mark is valid UTF-8 with zeros.
+    if "\0" in text:
+        raise ValueError("is not text in UTF-8: it has zero bytes")
+    return text
+
+
+def read_text(path: Path) -> str:
+    """The content of a text file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not text.
+    """
+    try:
+        return decode(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def state_folder() -> Path:
+    """The folder for data and logs of `boyd up`."""
+    return _folder(platformdirs.user_state_path, Path("/var/lib/boyd"))
+
+
+def config_folder() -> Path:
+    """The folder for profiles."""
+    return _folder(platformdirs.user_config_path, Path("/etc/boyd"))
+
+
+def _folder(of_user: Callable[[str], Path], of_system: Path) -> Path:
+    try:
+        return of_user("boyd")
+    except RuntimeError:  # neither HOME nor an entry in the list of users
+        return of_system
+
 
 #: Maximum bytes of a file.
 MAX_BYTES = 1_048_576

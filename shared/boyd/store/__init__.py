@@ -15,7 +15,6 @@ from boyd.store.due import Due
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
 from boyd.store.executions import ActionLedger, Stale, StillRunning, WaitsForTurn
-from boyd.store.fact_graph import FactGraph
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, in_service
 from boyd.store.freezes import Freezes, reason_text
 from boyd.store.history import History
@@ -39,6 +38,7 @@ from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmissi
 from boyd.store.loop_control import IntakeLimits, Loop, Slot, TriggerOutcome
 from boyd.store.model_usage import ModelUsage
 from boyd.store.observers import Observers
+from boyd.store.plugin_state import FactGraph
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.runs import Submitted, read_callback
 from boyd.store.server.connection import connect, mask_url, translated

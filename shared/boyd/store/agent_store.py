@@ -16,9 +16,8 @@ from boyd.store.due import Due
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents
 from boyd.store.executions import ActionLedger
-from boyd.store.fact_graph import DelegatedGraph, FactGraph
 from boyd.store.fleet import read_entry
-from boyd.store.freeze_copy import FreezeCopy
+from boyd.store.freezes import FreezeCopy
 from boyd.store.history import History
 from boyd.store.holds import Holds
 from boyd.store.in_flight import InFlight
@@ -31,7 +30,7 @@ from boyd.store.loop_control import Loop
 from boyd.store.model_usage import ModelUsage
 from boyd.store.notification_records import NotificationRecords
 from boyd.store.observers import Observers
-from boyd.store.plugin_state import PluginState
+from boyd.store.plugin_state import DelegatedGraph, FactGraph, PluginState
 from boyd.store.procedures import ProcedureStore
 from boyd.store.runs import Runs
 from boyd.store.server.connection import Client

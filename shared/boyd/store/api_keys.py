@@ -18,10 +18,10 @@ from typing import Literal
 
 from boyd.models import Actor, ApiKey, Scope, from_ms
 from boyd.store.audit_trail import actor_fields
+from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
 from boyd.store.server.connection import Client, translated
 from boyd.store.server.scripts import KeyedScripts
-from boyd.store.unreadable import readable, reading
 
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID_CHARACTERS = string.ascii_lowercase + string.digits

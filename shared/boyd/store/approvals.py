@@ -30,8 +30,8 @@ from boyd.models import (
     utc_now,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.freeze_copy import FreezeCopy
-from boyd.store.hashes import flatten, restore
+from boyd.store.freezes import FreezeCopy
+from boyd.store.hashes import flatten, readable, restore
 from boyd.store.in_flight import InFlight
 from boyd.store.jobs import read_execution
 from boyd.store.keys import API_KEYS, Keys
@@ -49,7 +49,6 @@ from boyd.store.paging import (
 from boyd.store.server.connection import Client, near, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
-from boyd.store.unreadable import readable
 
 #: The ways in which a person or the loop resolves an item; expiry is not one of them.
 Verdict = Literal["approved", "denied", "withdrawn"]

@@ -26,14 +26,13 @@ from boyd.models import (
     from_ms,
     to_ms,
 )
-from boyd.store.freeze_copy import FreezeCopy
-from boyd.store.hashes import restore
+from boyd.store.freezes import FreezeCopy
+from boyd.store.hashes import reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translated
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
-from boyd.store.unreadable import reading
 
 #: Seconds to keep an execution: longer than any message about it can be delayed.
 KEEP = 7 * 86400.0

@@ -27,11 +27,11 @@ from boyd.models import (
 from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.schedules import Schedule
 from boyd.store.freezes import Stop, scopes_concerning
+from boyd.store.hashes import note_unreadable, readable, reading
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
 from boyd.store.server.connection import Client, pairs, replies_by_type, translated
 from boyd.store.server.scripts import Scripts, flat
 from boyd.store.timing import Retention, milliseconds
-from boyd.store.unreadable import note_unreadable, readable, reading
 from boyd.text import queues
 
 Role = Literal["worker", "beat"]

@@ -8,12 +8,12 @@ from functools import partial
 
 from boyd.models import ActionResult, LoopResult, Situation, from_ms
 from boyd.models.responses import IterationSummary
+from boyd.store.hashes import readable, reading
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
 from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts
-from boyd.store.unreadable import readable, reading
 
 #: The fields of a record that an outline needs.
 FIELDS = ("outline", "endedAt")

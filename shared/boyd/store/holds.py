@@ -9,12 +9,12 @@ from typing import Any, Literal
 from boyd import naming
 from boyd.models import Actor, Compensation, EffectName, Fence, Hold, HoldKind, from_ms
 from boyd.store.audit_trail import actor_fields
+from boyd.store.hashes import readable
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
-from boyd.store.unreadable import readable
 
 _TIMES = ("since", "until")
 

@@ -10,10 +10,10 @@ from functools import partial
 
 from boyd import naming
 from boyd.models import ApprovalItem, Hold, from_ms
+from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translated
 from boyd.store.server.scripts import KeyedScripts
-from boyd.store.unreadable import readable
 
 
 class InFlight:

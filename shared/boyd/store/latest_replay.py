@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from boyd.models.replayed import PublishedReplay, ReplayReport
+from boyd.models.tape import PublishedReplay, ReplayReport
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translated
 from boyd.store.timing import milliseconds

@@ -16,11 +16,11 @@ from functools import partial
 from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
 from boyd.store.api_keys import Refused
 from boyd.store.audit_trail import actor_fields
+from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, SESSIONS, login, session
 from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
-from boyd.store.unreadable import readable, reading
 
 #: Seconds without a request after which a session ends, and after which it ends in any case.
 IDLE = 30 * 60.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from boyd.models import ObserverHealth
+from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translated
-from boyd.store.unreadable import readable
 
 
 class Observers:

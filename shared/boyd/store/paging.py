@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from boyd.errors import BadCursor
+from boyd.store.hashes import note_unreadable, readable
 from boyd.store.server.connection import Client, pairs, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts
-from boyd.store.unreadable import note_unreadable, readable
 
 #: A member of an index with its score.
 Place = tuple[str, float]

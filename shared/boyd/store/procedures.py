@@ -9,12 +9,11 @@ from boyd import naming
 from boyd.models import ActionResult, Actor, Fence, ProcedureRecord, ProcedureState, StepProgress
 from boyd.store.audit_trail import actor_fields
 from boyd.store.executions import KEEP
-from boyd.store.hashes import flatten, restore
+from boyd.store.hashes import flatten, readable, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
-from boyd.store.unreadable import readable, reading
 
 #: Set by the scripts, in milliseconds, or stored by step.
 _SCRIPTED = frozenset({"progress", "startedAt", "until", "stoppedAt", "endedAt"})

@@ -23,13 +23,12 @@ from boyd.models import (
     from_ms,
 )
 from boyd.store.audit_trail import actor_fields
-from boyd.store.hashes import flatten, restore
+from boyd.store.hashes import flatten, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translated
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
-from boyd.store.unreadable import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

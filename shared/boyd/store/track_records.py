@@ -9,11 +9,11 @@ from typing import Any
 
 from boyd.models import Actor, Fence, TrackRecord, from_ms
 from boyd.store.audit_trail import actor_fields
+from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translated
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
-from boyd.store.unreadable import readable
 
 _TIMES = ("since", "updated", "until")
 

@@ -1,4 +1,4 @@
-"""`boyd actions …`: run an action, see what was run and whether it helped, and lift holds."""
+"""`boyd actions …` and `boyd procedures …`: run actions, see whether they helped, lift holds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ import click
 
 from boyd import naming
 from boyd.errors import ApiProblem, BoydError
-from boyd.models import ActionResult, ExecutionEntry, Hold, HoldList
+from boyd.models import (
+    ActionResult,
+    ExecutionEntry,
+    Hold,
+    HoldList,
+    ProcedureList,
+    ProcedureRecord,
+    ProcedureStep,
+    StepProgress,
+)
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 from boyd_cli import api_access, completion, output
 from boyd_cli.api_access import Api
 from boyd_cli.options import data_options, id_argument, resolve_prefix, wait_option
 from boyd_cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
-from boyd_cli.views.manifest_view import fields_of, show_manifest
+from boyd_cli.terminal import Spinner
+from boyd_cli.views.approval_view import fields_of, show_manifest
 from boyd_cli.views.tables import label, sentence, whole
-from boyd_cli.waiting import Spinner
 
 EXECUTION_COLUMNS = (
     *(label("execution", least=17), whole("started", drop=1), label("action")),
@@ -373,3 +382,107 @@ def show_result(result: ActionResult, title: str = "") -> None:
 def _violation(result: ActionResult) -> str:
     seen = result.violation
     return f"{seen.limit}: {seen.detail}" if seen else ""
+
+
+PROCEDURE_COLUMNS = (
+    *(label("procedure", least=17), label("action"), label("target", drop=2), whole("started")),
+    *(sentence("progress", least=20), sentence("reason", drop=1)),
+)
+STEP_COLUMNS = (
+    *(whole("step"), label("action"), whole("state"), whole("undone")),
+    *(label("execution", least=17, drop=1), sentence("detail", drop=2)),
+)
+
+procedure_argument = id_argument("procedure", completion.procedures)
+note_option = click.option("--note", default="", help="Reason; shown in the audit trail.")
+
+
+@click.group()
+def procedures() -> None:
+    """Show procedures, cancel_procedure them, and resume those that wait for a person."""
+
+
+@procedures.command("list")
+@click.option("--limit", type=Whole(1, 500), default=20, show_default=True)
+@data_options
+def list_procedures(api: Api, limit: int, form: str) -> None:
+    """List the procedures that were started, latest first; `boyd actions list` has the others."""
+    found = api.agent.get("/procedures", ProcedureList, limit=limit).procedures
+    rows = [
+        [
+            *(one.id, one.action, one.target, output.short_date(one.started_at)),
+            *(one.summary, one.reason or ""),
+        ]
+        for one in found
+    ]
+    output.print_list(form, found, PROCEDURE_COLUMNS, rows, "No procedure has been started.")
+
+
+@procedures.command()
+@procedure_argument
+@data_options
+def show_procedure(api: Api, procedure: str, form: str) -> None:
+    """Show a procedure with the state of each step."""
+    found = api.agent.get(_path(api, procedure), ProcedureRecord)
+    if not output.print_data(form, found):
+        _show(found)
+
+
+@procedures.command()
+@procedure_argument
+@note_option
+@data_options
+def cancel_procedure(api: Api, procedure: str, note: str, form: str) -> None:
+    """Start no further step, and undo those that took effect, the latest first."""
+    _change(api, procedure, "cancel", {"note": note}, form)
+
+
+@procedures.command()
+@procedure_argument
+@click.option("--repeat", is_flag=True, help="Execute again what was lost or failed.")
+@note_option
+@data_options
+def resume(api: Api, procedure: str, repeat: bool, note: str, form: str) -> None:
+    """Let a stopped procedure go on.
+
+    A step or compensation whose outcome is unknown counts as done: find out first.
+    """
+    _change(api, procedure, "resume", {"note": note, "repeat": repeat}, form)
+
+
+def _change(api: Api, procedure: str, verb: str, body: dict[str, Any], form: str) -> None:
+    changed = api.agent.post(f"{_path(api, procedure)}/{verb}", ProcedureRecord, body)
+    if not output.print_data(form, changed):
+        done = "cancelled" if verb == "cancel" else changed.summary
+        output.say(f"procedure {naming.short(changed.id)}: {done}")
+
+
+def _path(api: Api, procedure: str) -> str:
+    known = (one.id for one in api.agent.get("/procedures", ProcedureList, limit=500).procedures)
+    return f"/procedures/{quote(resolve_prefix('procedure', procedure, known), safe=':')}"
+
+
+def _show(record: ProcedureRecord) -> None:
+    on = f" on {record.target}" if record.target else ""
+    output.say(output.one_line(f"{record.action}{on}: {record.summary}"))
+    output.print_pairs(
+        ("id", record.id),
+        ("started", output.short_date(record.started_at)),
+        ("by", record.by),
+        ("reason", record.reason or ""),
+        ("cancelled by", record.cancelled_by or ""),
+        *((f"  {name}", str(value)) for name, value in record.params.items()),
+    )
+    pairs = list(zip(record.steps, record.progress, strict=True))
+    rows = [list(_row(step, progress)) for step, progress in pairs]
+    output.print_list("table", pairs, STEP_COLUMNS, rows, "")
+
+
+def _row(step: ProcedureStep, progress: StepProgress) -> Iterator[str]:
+    undone = progress.compensation
+    yield step.id
+    yield step.action or "asks a person"
+    yield progress.state
+    yield undone.state if undone else ""
+    yield progress.execution or ""
+    yield (undone.detail if undone else None) or progress.detail or progress.approval or ""

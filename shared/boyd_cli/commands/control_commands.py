@@ -26,8 +26,8 @@ from boyd_cli.options import (
     open_store,
 )
 from boyd_cli.parameter_types import Number
+from boyd_cli.terminal import Spinner
 from boyd_cli.views.tables import sentence, whole
-from boyd_cli.waiting import Spinner
 
 if TYPE_CHECKING:
     from boyd.settings.process_settings import Settings

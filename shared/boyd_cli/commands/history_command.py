@@ -13,7 +13,7 @@ import click
 
 from boyd import models, naming
 from boyd.errors import ApiProblem
-from boyd.export.tracing.trace_ids import trace_link
+from boyd.export.tracing.spans import trace_link
 from boyd.models.responses import Execution, IterationList, IterationSummary
 from boyd.text.formatting import counted
 from boyd_cli import completion, output

@@ -16,8 +16,8 @@ from boyd_cli.api_access import Api
 from boyd_cli.commands.control_commands import timeout_option
 from boyd_cli.options import api_options, data_options, find_by_prefix, id_argument
 from boyd_cli.parameter_types import Whole, object_option
+from boyd_cli.terminal import Spinner
 from boyd_cli.views.tables import label, sentence, whole
-from boyd_cli.waiting import Spinner
 
 _ENDED = ("completed", "failed", "cancelled")
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""`boyd up`: a complete deployment on one machine, as children of one process."""
+"""`boyd up`, a complete deployment on one machine, and `boyd open`, its console in a browser."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 import socket
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -33,14 +34,16 @@ from boyd.embedded.state_folder import (
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
+from boyd.models.responses import LoginLink
 from boyd.settings.process_settings import ApiSettings, Settings
 from boyd.store import Store, connect, mask_url, translated
 from boyd.store.api_keys import id_of
 from boyd.store.login_sessions import login_path
 from boyd.text.version import VERSION
 from boyd_cli import output
-from boyd_cli.commands.traces_command import check_installed
-from boyd_cli.options import actor, settings_options, user, with_agents
+from boyd_cli.api_access import Api
+from boyd_cli.commands.export_commands import check_installed
+from boyd_cli.options import actor, deployment_api_options, settings_options, user, with_agents
 
 
 def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> None:
@@ -322,3 +325,25 @@ class _Watch:
         before = read_key(self._state)
         if _own_key(self._store, self._state) != before:
             output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
+
+
+@click.command("open")
+@click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
+@deployment_api_options
+def open_console(api: Api, only_print: bool) -> None:
+    """Open the console, signed in with your key.
+
+    The link works once, and only for a few minutes.
+    """
+    link = api.deployment.post("/login-links", LoginLink)
+    if link.path is None:
+        output.stop(output.FAILED, "the link was lost on the way: try again")
+    url = f"{api.url}{link.path}"
+    output.say(url)
+    if not only_print and _has_screen():
+        webbrowser.open(url)
+
+
+def _has_screen() -> bool:
+    """Tell whether a browser would open in a window, and not in this terminal."""
+    return "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ or sys.platform == "darwin"

@@ -11,31 +11,31 @@ from pydantic import Field, model_validator
 
 from boyd.models import ActionResult, Autonomy, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Action, Connector, Context, Observer, tool
-from boyd.plugins.uncertain import uncertain
+from boyd.plugins.plugin_parts import uncertain
 from boyd.text.redaction import redactor
-from boyd_connectors.ansible.host_reports import PlaybookReport
 from boyd_connectors.ansible.playbook_options import (
     AnsibleAccess,
+    AnsibleFailure,
     AnsiblePlaybook,
     HostName,
     PlaybookParams,
-)
-from boyd_connectors.ansible.playbook_outcome import (
-    checked_by,
-    listed,
-    previewed,
-    troubled,
-    unchanged,
+    digest_of,
+    running_lock,
 )
 from boyd_connectors.ansible.playbook_run import (
     FACTS,
     AnsibleRunner,
     AnsibleSettings,
     CompletedRun,
+    PlaybookReport,
     PlaybookRun,
+    checked_by,
+    listed,
+    previewed,
+    troubled,
+    unchanged,
 )
-from boyd_connectors.ansible.project_files import AnsibleFailure, digest_of, running_lock
-from boyd_connectors.check_report import CheckReport
+from boyd_connectors.connector_parts import CheckReport
 
 ActionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 #: Seconds beyond those of a playbook, for the inventory, a check of its hosts and its end.

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from boyd_connectors.files.file_set import OWN, FilesError, shown
-from boyd_connectors.files.trash import linked
+from boyd_connectors.files.removal import linked
 
 _CHUNK = 1_048_576
 _LINKLESS = os.O_NOFOLLOW | os.O_CLOEXEC

@@ -26,8 +26,8 @@ from boyd_connectors.files.file_set import (
     shown,
 )
 from boyd_connectors.files.open_files import open_files
+from boyd_connectors.files.removal import Trash, linked
 from boyd_connectors.files.rotation_options import Rotation
-from boyd_connectors.files.trash import Trash, linked
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 #: Seconds for a process to open its files anew, until its file is left to the next rotation.

@@ -10,11 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
-from boyd.plugins.difference import difference
 from boyd.plugins.host_metrics import Thresholds
+from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls, difference
 from boyd.text.formatting import counted
-from boyd_connectors.check_report import CheckReport
+from boyd_connectors.connector_parts import CheckReport, Sample, raised
 from boyd_connectors.files.agreement import agreed_preview
 from boyd_connectors.files.disk_forecast import DiskUsage, Forecast, forecasts, usages
 from boyd_connectors.files.file_set import SCAN_TIME, FilesError, FileSet, path_of
@@ -23,14 +22,14 @@ from boyd_connectors.files.open_files import open_files
 from boyd_connectors.files.removal import (
     OldFiles,
     Removal,
+    Trash,
+    TrashBatch,
     delete,
     old_files,
     put_back,
     set_aside,
     still_there,
 )
-from boyd_connectors.files.trash import Trash, TrashBatch
-from boyd_connectors.hysteresis import Sample, raised
 
 #: Seconds for a look at one set, its files and its trash.
 SET_TIME = 2 * SCAN_TIME + 2.0

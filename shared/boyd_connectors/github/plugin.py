@@ -13,12 +13,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.difference import difference
 from boyd.plugins.http_service import BaseUrl, HttpAccess, StateError, change
-from boyd_connectors.check_report import CheckReport
-from boyd_connectors.github.github_api import RateLimit, Repository
-from boyd_connectors.github.reverts import Revert
-from boyd_connectors.separate_reads import SeparateReads
+from boyd.plugins.plugin_parts import difference
+from boyd_connectors.connector_parts import CheckReport, SeparateReads
+from boyd_connectors.github.github_api import RateLimit, Repository, Revert
 
 _REPOSITORY = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}"
 RepositoryName = Annotated[str, Field(pattern=rf"^{_REPOSITORY}$")]

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from boyd.models import JsonObject
-from boyd.plugins.difference import difference
 from boyd.plugins.http_service import StateError
-from boyd_connectors.kubernetes import rollouts
+from boyd.plugins.plugin_parts import difference
+from boyd_connectors.kubernetes import cluster_health
 from boyd_connectors.kubernetes.cluster import Cluster, pod_path, workload_path
 from boyd_connectors.kubernetes.cluster_health import desired_and_ready, owner_of
 
@@ -58,7 +58,7 @@ class ClusterChanges:
         body = {
             "metadata": {
                 "resourceVersion": thing["metadata"]["resourceVersion"],
-                "annotations": {rollouts.EXECUTION: self._execution},
+                "annotations": {cluster_health.EXECUTION: self._execution},
             },
             "spec": {"template": {"metadata": {"annotations": {RESTARTED: time}}}},
         }
@@ -91,22 +91,23 @@ class ClusterChanges:
     def undo(self, workload: str, revision: int | None) -> JsonObject:
         """Take the pod template of another revision of a deployment."""
         deployment = self._unpaused(workload)
-        found = rollouts.revisions(self._cluster, workload, deployment)
-        now, chosen = deployment["spec"]["template"], rollouts.choose(found, revision)
-        then = rollouts.template_of(chosen)
-        current = [one for one in found if rollouts.template_of(one) == now]
+        found = cluster_health.revisions(self._cluster, workload, deployment)
+        now, chosen = deployment["spec"]["template"], cluster_health.choose(found, revision)
+        then = cluster_health.template_of(chosen)
+        current = [one for one in found if cluster_health.template_of(one) == now]
         if now == then or not current:
             which = "that revision already" if now == then else "a template of no known revision"
             raise StateError(f"{workload} has {which}")
-        self._check_shown(workload, "before", rollouts.revision_of(current[0]))
-        self._check_shown(workload, "revision", rollouts.revision_of(chosen))
+        self._check_shown(workload, "before", cluster_health.revision_of(current[0]))
+        self._check_shown(workload, "revision", cluster_health.revision_of(chosen))
         self._replace(workload, deployment, then)
         if self._dry:
-            shown = difference(rollouts.images(now), rollouts.images(then), "the images")
-            paths: list[Any] = [*rollouts.differing(now, then)]
+            before, after = cluster_health.images(now), cluster_health.images(then)
+            shown = difference(before, after, "the images")
+            paths: list[Any] = [*cluster_health.differing(now, then)]
             return {
-                "before": rollouts.revision_of(current[0]),
-                "revision": rollouts.revision_of(chosen),
+                "before": cluster_health.revision_of(current[0]),
+                "revision": cluster_health.revision_of(chosen),
                 "difference": [*shown.splitlines()],
                 "differs in": paths,
             }
@@ -115,8 +116,8 @@ class ClusterChanges:
     def redo(self, workload: str, origin: str, current: str) -> JsonObject:
         """Take the template of the replica set *origin* again, if it is still that of *current*."""
         deployment = self._unpaused(workload)
-        found = rollouts.revisions(self._cluster, workload, deployment)
-        templates = {one["metadata"]["name"]: rollouts.template_of(one) for one in found}
+        found = cluster_health.revisions(self._cluster, workload, deployment)
+        templates = {one["metadata"]["name"]: cluster_health.template_of(one) for one in found}
         if templates.get(current) != deployment["spec"]["template"] or origin not in templates:
             raise StateError(f"{workload} has been changed since, or {origin} is gone")
         self._replace(workload, deployment, templates[origin])
@@ -162,5 +163,5 @@ class ClusterChanges:
         return thing
 
     def _replace(self, workload: str, deployment: Any, template: Any) -> None:
-        body = rollouts.replace_template(deployment, template, self._execution)
+        body = cluster_health.replace_template(deployment, template, self._execution)
         self._cluster.patch(workload_path(workload), body, "json-patch", dry=self._dry)

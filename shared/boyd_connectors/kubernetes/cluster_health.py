@@ -1,12 +1,133 @@
-"""The trouble that objects of a cluster show; texts of the cluster are cut."""
+"""Rollouts of deployments: whether one is complete, and the revisions to go back to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from boyd.models import JsonObject, Severity
+from boyd.plugins.http_service import StateError
+from boyd_connectors.kubernetes.cluster import Cluster
+
+REVISION = "deployment.kubernetes.io/revision"
+#: The annotation of a workload with the execution that has last changed its template.
+EXECUTION = "boyd/execution"
+#: The most paths that are named of what differs.
+MAX_PATHS = 50
+
+
+def progress(kind: str, thing: Any) -> tuple[bool, str]:
+    """Tell whether the latest change of a workload is rolled out and ready, and how far it is."""
+    status = thing.get("status", {})
+    desired, ready = desired_and_ready(kind, thing)
+    updated = status.get("updatedNumberScheduled" if kind == "daemonset" else "updatedReplicas", 0)
+    total = desired if kind == "daemonset" else status.get("replicas", 0)
+    text = f"{ready} of {desired} pods are ready, {updated} have the latest template"
+    if not is_seen(thing):
+        return False, f"{text}; the controller has not seen the change yet"
+    return ready == desired == updated == total, text
+
+
+def is_seen(thing: Any) -> bool:
+    """Tell whether the status of a workload is about its latest change."""
+    found = thing.get("status", {}).get("observedGeneration", 0)
+    return bool(found >= thing["metadata"].get("generation", 0))
+
+
+def is_of(thing: Any, execution: str | None) -> bool:
+    """Tell whether an execution has changed the template of a workload, and no other one since."""
+    return bool(thing["metadata"].get("annotations", {}).get(EXECUTION) == (execution or ""))
+
+
+def is_stuck(thing: Any) -> bool:
+    """Tell whether a deployment has given up on its rollout, the latest one."""
+    return is_seen(thing) and any(
+        one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded"
+        for one in thing.get("status", {}).get("conditions", [])
+    )
+
+
+def revisions(cluster: Cluster, workload: str, deployment: Any) -> list[Any]:
+    """The replica sets of a deployment, the latest revision first."""
+    namespace = workload.split("/")[0]
+    uid = deployment["metadata"]["uid"]
+    labels = deployment["spec"]["selector"].get("matchLabels", {})
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    found = cluster.list("/apis/apps/v1", "replicasets", namespace, labelSelector=selector)
+    owned = [
+        one
+        for one in found
+        if any(ref["uid"] == uid for ref in one["metadata"].get("ownerReferences", []))
+    ]
+    return sorted(owned, key=revision_of, reverse=True)
+
+
+def revision_of(replica_set: Any) -> int:
+    """The revision of a deployment that a replica set has."""
+    return int(replica_set["metadata"].get("annotations", {}).get(REVISION, 0))
+
+
+def template_of(replica_set: Any) -> dict[str, Any]:
+    """The pod template of a revision, as the deployment had it."""
+    template: dict[str, Any] = dict(replica_set["spec"]["template"])
+    meta = dict(template.get("metadata", {}))
+    labels = dict(meta.get("labels", {}))
+    labels.pop("pod-template-hash", None)
+    template["metadata"] = {**meta, "labels": labels}
+    return template
+
+
+def choose(found: list[Any], revision: int | None) -> Any:
+    """The replica set of *revision*, or of the one before the latest.
+
+    Raises:
+        StateError: there is none.
+    """
+    if revision is None:
+        if len(found) < 2:
+            raise StateError("there is no earlier revision")
+        return found[1]
+    for one in found:
+        if revision_of(one) == revision:
+            return one
+    known = ", ".join(str(revision_of(one)) for one in found) or "none"
+    raise StateError(f"there is no revision {revision}; known: {known}")
+
+
+def replace_template(
+    deployment: Any, template: Mapping[str, Any], execution: str
+) -> list[JsonObject]:
+    """A JSON patch that sets the template, unless the deployment has changed meanwhile."""
+    version = deployment["metadata"]["resourceVersion"]
+    annotations = {**deployment["metadata"].get("annotations", {}), EXECUTION: execution}
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/metadata/annotations", "value": annotations},
+        {"op": "replace", "path": "/spec/template", "value": dict(template)},
+    ]
+
+
+def images(template: Mapping[str, Any]) -> JsonObject:
+    """The images of a template by container."""
+    return {one["name"]: one["image"] for one in template["spec"]["containers"]}
+
+
+def differing(template: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The paths in which two templates differ; the values may be secrets."""
+    return sorted(set(_paths(template, other, "")))[:MAX_PATHS]
+
+
+def _paths(one: Any, other: Any, path: str) -> Iterator[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one.keys() | other.keys():
+            yield from _paths(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, (a, b) in enumerate(zip(one, other, strict=True)):
+            yield from _paths(a, b, f"{path}[{number}]")
+    elif one != other:
+        yield path
+
 
 MAX_TEXT = 300
 #: Why a container waits that will not start by itself.

@@ -11,14 +11,17 @@ from pydantic import Field
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.http_service import BaseUrl, HttpAccess, HttpService, change
-from boyd_connectors.approved_preview import approved_preview
-from boyd_connectors.check_report import CheckReport
-from boyd_connectors.hysteresis import Sample, raised
+from boyd_connectors.connector_parts import (
+    CheckReport,
+    Sample,
+    SeparateReads,
+    approved_preview,
+    raised,
+)
+from boyd_connectors.kubernetes import cluster_health
 from boyd_connectors.kubernetes import cluster_health as health
-from boyd_connectors.kubernetes import rollouts
-from boyd_connectors.kubernetes.cluster import Cluster, in_cluster, pod_path
-from boyd_connectors.kubernetes.cluster_changes import ClusterChanges
-from boyd_connectors.kubernetes.kubernetes_params import (
+from boyd_connectors.kubernetes.cluster import (
+    Cluster,
     KubernetesActions,
     Namespace,
     NamespaceParams,
@@ -27,8 +30,10 @@ from boyd_connectors.kubernetes.kubernetes_params import (
     RolloutUndoParams,
     ScaleParams,
     WorkloadParams,
+    in_cluster,
+    pod_path,
 )
-from boyd_connectors.separate_reads import SeparateReads
+from boyd_connectors.kubernetes.cluster_changes import ClusterChanges
 
 APPS, CORE = "/apis/apps/v1", "/api/v1"
 _KINDS = ("deployment", "statefulset", "daemonset")
@@ -121,9 +126,9 @@ class Kubernetes(Connector):
         containers = thing["spec"]["template"]["spec"]["containers"]
         return {
             "images": {one["name"]: one["image"] for one in containers},
-            "progress": rollouts.progress(kind, thing)[1],
+            "progress": cluster_health.progress(kind, thing)[1],
             "conditions": thing.get("status", {}).get("conditions", [])[:20],
-            "revision": thing["metadata"].get("annotations", {}).get(rollouts.REVISION),
+            "revision": thing["metadata"].get("annotations", {}).get(cluster_health.REVISION),
         }
 
     @tool()
@@ -265,10 +270,10 @@ class Kubernetes(Connector):
 
     def _rolled_out(self, name: str, workload: str, ctx: Context) -> EffectVerdict:
         thing = self._changes(name, ctx).workload(workload)
-        if not rollouts.is_of(thing, ctx.execution_id):
+        if not cluster_health.is_of(thing, ctx.execution_id):
             return _verdict(False, "its template is not, or no longer, what this execution made it")
-        complete, text = rollouts.progress(_kind(workload), thing)
-        if not complete and rollouts.is_stuck(thing):
+        complete, text = cluster_health.progress(_kind(workload), thing)
+        if not complete and cluster_health.is_stuck(thing):
             return EffectVerdict(verdict="worse", evidence=f"the rollout is stuck: {text}")
         return _verdict(complete, text)
 
@@ -345,7 +350,7 @@ def _kind(workload: str) -> str:
 def _readiness(kind: str, thing: Any) -> Sample:
     desired, ready = health.desired_and_ready(kind, thing)
     # While a rollout is stuck, the old pods may all be ready.
-    return Sample(float(ready < desired or rollouts.is_stuck(thing)), limit=1.0, clear=1.0)
+    return Sample(float(ready < desired or cluster_health.is_stuck(thing)), limit=1.0, clear=1.0)
 
 
 def _pod_row(pod: Any) -> JsonObject:

@@ -12,18 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.models.base import Severity
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.difference import difference
-from boyd.plugins.uncertain import uncertain
-from boyd_connectors.hysteresis import Sample, raised
-from boyd_connectors.loadbalancer.balancer import (
+from boyd.plugins.plugin_parts import difference, uncertain
+from boyd_connectors.connector_parts import Sample, raised
+from boyd_connectors.loadbalancer.balancers import (
     AnswerLost,
     BackendServer,
     Balancer,
     BalancerError,
+    HAProxy,
+    Nginx,
+    NginxOptions,
+    RuntimeSocket,
     ServerState,
 )
-from boyd_connectors.loadbalancer.haproxy import HAProxy, RuntimeSocket
-from boyd_connectors.loadbalancer.nginx import Nginx, NginxOptions
 
 ServerName = Annotated[
     str, Field(max_length=300, pattern=r"^[A-Za-z0-9_.:-]+/[A-Za-z0-9_.:/\[\]-]+$")

@@ -13,16 +13,17 @@ from boyd.errors import PluginError
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.http_service import HttpAccess
-from boyd.plugins.uncertain import uncertain
-from boyd_connectors.check_report import CheckReport
-from boyd_connectors.hysteresis import Sample, raised
-from boyd_connectors.message_queues.message_queue import (
+from boyd.plugins.plugin_parts import uncertain
+from boyd_connectors.connector_parts import CheckReport, Sample, raised
+from boyd_connectors.message_queues.rabbitmq import (
     ChangeLost,
     MessageQueue,
     MessageServer,
     QueueError,
+    RabbitMQ,
+    RabbitOptions,
+    has_amqp,
 )
-from boyd_connectors.message_queues.rabbitmq import RabbitMQ, RabbitOptions, has_amqp
 from boyd_connectors.message_queues.redis_broker import RedisBroker, RedisLogin, RedisOptions
 
 #: The most queues that are remembered from one look to the next.

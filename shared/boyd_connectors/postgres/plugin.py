@@ -11,21 +11,21 @@ from boyd.errors import PluginError
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.models.base import Severity, Timestamp
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.uncertain import uncertain
-from boyd_connectors.hysteresis import raised
+from boyd.plugins.plugin_parts import uncertain
+from boyd_connectors.connector_parts import raised
 from boyd_connectors.postgres import postgres_health as health
 from boyd_connectors.postgres import postgres_server as server
+from boyd_connectors.postgres.postgres_health import (
+    ServerSession,
+    blockers,
+    check_sight,
+    read_sessions,
+)
 from boyd_connectors.postgres.postgres_server import (
     ConnectionBroke,
     PostgresAccess,
     PostgresError,
     PostgresOptions,
-)
-from boyd_connectors.postgres.postgres_sessions import (
-    ServerSession,
-    blockers,
-    check_sight,
-    read_sessions,
 )
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.difference import difference
 from boyd.plugins.http_service import (
     BaseUrl,
     HttpAccess,
@@ -19,28 +18,25 @@ from boyd.plugins.http_service import (
     StateError,
     change,
 )
-from boyd_connectors.check_report import CheckReport
-from boyd_connectors.hysteresis import Sample, raised
-from boyd_connectors.prometheus.silences import (
+from boyd.plugins.plugin_parts import difference
+from boyd_connectors.connector_parts import CheckReport, Sample, SeparateReads, raised
+from boyd_connectors.prometheus.alerts import (
     Alertmanager,
     ExpireSilenceParams,
     SilenceParams,
+    WatchedQuery,
     alert_data,
+    beyond,
     is_as_made,
     is_over,
     matchers_of,
     new_silence,
-    parse_matchers,
-    severity_of,
-)
-from boyd_connectors.prometheus.watched_query import (
-    WatchedQuery,
-    beyond,
     number,
+    parse_matchers,
     selector,
     series_of,
+    severity_of,
 )
-from boyd_connectors.separate_reads import SeparateReads
 
 #: The most series, and points of each, that a tool returns.
 MAX_SERIES, MAX_POINTS = 50, 60

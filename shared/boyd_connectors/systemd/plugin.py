@@ -19,12 +19,10 @@ from boyd.models import (
     Observation,
 )
 from boyd.plugin import Action, Connector, Context, Observer, Tool
-from boyd.plugins.command import CommandFailed
-from boyd.plugins.difference import difference
-from boyd.plugins.systemctl import SYSTEMCTL_TIMEOUT, Systemctl, UnitName
-from boyd.plugins.uncertain import uncertain
+from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName
+from boyd.plugins.plugin_parts import difference, uncertain
 from boyd.text.redaction import clean
-from boyd_connectors.hysteresis import Sample, raised
+from boyd_connectors.connector_parts import Sample, raised
 from boyd_connectors.systemd.journal import Journal, JournalPattern, PatternAlarm, PatternCounts
 
 #: The types of units.

@@ -13,7 +13,7 @@ from boyd.models import FROZEN, REVOKED, LoopResult, LoopStatus, Model, Triple
 from boyd.models.responses import AgentList, Triggered
 from boyd_cli import output
 from boyd_cli.api_access import Api, past_iteration
-from boyd_cli.waiting import Spinner
+from boyd_cli.terminal import Spinner
 from boyd_goals import api_models, state
 
 #: The plugin's name, as in `use = "goals"`.

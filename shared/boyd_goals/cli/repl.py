@@ -14,7 +14,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from boyd.embedded.state_folder import private_folder
 from boyd.errors import ApiUnavailable, BoydError, ConfigError
 from boyd_cli import INTERRUPTED, output
-from boyd_cli.prompt import open_prompt
+from boyd_cli.terminal import open_prompt
 from boyd_goals.api_models import Surroundings
 from boyd_goals.cli import goal_views
 from boyd_goals.cli.goals_client import GoalsClient, frozen_line, next_cycle

@@ -9,9 +9,9 @@ import pytest
 
 from api_kit import Site, make_lab
 from boyd.errors import ConfigError
-from boyd.settings.oidc_settings import OidcSettings
+from boyd.settings.export_settings import OidcSettings
 from boyd.settings.process_settings import load_settings
-from boyd_api.oidc import provider_documents
+from boyd_api.oidc import tokens
 from boyd_api.oidc.identities import (
     NoScopes,
     ProviderUnavailable,
@@ -20,7 +20,7 @@ from boyd_api.oidc.identities import (
     principal_of,
     readable_name,
 )
-from boyd_api.oidc.provider_documents import CachedDocument
+from boyd_api.oidc.tokens import CachedDocument
 
 ISSUER = "https://id.example.com/realms/ops"
 SETTINGS: dict[str, Any] = {
@@ -136,7 +136,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("boyd_api.oidc.provider_documents.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("boyd_api.oidc.tokens.time.monotonic", lambda: self.now)
 
 
 def test_a_document_is_read_again_when_old_and_kept_while_the_provider_is_away(
@@ -153,14 +153,14 @@ def test_a_document_is_read_again_when_old_and_kept_while_the_provider_is_away(
     document = CachedDocument(read)
     assert [document.get(), document.get()] == ["one", "one"]
     assert len(asked) == 1
-    clock.now += provider_documents.FRESH
+    clock.now += tokens.FRESH
     assert document.get() == "two"
-    clock.now += provider_documents.FRESH
+    clock.now += tokens.FRESH
     assert [document.get(), document.get()] == ["two", "two"]
     assert len(asked) == 3, "nobody asks again at once after a failure"
-    clock.now += provider_documents.AWAY
+    clock.now += tokens.AWAY
     assert document.get() == "two"
     assert len(asked) == 4
-    clock.now += provider_documents.KEPT
+    clock.now += tokens.KEPT
     with pytest.raises(ProviderUnavailable):
         document.get()

@@ -191,7 +191,7 @@ def test_an_index_with_a_foreign_member_is_no_obstacle(busy: Site) -> None:
 def test_an_unreadable_record_is_logged_once(busy: Site, caplog: pytest.LogCaptureFixture) -> None:
     spoilt = ids(busy, "/runs", "runs")[0]
     redis_of(busy).hset(KEYS.run(spoilt), "createdAt", "garbage")
-    with caplog.at_level(logging.WARNING, "boyd.store.unreadable"):
+    with caplog.at_level(logging.WARNING, "boyd.store.hashes"):
         busy.get("/runs")
         busy.get("/runs")
 

@@ -9,8 +9,8 @@ import pytest
 
 from api_kit import Site
 from boyd.models import utc_now
-from boyd.models.archived import ArchiveStatus
-from boyd.store.archive_status import announce_archive
+from boyd.models.loop import ArchiveStatus
+from boyd.store.ended_work import announce_archive
 from boyd.store.fleet import WorkerInfo
 from boyd.store.keys import WORKERS
 from console_kit import Browser

@@ -13,8 +13,8 @@ from api_kit import Site
 from boyd import Agent
 from boyd.models import LoopResult, ObserverRun, PhaseRun, Problem, no_op, utc_now
 from boyd.testing import Lab
+from boyd_api.console.charts import WIDTH, chart
 from boyd_api.console.comparison import compare
-from boyd_api.console.gantt import WIDTH, chart
 from console_kit import Browser
 from kit import Recorder, choice, chooses, fails, plugin, reads, seen, sees
 

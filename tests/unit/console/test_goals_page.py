@@ -12,7 +12,7 @@ from api_kit import Site
 from boyd import Agent
 from boyd.testing import Lab
 from boyd_goals.api_models import GoalList
-from boyd_goals.console import goal_graph, goal_reader
+from boyd_goals.console import goals_page
 from boyd_goals.plugin import Goals
 from boyd_goals.state import Goal, Question, Score
 from console_kit import Browser, Form
@@ -152,7 +152,7 @@ def test_a_question_of_the_agent_is_answered_on_the_page(site: Site, ann: Browse
 def test_a_page_waits_for_workers_only_so_long_and_says_what_it_does_not_know(
     site: Site, ann: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(goal_reader, "_READ", 0.1)
+    monkeypatch.setattr(goals_page, "_READ", 0.1)
     site.dispatcher.held = True
     for path in (GOALS, f"{GOALS}/1"):
         page = ann.get(path)
@@ -166,8 +166,8 @@ def test_a_change_that_was_not_answered_in_time_is_not_called_undone(
     site: Site, ann: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     form = ann.get(GOALS).form("/goals")
-    monkeypatch.setattr(goal_reader, "_READ", 0.1)
-    monkeypatch.setattr(goal_reader, "_CHANGE", 0.1)
+    monkeypatch.setattr(goals_page, "_READ", 0.1)
+    monkeypatch.setattr(goals_page, "_CHANGE", 0.1)
     site.dispatcher.held = True
     page = ann.send(form, description="Find mammals")
     assert "It is not known whether it happened" in page.text
@@ -199,7 +199,7 @@ def part(id: str, parent: str | None = None, children: tuple[str, ...] = ()) -> 
 
 def test_the_graph_has_each_goal_of_a_tree_once_and_parts_right_of_their_parent() -> None:
     goals = [part("1", None, ("2", "3")), part("2", "1"), part("3", "1"), part("4")]
-    graph = goal_graph.tree_of(goals)
+    graph = goals_page.tree_of(goals)
     places = {node.id: (node.x, node.y) for node in graph.nodes}
     assert sorted(places) == ["1", "2", "3"]
     assert places["1"][0] < places["2"][0] == places["3"][0]
@@ -210,5 +210,5 @@ def test_the_graph_has_each_goal_of_a_tree_once_and_parts_right_of_their_parent(
 def test_of_a_huge_tree_only_a_part_is_drawn() -> None:
     parts = tuple(str(number) for number in range(2, 300))
     goals = [part("1", None, parts), *(part(id, "1") for id in parts)]
-    graph = goal_graph.tree_of(goals)
+    graph = goals_page.tree_of(goals)
     assert (len(graph.nodes), graph.omitted) == (60, 239)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api_kit import Site
 from boyd.models import utc_now
-from boyd.models.replayed import Course, ReplayedIteration, ReplayReport
+from boyd.models.tape import Course, ReplayedIteration, ReplayReport
 from boyd.replay.differences import report
 from boyd.store.latest_replay import FINDINGS
 from console_kit import Browser

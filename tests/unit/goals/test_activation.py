@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from boyd.models import Triple
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 from boyd_goals.knowledge import association
 from boyd_goals.knowledge.association import Activated, activate
 

@@ -192,7 +192,7 @@ def test_facts_go_in_and_out_as_turtle_and_metadata_stays() -> None:
 
 def test_a_graph_that_is_full_takes_no_import(monkeypatch: pytest.MonkeyPatch) -> None:
     mind = Mind()
-    monkeypatch.setattr("boyd.store.fact_graph.MOST", 0)
+    monkeypatch.setattr("boyd.store.plugin_state.MOST", 0)
     turtle = "@prefix : <http://example.com/> . :whale :eats :krill ."
 
     assert mind.ask("import_facts", {"turtle": turtle})[0] == 413

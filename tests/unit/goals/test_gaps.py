@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boyd.models import Triple
-from boyd.testing.memory_graph import MemoryGraph
-from boyd_goals.knowledge.gaps import Gap, find_gaps
+from boyd.testing.lab import MemoryGraph
+from boyd_goals.knowledge.association import Gap, find_gaps
 
 
 def facts(*lines: str) -> list[Triple]:

@@ -12,7 +12,7 @@ from boyd import Plugin
 from boyd.models import ApprovalItem, LoopResult, Prevention
 from boyd.phases.action_call import failed
 from boyd.testing import TESTER
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 from boyd_goals.cycle import approval_outcomes, record_outcome
 from boyd_goals.plugin import Goals
 from boyd_goals.state import GoalSession, ToolDecision

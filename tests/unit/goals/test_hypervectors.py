@@ -112,7 +112,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_scoring_turtle_and_rules_import_neither_numpy_nor_rdflib() -> None:
     code = (
         "import sys, boyd_goals.scoring\n"
-        "import boyd_goals.knowledge.turtle, boyd_goals.knowledge.rules\n"
+        "import boyd_goals.knowledge.turtle, boyd_goals.knowledge.reasoning\n"
         "print(sorted({'numpy', 'rdflib'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

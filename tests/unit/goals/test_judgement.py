@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd_goals.criteria import criteria_of, own_acts, subject_of, verb_of
 from boyd_goals.judgement import StepFinding, ToolStep, findings_in, inherited, is_met, judge
+from boyd_goals.progress import criteria_of, own_acts, subject_of, verb_of
 from boyd_goals.state import Config, Goal, GoalEvidence
 from goals_kit import CONFIG, a_goal
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from boyd.models import Triple
 from boyd.plugin.context import Graph
-from boyd.store.fact_graph import FactGraph
 from boyd.store.keys import GraphKeys
+from boyd.store.plugin_state import FactGraph
 from boyd.store.server.scripts import Scripts
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 
 CLIENT = fakeredis.FakeRedis(server=fakeredis.FakeServer(), decode_responses=True)
 KEYS = GraphKeys("test", "facts")

@@ -6,7 +6,7 @@ import pytest
 
 from boyd.models import Triple
 from boyd.plugin.context import Graph
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 from boyd_goals.knowledge.association import find_mentions
 
 

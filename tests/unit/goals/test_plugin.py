@@ -728,7 +728,7 @@ def test_a_session_too_large_for_one_value_shortens_the_results_of_ended_goals(
 
 def test_a_graph_that_is_full_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     mind = Mind()
-    monkeypatch.setattr("boyd.store.fact_graph.MOST", 0)
+    monkeypatch.setattr("boyd.store.plugin_state.MOST", 0)
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.cycle()
 

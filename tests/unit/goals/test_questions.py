@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd_goals import questions
-from boyd_goals.questions import Questions
+from boyd_goals import sessions
+from boyd_goals.sessions import Questions
 from goals_kit import NOW, Mind, Steer, later
 
 CRITERIA = "unicorn habitat and dragon nests"
@@ -159,7 +159,7 @@ def test_the_same_is_asked_once_as_long_as_it_waits() -> None:
 def test_of_too_many_questions_those_with_an_answer_go_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(questions, "MOST", 3)
+    monkeypatch.setattr(sessions, "MOST", 3)
     asked = Questions(Mind().ctx.state)
     made = [asked.ask("g", f"{number}?", later(number)) for number in range(3)]
     asked.answer(made[1].id, "yes", "ann", NOW)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd_goals.knowledge.rewrite import (
+from boyd_goals.knowledge.reasoning import (
     DEEPEST,
     LONGEST,
     Expression,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from boyd.models import Triple
-from boyd.testing.memory_graph import MemoryGraph
-from boyd_goals.knowledge import rules
-from boyd_goals.knowledge.rules import infer
-from boyd_goals.knowledge.vocabulary import canonical
+from boyd.testing.lab import MemoryGraph
+from boyd_goals.knowledge import reasoning
+from boyd_goals.knowledge.reasoning import infer
+from boyd_goals.knowledge.turtle import canonical
 
 
 def fact(subject: str, predicate: str, object: str, confidence: float = 1.0) -> Triple:
@@ -125,7 +125,7 @@ def test_no_more_than_a_thousand_facts_follow_at_once_the_surest_first(
     facts = [fact(f"a{n:04}", "similar-to", f"b{n:04}", 1 - n / 10_000) for n in range(1200)]
     found = infer(MemoryGraph(facts))
 
-    assert rules.MOST_NEW == 1000
+    assert reasoning.MOST_NEW == 1000
     assert [one.triple.object for one in found] == [f"a{n:04}" for n in range(1000)]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from boyd.models import Triple, utc_now
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 from boyd_goals import scoring
-from boyd_goals.knowledge.rules import infer
+from boyd_goals.knowledge.reasoning import infer
 from boyd_goals.scoring import Candidate, Outlook, affinity, rank
 from boyd_goals.state import Archetype, Episode, Goal, Psyche, Score
 from boyd_goals.tool_profiles import PROFILES, ToolProfile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boyd.models import Triple
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 from boyd_goals.knowledge import association as module
 from boyd_goals.knowledge.association import Similar, similar, similar_many
 

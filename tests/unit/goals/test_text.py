@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.text.tokenizer import STOP, is_place, keywords, tokens, words
-from boyd_goals.criteria import split_criteria
-from boyd_goals.progress import clip
+from boyd_goals.progress import clip, split_criteria
 from boyd_goals.tool_profiles import FUNCTION_WORDS, PROFILES
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from boyd.models import Decision
-from boyd_goals.sources import MOST, Files
+from boyd_goals.library import MOST, Files
 from goals_kit import Mind
 
 #: Errors about a link on the way, and about anything that is not a file.

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from boyd_goals.library import MOST, SourcePage, fetch
 from boyd_goals.outcome import symbols_of
-from boyd_goals.sources import MOST, SourcePage, fetch
 from goals_kit import Mind
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

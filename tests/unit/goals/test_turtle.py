@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from boyd.errors import ConfigError
 from boyd.models import Triple
-from boyd.testing.memory_graph import MemoryGraph
+from boyd.testing.lab import MemoryGraph
 from boyd_goals.knowledge import turtle
-from boyd_goals.knowledge.rules import infer
+from boyd_goals.knowledge.reasoning import infer
 from boyd_goals.knowledge.turtle import HEADER, PART, TurtleError, parts, read, statements, write
 from costs import MOST, growth
 

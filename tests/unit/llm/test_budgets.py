@@ -15,7 +15,7 @@ from boyd.models.investigation import InvestigationRequest, Wanted
 from boyd.settings.model import ModelSettings
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, hang, say
-from boyd_cli.commands.check_command import check
+from boyd_cli.commands.check_commands import check
 
 URL = "http://127.0.0.1:9/v1"
 UNPRICED = "limits.max_cost is never reached without prices: set prices.input and prices.output"

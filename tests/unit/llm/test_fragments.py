@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.messages import CallFragment
-from boyd.llm.tool_calls import parse_arguments, sendable_arguments
+from boyd.llm.messages import CallFragment, parse_arguments, sendable_arguments
 from boyd.llm.turn_accumulator import CallFragments
 from boyd.models.investigation import ToolCall
 

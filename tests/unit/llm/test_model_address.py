@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from boyd import Agent, ConfigError
 from boyd.settings.model import ModelSettings
-from boyd_cli.commands.check_command import check
+from boyd_cli.commands.check_commands import check
 
 OTHERS = ["model.example", "10.0.0.1", "0.0.0.0", "host.docker.internal", "ollama"]
 

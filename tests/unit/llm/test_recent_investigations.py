@@ -11,9 +11,9 @@ import pytest
 
 from boyd import Agent
 from boyd.llm.conversation import Conversation, ToolCallRecord
+from boyd.llm.messages import ToolUse
 from boyd.llm.steering import Steering
 from boyd.llm.steps import InvestigationSteps
-from boyd.llm.tool_calls import ToolUse
 from boyd.llm.toolbox import Toolbox
 from boyd.models.investigation import (
     Asked,
@@ -26,7 +26,7 @@ from boyd.models.investigation import (
     ToolCall,
     ToolObservation,
 )
-from boyd.runtime.investigations.recent_investigations import MOST, RecentInvestigations
+from boyd.runtime.investigations.move import MOST, RecentInvestigations
 from boyd.settings.model import ModelSettings
 from boyd.store import Store
 from boyd.testing import Lab

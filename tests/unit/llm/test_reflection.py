@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from boyd.llm.messages import ToolOutcome, ToolUse, is_error
 from boyd.llm.reflection import BASES, MAX_ERRORS, OODAReflection, ReflectionAction
 from boyd.llm.synthesis import digest
-from boyd.llm.tool_calls import ToolOutcome, ToolUse, is_error
 from boyd.models.investigation import Category, Profile
 
 ACTIVE: list[Profile] = ["research", "general"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.tool_calls import normalize_command, signature
+from boyd.llm.messages import normalize_command, signature
 from costs import MOST, growth
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.llm import synthesis
+from boyd.llm.messages import ToolOutcome, ToolUse
 from boyd.llm.synthesis import (
     GatheredEvidence,
     collect,
@@ -19,7 +20,6 @@ from boyd.llm.synthesis import (
     prompt,
     section,
 )
-from boyd.llm.tool_calls import ToolOutcome, ToolUse
 from boyd.models.investigation import Category
 
 

@@ -17,13 +17,21 @@ from pydantic import ValidationError
 from boyd.errors import PluginError
 from boyd.models import ActionResult, Observation
 from boyd.plugin import Context
-from boyd_connectors.ansible import project_files
-from boyd_connectors.ansible.host_reports import read_events
-from boyd_connectors.ansible.playbook_options import AnsiblePlaybook
-from boyd_connectors.ansible.playbook_outcome import checked_by, previewed, unchanged
-from boyd_connectors.ansible.playbook_run import CompletedRun
+from boyd_connectors.ansible import playbook_options
+from boyd_connectors.ansible.playbook_options import (
+    AnsibleFailure,
+    AnsiblePlaybook,
+    digest_of,
+    running_lock,
+)
+from boyd_connectors.ansible.playbook_run import (
+    CompletedRun,
+    checked_by,
+    previewed,
+    read_events,
+    unchanged,
+)
 from boyd_connectors.ansible.plugin import Ansible
-from boyd_connectors.ansible.project_files import AnsibleFailure, digest_of, running_lock
 from harness import wait_until
 from plugin_kit import Rig
 
@@ -227,7 +235,7 @@ def test_a_rollback_waits_until_what_runs_has_ended(
 ) -> None:
     rig = project.rig({"rollback": "back.yml"})
     project.tells(*begun("web2"), {**CHANGED, "host": "web2"}, ended(web2={"changed": 1}))
-    refused, locked = threading.Event(), project_files._locked
+    refused, locked = threading.Event(), playbook_options._locked
 
     def told(descriptor: int) -> bool:
         free = locked(descriptor)
@@ -240,7 +248,7 @@ def test_a_rollback_waits_until_what_runs_has_ended(
     result = ActionResult(action=action.id, success=True, duration=1, output=output)
     assert action.params is not None
     params = action.params.model_validate(PARAMS)
-    monkeypatch.setattr(project_files, "_locked", told)
+    monkeypatch.setattr(playbook_options, "_locked", told)
     with ThreadPoolExecutor(1) as pool:
         with running_lock(project.folder):
             undone = pool.submit(action.call, "rollback", params=params, result=result, ctx=rig.ctx)

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 
 from boyd import ActionResult, ConfigError, Connector, Context, Secret, action
 from boyd.plugin import PluginHost
-from boyd.plugins.difference import MAX_LINES, difference
 from boyd.plugins.http_service import (
     MAX_BYTES,
     BaseUrl,
@@ -24,6 +23,7 @@ from boyd.plugins.http_service import (
     ServiceError,
     change,
 )
+from boyd.plugins.plugin_parts import MAX_LINES, difference
 from boyd.text.redaction import clean
 from harness import free_port
 from plugin_kit import Site, context, site

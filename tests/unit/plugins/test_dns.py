@@ -10,8 +10,14 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd_connectors.dns import Dns
-from boyd_connectors.dns.name_check import DnsAnswer, DnsResolver, WatchedName, name_problems
-from boyd_connectors.dns.plugin import PARALLEL, SILENT
+from boyd_connectors.dns.plugin import (
+    PARALLEL,
+    SILENT,
+    DnsAnswer,
+    DnsResolver,
+    WatchedName,
+    name_problems,
+)
 from plugin_kit import Rig
 
 ONE, TWO = DnsAnswer("NOERROR", ("192.0.2.1",)), DnsAnswer("NOERROR", ("192.0.2.2",))

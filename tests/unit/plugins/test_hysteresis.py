@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd_connectors.hysteresis import Sample, raised
+from boyd_connectors.connector_parts import Sample, raised
 from plugin_kit import MemoryState, context
 
 

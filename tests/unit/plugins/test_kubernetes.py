@@ -12,11 +12,14 @@ from boyd.errors import PluginError
 from boyd.plugins.http_service import StateError
 from boyd_connectors.kubernetes import Kubernetes
 from boyd_connectors.kubernetes.cluster_health import (
+    choose,
     desired_and_ready,
+    differing,
+    is_stuck,
     pod_troubles,
+    progress,
     warnings_since,
 )
-from boyd_connectors.kubernetes.rollouts import choose, differing, is_stuck, progress
 from plugin_kit import Rig, site
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boyd.errors import PluginError
-from boyd_connectors.loadbalancer.balancer import BackendServer, BalancerError
-from boyd_connectors.loadbalancer.nginx import changed
+from boyd_connectors.loadbalancer.balancers import BackendServer, BalancerError, changed
 from boyd_connectors.loadbalancer.plugin import LoadBalancer
 
 FILE = """\

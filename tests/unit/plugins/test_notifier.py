@@ -22,8 +22,12 @@ from boyd.models import (
     TrackRecord,
 )
 from boyd.plugins.notifier import Notifier, QuietHours
-from boyd.plugins.notifier.channels import SendError, send_by_apprise
-from boyd.plugins.notifier.message import NotificationMessage, approval_message
+from boyd.plugins.notifier.message import (
+    NotificationMessage,
+    SendError,
+    approval_message,
+    send_by_apprise,
+)
 from boyd.security.links import LinkBuilder, LinkSigner
 from harness import free_port
 from mail_kit import mail_server, parts_of

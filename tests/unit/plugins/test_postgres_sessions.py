@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd_connectors.postgres.postgres_health import lags
-from boyd_connectors.postgres.postgres_sessions import ServerSession, blockers, without_literals
+from boyd_connectors.postgres.postgres_health import ServerSession, blockers, lags, without_literals
 
 
 def session(pid: int, *blocked_by: int, waited: float = 10.0) -> ServerSession:

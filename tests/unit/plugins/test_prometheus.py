@@ -12,8 +12,7 @@ from boyd.errors import PluginError
 from boyd.models import Observation
 from boyd.plugins.http_service import ServiceError
 from boyd_connectors.prometheus import Prometheus, WatchedQuery
-from boyd_connectors.prometheus.silences import matchers_of, parse_matchers
-from boyd_connectors.prometheus.watched_query import series_of
+from boyd_connectors.prometheus.alerts import matchers_of, parse_matchers, series_of
 from plugin_kit import Rig, Site, site
 
 

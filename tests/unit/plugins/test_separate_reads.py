@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd_connectors.separate_reads import SeparateReads
+from boyd_connectors.connector_parts import SeparateReads
 
 
 class Things:

@@ -20,7 +20,7 @@ from boyd.models import (
     LoopResult,
     Run,
 )
-from boyd.models.archived import HistoryFilter, InvestigationRecord
+from boyd.models.loop import HistoryFilter, InvestigationRecord
 from boyd.store.history import summary_of
 
 Kind = Literal["iteration", "run", "approval", "execution", "investigation", "audit"]

@@ -15,7 +15,7 @@ from boyd.export.archive import entries
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.entries import HIGHEST, exact_ms, lowest_beside, lowest_key
 from boyd.models import LoopResult
-from boyd.models.archived import HistoryFilter
+from boyd.models.loop import HistoryFilter
 from boyd.models.responses import IterationList, IterationSummary
 from boyd.store import AgentStore
 from boyd.store.ended_work import read_iteration

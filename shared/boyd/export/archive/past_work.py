@@ -36,8 +36,8 @@ from boyd.models import (
     Run,
     RunPage,
 )
-from boyd.models.archived import InvestigationRecord
 from boyd.models.investigation import Investigation, InvestigationPage
+from boyd.models.loop import InvestigationRecord
 from boyd.store import DEPLOYMENT, AgentStore, Audit
 from boyd.store.ended_work import WorkKind
 from boyd.store.paging import Listing, Position, dump_cursor, load_cursor

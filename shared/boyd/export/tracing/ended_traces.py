@@ -22,8 +22,7 @@ from boyd.export.tracing.investigation_spans import (
     tool_calls,
 )
 from boyd.export.tracing.iteration_spans import iteration_spans
-from boyd.export.tracing.spans import Span
-from boyd.export.tracing.trace_ids import TraceIds
+from boyd.export.tracing.spans import Span, TraceIds
 from boyd.export.tracing.work_spans import (
     LostAttempts,
     approval_spans,

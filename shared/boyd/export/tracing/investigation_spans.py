@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from boyd import naming
-from boyd.export.tracing import conventions as names
-from boyd.export.tracing.execution_spans import action_attributes, link_to_execution
-from boyd.export.tracing.spans import ROOT, Span, SpanLink, Trace, Value, foreign_link
-from boyd.export.tracing.trace_ids import TraceIds
-from boyd.export.tracing.work_spans import LostAttempts, add_lost
+from boyd.export.tracing import spans as names
+from boyd.export.tracing.spans import ROOT, Span, SpanLink, Trace, TraceIds, Value, foreign_link
+from boyd.export.tracing.work_spans import (
+    LostAttempts,
+    action_attributes,
+    add_lost,
+    link_to_execution,
+)
 from boyd.models.investigation import (
     Asked,
     Delta,

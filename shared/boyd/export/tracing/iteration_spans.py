@@ -6,10 +6,20 @@ from collections.abc import Sequence
 from itertools import chain
 
 from boyd import naming
-from boyd.export.tracing import conventions as names
-from boyd.export.tracing.execution_spans import add_execution
-from boyd.export.tracing.spans import ROOT, Key, Span, SpanLink, Trace, Value, foreign_link, ms
-from boyd.export.tracing.trace_ids import TraceIds, iteration_trace
+from boyd.export.tracing import spans as names
+from boyd.export.tracing.spans import (
+    ROOT,
+    Key,
+    Span,
+    SpanLink,
+    Trace,
+    TraceIds,
+    Value,
+    foreign_link,
+    iteration_trace,
+    ms,
+)
+from boyd.export.tracing.work_spans import add_execution
 from boyd.models import ExecutionEntry, LoopResult, ObserverRun, PhaseRun, Run
 from boyd.text.trace_context import parse_traceparent
 

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from boyd.llm.messages import Message, ModelRequest, StreamEvent
+from boyd.llm.messages import Message, ModelRequest, StreamEvent, parse_object, sendable_arguments
 from boyd.llm.model_errors import Fault
-from boyd.llm.tool_calls import parse_object, sendable_arguments
 from boyd.models.investigation import ToolCall
 from boyd.settings.model import ModelSettings
 

@@ -18,8 +18,7 @@ from boyd.models import (
     Timestamp,
 )
 from boyd.plugin import Context
-from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint
-from boyd.plugins.http_monitor.probe import Check
+from boyd.plugins.http_monitor.monitored_endpoint import Check, MonitoredEndpoint
 from boyd.text.formatting import counted
 
 #: Seconds the history of an endpoint is kept after its last check.

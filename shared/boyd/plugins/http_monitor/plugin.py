@@ -23,12 +23,13 @@ from boyd.plugin import Action, Context, Observer, Plugin, endpoint, orienter, s
 from boyd.plugins.http_monitor import health
 from boyd.plugins.http_monitor import monitored_endpoint as settings
 from boyd.plugins.http_monitor.monitored_endpoint import (
+    Check,
     MonitoredEndpoint,
+    Prober,
     describe_restart,
     public_url,
     restart,
 )
-from boyd.plugins.http_monitor.probe import Check, Prober
 
 #: Seconds added to the time limits of endpoints and restarts.
 MARGIN = 5.0

@@ -1,12 +1,12 @@
 """Lets a model investigate severe situations and reports its findings."""
 
-from boyd.plugins.investigator.findings import (
+from boyd.plugins.investigator.plugin import Investigator
+from boyd.plugins.investigator.question import (
     AnswerEvidence,
     InvestigationAnswer,
     InvestigationOutcome,
+    fingerprint,
 )
-from boyd.plugins.investigator.plugin import Investigator
-from boyd.plugins.investigator.question import fingerprint
 
 __all__ = [
     "AnswerEvidence",

@@ -24,7 +24,7 @@ from boyd.models import (
     Timestamp,
 )
 from boyd.models.investigation import Investigation
-from boyd.plugins.investigator.findings import NONE, AnswerEvidence, InvestigationOutcome
+from boyd.plugins.investigator.question import NONE, AnswerEvidence, InvestigationOutcome
 
 #: The longest pause between two attempts, in seconds.
 LONGEST_PAUSE = 3600.0

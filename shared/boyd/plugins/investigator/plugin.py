@@ -21,9 +21,13 @@ from boyd.models import (
 from boyd.models.investigation import Investigation, Profile, Wanted
 from boyd.plugin import Context, orienter
 from boyd.plugins.investigator import cases, question
-from boyd.plugins.investigator.findings import InvestigationAnswer, outcome_of
-from boyd.plugins.investigator.question import at_least, fingerprint
-from boyd.plugins.playbook_reader import PlaybookReader
+from boyd.plugins.investigator.question import (
+    InvestigationAnswer,
+    at_least,
+    fingerprint,
+    outcome_of,
+)
+from boyd.plugins.plugin_parts import PlaybookReader
 
 _MEMORY = "memory"
 #: Seconds a question is kept for further attempts after its observations are gone.

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from boyd.llm.tool_calls import canonical_json
+from boyd.llm.messages import canonical_json
 from boyd.models import JsonObject, unstorable
 
 #: The most tools of a server, characters of a description, and characters of a schema as JSON.

@@ -22,8 +22,12 @@ from mcp_types import (
 
 from boyd.models import JsonObject, unstorable
 from boyd.plugins.mcp_client.http_wire import HttpWire
-from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection, MessageWire
-from boyd.plugins.mcp_client.server_failure import ServerFailure
+from boyd.plugins.mcp_client.mcp_connection import (
+    Deadline,
+    McpConnection,
+    MessageWire,
+    ServerFailure,
+)
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.stdio_wire import StdioWire
 from boyd.plugins.mcp_client.tool_check import (

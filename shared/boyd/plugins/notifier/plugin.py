@@ -32,16 +32,14 @@ from boyd.models import (
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
-from boyd.plugins.notifier.channels import (
-    check_address,
-    kind_of,
-    post_webhook,
-    send_by_apprise,
-)
 from boyd.plugins.notifier.message import (
     NotificationMessage,
     approval_message,
+    check_address,
+    kind_of,
+    post_webhook,
     procedure_message,
+    send_by_apprise,
     suspension_message,
     withdrawal_message,
 )

@@ -20,7 +20,7 @@ from boyd.models import (
     explain,
     unexplained,
 )
-from boyd.phases import act, action_call, preview, time_limit
+from boyd.phases import act, action_call, time_limit
 from boyd.phases.act import Ledger
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
@@ -81,8 +81,8 @@ class ClientCallHandler:
         approvals = self._engine.store.approvals
         item = approvals.get(call.previews) if call.previews else None
         if item is None:
-            return preview.dry_run(self._engine.act_context(), call.action, call.params)
-        found = preview.dry_run(
+            return action_call.dry_run(self._engine.act_context(), call.action, call.params)
+        found = action_call.dry_run(
             self._engine.act_context(), item.action_id, item.params, for_model=bool(item.wakes)
         )
         approvals.refresh(item.id, found)

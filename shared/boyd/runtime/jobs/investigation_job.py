@@ -20,8 +20,7 @@ from boyd.text import queues
 from boyd.text.redaction import redactor
 
 if TYPE_CHECKING:
-    from boyd.runtime.investigations.move import Move
-    from boyd.runtime.investigations.recent_investigations import RecentInvestigations
+    from boyd.runtime.investigations.move import Move, RecentInvestigations
 
 log = logging.getLogger("boyd.runtime")
 
@@ -111,7 +110,7 @@ class InvestigationHandler:
 
     @cached_property
     def _recent(self) -> RecentInvestigations:
-        from boyd.runtime.investigations.recent_investigations import RecentInvestigations
+        from boyd.runtime.investigations.move import RecentInvestigations
 
         return RecentInvestigations(self._engine.store.investigations)
 

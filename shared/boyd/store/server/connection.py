@@ -1,4 +1,4 @@
-"""The connection to Redis: timeouts everywhere, no hidden retries, Boyd's own errors."""
+"""A pool that closes connections which nobody needs any more; redis-py keeps all it ever had."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
+from redis import ConnectionPool
 from redis.backoff import NoBackoff
 from redis.connection import parse_url, to_bool
 from redis.retry import Retry
@@ -32,9 +33,27 @@ from boyd.errors import (
 )
 from boyd.store.keys import SHARED_TYPES
 from boyd.store.server.cluster_client import ClusterClient
-from boyd.store.server.idle_connections import ClosingIdle
 from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving
 from boyd.store.server.slot_map import Place, SlotMap
+
+#: Seconds without use after which a connection is closed.
+IDLE = 60.0
+
+
+class ClosingIdle(ConnectionPool):
+    """Closes idle connections, whenever one is given back; those used last are used again first."""
+
+    def release(self, connection: Any) -> None:
+        """Take a connection back."""
+        now = time.monotonic()
+        connection.released_at = now
+        super().release(connection)
+        with self._lock:
+            for idle in self._available_connections:
+                if idle.released_at > now - IDLE:
+                    break
+                idle.disconnect()
+
 
 _SENTINEL, _CLUSTER = "sentinel", "cluster"
 _PASSWORD = re.compile(r"(://[^:/]*):.*", re.DOTALL)

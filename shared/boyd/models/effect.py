@@ -1,0 +1,361 @@
+"""Effects of actions: verdicts, holds on repetition, and track records."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, Self
+
+from pydantic import Field
+
+from boyd import naming
+from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
+from boyd.models.situation import Situation
+from boyd.text.formatting import seconds
+from boyd.text.sequential_bounds import DropTest, lower_bound, stake
+
+#: What an action has achieved. "ok" alone means only that its call returned.
+EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
+#: What Boyd did after an action had made it worse.
+CompensationState = Literal["rolled back", "asked", "failed", "none"]
+#: Why an action is held: as many executions of it as may be in flight are queued, running or being
+#: verified (`open`); or it had no effect; or it has done harm, which was rolled back or not.
+HoldKind = Literal["queued", "running", "open", "no effect", "rolled back", "suspended"]
+#: The kinds of holds that end with an execution.
+IN_FLIGHT = ("queued", "running", "open")
+_STAGES = {"queued": "is queued", "running": "is running", "open": "is being verified"}
+
+
+class VerificationSettings(Model):
+    """The verification of an action in the agent file; times in seconds, absent as by the action.
+
+    Attributes:
+        within: the time in which the action has to show its effect.
+        every: the time between two checks.
+        hold: whether the action waits for its verdict on the same target before it is repeated.
+        repeat_after: the time after which an action without effect may be repeated although the
+            situation is the same; absent: the window of its budget, or else an hour.
+        roll_back: whether Boyd undoes an action that has made it worse, if it has a rollback.
+    """
+
+    within: float | None = Field(default=None, gt=0, le=86400)
+    every: float | None = Field(default=None, ge=0.1, le=3600)
+    hold: bool = True
+    repeat_after: float | None = Field(default=None, gt=0)
+    roll_back: bool = True
+
+
+class VerificationPlan(Model):
+    """The verification of an action, from its own settings and the agent's; times in seconds."""
+
+    within: float
+    every: float
+    hold: bool
+    repeat_after: float
+    roll_back: bool
+
+
+class EffectVerdict(Model):
+    """A result of `verify`: a verdict, and the evidence for it in one line.
+
+    A `final` one ends the verification at once; another one counts if no check gives a final one.
+    """
+
+    verdict: EffectName
+    evidence: str = ""
+    final: bool = True
+
+
+class Compensation(Model):
+    """The fate of an action that had made it worse.
+
+    Attributes:
+        state: `rolled back`; `asked`: a person has to approve the rollback; `failed`: the rollback
+            failed; `none`: it has no rollback, or the policy forbids it.
+        detail: in one line.
+        execution: of the rollback.
+        approval: that the rollback waits for.
+    """
+
+    state: CompensationState
+    detail: str = ""
+    execution: str | None = None
+    approval: str | None = None
+
+
+class EffectVerification(Model):
+    """The check of an execution's effect.
+
+    Attributes:
+        verdict: None while it is open.
+        evidence: for the verdict, or what the last check saw.
+        until: the end of the time in which the effect has to show.
+        checks: the number of checks so far.
+        ended_at: the time of the verdict.
+        compensation: after *worse*.
+    """
+
+    verdict: EffectName | None = None
+    evidence: str | None = None
+    until: Timestamp
+    checks: int = 0
+    ended_at: Timestamp | None = None
+    compensation: Compensation | None = None
+
+
+class Hold(Model):
+    """An action that is not repeated on a target for now, unless a person approves it.
+
+    Attributes:
+        action: its id.
+        target: what it acts on; empty: it has no target.
+        kind: why.
+        because: why it is suspended, if it is: it did harm, or went beyond its sandbox again and
+            again; then it is suspended on all targets.
+        execution: the execution that it waits for, or that had no effect or did harm.
+        situations: the classes of situations in which it had no effect; it is held in these only,
+            and if there are none, or for another reason, in all.
+        since: when the hold began.
+        until: when it ends by itself; absent: a person has to lift it.
+        evidence: for the verdict, if there is one.
+        by: who has approved or requested the execution in flight; absent: the agent itself.
+        approved: whether that was by an approval.
+        host: that executes it.
+        age: seconds in this stage, when this was read; of executions in flight only.
+    """
+
+    action: str
+    target: str = ""
+    kind: HoldKind
+    because: Literal["harm", "violations"] | None = None
+    execution: str
+    situations: list[str] = Field(default_factory=list)
+    since: Timestamp
+    until: Timestamp | None = None
+    evidence: str | None = None
+    by: str | None = None
+    approved: bool = False
+    host: str | None = None
+    age: float | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        """Tell whether an execution in flight holds the action, until it ends."""
+        return self.kind in IN_FLIGHT
+
+    @property
+    def is_queued_call(self) -> bool:
+        """True for an execution of a client that has not started, and can be cancelled."""
+        return self.kind == "queued" and self.execution.startswith("call:")
+
+    def binds(self, situation: Situation) -> bool:
+        """Tell whether it holds the action in *situation*."""
+        if self.kind != "no effect" or not self.situations:
+            return True
+        return situation.class_for(self.action.partition(":")[0]) in self.situations
+
+    @property
+    def reason(self) -> str:
+        """The reason why the action is not repeated, in one line."""
+        what = f"{self.action} on {self.target}" if self.target else self.action
+        # The part after the dot tells apart what lost data had the same number.
+        done = self.execution.partition(".")[0]
+        seen = f": {self.evidence}" if self.evidence else ""
+        if self.in_flight:
+            return f"{what} is not repeated yet: {self.course}"
+        if self.because == "violations":
+            return f"{what} is suspended: {done} went beyond its sandbox{seen}"
+        if self.kind == "suspended":
+            return f"{what} is suspended: {done} made it worse{seen}"
+        if self.kind == "rolled back":
+            return f"{what} is not repeated: {done} made it worse and was rolled back{seen}"
+        return f"{what} is not repeated: {done} had no effect{seen}"
+
+    @property
+    def course(self) -> str:
+        """The stage of the execution in flight, for how long, and who has ordered it."""
+        where = f" on {self.host}" if self.host and self.kind == "running" else ""
+        done = f"{naming.short(self.execution.partition('.')[0])} {_STAGES[self.kind]}{where}"
+        if not self.by:
+            return done
+        age = f" (for {seconds(int(self.age))})" if self.age is not None else ""
+        return f"{done}{age}, {'approved' if self.approved else 'requested'} by {self.by}"
+
+
+class HoldList(Model):
+    """The held actions of an agent, latest first."""
+
+    holds: list[Hold]
+
+
+#: Outcomes as which a stated confidence counts in the calibrated one.
+PRIOR = 5
+#: Outcomes of stated confidences below which there is no calibration.
+FEWEST = 10
+#: The probability with which the lower bound that is shown is ever wrong.
+ERROR = 0.05
+
+
+class EarnedAutonomy(Model):
+    """The rule by which an action earns to run alone in a class of situation.
+
+    Attributes:
+        at_least: the share of effective executions that the lower bound has to reach.
+        after: the fewest verified outcomes.
+        lasts: seconds for which a grant is valid.
+        false_grants: the highest share of classes in which it is proposed to run alone although its
+            true share is lower.
+    """
+
+    at_least: float
+    after: int
+    lasts: float
+    false_grants: float
+
+
+class AutonomyGrant(Model):
+    """The right of an action to run alone in a class of situation.
+
+    Attributes:
+        id: that of the approval.
+        at_least: the share of effective executions that it was granted for.
+        since: when it was granted.
+        until: when it ends by itself.
+        by: who approved it.
+    """
+
+    id: str
+    at_least: float
+    since: Timestamp
+    until: Timestamp
+    by: list[str]
+
+
+class TrackRecord(Model):
+    """The verified outcomes of an agent's decisions for an action in a class of situation.
+
+    Attributes:
+        action: its id.
+        situation: the class.
+        label: the class in words.
+        effective: the number of effective executions.
+        failed: those that had no effect, made it worse, or failed.
+        unclear: those of which it cannot be told; they count as neither.
+        scored: the outcomes for which a confidence had been stated.
+        stated_error: the sum of squared errors of the stated confidence for them.
+        calibrated_error: that of the calibrated confidence, as it was before each outcome.
+        base_error: that of the share of effective executions, as it was before each outcome.
+        drop: the evidence for a drop of the share, as a logarithm.
+        since: when counting began.
+        updated: when the last outcome was counted.
+        withdrawn: the number of grants that were withdrawn after failures.
+        ended: why the last grant ended early.
+        ended_by: the execution after which it was withdrawn.
+        offered: the outcomes counted when a person was last asked to let it run alone.
+        grant: its right to run alone.
+        rate: the share of effective executions.
+        lower_bound: that of the true share, which is ever wrong with a probability of `ERROR`.
+        brier: the Brier score of the stated confidence.
+        base_brier: that of the share of effective executions.
+    """
+
+    action: str
+    situation: str
+    label: str
+    effective: Whole = 0
+    failed: Whole = 0
+    unclear: Whole = 0
+    scored: Whole = 0
+    stated_error: float = 0.0
+    calibrated_error: float = 0.0
+    base_error: float = 0.0
+    drop: float = 0.0
+    since: Timestamp | None = None
+    updated: Timestamp | None = None
+    withdrawn: Whole = 0
+    ended: str | None = None
+    ended_by: str | None = None
+    offered: Whole | None = None
+    grant: AutonomyGrant | None = None
+    rate: float | None = None
+    lower_bound: float | None = None
+    brier: float | None = None
+    base_brier: float | None = None
+
+    def measured(self) -> Self:
+        """The record with its rate, the lower bound of it, and Brier scores."""
+        rated = self.outcomes or None
+        scored = self.scored or None
+        return self.patched(
+            {
+                "rate": rated and self.effective / rated,
+                "lower_bound": rated and self.bound(ERROR),
+                "brier": scored and self.stated_error / scored,
+                "base_brier": scored and self.base_error / scored,
+            }
+        )
+
+    @property
+    def outcomes(self) -> int:
+        """The number of outcomes that were effective or not."""
+        return self.effective + self.failed
+
+    def bound(self, error: float) -> float:
+        """The lower bound of the true share, which is ever wrong with a probability of *error*."""
+        return lower_bound(self.effective, self.failed, error)
+
+    def calibrated(self, stated: Confidence) -> float | None:
+        """The confidence with which a *stated* one comes true here; None: not known yet.
+
+        The stated one counts as `PRIOR` outcomes. There is none while there are few outcomes, or if
+        it has predicted them worse than their share alone.
+        """
+        if self.scored < FEWEST or self.calibrated_error > self.base_error:
+            return None
+        return (self.effective + PRIOR * stated) / (self.outcomes + PRIOR)
+
+    def counting(self, stated: Confidence, rule: EarnedAutonomy | None) -> JsonObject:
+        """The way to count an outcome of a *stated* confidence in it, for the script that does."""
+        plan: JsonObject = {"class": self.situation, "label": self.label}
+        plan |= {"confidence": stated, "prior": PRIOR}
+        if rule is None:
+            return plan
+        test = DropTest(rule.at_least)
+        return plan | {"success": test.success, "failure": test.failure, "limit": test.limit}
+
+    def has_earned(self, rule: EarnedAutonomy) -> bool:
+        """Tell whether it justifies that the action runs alone."""
+        # Each new attempt after a withdrawal has half the chance of an error, so that all attempts
+        # together have at most twice that of the first.
+        error = rule.false_grants / 2**self.withdrawn
+        shown = stake(self.effective, self.failed, rule.at_least) >= 1 / error
+        return shown and self.outcomes >= rule.after and self.drop == 0
+
+    def granted(self, rule: EarnedAutonomy, now: datetime) -> AutonomyGrant | None:
+        """Its right to run alone now under *rule*, if it has it."""
+        grant = self.grant
+        valid = grant and grant.until > now and grant.at_least >= rule.at_least
+        return grant if valid else None
+
+    @property
+    def words(self) -> str:
+        """The record in one line."""
+        if not self.outcomes:
+            unclear = f", {self.unclear} could not be told" if self.unclear else ""
+            return f"no verified outcome yet{unclear}"
+        said = f"{self.effective} of {self.outcomes} effective, at least {self.bound(ERROR):.2f}"
+        if not self.scored:
+            return said
+        brier, base = self.stated_error / self.scored, self.base_error / self.scored
+        return f"{said}; Brier score {brier:.3f}, base rate {base:.3f}"
+
+    def about(self, stated: Confidence) -> str:
+        """The record in one line, with what a *stated* confidence is worth."""
+        calibrated = self.calibrated(stated)
+        worth = "no calibration yet" if calibrated is None else f"calibrated {calibrated:.2f}"
+        return f"{worth}; {self.words}"
+
+
+class TrackRecordList(Model):
+    """The track records of an agent, latest outcome first."""
+
+    records: list[TrackRecord]

@@ -1,0 +1,281 @@
+"""`boyd replay`, `boyd cases` and `boyd test`: what a changed agent would have decided."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from boyd.embedded.state_folder import with_archive
+from boyd.errors import ConfigError
+from boyd.models import LoopResult
+from boyd.models.loop import HistoryFilter
+from boyd.models.tape import Fate, ReplayReport
+from boyd.settings.process_settings import Settings
+from boyd_cli import completion, output
+from boyd_cli.api_access import Api
+from boyd_cli.commands.history_command import ITERATION
+from boyd_cli.options import actor, api_options, not_empty, open_store, settings_options
+from boyd_cli.parameter_types import Whole, object_option, period_options
+from boyd_cli.views import tape_view
+from boyd_cli.views.tables import folded, label, whole
+
+if TYPE_CHECKING:
+    from boyd.replay.recordings import Expectation, Recordings
+    from boyd.replay.shadow_pool import ShadowPool
+    from boyd.replay.shadow_process import ShadowTask
+
+
+#: The exit status when something would run without a person that did not then.
+WIDER = 2
+#: Numbers of iterations: 12, or 12-40.
+_RANGE = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15}))?")
+#: The folder of replays in the state folder.
+FOLDER = "replay"
+
+
+def _wanted(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> Callable[[int], bool]:
+    """Parse numbers and ranges of them."""
+    if value is None:
+        return lambda _number: True
+    found = [_RANGE.fullmatch(part.strip()) for part in value.split(",")]
+    if not all(found):
+        raise click.BadParameter(f"{value!r} is not a list of numbers such as 12,40-57")
+    ranges = [(int(one[1]), int(one[2] or one[1])) for one in found if one]
+    return lambda number: any(first <= number <= last for first, last in ranges)
+
+
+_file = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command()
+@click.option(
+    "--agent", "reference", metavar="FILE|MODULE:NAME", help="The agent to replay, as for check."
+)
+@click.option(
+    "--plugins",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder of plugins in place of that of the agent file.",
+)
+@period_options
+@click.option(
+    "--iterations",
+    "wanted",
+    callback=_wanted,
+    metavar="LIST",
+    help="Only these iterations, such as 12,40-57.",
+)
+@click.option("--records", type=_file, help="A file of records instead of archive and Redis.")
+@click.option(
+    "--observations", type=_file, help="Observations in CSV or JSON lines instead of records."
+)
+@click.option(
+    "--jobs",
+    type=Whole(1, 256),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one per core",
+    help="Processes that replay side by side.",
+)
+@click.option("--publish", is_flag=True, help="Also show the report in the console.")
+@output.output_option
+@settings_options
+def replay(
+    settings: Settings,
+    reference: str | None,
+    plugins: Path | None,
+    jobs: int,
+    publish: bool,
+    form: str,
+    **source: Any,
+) -> None:
+    """Show what a changed agent would have decided on recorded iterations.
+
+    Runs orient, decide and the gate again, in processes that cannot act, write or reach the
+    network. Exits with 2 if something would run without a person that did not then.
+    """
+    if source["records"] and source["observations"]:
+        raise click.UsageError("--records and --observations exclude each other")
+    agent = chosen_agent(settings, reference)
+    task = shadow_task(agent, plugins, known=source["observations"] is None)
+    # It loads SQLAlchemy.
+    from boyd.replay.shadow_pool import ShadowPool
+
+    with ShadowPool(task, jobs) as pool:
+        report = _replay(settings, pool, _Source(**source))
+    if publish:
+        store = open_store(settings)
+        by, now = actor().principal, store.clock.now()
+        store.agent(report.agent_id).latest_replay.publish(report, by, now)
+    if not output.print_data(form, report):
+        tape_view.show(report)
+    if report.count("newly automatic"):
+        raise click.exceptions.Exit(WIDER)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The options that say what is replayed."""
+
+    since: datetime | None
+    until: datetime | None
+    wanted: Callable[[int], bool]
+    records: Path | None
+    observations: Path | None
+
+
+def _replay(settings: Settings, pool: ShadowPool, source: _Source) -> ReplayReport:
+    from boyd.export.archive.access import ArchiveAccess
+    from boyd.export.archive.past_work import PastWork
+    from boyd.replay.recordings import FileOfRecords, KeptIterations, ObservationFile
+    from boyd.replay.replaying import with_endings
+
+    agent_id = pool.hello.agent_id
+    if source.observations:
+        return _run(settings, pool, ObservationFile(source.observations, agent_id))
+    if source.records:
+        return _run(settings, pool, FileOfRecords(source.records, source.wanted))
+    settings = with_archive(settings)
+    store = open_store(settings).agent(agent_id)
+    archive = ArchiveAccess(settings.archive_url)
+    query = HistoryFilter(since=source.since, until=source.until)
+    kept = KeptIterations(store, archive, query, source.wanted)
+    report = with_endings(_run(settings, pool, kept), PastWork(store, archive))
+    archive.close()
+    return report
+
+
+def _run(settings: Settings, pool: ShadowPool, recordings: Recordings) -> ReplayReport:
+    from boyd.replay.replaying import replay
+
+    folder = settings.state_dir / FOLDER
+    if not sys.stderr.isatty():
+        return replay(pool, recordings, folder, lambda _count: None)
+    with click.progressbar(length=recordings.count, file=sys.stderr) as bar:
+        return replay(pool, recordings, folder, bar.update)
+
+
+def chosen_agent(settings: Settings, reference: str | None) -> str:
+    """The agent to load: *reference*, the setting `agents`, or agent.toml here.
+
+    Raises:
+        ConfigError: there is none, or several.
+    """
+    here = ("agent.toml",) if Path("agent.toml").exists() else ()
+    found = (reference,) if reference else settings.agents or here
+    if len(found) != 1:
+        raise ConfigError("name one agent file with --agent, or run this beside agent.toml")
+    return found[0]
+
+
+def shadow_task(reference: str, plugins: Path | None, *, known: bool = True) -> ShadowTask:
+    """The task of a shadow of an agent."""
+    from boyd.replay.shadow_process import ShadowTask
+
+    return ShadowTask(
+        agent=reference,
+        plugins=plugins.absolute() if plugins else None,
+        paths=sys.path,
+        known=known,
+    )
+
+
+@click.group()
+def cases() -> None:
+    """Keep recorded iterations as regression cases of an agent."""
+
+
+@cases.command()
+@click.argument(
+    "iteration", type=ITERATION, shell_complete=completion.completer(completion.iterations)
+)
+@click.option("--expect", metavar="ACTION", callback=not_empty, help="The right action, or no-op.")
+@object_option("--params", help="Its params; absent: any.")
+@click.option("--fate", type=click.Choice(get_args(Fate)), help="What the gate should make of it.")
+@click.option("--name", callback=not_empty, help="The case's name; default: number and action.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("cases"),
+    show_default=True,
+    help="The folder of cases, beside the agent file.",
+)
+@api_options
+def add(
+    api: Api,
+    iteration: str,
+    expect: str | None,
+    params: Any,
+    fate: Fate | None,
+    name: str | None,
+    folder: Path,
+) -> None:
+    """Make a case of ITERATION: it should be decided as it was, or as --expect says."""
+    from boyd.replay.recordings import Expectation, ReplayCase, write_case
+
+    if not expect and (params or fate):
+        raise click.UsageError("--params and --fate need --expect")
+    record = api.agent.get(f"/loop/history/{iteration}", LoopResult)
+    if expect:
+        expectation = Expectation(action=expect, params=params or None, fate=fate)
+    else:
+        expectation = _as_was(record)
+    name = name or f"{iteration}-{expectation.action.replace(':', '-')}"
+    path = write_case(folder, name, ReplayCase(expect=expectation, record=record))
+    output.say(f"wrote {path}; `boyd test` replays it")
+
+
+def _as_was(record: LoopResult) -> Expectation:
+    from boyd.replay.differences import recorded_course
+    from boyd.replay.recordings import Expectation
+    from boyd.replay.shadow import CannotTell
+
+    try:
+        return Expectation.of(recorded_course(None, record))
+    except CannotTell as unknown:
+        output.stop(output.FAILED, f"{unknown}; say what is right with --expect ACTION")
+
+
+@click.command()
+@click.argument("agent", required=False)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The folder of cases; default: `cases` beside the agent file.",
+)
+@output.output_option
+@settings_options
+def test(settings: Settings, agent: str | None, folder: Path | None, form: str) -> None:
+    """Replay all cases of an agent; fails if one is decided otherwise.
+
+    AGENT is an agent file or module:agent; default: the setting `agents`, or agent.toml here.
+    """
+    from boyd.replay.recordings import CaseResult, folder_of, read_cases
+    from boyd.replay.shadow_pool import ShadowPool
+
+    reference = chosen_agent(settings, agent)
+    where = folder or folder_of(reference)
+    known = read_cases(where)
+    if not known:
+        output.stop(output.FAILED, f"no cases in {where}: make one with `boyd cases add`")
+    with ShadowPool(shadow_task(reference, None), 1) as pool:
+        portions = [[case.record.to_json() for case in known.values()]]
+        found = [one for portion in pool.judge(portions) for one in portion]
+    pairs = zip(known.items(), found, strict=True)
+    results = [CaseResult.of(name, case, judgement) for (name, case), judgement in pairs]
+    if not output.print_data(form, results):
+        rows = [[one.case, _verdict(one.mistakes), "\n".join(one.mistakes)] for one in results]
+        output.print_table([label("case", least=20), whole("result"), folded("why")], rows)
+    output.fail_if(any(one.mistakes for one in results))
+
+
+def _verdict(mistakes: list[str]) -> str:
+    return "failed" if mistakes else "ok"
