@@ -191,6 +191,14 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             return now - self.since > HEAD
         return bool(self.last_activity < wall - IDLE)
 
+    @property
+    def has_input(self) -> bool:
+        """True while the client has sent something that was not read yet."""
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
+
     def received(self, data: bytes) -> bool:
         """Take received data; it is ignored while a response streams."""
         if self.streaming:
@@ -423,7 +431,8 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         now, wall = time.monotonic(), time.time()
         self._next_scan = now + SCAN
         for channel in list(self.active_channels.values()):
-            if channel.expired(now, wall):
+            # A turn may last longer than a limit on a busy machine: what came meanwhile is in time.
+            if channel.expired(now, wall) and (channel.busy or not channel.has_input):
                 channel.handle_close()
             else:
                 self.poller.watch(channel)

@@ -16,6 +16,7 @@ from flask import Flask
 
 from api_kit import Site, make_desk
 from boyd.settings.process_settings import Settings
+from boyd_api.http.connections import Listener
 from boyd_api.http.server import ApiServer
 from harness import wait_until
 
@@ -171,6 +172,25 @@ def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.Monke
     used.request("GET", "/healthz")
     assert used.getresponse().status == 200
     used.close()
+
+
+def test_a_request_that_a_busy_server_has_not_read_yet_is_in_time(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = threading.Event()
+    accept = Listener.handle_accept
+
+    def accept_slowly(listener: Listener) -> None:
+        accept(listener)
+        sent.wait(120)
+
+    monkeypatch.setattr(Listener, "handle_accept", accept_slowly)
+    monkeypatch.setattr("boyd_api.http.connections.SCAN", 0.0)
+    with socket.create_connection(("127.0.0.1", port), 120) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        monkeypatch.setattr("boyd_api.http.connections.HEAD", 0.0)
+        sent.set()
+        assert connection.recv(12) == b"HTTP/1.1 200"
 
 
 def is_closed(connection: socket.socket) -> bool:
