@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from boyd.health.finding import Finding
 from boyd.health.queue_checks import UnservedQueue, unserved_queues
 from boyd.health.reader import read_health
-from boyd.health.server_checks import check_archive
+from boyd.health.server_checks import check_archive, check_traces
 from boyd.health.snapshot import HealthSnapshot
 from boyd.store.fleet import WorkerInfo
 from boyd.text import queues
@@ -70,9 +71,14 @@ def fleet(page: PageRequest) -> PageResult:
         unreadable=roster.unreadable,
         versions=sorted({one.version for one in live}),
         broker_error=health.broker_error,
-        # An error of the database may name its host.
-        archive=None if page.lacks("admin", everywhere=True) else check_archive(health),
+        # An error of a database or collector may name its host.
+        exports=[] if page.lacks("admin", everywhere=True) else _exports(health),
     )
+
+
+def _exports(health: HealthSnapshot) -> list[Finding]:
+    """The states of archive and traces."""
+    return [check_archive(health), *check_traces(health)]
 
 
 def _visible(page: PageRequest, health: HealthSnapshot) -> HealthSnapshot:

@@ -9,8 +9,8 @@ import pytest
 
 from api_kit import Site
 from boyd.models import utc_now
-from boyd.models.loop import ArchiveStatus
-from boyd.store.ended_work import announce_archive
+from boyd.models.loop import ArchiveStatus, TraceStatus
+from boyd.store.ended_work import announce_archive, announce_traces
 from boyd.store.fleet import WorkerInfo
 from boyd.store.keys import WORKERS
 from console_kit import Browser
@@ -109,6 +109,16 @@ def test_the_state_of_the_archive_is_for_admins(alice: Browser, guest: Browser, 
     assert "Archive: down for" in alice.get("/console/fleet").text
     assert "db-host refuses" in alice.get("/console/fleet").text
     assert "db-host" not in guest.get("/console/fleet").text
+
+
+def test_the_state_of_the_traces_is_for_admins(alice: Browser, guest: Browser, desk: Site) -> None:
+    assert "Traces:" not in alice.get("/console/fleet").text
+    down = TraceStatus(name="t", at=utc_now(), down_since=utc_now(), error="collector refuses")
+    announce_traces(desk.store.client, down)
+
+    assert "Traces: down for" in alice.get("/console/fleet").text
+    assert "collector refuses" in alice.get("/console/fleet").text
+    assert "Traces:" not in guest.get("/console/fleet").text
 
 
 def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
