@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from api_kit import Site
+from boyd import naming
+from boyd.models import Actor, CallRequest
 from boyd_api.all_routes import ALL
 
 Request = tuple[str, Any]
@@ -90,6 +92,13 @@ def _stopped(desk: Site) -> str:
     return "/procedures/loop:1"
 
 
+def _in_queue(desk: Site) -> str:
+    """The id of an execution that no worker has taken."""
+    order = CallRequest(kind="execute", action="desk:write", actor=Actor(principal="ann"))
+    id, _ = desk.lab.store.calls.submit(order, "nowhere")
+    return naming.call(id)
+
+
 def _in_flight(desk: Site) -> str:
     """Begin an iteration that no worker takes."""
     desk.dispatcher.held = True
@@ -108,6 +117,7 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/trigger": lambda desk: ("/loop/trigger", None),
     "POST /loop/abandon": lambda desk: (_in_flight(desk), None),
     "POST /actions/<action:id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
+    "POST /executions/<id>/cancel": lambda desk: (f"/executions/{_in_queue(desk)}/cancel", None),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
     "POST /autonomy/revoke": lambda desk: ("/autonomy/revoke", {"action": _granted(desk)}),
