@@ -25,14 +25,10 @@ from boyd_api.http.services import Services
 
 _ALL: tuple[Pages, ...] = (
     sign_in.pages,
-    sign_in.pages,
     inbox_page.pages,
-    approval_page.pages,
     approval_page.pages,
     agents_page.pages,
     agent_page.pages,
-    agent_page.pages,
-    history_page.pages,
     history_page.pages,
     replay_page.pages,
     fleet_page.pages,

@@ -164,24 +164,24 @@ def address(item: ApprovalItem) -> str:
 
 _VERDICTS: dict[str, Literal["approved", "denied"]] = {"approve": "approved", "deny": "denied"}
 _FORGED = "this link is not one of this deployment, or was cut off on the way"
-#: What a link that cannot answer_by_link tells its reader.
+#: What a link that cannot answer tells its reader.
 _PROBLEMS = {
     LinkProblem.EXPIRED: "The link has expired.",
-    LinkProblem.USED: "Your answer_by_link is recorded. The link cannot be used again.",
+    LinkProblem.USED: "Your answer is recorded. The link cannot be used again.",
     LinkProblem.NOT_PENDING: "You are too late: it does not wait any more.",
     LinkProblem.CHANGED: "The request has changed since the message was sent.",
     LinkProblem.LOGIN_NEEDED: "Answering it needs a login.",
 }
 
 
-@pages.get("/answer_by_link/<token>", scope=None)
+@pages.get("/answer/<token>", scope=None)
 def show(page: PageRequest, token: str) -> PageResult:
-    """Show the approval, and the form to answer_by_link it."""
+    """Show the approval, and the form to answer it."""
     link, agent = _read(page, token)
     return _page(page, link, agent)
 
 
-@pages.post("/answer_by_link/<token>", scope=None)
+@pages.post("/answer/<token>", scope=None)
 def answer_by_link(page: PageRequest, token: str) -> PageResult:
     """Answer as the addressee of the link."""
     link, agent = _read(page, token)

@@ -399,7 +399,7 @@ note_option = click.option("--note", default="", help="Reason; shown in the audi
 
 @click.group()
 def procedures() -> None:
-    """Show procedures, cancel_procedure them, and resume those that wait for a person."""
+    """Show procedures, cancel them, and resume those that wait for a person."""
 
 
 @procedures.command("list")
@@ -418,7 +418,7 @@ def list_procedures(api: Api, limit: int, form: str) -> None:
     output.print_list(form, found, PROCEDURE_COLUMNS, rows, "No procedure has been started.")
 
 
-@procedures.command()
+@procedures.command("show")
 @procedure_argument
 @data_options
 def show_procedure(api: Api, procedure: str, form: str) -> None:
@@ -428,7 +428,7 @@ def show_procedure(api: Api, procedure: str, form: str) -> None:
         _show(found)
 
 
-@procedures.command()
+@procedures.command("cancel")
 @procedure_argument
 @note_option
 @data_options

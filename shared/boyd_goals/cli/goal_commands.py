@@ -336,7 +336,7 @@ def _create(file: Path) -> Iterator[TextIO]:
         output.stop(output.FAILED, f"cannot write {file}: {error.strerror}")
 
 
-@graph.command()
+@graph.command("show")
 @click.argument("symbol")
 @click.option("--limit", type=Whole(1, 500), help="Maximum number of facts in each direction.")
 @prints(goal_views.show_surroundings)
