@@ -570,16 +570,6 @@ def test_the_glossary_defines_each_word_once_with_three_equivalents() -> None:
         assert all(cell.strip() for cell in line.split("|")[1:-1]), line
 
 
-def test_the_changelog_names_every_command_and_plugin() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-    assert [
-        name
-        for name in [*(words.split()[0] for words in COMMANDS), *BUILT_IN]
-        if f"`{name}`" not in text
-    ] == []
-
-
 def test_no_line_of_prose_holds_two_sentences() -> None:
     for path in (ROOT / "README.md", *DOCS.glob("*.md")):
         plain = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
