@@ -1,6 +1,6 @@
 -- Abandon the iteration in flight: fence off its workers, and make complete the only next phase.
--- meant      the iteration that is meant, or empty: whichever is in flight
--- why        for its record
+-- meant      number of the iteration to abandon, or empty: the one in flight
+-- why        reason, for its record
 -- last       1: no other iteration follows it, even if work waits
 -- Returns {'abandoned', n, epoch}, also when it was abandoned before, {'over', n of the one in flight} when that is
 --         another one, or {'idle'}

@@ -12,7 +12,7 @@
 local intake, intake_waiting, intake_taken, intake_alerts, intake_latest, loop, iteration, due, events, audit_open,
   asked = unpack(KEYS)
 local resend_after, start, most, most_bytes, remember_for, actor = unpack(ARGV, 1, 6)
--- @include alerts audit begin_iteration expect rest whole
+-- @include alerts audit begin_iteration expect rest whole_number
 local observations = rest(7)
 local TAKEN_MS, TAKEN_COUNT = 3600000, 10000
 local before = remember_for ~= '0' and redis.call('GET', asked)
@@ -39,7 +39,7 @@ local came, order, taken = 0, {}, {}
 local now = now_ms()
 local fresh, times, changes = {}, {}, {}
 
--- change_of(name): when the last change of that name happened, and its digest; also of those that come with this one.
+-- change_of(name): return the time and the digest of the last change of that name, those in this request included.
 local function change_of(name)
   if changes[name] then
     return unpack(changes[name])
@@ -47,7 +47,7 @@ local function change_of(name)
   return last_change(name, now)
 end
 
--- is_past(id, status, same, at): whether a change of an alert is known already, or no longer true.
+-- is_past(id, status, same, at): return true if a change of an alert is a repetition, or outdated.
 local function is_past(id, status, same, at)
   local opposite = change_of(id .. (status == 'firing' and ':resolved' or ':firing'))
   if opposite and (at < opposite or at == opposite and status == 'firing') then
@@ -116,7 +116,7 @@ if #actor > 0 then
   audit('intake.accepted', 'count', came, unpack(actor))
 end
 local n = 0
-if start == '1' and not whole(state[1]) and not state[2] and count + #order > 0 then
+if start == '1' and not whole_number(state[1]) and not state[2] and count + #order > 0 then
   n = begin_iteration('intake', resend_after)
 end
 if remember_for ~= '0' then

@@ -19,7 +19,7 @@ local left = have[3] + longest - now
 if left <= 0 then
   return {now}
 end
--- First what may fail: nothing is changed then.
+-- What may fail comes first, so that a failure changes nothing.
 local id = have[1] or string.match(session, '[^:]+$')
 local wait, remaining, whole = take_allowance(key('bucket', id .. ':console'), interval, burst)
 if renew == '1' then

@@ -15,14 +15,14 @@ end
 if have[1] == 'succeeded' or have[1] == 'failed' or have[1] == 'cancelled' then
   return 'over'
 end
--- One that was stopped while it went back is given up by another cancellation.
+-- Another cancellation gives up a procedure that was stopped while it compensated.
 if have[2] and have[1] ~= 'stopped' then
   return 'ok'
 end
 local approval = key('approval', have[4] or '')
 expect(due, 'zset', audit_open, 'stream', approval, 'hash')
 audit('procedure.cancelled', 'execution', id, 'action', have[3], 'before', have[1], 'note', note, unpack(actor))
--- What a person has allowed and no worker has started yet is not started; it is for this procedure only.
+-- An approval of this procedure that no worker has started yet is not executed.
 if redis.call('HGET', approval, 'status') == 'approved' then
   redis.call('HSET', approval, 'cancelled', 1)
 end

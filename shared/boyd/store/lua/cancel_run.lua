@@ -1,5 +1,5 @@
--- Cancel a run that has not ended. What was to be done only for cancelled runs is not done any more: the action of its
--- iteration or its approval, unless it has been started, and the approval that it waits for.
+-- Cancel a run that has not ended. Unless it serves other runs, too, or has been started, this also cancels the action of
+-- its iteration or of its approval, and withdraws the approval that it waits for.
 -- by         the principal
 -- request    the same when it is repeated, or empty
 -- Returns {'cancelled'}, or {'over', its status or 'unknown'}
@@ -30,7 +30,7 @@ redis.call('HSET', run, 'cancelRequest', request)
 end_run(id, have[1], 'cancelled', 'reason', reason, unpack(actor))
 stop_investigation(id, by)
 
--- all_cancelled(ids): whether nobody waits for any of these runs any more.
+-- all_cancelled(ids): return true if all of these runs are cancelled or forgotten.
 local function all_cancelled(ids)
   for each in string.gmatch(ids or '', '%S+') do
     local status = redis.call('HGET', key('run', each), 'status')

@@ -23,17 +23,16 @@ local worker, token, options = unpack(ARGV, 1, 3)
 -- @include time touch track
 local fields = rest(4)
 options = cjson.decode(options)
--- Its turn wakes what waits for it. It looks by itself after that time (ms) for each that is ahead, in case that is lost.
+-- The end of an execution wakes the next. In case that is lost, a waiting one tries again after so many ms for each ahead.
 local LOOK = 5000
--- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
--- No action waits for it.
+-- list(now): add the entry to the index of the ledger, and remove what the ledger has forgotten. A failure stops no action.
 local function list(now)
   pcall(put_in_order, executions, now, redis.call('HGET', execution, 'id'))
   redis.pcall('ZREMRANGEBYSCORE', executions, '-inf', now - options.keep)
   redis.pcall('PEXPIRE', executions, options.keep)
 end
--- given(name): the field of that name among those to store.
-local function given(name)
+-- field_of(name): return the field of that name among those to store.
+local function field_of(name)
   for i = 1, #fields, 2 do
     if fields[i] == name then
       return fields[i + 1]
@@ -52,22 +51,22 @@ local state, lease_until, holder = have[1], have[2], have[3]
 local now = now_ms()
 local flight = options.in_flight
 if flight then
-  flight.action, flight.target, flight.id, flight.within = given('action'), given('target'), given('id'), options.within
+  flight.action, flight.target, flight.id, flight.within = field_of('action'), field_of('target'), field_of('id'), options.within
 end
--- begin_flight(): from now on it is in flight.
+-- begin_flight(): add the execution to those in flight.
 local function begin_flight()
   if flight then
     enter_flight(flight.action, flight.target, flight.limit, flight.id)
   end
 end
--- too_early(): the reply to a claim before its turn, or nil. Jobs wait in the order of their arrival, but what undoes
--- comes first.
+-- too_early(): return the reply to a claim before its turn, or nil. Jobs wait in order of arrival, but what undoes comes
+-- first.
 local function too_early()
   local other, ahead = in_the_way(flight)
   if not other then
     return nil
   end
-  -- What was started before is not told as if it had never been.
+  -- An execution that was started before must not be reported as never started.
   if not flight.waits and not state then
     return {'held', other}
   end
@@ -100,11 +99,11 @@ if not options.unregistered and not is_confirmed() then
 end
 expect(budget, 'zset', audit_open, 'stream', in_flight, 'hash')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
-local freeze, revocation = frozen(options.agent), revoked(options.agent, options.ordered)
--- Also of an execution that runs again: what began under a grant does not go on without it.
+local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
+-- This also holds for an execution that runs again: what began under a grant does not go on without it.
 local grant = options.grant or redis.call('HGET', execution, 'grant')
-local ungranted = grant and not is_granted(given('action'), options.situation, grant)
--- What was started before and may not run again now is not told as if it had never been started.
+local ungranted = grant and not is_granted(field_of('action'), options.situation, grant)
+-- An execution that was started before and may not run again must not be reported as never started.
 if state and (not options.idempotent or cancelled or freeze or revocation or ungranted) then
   local why = 'worker ' .. holder .. ' stopped while executing it'
   if state == 'running' then
@@ -127,8 +126,8 @@ end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.
 if options.origin and not state and not options.idempotent and redis.call('HGET', origin, 'server') ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
-  if given('verify') then
-    expect_verification(given('id'))
+  if field_of('verify') then
+    expect_verification(field_of('id'))
   end
   redis.call('HSET', execution, 'worker', worker, unpack(fields))
   redis.call('PEXPIRE', execution, options.keep)
@@ -138,7 +137,7 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   return {'unknown', why}
 end
 if not state and options.held
-    and is_held(given('action'), given('target'), options.situation, options.within) then
+    and is_held(field_of('action'), field_of('target'), options.situation, options.within) then
   return {'held'}
 end
 local waits = flight and too_early()
@@ -161,8 +160,8 @@ end
 begin_flight()
 redis.call('HINCRBY', execution, 'attempts', 1)
 redis.call('PEXPIRE', execution, options.keep)
-audit('action.started', 'execution', given('id'), 'action', given('action'), 'host', given('host'), 'worker', worker,
-  'who', given('by'))
+audit('action.started', 'execution', field_of('id'), 'action', field_of('action'), 'host', field_of('host'), 'worker', worker,
+  'who', field_of('by'))
 if options.origin == 'job' then
   redis.call('HSET', origin, 'executionClaimedAt', now, 'executionClaimedBy', worker)
   redis.call('HDEL', origin, 'executionTurn', 'executionTurnAt')
@@ -172,6 +171,6 @@ redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', tok
   'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
 list(now)
 if not options.read_only then
-  touch(given('target'), given('id'), now)
+  touch(field_of('target'), field_of('id'), now)
 end
 return {'claimed', tostring(used)}

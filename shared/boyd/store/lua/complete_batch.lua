@@ -1,7 +1,7 @@
 -- Complete a batch with what its observers saw; the last one that is completed ends the observe phase, exactly once.
 -- number     the batch's
 -- attempt    its fencing token
--- worker     as it entered; empty: nobody has, and the sweeper gives the batch up
+-- worker     as it entered; empty if none has, and the sweeper gives the batch up
 -- given_up   1: the sweeper gives it up
 -- fields     field, value, ... to store
 -- Returns {'ok', batches still open, epoch} or {'stale'}

@@ -1,4 +1,4 @@
--- Enter a batch of the observe phase: is it open under this attempt, and has nobody entered it?
+-- Enter a batch of the observe phase if it is open under this attempt and no worker has entered it.
 -- number     the batch's
 -- attempt    its fencing token
 -- Returns {'ok', batch as JSON, ms since the iteration's start, id of its build}, {'stale'}, or {'newer', format version}

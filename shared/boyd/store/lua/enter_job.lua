@@ -1,4 +1,4 @@
--- Enter a job: is it queued under this attempt, and not put off until later?
+-- Enter a job if it is queued under this attempt and not put off until later.
 -- name       its kind and id, as in `approval:<id>`
 -- attempt    its fencing token
 -- worker     proves the entry when leaving

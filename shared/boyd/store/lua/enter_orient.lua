@@ -20,7 +20,7 @@ for id in string.gmatch(ids, '%S+') do
   expect(key('run', id), 'hash')
 end
 if not have[5] then
-  -- What is claimed is noted before it is taken: what fails halfway is gone on with.
+  -- A claim is noted before it is taken, so that the next attempt completes one that fails halfway.
   redis.call('HSET', iteration, 'runs', ids)
   local taken, times = take_intake()
   redis.call('HSET', iteration, 'intake', taken, 'intakeTimes', times)

@@ -1,4 +1,4 @@
--- Enter a phase: is it due under this epoch, and has nobody entered it? The lease starts here.
+-- Enter a phase if it is due under this epoch and no worker has entered it. The lease starts here.
 -- worker     proves the entry when leaving
 -- lease      ms until the phase is given to somebody else unless renewed
 -- fields     of the record to return; none: the caller reads all of it itself, which here would take far longer

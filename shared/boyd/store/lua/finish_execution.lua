@@ -1,5 +1,5 @@
--- Record how an execution ended; saying so twice is the same as once. Who lost the claim is refused; what it reports is
--- kept beside the entry.
+-- Record the outcome of an execution; a repetition changes nothing. A worker that has lost the claim is refused, and its
+-- report is kept beside the entry.
 -- state      succeeded, failed or unknown
 -- result     JSON
 -- violation  of the sandbox, in one line, or empty
@@ -28,7 +28,7 @@ local violates = violation ~= '' and have[10]
 if violates then
   expect_violation(have[3], have[4])
 end
--- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
+-- The audit comes first: if it is refused, nothing is stored, and the outcome is reported again.
 audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', state, 'who', have[5])
 if state == 'failed' then

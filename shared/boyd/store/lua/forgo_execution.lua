@@ -1,4 +1,4 @@
--- Settle that the action of an iteration is not executed any more, and say what is known of an earlier attempt.
+-- Give up executing the action of an iteration, and report the outcome of an earlier attempt.
 -- epoch      of its act phase
 -- entered    as the worker entered it
 -- Returns {'none'} when it was never started, {'stale'}, {'over'}, or {'unknown', why}

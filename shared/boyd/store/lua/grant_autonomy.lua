@@ -1,5 +1,5 @@
--- Let an action run alone in a class of situation, if a worker still holds the job of the approval, and the record was
--- neither withdrawn from nor forgotten since it was read. Saying so twice is the same as once.
+-- Let an action run alone in a class of situation, if a worker still holds the job of the approval, and the record has
+-- neither been withdrawn from nor forgotten since it was read. A repetition changes nothing.
 -- attempt    of the job
 -- worker     as it entered
 -- withdrawn  the number of withdrawals that were read

@@ -46,7 +46,7 @@ if kind ~= 'investigation' then
     emit(kind .. '.executed', kind, id, 'state', state)
   end
 elseif have[4] ~= 'ended' then
-  -- Its log could not be written, or its agent has lost its model: its end was not announced.
+  -- Its end was not announced yet: its log could not be written, or its agent has lost its model.
   local ending = have[5]
   for i = 1, #fields, 2 do
     ending = fields[i] == 'ending' and fields[i + 1] or ending

@@ -1,4 +1,4 @@
--- Lift the hold of an action on a target: let it run again although it has done harm, or had no effect, or is being
+-- Lift the hold of an action on a target, so that it may run again although it did harm, had no effect, or is being
 -- verified.
 -- actor      of the person, for the audit
 -- Returns 'lifted', 'not held', or 'running' when an execution has to end first

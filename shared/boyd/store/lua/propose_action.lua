@@ -15,7 +15,7 @@
 -- Events  approval.pending, approval.seen
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit confirmed emit expect frozen in_flight names overdue place_job put_in_order rest
+-- @include audit confirmed emit expect frozen in_flight has_name overdue place_job put_in_order rest
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
@@ -25,9 +25,9 @@ end
 if not options.compared and not is_confirmed() then
   return {'unconfirmed'}
 end
--- Nothing waits for people that may not be executed: what waited is withdrawn with the right to act.
-if revoked(options.agent) then
-  return {'revoked', revoked(options.agent)}
+-- An action that may not be executed is not proposed; pending items were withdrawn with the right to act.
+if revocation_reason(options.agent) then
+  return {'revoked', revocation_reason(options.agent)}
 end
 if string.sub(options.by, 1, 5) == 'call:' and redis.call('HEXISTS', key(options.by), 'cancelled') == 1 then
   return ''
@@ -44,10 +44,10 @@ end
 if not wanted then
   return ''
 end
--- joined(list, more): both lists as one, each name once.
-local function joined(list, more)
+-- merge(list, more): return both lists as one, each name once.
+local function merge(list, more)
   for each in string.gmatch(more, '%S+') do
-    if not names(list, each) then
+    if not has_name(list, each) then
       list = (list and list ~= '') and list .. ' ' .. each or each
     end
   end
@@ -65,8 +65,8 @@ local function join(found)
   local item = key('approval', found)
   local known = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes', 'agentId')
   redis.call('HINCRBY', item, 'seen', 1)
-  redis.call('HSET', item, 'updatedAt', now, 'runIds', joined(known[1], options.runs), 'wakes',
-    joined(known[3], options.wakes))
+  redis.call('HSET', item, 'updatedAt', now, 'runIds', merge(known[1], options.runs), 'wakes',
+    merge(known[3], options.wakes))
   if options.summary ~= '' then
     redis.call('HSET', item, 'situationSummary', options.summary)
   end
@@ -84,7 +84,7 @@ local function join(found)
   -- A run only asks a question: it waits for the item, which somebody else requested.
   if options.runs == '' and options.asked_by ~= '' then
     local before = known[2] ~= '' and known[2] or 'agent:' .. (known[4] or '')
-    redis.call('HSET', item, 'requestedBy', joined(before, options.asked_by))
+    redis.call('HSET', item, 'requestedBy', merge(before, options.asked_by))
     for principal in string.gmatch(options.asked_by, '%S+') do
       if options.rationale ~= '' then
         redis.call('HSET', item, 'asked:' .. principal, options.rationale, 'askedAt:' .. principal, now)
@@ -111,7 +111,7 @@ if other then
 end
 local notice = 'notice:' .. id
 expect(key(notice), 'hash')
--- What an attempt has left halfway is no item: nobody could see or answer it.
+-- What an attempt has left halfway is no item: it could be neither seen nor answered.
 if found and status ~= 'pending' then
   redis.call('ZREM', approvals_pending, found)
   if found ~= id and not status then
@@ -151,7 +151,7 @@ if options.notify then
   redis.call('HSET', key(notice), 'id', id, 'stage', 'waiting')
   place_job(notice, 'loop', 0)
 end
--- The item itself last: what fails halfway is proposed again.
+-- The item comes last: one that fails halfway is proposed again.
 redis.call('HSET', approval, 'status', 'pending')
 emit('approval.pending', 'approval', id, 'title', options.title)
 return id

@@ -1,4 +1,4 @@
--- Give a phase back that was entered and cannot be worked on yet: it is due again later, and no attempt is lost.
+-- Put a phase back that was entered and cannot be worked on yet: it is due again later, and the attempt does not count.
 -- worker     as it entered
 -- wait       ms until it is due
 -- Returns 1, or 0 when the entry was lost

@@ -13,7 +13,7 @@ fields = cjson.decode(fields)
 local room = tonumber(bytes)
 local found = {}
 
--- read(hash): a hash as {field, value, ...}.
+-- read(hash): return a hash as {field, value, ...}.
 local function read(hash)
   if #fields == 0 then
     return redis.pcall('HGETALL', hash)

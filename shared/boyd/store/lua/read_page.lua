@@ -8,13 +8,13 @@ local member, score, limit, newest = unpack(ARGV)
 newest = newest == '1'
 local range = newest and 'ZREVRANGE' or 'ZRANGE'
 
--- before(at): whether an entry comes before the last one seen in ascending order.
+-- before(at): return true if an entry comes before the last one seen, in ascending order.
 local function before(at)
   local other = tonumber(at[2])
   return other < score or (other == score and at[1] < member)
 end
 
--- place(): how many entries come before a member that has left the index, ties in order of members.
+-- place(): count the entries before a member that has left the index, ties in order of members.
 local function place()
   local low, high = 0, redis.call('ZCARD', index)
   while low < high do

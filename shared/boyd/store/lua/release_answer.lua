@@ -1,6 +1,6 @@
--- Let go of a request that came to nothing, so that it may be tried again.
+-- Release the reservation of a request that failed, so that it may be tried again.
 -- token      of the holder
--- Returns 1, or 0 when the request has been lost to somebody else
+-- Returns 1, or 0 when the request has been lost to another holder
 local answer = unpack(KEYS)
 local token = unpack(ARGV)
 if redis.call('HGET', answer, 'token') ~= token then

@@ -1,6 +1,6 @@
 -- Renew the lease of a request that is still being worked on.
 -- token      of the holder
--- Returns 1, or 0 when the request has been lost to somebody else
+-- Returns 1, or 0 when the request has been lost to another holder
 local answer = unpack(KEYS)
 local token, lease = unpack(ARGV)
 if redis.call('HGET', answer, 'token') ~= token then

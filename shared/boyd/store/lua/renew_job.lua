@@ -19,7 +19,7 @@ local at = now + wait
 if give_back ~= '0' then
   -- Under a new attempt, so that a late copy of a message does not enter it, on whatever queue that lies.
   attempt = redis.call('HINCRBY', job, 'executionAttempt', 1)
-  -- What was lost before counts no more: it has got on. What has been waited for may have come meanwhile.
+  -- Attempts lost before count no more, as the job has made progress. Its wait may have ended meanwhile.
   redis.call('HSET', job, 'executionState', 'queued', 'queuedAt', now, 'executionResends', 0,
     'executionBase', attempt - 1)
   local woken = redis.call('HDEL', job, 'executionWoken') == 1
@@ -30,6 +30,6 @@ if give_back ~= '0' then
   end
 end
 store(job, fields)
--- No deadline is ten minutes ahead: sweepers take what is for a sign that the clock has stepped back.
+-- No deadline is ten minutes ahead: sweepers would conclude that the clock has stepped back.
 redis.call('ZADD', due, math.min(at, now + 540000), name)
 return tonumber(attempt)

@@ -10,7 +10,7 @@
 -- Events  phase
 local loop, iteration, due, history, jobs, events = unpack(KEYS)
 local resend_after, lost, why, run_ids, results = unpack(ARGV)
--- @include emit expect format keys put_in_order time whole
+-- @include emit expect format keys put_in_order time whole_number
 local now = now_ms()
 local have = redis.call('HMGET', loop, 'iteration', 'active', 'slot', 'timeline', 'formatVersion')
 if newer(have[5]) then
@@ -18,11 +18,11 @@ if newer(have[5]) then
 end
 local flight = redis.call('HMGET', iteration, 'iteration', 'phase', 'epoch')
 expect(due, 'zset', history, 'zset')
-local running = whole(flight[1])
-if not (flight[2] and whole(flight[3])) then
+local running = whole_number(flight[1])
+if not (flight[2] and whole_number(flight[3])) then
   running = nil
 end
-if have[3] and not whole(have[3]) then
+if have[3] and not whole_number(have[3]) then
   redis.call('HDEL', loop, 'slot')
 end
 local names = redis.pcall('SMEMBERS', jobs)
@@ -41,7 +41,7 @@ for _, name in ipairs(names) do
     redis.call('ZADD', due, now, name)
   end
 end
-local active = whole(have[2]) or running
+local active = whole_number(have[2]) or running
 if have[2] ~= (active and string.format('%.0f', active)) then
   if active then
     redis.call('HSET', loop, 'active', string.format('%.0f', active))
@@ -49,9 +49,9 @@ if have[2] ~= (active and string.format('%.0f', active)) then
     redis.call('HDEL', loop, 'active')
   end
 end
-if not whole(have[1]) or whole(have[1]) < (active or 0) then
+if not whole_number(have[1]) or whole_number(have[1]) < (active or 0) then
   local last = redis.call('ZREVRANGE', history, 0, 0)[1]
-  redis.call('HSET', loop, 'iteration', string.format('%.0f', math.max(active or 0, whole(last) or 0)))
+  redis.call('HSET', loop, 'iteration', string.format('%.0f', math.max(active or 0, whole_number(last) or 0)))
 end
 if not active then
   redis.call('ZREM', due, 'phase')

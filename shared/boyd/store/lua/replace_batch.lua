@@ -14,7 +14,7 @@ if have[1] ~= n or have[2] ~= 'observe' or have[3] ~= attempt then
   return {'stale'}
 end
 expect(due, 'zset')
--- First the count, last the old batch: what fails halfway leaves too much to do, not too little.
+-- The count comes first and the old batch last: a failure halfway then leaves too much to do, not too little.
 local first = redis.call('HINCRBY', iteration, 'batches', #batches) - #batches + 1
 redis.call('HINCRBY', iteration, 'open', #batches - 1)
 redis.call('HINCRBY', iteration, 'retries', 1)

@@ -4,9 +4,9 @@
 -- Events  iteration.started
 local loop, iteration, due, events = unpack(KEYS)
 local trigger, resend_after = unpack(ARGV)
--- @include begin_iteration whole
+-- @include begin_iteration whole_number
 local state = redis.call('HMGET', loop, 'active', 'paused')
-if whole(state[1]) or state[2] then
+if whole_number(state[1]) or state[2] then
   redis.call('HSET', loop, 'again', 1)
   return 0
 end

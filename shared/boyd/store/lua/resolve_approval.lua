@@ -12,7 +12,7 @@
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
   audit_open, in_flight = unpack(KEYS)
 local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
--- @include expect in_flight names overdue rest settle_approval
+-- @include expect in_flight has_name overdue rest settle_approval
 local fields = rest(6)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local request = 'request:' .. principal
@@ -47,7 +47,7 @@ local function set(...)
   end
 end
 if verdict == 'approved' then
-  if not options.own and names(have[2], principal) then
+  if not options.own and has_name(have[2], principal) then
     return {'requester'}
   end
   if have[15] then

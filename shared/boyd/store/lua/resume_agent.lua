@@ -3,7 +3,7 @@
 -- Events  agent.resumed, iteration.started
 local loop, iteration, due, events, runs_pending, intake, audit_open = unpack(KEYS)
 local resend_after = unpack(ARGV, 1, 1)
--- @include audit begin_iteration expect rest whole work_waits
+-- @include audit begin_iteration expect rest whole_number work_waits
 local actor = rest(2)
 local state = redis.call('HMGET', loop, 'active', 'paused')
 local waits = work_waits()
@@ -14,7 +14,7 @@ if state[2] then
   emit('agent.resumed')
   audit('agent.resumed', 'before', 'paused', 'after', 'running', unpack(actor))
 end
-if whole(state[1]) or not waits then
+if whole_number(state[1]) or not waits then
   return 0
 end
 return begin_iteration('resume', resend_after)

@@ -18,7 +18,7 @@ expect(due, 'zset', audit_open, 'stream')
 local now, following = now_ms(), have[5] and 'compensating' or 'running'
 audit('procedure.resumed', 'execution', id, 'action', have[4], 'before', 'stopped', 'after', following, 'note', note,
   unpack(actor))
--- A person answers for what a restart of Redis may have made it forget.
+-- A person takes responsibility for what Redis may have forgotten in a restart.
 redis.call('HSET', job, 'state', following, 'until', have[3] + now - (have[2] or now), 'resumed', how,
   'server', server_id())
 redis.call('HDEL', job, 'stoppedAt', 'tell')

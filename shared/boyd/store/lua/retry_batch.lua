@@ -1,5 +1,4 @@
--- Decide what becomes of a batch that has passed its deadline: was it never entered, or did its worker let the lease
--- lapse?
+-- Decide what becomes of a batch that has passed its deadline: it was never entered, or its worker let the lease lapse.
 -- number     the batch's
 -- score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'waiting'|'sent'|'lost', n, attempt, batch as JSON, worker, ms since it was sent} ('sent': its message is on

@@ -1,7 +1,7 @@
--- Decide what becomes of a phase that has passed its deadline. Nobody entered it: its message was lost or waits in a
--- queue, so the same message is sent again, ever more rarely. Somebody entered it and let the lease lapse: a new epoch
--- shuts that worker out and the phase is sent again, a limited number of times; then the iteration fails, and an action
--- that may have been started is settled before. While observers run, it sees that their batches are due.
+-- Decide what becomes of a phase that has passed its deadline. If no worker entered it, its message was lost or waits in a
+-- queue: the message is sent again, ever more rarely. If a worker entered it and let the lease lapse, a new epoch fences
+-- that worker off and the phase is sent again, a limited number of times; then the iteration fails, after settling an
+-- action that may have been started. While observers run, it checks that their batches are due.
 -- max_attempts  how often a phase may lose its worker
 -- queue_timeout  ms that a phase may wait for a worker
 -- score      that the sweeper pushed it to: if it is another now, somebody has moved it since

@@ -3,7 +3,7 @@
 -- scope      agent id, `revoked:` and an agent id, or * for all
 -- freeze     1: freeze or revoke, 0: lift
 -- after      ms: a copy has a mark of that time, of which this server has nothing; 0: none is known
--- Returns the mark, or empty when there was nothing to lift, or somebody else has changed it since
+-- Returns the mark, or empty when there was nothing to lift, or it has been changed since
 local freezes, audit_open = unpack(KEYS)
 local scope, freeze, reason, after = unpack(ARGV, 1, 4)
 -- @include audit expect frozen rest time

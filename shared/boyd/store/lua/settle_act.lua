@@ -1,6 +1,6 @@
 -- Take the act phase away from a queue that nobody serves; nobody has entered the phase. An action that was started and
 -- may run again waits for a worker that is just being restarted.
--- why        nobody can execute the action
+-- why        reason why no worker can execute the action
 -- patience   ms for which it waits
 -- Returns the new epoch, or 0 when the phase has moved since
 local iteration, execution, due = unpack(KEYS)

@@ -1,6 +1,6 @@
 -- Settle an execution whose worker has let its claim lapse: its outcome is unknown, unless it may run again.
--- anyway     1: nobody will run it again, and whoever still does is not heard any more
--- member     of what is due, which is looked at again when the claim lapses; or empty
+-- anyway     1: settle it although the claim has not lapsed; a worker that still runs it is refused
+-- member     of what is due, to check again when the claim lapses; or empty
 -- Returns {'open'} when it has not begun or may run again, {'held', worker, ms until it lapses} or {'over'}
 local execution, audit_open, due, origin, in_flight = unpack(KEYS)
 local anyway, member = unpack(ARGV)

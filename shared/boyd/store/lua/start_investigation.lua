@@ -1,4 +1,4 @@
--- Start an investigation, or find it: the same id is the same one, however often it is asked for.
+-- Start an investigation, unless one with its id exists.
 -- most       how many may be there at all
 -- first      entry of the log, as JSON
 -- run        field, value, ... of the run that it is for, which has the same id; or empty

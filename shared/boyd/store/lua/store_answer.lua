@@ -3,7 +3,7 @@
 -- status     of HTTP
 -- headers    JSON
 -- ttl        ms
--- Returns 1, or 0 when the request has been lost to somebody else
+-- Returns 1, or 0 when the request has been lost to another holder
 local answer = unpack(KEYS)
 local token, status, headers, body, ttl = unpack(ARGV)
 if redis.call('HGET', answer, 'token') ~= token then

@@ -24,7 +24,7 @@ if kind == 'rollback' then
     return {'refused', why, what}
   end
 end
--- The job itself last: what fails halfway was not taken, and is taken when it comes again.
+-- The job comes last: a call that fails halfway was not accepted, and is when the client repeats it.
 redis.call('HSET', call, 'id', id, 'createdAt', now_ms(), unpack(fields))
 redis.call('PEXPIRE', call, keep)
 if kind ~= '' then

@@ -8,7 +8,7 @@
 -- Events  run.pending, iteration.started
 local run, runs, runs_pending, loop, iteration, due, events, audit_open = unpack(KEYS)
 local id, urgency, resend_after, start, most, actor = unpack(ARGV, 1, 6)
--- @include audit begin_iteration expect put_in_order rest whole
+-- @include audit begin_iteration expect put_in_order rest whole_number
 local fields = rest(7)
 local status = redis.call('HGET', run, 'status')
 if status and status ~= 'pending' then
@@ -26,13 +26,13 @@ if not status then
   put_in_order(runs, now, id)
   -- The most urgent first, then in order of arrival.
   redis.call('ZADD', runs_pending, urgency * 1e13 + redis.call('HINCRBY', loop, 'submitted', 1), id)
-  -- The run itself last: what fails halfway was not taken, and is taken when it comes again.
+  -- The run comes last: a run that fails halfway was not accepted, and is when the client repeats it.
   redis.call('HSET', run, 'id', id, 'status', 'pending', 'createdAt', now, 'updatedAt', now, 'formatVersion', FORMAT,
     unpack(fields))
   emit('run.pending', 'run', id)
 end
 local new = status and 0 or 1
-if start == '1' and not whole(state[1]) and not state[2] then
+if start == '1' and not whole_number(state[1]) and not state[2] then
   return {new, begin_iteration('run', resend_after)}
 end
 return {new, 0}

@@ -7,7 +7,7 @@
 -- Returns {member, the score it was pushed to, ...}
 local due, loop, iteration, jobs, approvals_pending = unpack(KEYS)
 local lease, most = unpack(ARGV)
--- @include time whole
+-- @include time whole_number
 local now = now_ms()
 local have = redis.call('HMGET', loop, 'sweptAt', 'active', 'iteration', 'slot')
 local swept = tonumber(have[1]) or now
@@ -21,11 +21,11 @@ local pending = redis.call('ZCARD', due) - (flight and 1 or 0)
 local listed = redis.pcall('SCARD', jobs)
 local fits = (have[2] and true) == (flight and true) and type(listed) == 'number' and pending >= listed
 for i = 2, 4 do
-  fits = fits and (not have[i] or whole(have[i]))
+  fits = fits and (not have[i] or whole_number(have[i]))
 end
 if flight then
   local numbers = redis.pcall('HMGET', iteration, 'iteration', 'epoch')
-  fits = fits and (numbers.err or (whole(numbers[1]) and whole(numbers[2])))
+  fits = fits and (numbers.err or (whole_number(numbers[1]) and whole_number(numbers[2])))
 end
 local taken = {}
 if not fits then
@@ -36,7 +36,7 @@ if redis.call('ZCOUNT', approvals_pending, '-inf', now) > 0 then
   taken[#taken + 1] = ''
 end
 for _, member in ipairs(members) do
-  -- Half a millisecond tells a sweeper's push from a worker's in the same one.
+  -- Half a millisecond distinguishes a sweeper's push from a worker's in the same millisecond.
   local score = string.format('%.1f', now + lease + 0.5)
   redis.call('ZADD', due, score, member)
   taken[#taken + 1] = member

@@ -11,7 +11,7 @@
 -- Events  iteration.started
 local loop, iteration, due, events, audit_open, asked = unpack(KEYS)
 local trigger, slot, slot_length, slot_field, slot_known, resend_after, remember_for = unpack(ARGV, 1, 7)
--- @include audit begin_iteration expect format rest whole
+-- @include audit begin_iteration expect format rest whole_number
 local actor = rest(8)
 -- done(outcome, n): remember which iteration the request has led to.
 local function done(outcome, n)
@@ -57,7 +57,7 @@ if slot ~= '' then
     return {'duplicate', slot}
   end
 end
-if whole(active) then
+if whole_number(active) then
   return done('joined', active)
 end
 local n = begin_iteration(trigger, resend_after)

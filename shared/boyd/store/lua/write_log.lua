@@ -1,14 +1,14 @@
 -- Append to the log of an investigation that this worker works on, and store what has changed with it.
 -- attempt    its fencing token
 -- worker     as it entered
--- version    that the log was read at, or empty: pieces of a turn, which change nothing
--- keep       ms that the log is kept from now on, or empty: it goes on
+-- version    of the log as it was read, or empty for pieces of a turn, which change nothing
+-- keep       ms that the log is kept, if the investigation has ended; else empty
 -- event      to emit, or empty
 -- step       `decides`: what follows was decided now; `starts`: a tool is started, unless it is cancelled
 -- fields     to store, by name; an empty value takes the field away
 -- entries    as JSON
--- Returns {version, restarted}, or {} when it is not ours any more; for pieces of a turn and a start also when it is
---         cancelled. Restarted is 1 when a tool is started that a forgotten worker may have started before.
+-- Returns {version, restarted}, or {} when another worker has it or the log has changed, and for pieces of a turn and a
+--         start also when it is cancelled. Restarted is 1 if Redis may have forgotten that the tool was started before.
 -- Events  investigation.waiting, investigation.resumed, investigation.ended
 local investigation, log, events, usage = unpack(KEYS)
 local attempt, worker, version, keep, event, step, fields = unpack(ARGV, 1, 7)

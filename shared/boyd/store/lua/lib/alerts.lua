@@ -1,9 +1,9 @@
 -- Uses intake_alerts, intake_latest
--- How long a change of an alert, its beginning or its end, is remembered, and how many of them.
+-- Remember changes of alerts, beginnings and ends: for so many ms, and so many of them.
 local ALERT_MS, ALERT_COUNT = 300000, 10000
 
--- last_change(name, now): when a change happened and its digest, as <alert>:firing or <alert>:resolved was last taken;
--- nil when that is too long ago.
+-- last_change(name, now): return the time and the digest of the last change taken as *name*, which is <alert>:firing or
+-- <alert>:resolved; nil if it has been forgotten.
 local function last_change(name, now)
   local came = redis.call('ZSCORE', intake_alerts, name)
   local text = came and now - came <= ALERT_MS and redis.call('HGET', intake_latest, name)

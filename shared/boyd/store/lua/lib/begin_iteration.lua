@@ -1,18 +1,18 @@
--- @include emit expect format keys server time whole
+-- @include emit expect format keys server time whole_number
 -- Uses loop, iteration, due
--- last_iteration(): the number of the last iteration that began; when the loop hash has lost it, of the last in history.
+-- last_iteration(): return the number of the last iteration that began; if the loop hash has lost it, the last in history.
 local function last_iteration()
-  local known = whole(redis.call('HGET', loop, 'iteration'))
+  local known = whole_number(redis.call('HGET', loop, 'iteration'))
   if known then
     return known
   end
   local kept = redis.call('ZRANGE', key('history'), -1, -1)
-  return whole(kept[1]) or 0
+  return whole_number(kept[1]) or 0
 end
 
--- timeline(server, now): names what has happened since Redis last lost data, or may have: it changes when the server
--- restarts, when another one takes over, and when the loop hash is gone. Numbers of iterations may then begin again;
--- with the timeline, their ids are never used twice.
+-- timeline(server, now): return an id that changes whenever Redis may have lost data: when the server restarts, when
+-- another one takes over, and when the loop hash is gone. Iteration numbers may start again then; combined with the
+-- timeline, no id is used twice.
 local function timeline(server, now)
   local known = redis.call('HMGET', loop, 'timeline', 'server')
   if known[1] and known[2] == server then
@@ -25,7 +25,7 @@ end
 -- message has *resend_after* ms to reach a worker before it is sent again.
 local function begin_iteration(trigger, resend_after)
   local flight = redis.pcall('HMGET', iteration, 'iteration', 'phase')
-  if whole(flight[1]) and flight[2] then
+  if whole_number(flight[1]) and flight[2] then
     -- The loop hash was lost while it is in flight: it goes on, and is joined.
     redis.call('HSET', loop, 'iteration', flight[1], 'active', flight[1])
     return tonumber(flight[1])

@@ -5,8 +5,9 @@ local function expect_verification(id)
   expect(key('verify:' .. id), 'hash', due, 'zset')
 end
 
--- begin_verification(execution): what was executed, or may have been, is verified by a job, if its action can be. It stays
--- in flight until the verdict, unless the action does not wait for that; then it returns which job has its turn.
+-- begin_verification(execution): start a job that verifies an execution, or one that may have happened, if its action can
+-- be verified. It stays in flight until the verdict if its action waits for that; otherwise return the job whose turn it is
+-- now.
 local function begin_verification(execution)
   local have = redis.call('HMGET', execution, 'id', 'action', 'target', 'verify', 'verdict')
   local id, action, target = have[1], have[2], have[3]

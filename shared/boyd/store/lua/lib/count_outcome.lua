@@ -17,7 +17,7 @@ local function make_room(action, class)
   redis.call('HDEL', tracks, oldest)
 end
 
--- counting_of(execution): what `count_outcome` needs of an execution whose outcome counts and was not counted yet, or nil.
+-- counting_of(execution): return what `count_outcome` needs for an execution whose outcome was not counted yet; else nil.
 local function counting_of(execution)
   local have = redis.call('HMGET', execution, 'id', 'action', 'track', 'counted')
   if not have[3] or have[4] then
@@ -40,7 +40,8 @@ local function score(track, plan, y)
   track.baseError = number(track, 'baseError') + (base - y) ^ 2
 end
 
--- withdraw(counting, why): end the grant after failures, and start to count again. The job that verifies the execution notifies people.
+-- withdraw(counting, why): end the grant after failures, and start counting again. The job that verifies the execution
+-- notifies people.
 local function withdraw(counting, why)
   local track, action, class = counting.track, counting.action, counting.plan.class
   end_grant(action, class, track, 'withdrawn', why, 'execution', counting.id)

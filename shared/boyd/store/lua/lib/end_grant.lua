@@ -1,7 +1,7 @@
 -- @include audit emit track
 -- Uses loop
--- end_grant(action, class, track, kind, why, ...): end the grant of a record, which the caller writes. What follows *why*
--- goes to the audit.
+-- end_grant(action, class, track, kind, why, ...): end the grant of a record, which the caller writes. Further arguments
+-- are fields for the audit.
 local function end_grant(action, class, track, kind, why, ...)
   audit('autonomy.' .. kind, 'action', action, 'situation', class, 'grant', track.grant.id, 'before', 'granted',
     'after', kind, 'note', why, ...)

@@ -1,6 +1,7 @@
 -- @include hold keys
 -- Uses held_actions
--- end_holds(classes): end the holds of actions that had no effect in other classes of situations than the one of now, which *classes* gives by plugin. One that cannot be read stays.
+-- end_holds(classes): end the holds of actions that had no effect in another class of situation than the present one, which
+-- *classes* gives by plugin. A hold that cannot be read stays.
 local function end_holds(classes)
   if not next(classes) then
     return

@@ -1,7 +1,7 @@
 -- @include server
 -- Uses agents, registered, freezes
--- fleet_state(): names what heartbeats compare: the registrations, the freeze marks and the run of the server. Times only
--- grow, so that their sum changes with any of them.
+-- fleet_state(): return a digest of what heartbeats compare: the registrations, the freeze marks and the run of the server.
+-- Times only grow, so their sum changes with any of them.
 local function fleet_state()
   local sum, count = 0, redis.call('HLEN', agents)
   for _, key in ipairs({registered, freezes}) do

@@ -1,9 +1,9 @@
 -- @include is_open keys time
 -- Uses in_flight
--- Executions in flight: a hash, by action and target, of {limit, ids, orders} as JSON: the executions of that action on that
--- target that are queued, run or are being verified, in the order of their turns, and for those that are queued the jobs
--- that will execute them. An action of which any number may run at once is not in it. Entries whose data was
--- lost, or whose end nobody will report, are removed after an hour (ms).
+-- Track executions in flight: `in_flight` is a hash from action and target to {limit, ids, orders} as JSON. `ids` are the
+-- executions of that action on that target that are queued, running or being verified, in order of arrival; `orders` maps
+-- the queued ones to the jobs that will execute them. Actions without a limit are not tracked. Entries whose data was lost,
+-- or whose end nobody will report, are removed after LOST ms.
 local LOST = 3600000
 
 local function flight_field(action, target)
@@ -15,12 +15,12 @@ local function read_flight(field)
   return text and cjson.decode(text) or {ids = {}, orders = {}}
 end
 
--- waits(id, job): whether that job waits for the turn of this execution, or is about to ask for it.
+-- waits(id, job): return true if that job waits for the turn of this execution, or is about to ask for it.
 local function waits(id, job)
   return is_open(job) and redis.call('HGET', key(job), 'executionTurn') == id
 end
 
--- stage(id, job): `queued`, `running` or `open` (it is being verified), or nil when the execution is not in flight any more.
+-- stage(id, job): return `queued`, `running` or `open` (being verified), or nil if the execution is not in flight.
 local function stage(id, job)
   local have = redis.call('HMGET', key('execution', id), 'state', 'leaseUntil', 'result', 'verdict', 'verifyUntil',
     'compensation')

@@ -1,8 +1,8 @@
 -- @include time
 -- Uses iteration, due
--- give_up_act(why, resend_after): nobody is to execute the action of the act phase any more. The queue `loop` takes the
--- phase, under a new epoch: it may ask for an approval, or say that nothing was executed, or what is known of an earlier
--- attempt. Returns the epoch.
+-- give_up_act(why, resend_after): give up executing the action of the act phase. The queue `loop` takes the phase under a
+-- new epoch, and either asks for an approval or reports that nothing was executed, or the outcome of an earlier attempt.
+-- Returns the epoch.
 local function give_up_act(why, resend_after)
   local now = now_ms()
   local epoch = redis.call('HINCRBY', iteration, 'epoch', 1)

@@ -1,6 +1,6 @@
 -- @include keys
 -- Uses graph, labels, subjects
--- fact_name(s, p, o): the name of a fact in the hash of facts.
+-- fact_name(s, p, o): build the name of a fact in the hash of facts.
 local function fact_name(s, p, o)
   return s .. '\31' .. p .. '\31' .. o
 end
@@ -13,7 +13,7 @@ local function index_fact(s, p, o)
   redis.call('ZADD', subjects, 0, s)
 end
 
--- unindex_fact(s, p, o): take a fact out of these indexes.
+-- unindex_fact(s, p, o): remove a fact from these indexes.
 local function unindex_fact(s, p, o)
   local out = key(graph .. ':out', s)
   redis.call('SREM', out, p .. '\31' .. o)
@@ -24,7 +24,7 @@ local function unindex_fact(s, p, o)
   end
 end
 
--- count_labels(s, p, o, by): count the facts that each label is in; returns the labels that are in none any more.
+-- count_labels(s, p, o, by): add *by* to the number of facts that each label is in; return the set of labels left in none.
 local function count_labels(s, p, o, by)
   local gone = {}
   for _, label in ipairs({s, p, o}) do

@@ -1,13 +1,13 @@
 -- @include keys time
 -- Uses held_actions
--- hold_key(action, target): the hash of what holds an action on a target.
+-- hold_key(action, target): build the key of the hash that holds an action on a target.
 local function hold_key(action, target)
   return key('hold', action .. ':' .. target)
 end
 
--- hold(action, target, fields, ms, situation): hold an action on a target for so many ms; 0: until a person lifts it. It
--- replaces an earlier hold, of which it keeps the classes of situations in which the action had no effect; *situation*,
--- which may be nil, is another one.
+-- hold(action, target, fields, ms, situation): hold an action on a target for *ms*; 0: until a person lifts it. It replaces
+-- an earlier hold, but keeps the classes of situations in which the action had no effect, and adds *situation*, which may
+-- be nil.
 local function hold(action, target, fields, ms, situation)
   local held, now = hold_key(action, target), now_ms()
   local situations = redis.call('HGET', held, 'situations') or ''
@@ -34,8 +34,8 @@ local function unhold(action, target)
   redis.call('ZREM', held_actions, action .. ':' .. target)
 end
 
--- is_held(action, target, situation, within): whether a hold binds an action in that class of situation: that of its
--- target, unless an execution with the prefix *within* has caused it, or one on all targets.
+-- is_held(action, target, situation, within): return true if a hold binds an action in that class of situation: the hold of
+-- its target, unless an execution with the prefix *within* caused it, or one on all targets.
 local function is_held(action, target, situation, within)
   local everywhere, held = hold_key(action, ''), hold_key(action, target)
   if redis.call('HGET', everywhere, 'because') == 'violations' then
@@ -51,8 +51,8 @@ local function is_held(action, target, situation, within)
   return have[2] == '' or string.find(have[2], situation, 1, true) ~= nil
 end
 
--- may_hold(action, target, execution): whether an execution may change the hold of its action. A suspension that another
--- one has caused stays until a person lifts it.
+-- may_hold(action, target, execution): return true if an execution may change the hold of its action. A suspension that
+-- another execution caused stays until a person lifts it.
 local function may_hold(action, target, execution)
   local held = hold_key(action, target)
   local have = redis.call('HMGET', held, 'execution', 'kind')

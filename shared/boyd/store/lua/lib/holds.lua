@@ -1,4 +1,4 @@
--- holds(iteration, n, epoch, phase, worker): whether *worker* entered this phase under this epoch.
+-- holds(iteration, n, epoch, phase, worker): return true if *worker* entered this phase under this epoch.
 local function holds(iteration, n, epoch, phase, worker)
   local have = redis.call('HMGET', iteration, 'iteration', 'epoch', 'phase', 'entered')
   return have[1] == n and have[2] == epoch and have[3] == phase and have[4] == worker

@@ -1,6 +1,6 @@
 -- @include flight wake
 -- Uses in_flight
--- No procedure is stopped for longer than a year (ms).
+-- Limit the executions in flight. Their hash is kept for a year: no procedure is stopped for longer.
 local FORGOTTEN = 366 * 86400000
 
 local function write_flight(field, flight)
@@ -12,8 +12,8 @@ local function write_flight(field, flight)
   end
 end
 
--- enter_flight(action, target, limit, id, job, first): from now on that execution is in flight: queued, if it has a *job*,
--- at the end or as the first.
+-- enter_flight(action, target, limit, id, job, first): add an execution to those in flight. With a *job* it is queued, at
+-- the end or as the first.
 local function enter_flight(action, target, limit, id, job, first)
   local field = flight_field(action, target)
   local flight, arrived = read_flight(field), false
@@ -27,7 +27,7 @@ local function enter_flight(action, target, limit, id, job, first)
   write_flight(field, flight)
 end
 
--- remaining(flight, keeps): those of its executions for which *keeps* is true.
+-- remaining(flight, keeps): return the executions of *flight* for which *keeps* is true.
 local function remaining(flight, keeps)
   local left = {limit = flight.limit, ids = {}, orders = {}}
   for _, id in ipairs(flight.ids) do
@@ -39,8 +39,8 @@ local function remaining(flight, keeps)
   return left
 end
 
--- leave_flight(action, target, id): that execution is over. The next one that is queued has its turn: its job is due, and
--- its name is returned.
+-- leave_flight(action, target, id): remove an execution that is over. The job of the next queued one becomes due; return
+-- its name.
 local function leave_flight(action, target, id)
   local field = flight_field(action, target)
   local flight = read_flight(field)

@@ -1,6 +1,6 @@
 -- @include audit begin_verification expect time
 -- Uses in_flight
--- lose_claim(execution, why): from now on the outcome of an execution is unknown. The ledger and the audit say so.
+-- lose_claim(execution, why): record in the ledger and the audit that the outcome of an execution is unknown.
 local function lose_claim(execution, why)
   local have = redis.call('HMGET', execution, 'id', 'action', 'by', 'worker', 'host', 'verify')
   if have[6] then

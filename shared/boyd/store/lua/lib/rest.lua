@@ -1,4 +1,4 @@
--- rest(first): the arguments from number *first* on; there may be more of them than `unpack` takes.
+-- rest(first): return the arguments from number *first* on; there may be more of them than `unpack` takes.
 local function rest(first)
   local list = {}
   for i = first, #ARGV do

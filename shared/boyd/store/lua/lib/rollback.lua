@@ -1,10 +1,11 @@
 -- @include is_open keys
--- asks(approval): whether that approval waits for a person, or is being executed.
-local function asks(approval)
+-- is_unresolved(approval): return true if that approval waits for a person, or is being executed.
+local function is_unresolved(approval)
   return redis.call('HGET', key('approval', approval), 'status') == 'pending' or is_open('approval:' .. approval)
 end
 
--- rollback_refusal(id): why no rollback of an execution can be requested now, and what is in the way; nil if one can.
+-- rollback_refusal(id): return the reason why no rollback of an execution can be requested now, and the obstacle; nil if
+-- one can.
 local function rollback_refusal(id)
   local have = redis.call('HMGET', key('execution', id), 'state', 'rollbackCall', 'verdict', 'compensation')
   if string.sub(id, 1, 9) == 'rollback:' then
@@ -30,14 +31,14 @@ local function rollback_refusal(id)
     return 'requested', 'call:' .. call
   end
   local approval = call and redis.call('HGET', key('call:' .. call), 'approvalId')
-  if approval and asks(approval) then
+  if approval and is_unresolved(approval) then
     return 'asked', approval
   end
   if have[3] == 'worse' and not have[4] and is_open('verify:' .. id) then
     return 'compensating', ''
   end
   approval = have[4] and cjson.decode(have[4]).approval
-  if approval and asks(approval) then
+  if approval and is_unresolved(approval) then
     return 'asked', approval
   end
 end

@@ -1,6 +1,6 @@
 -- @include keys wake
--- stop_investigation(id, by): have its next worker end an investigation that has not ended; no action is started for it
--- any more. Returns whether it had not been cancelled before.
+-- stop_investigation(id, by): have the next worker of an investigation end it without starting another action. Returns
+-- false if it has ended or was cancelled before.
 local function stop_investigation(id, by)
   local investigation = key('investigation', id)
   local have = redis.call('HMGET', investigation, 'status', 'cancelled', 'approvalId')
@@ -8,7 +8,7 @@ local function stop_investigation(id, by)
     return false
   end
   redis.call('HSET', investigation, 'cancelled', 1, 'cancelledBy', by)
-  -- What a person has allowed and no worker has started yet is not started; it is for this investigation only.
+  -- An approval of this investigation that no worker has started yet is not executed.
   local approval = key('approval', have[3] or '')
   if redis.pcall('HGET', approval, 'status') == 'approved' then
     redis.call('HSET', approval, 'cancelled', 1)

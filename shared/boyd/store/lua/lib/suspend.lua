@@ -6,8 +6,8 @@ local function expect_violation(id, action)
     due, 'zset')
 end
 
--- count_violation(execution, detail): an execution went beyond its sandbox. Too many of them within its window suspend
--- the action on all targets until a person lifts that, and a job tells people.
+-- count_violation(execution, detail): count an execution's violation of its sandbox. Too many within the window suspend the
+-- action on all targets until a person lifts that, and a job notifies people.
 local function count_violation(execution, detail)
   local have = redis.call('HMGET', execution, 'id', 'action', 'host', 'worker', 'sandbox')
   local id, action, limits, now = have[1], have[2], cjson.decode(have[5]), now_ms()

@@ -1,5 +1,6 @@
 -- @include keys
--- touch(target, id, now): note that an execution acts on a target, for a day; of the last ones only. No action waits for it.
+-- touch(target, id, now): note for a day that an execution acts on a target. Only the last executions are kept, and a
+-- failure stops no action.
 local function touch(target, id, now)
   if target == '' then
     return
@@ -12,7 +13,7 @@ local function touch(target, id, now)
   redis.pcall('PEXPIRE', touched, 86400000)
 end
 
--- touched_since(target, id, started): another execution that started to act on a target since that one did, or nil.
+-- touched_since(target, id, started): return another execution that started to act on a target since that one did, or nil.
 local function touched_since(target, id, started)
   local touched = key('touched', target)
   for _, other in ipairs(redis.call('ZRANGEBYSCORE', touched, started or 0, '+inf')) do

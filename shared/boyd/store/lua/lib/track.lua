@@ -1,13 +1,13 @@
 -- @include keys time
--- Track records: a hash for each action, with the record of each class of situation as JSON. Not more classes than these
--- are kept for an action, and none a year (ms) after the last outcome of the action.
+-- Keep track records: a hash for each action, with the record of each class of situation as JSON. An action has at most
+-- MAX_CLASSES classes; all are forgotten a year (ms) after the last outcome of the action.
 local MAX_CLASSES, TRACK_KEPT = 50, 366 * 86400000
 
 local function track_key(action)
   return key('track', action)
 end
 
--- read_track(action, class): the record, or nil; one that cannot be read starts again.
+-- read_track(action, class): return the record, or nil; one that cannot be read starts again.
 local function read_track(action, class)
   local tracks = track_key(action)
   local text = redis.call('HGET', tracks, class)
@@ -21,12 +21,12 @@ local function write_track(action, class, track)
   redis.call('PEXPIRE', tracks, TRACK_KEPT)
 end
 
--- number(track, field): a counter of a record.
+-- number(track, field): return a counter of a record.
 local function number(track, field)
   return tonumber(track[field]) or 0
 end
 
--- is_granted(action, class, grant): whether this grant still lets the action run alone in that class.
+-- is_granted(action, class, grant): return true if this grant still lets the action run alone in that class.
 local function is_granted(action, class, grant)
   local track = read_track(action, class)
   return track and track.grant and track.grant.id == grant and tonumber(track.grant['until']) > now_ms()

@@ -7,7 +7,7 @@ local function expect_jobs(names)
   end
 end
 
--- wake(names): what the jobs of those *names*, separated by spaces, waited for has come: they are due now.
+-- wake(names): make the jobs of those *names*, separated by spaces, due now: what they waited for has come.
 local function wake(names)
   for name in string.gmatch(names or '', '%S+') do
     local job = key(name)

@@ -1,7 +1,7 @@
--- with_step(steps, phase, began, now, started, entered, mark): the attempts at phases so far and one more, each a line of
--- phase, ms after the iteration's start, ms that it took, mark and worker. The mark is `-`, or `x` for an attempt that
--- does not count, or number and attempt of a batch whose worker was lost, as in 3.1. Of lost ones there may be only so
--- many.
+-- with_step(steps, phase, began, now, started, entered, mark): append an attempt at a phase to *steps*. Each attempt is a
+-- line of phase, ms after the iteration's start, duration in ms, mark and worker. The mark is `-`, or `x` for an attempt
+-- that does not count, or number and attempt of a batch whose worker was lost, as in 3.1. Such marked lines are dropped
+-- once the text is 16 kB long.
 local function with_step(steps, phase, began, now, started, entered, mark)
   steps = steps or ''
   local noted = tonumber(mark) and string.find(steps, ' ' .. mark .. ' ', 1, true)
