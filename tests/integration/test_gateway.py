@@ -63,11 +63,11 @@ class Watcher:
     def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
         self.told.append((kind, text))
 
-    def discarded(self, why: str) -> None:
-        self.discards.append(why)
+    def discard_deltas(self, reason: str) -> None:
+        self.discards.append(reason)
         self.told.clear()
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         return self.until(self)
 
     def shown(self, kind: str) -> str:

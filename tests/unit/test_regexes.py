@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from boyd.llm.reply_text import marked_answer
+from boyd.llm.reply_text import answer_after_marker
 from boyd_goals import scoring
 from costs import MOST, growth
 
@@ -234,7 +234,7 @@ def told(text: str) -> Any:
 @pytest.mark.parametrize(
     "run",
     [
-        lambda text: marked_answer(text, "Final answer:"),
+        lambda text: answer_after_marker(text, "Final answer:"),
         lambda text: scoring._is_mentioned("graph-query", [told(text)]),
     ],
     ids=["marker", "tool"],

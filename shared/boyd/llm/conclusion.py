@@ -61,9 +61,9 @@ class Spent:
 
     @property
     def near(self) -> bool:
-        """A warning is due; the model itself is told about its last step or call."""
-        told = self.what in ("steps", "tool_calls") and (self.over or self.last)
-        return self.used >= WARN * self.limit and not told
+        """A warning is due; the last step or call has a message of its own."""
+        has_own_message = self.what in ("steps", "tool_calls") and (self.over or self.last)
+        return self.used >= WARN * self.limit and not has_own_message
 
     @property
     def last(self) -> bool:
@@ -91,10 +91,10 @@ class Spent:
         return f"{self.used:g} of {self.limit:g} {self.unit} are used up"
 
 
-def restrict(wanted: Wanted, allowed: Limits) -> Limits:
-    """The lower of the *wanted* and the *allowed* limits."""
+def restrict(requested: Wanted, allowed: Limits) -> Limits:
+    """The lower of the *requested* and the *allowed* limits."""
     limits = dict(allowed)
-    for name, limit in wanted:
+    for name, limit in requested:
         if limit is not None:
             limits[name] = limit if limits[name] is None else min(limit, limits[name])
     return Limits.model_validate(limits)
@@ -102,11 +102,13 @@ def restrict(wanted: Wanted, allowed: Limits) -> Limits:
 
 def cost(usage: Usage, prices: Prices) -> float:
     """The price of *usage*."""
-    spent = usage.input_tokens * prices.input + usage.output_tokens * prices.output
-    return round(spent / 1e6, 9)
+    price = usage.input_tokens * prices.input + usage.output_tokens * prices.output
+    return round(price / 1e6, 9)
 
 
-def spent(conversation: Conversation, limits: Limits, prices: Prices, now: int) -> list[Spent]:
+def limit_usage(
+    conversation: Conversation, limits: Limits, prices: Prices, now: int
+) -> list[Spent]:
     """Use of every limit by the last question at *now*, in milliseconds since the epoch.
 
     Time spent waiting for people does not count. Steps come last: of several exhausted limits, any
@@ -119,25 +121,25 @@ def spent(conversation: Conversation, limits: Limits, prices: Prices, now: int) 
     return [
         Spent("seconds", round(seconds, 1), limits.max_seconds, "seconds", "deadline", turn),
         Spent("tool_calls", used.tool_calls, limits.max_tool_calls, "tool calls"),
-        *spent_on(used.usage, limits, prices, last),
+        *model_limit_usage(used.usage, limits, prices, last),
         Spent("steps", used.steps, limits.max_steps, "steps", "max_steps", 1),
     ]
 
 
-def spent_on(
+def model_limit_usage(
     usage: Usage,
     limits: Limits,
     prices: Prices,
     turn: Usage = Usage(),  # noqa: B008 - it is frozen
 ) -> list[Spent]:
     """Use of the limits on tokens and money by *usage*; *turn* is the usage of a typical turn."""
-    found = []
+    usages = []
     if (limit := limits.max_tokens) is not None:
-        found.append(Spent("tokens", _tokens(usage), limit, "tokens", turn=_tokens(turn)))
+        usages.append(Spent("tokens", _tokens(usage), limit, "tokens", turn=_tokens(turn)))
     if (price := limits.max_cost) is not None:
         used, next_cost = cost(usage, prices), cost(turn, prices)
-        found.append(Spent("cost", used, price, "money", turn=next_cost))
-    return found
+        usages.append(Spent("cost", used, price, "money", turn=next_cost))
+    return usages
 
 
 def _tokens(usage: Usage) -> int:
@@ -180,38 +182,40 @@ class Conclusion:
         self,
         conversation: Conversation,
         ending: Ending,
-        why: str,
+        reason: str,
         now: datetime,
         lost: ModelError | Stopped | None = None,
     ) -> list[Entry]:
         """The entries that end it now: discard partial output, close each open call, and end."""
         rest: list[Entry] = []
         if conversation.shown:
-            rest.append(Discarded(step=conversation.step + 1, why=why))
+            rest.append(Discarded(step=conversation.step + 1, why=reason))
         for called in conversation.open:
             status: ToolStatus = "interrupted" if called.started else "skipped"
             outcome = "Its outcome is unknown" if called.started else "Not called"
-            rest.append(Result(observation=called.observe(status, f"{outcome}: {why}", now)))
-        return [*rest, self.end(conversation.after(rest), ending, why, lost=lost)]
+            rest.append(Result(observation=called.observe(status, f"{outcome}: {reason}", now)))
+        return [*rest, self.end(conversation.after(rest), ending, reason, lost=lost)]
 
     def digest(self, conversation: Conversation, reason: str) -> str:
         """A summary of the results, made without a model."""
         evidence: list[synthesis.GatheredEvidence] = []
-        made = [called for called in conversation.done if called.result.status != "skipped"]
-        for position, called in enumerate(made, 1):
+        calls = [
+            called for called in conversation.finished_calls if called.result.status != "skipped"
+        ]
+        for position, called in enumerate(calls, 1):
             number = call_number(called.call.id) or position
             use, outcome = self.toolbox.use(called), called.outcome
             evidence = synthesis.collect(evidence, use, outcome, number, called.step)
-        found = synthesis.digest(evidence, reason)
+        summary = synthesis.digest(evidence, reason)
         last = next((t.text for t in reversed(conversation.turns) if is_substantive(t.text)), "")
-        return f"{found}\n\nThe model's last message was:\n\n{last}" if last else found
+        return f"{summary}\n\nThe model's last message was:\n\n{last}" if last else summary
 
 
-def fields_of(ended: Ended) -> dict[str, str]:
+def fields_of(end: Ended) -> dict[str, str]:
     """The end as fields of the investigation's hash."""
     return {
-        "ending": ended.ending,
-        "detail": ended.detail or "",
-        "text": ended.text,
-        "findings": "" if ended.findings is None else json.dumps(ended.findings),
+        "ending": end.ending,
+        "detail": end.detail or "",
+        "text": end.text,
+        "findings": "" if end.findings is None else json.dumps(end.findings),
     }

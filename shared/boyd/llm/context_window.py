@@ -75,7 +75,7 @@ class ContextWindow:
 
     def compact_early(self, conversation: Conversation, request: ModelRequest) -> Compacted | None:
         """The compaction needed before sending; None if the conversation seems to fit."""
-        fixed = _fixed_size(request)
+        fixed = _overhead(request)
         room = self._room(conversation, fixed)
         if room is None or conversation.compactions:
             return None
@@ -102,26 +102,26 @@ class ContextWindow:
         return self._compact("cut", conversation, request)
 
     def _compact(
-        self, why: Why, conversation: Conversation, request: ModelRequest
+        self, reason: Why, conversation: Conversation, request: ModelRequest
     ) -> Compacted | None:
         if conversation.compactions >= TRIES:
             return None
-        fixed, compaction = _fixed_size(request), Compaction.of(conversation)
+        fixed, compaction = _overhead(request), Compaction.of(conversation)
         size, room = HALF * compaction.size(fixed), self._room(conversation, fixed)
         if room is not None:
             size = min(size, ROOMY * room)
-        return compaction.shorten(why, Target(size, fixed))
+        return compaction.shorten(reason, Target(size, fixed))
 
     def _room(self, conversation: Conversation, fixed: int) -> float | None:
         """Characters that a conversation may have; None if unknown."""
-        known = []
+        limits = []
         context = self._settings.context_tokens
         if context is not None:
             tokens = context - min(self._settings.max_output_tokens, context // 2)
-            known.append(tokens * _characters_per_token(conversation, fixed))
+            limits.append(tokens * _characters_per_token(conversation, fixed))
         if conversation.refused is not None:
-            known.append(float(conversation.refused))
-        return min(known, default=None)
+            limits.append(float(conversation.refused))
+        return min(limits, default=None)
 
 
 def _characters_per_token(conversation: Conversation, fixed: int) -> float:
@@ -133,7 +133,7 @@ def _characters_per_token(conversation: Conversation, fixed: int) -> float:
     return min(MAX_PER_TOKEN, max(1.0, compaction.size(fixed) / sent.tokens))
 
 
-def _fixed_size(request: ModelRequest) -> int:
+def _overhead(request: ModelRequest) -> int:
     system = sum(len(message.text) for message in request.messages if message.role == "system")
     return system + sum(len(tool.to_json()) for tool in request.tools)
 
@@ -162,24 +162,26 @@ class Compaction:
         return fixed + _size(self._view(state or self._state))
 
     def _view(self, state: Compacted) -> list[Message]:
-        kept = [self._show(message, state) for message in self._messages[state.folded :]]
+        rest = [self._show(message, state) for message in self._messages[state.folded :]]
         if not state.folded:
-            return kept
-        asked = self._last_index("user")
-        question = [self._messages[asked]] if asked < state.folded else []
+            return rest
+        question_index = self._last_index("user")
+        question = [self._messages[question_index]] if question_index < state.folded else []
         summary = [Message(role="steering", text=state.summary)] if state.summary else []
-        return [*question, *summary, *kept]
+        return [*question, *summary, *rest]
 
-    def shorten(self, why: Why, target: Target) -> Compacted | None:
+    def shorten(self, reason: Why, target: Target) -> Compacted | None:
         """The gentlest compaction that reaches *target*, else the hardest; None if none helps."""
         before = self.size(target.fixed)
-        found = None
+        compaction = None
         for state in self._states(target):
             after = self.size(target.fixed, state)
-            found = state.patched({"why": why, "before": before, "after": after})
+            compaction = state.patched({"why": reason, "before": before, "after": after})
             if after <= target.size:
                 break
-        return found if found is not None and found.after <= PROGRESS * before else None
+        return (
+            compaction if compaction is not None and compaction.after <= PROGRESS * before else None
+        )
 
     def _states(self, target: Target) -> Iterator[Compacted]:
         """Candidate compactions, the gentlest first."""
@@ -227,12 +229,16 @@ class Compaction:
         longest = state.longest
         if message.role == "steering" and longest is not None:
             return message.patched({"text": shorten(message.text, 3 * longest)})
-        seen = self._observations.get(message.call_id or "")
-        if message.role != "tool" or seen is None:
+        observation = self._observations.get(message.call_id or "")
+        if message.role != "tool" or observation is None:
             return message
         if message.call_id in state.results:
-            return message.patched({"text": render_omitted(seen)})
-        return message.patched({"text": render_observation(seen, longest)}) if longest else message
+            return message.patched({"text": render_omitted(observation)})
+        return (
+            message.patched({"text": render_observation(observation, longest)})
+            if longest
+            else message
+        )
 
 
 def _result_ids(messages: Sequence[Message]) -> list[str]:
@@ -266,6 +272,6 @@ def _lines(message: Message, observations: Observations, limit: int) -> Iterator
         for call in message.calls:
             yield f"You called {call.label} {call.name} {shorten(call.arguments, _QUOTED)}"
     elif message.call_id and message.call_id in observations:
-        seen = observations[message.call_id]
-        output = shorten(" ".join(seen.output.split()), min(_RESULT, max(80, limit // 6)))
-        yield f"{call_label(message.call_id)} {seen.status}: {output}"
+        observation = observations[message.call_id]
+        output = shorten(" ".join(observation.output.split()), min(_RESULT, max(80, limit // 6)))
+        yield f"{call_label(message.call_id)} {observation.status}: {output}"

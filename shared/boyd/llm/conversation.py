@@ -177,10 +177,10 @@ class Conversation:
     @classmethod
     def of(cls, log: Iterable[Logged]) -> Conversation:
         """Read a log; raises `Unreadable` if a later release wrote an entry."""
-        return cls().followed_by(log)
+        return cls().with_log(log)
 
-    def followed_by(self, log: Iterable[Logged]) -> Conversation:
-        """A copy with more of the log; raises `Unreadable` if a later release wrote an entry."""
+    def with_log(self, log: Iterable[Logged]) -> Conversation:
+        """A copy extended by *log*; raises `Unreadable` if a later release wrote an entry."""
         after = self._copy()
         for logged in log:
             if logged.entry is None:
@@ -196,7 +196,7 @@ class Conversation:
         return [called for called in self.calls if called.observation is None]
 
     @property
-    def done(self) -> list[ToolCallRecord]:
+    def finished_calls(self) -> list[ToolCallRecord]:
         """Calls since the last question that have a result."""
         return [called for called in self.calls if called.observation is not None]
 
@@ -229,8 +229,8 @@ class Conversation:
         after.observations = {**self.observations}
         return after
 
-    def timed(self, entry: Entry, at: int) -> Entry:
-        """*entry* as written at that time; an end gets the total duration."""
+    def with_duration(self, entry: Entry, at: int) -> Entry:
+        """Set the total duration of an end that is written at that time."""
         if not isinstance(entry, Ended):
             return entry
         seconds = self.total.seconds + max(0, at - self.asked_at) / 1000
@@ -305,8 +305,8 @@ class Conversation:
         if called.asked_at:
             self.waited += at - called.asked_at
         text, failed = render_observation(observation), is_error(observation.status)
-        said = Message(role="tool", text=text, call_id=observation.call_id, failed=failed)
-        self.messages.append(said)
+        message = Message(role="tool", text=text, call_id=observation.call_id, failed=failed)
+        self.messages.append(message)
         if observation.status != "skipped":
             self.tools[observation.tool] = self.tools.get(observation.tool, 0) + 1
             self._count(tool_calls=1, errors=int(failed))

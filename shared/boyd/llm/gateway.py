@@ -134,7 +134,7 @@ class Gateway:
         """
         body = json.dumps(self._wire.body(self._settings, request), ensure_ascii=False)
         content = body.encode("utf-8", "replace")
-        taken = {call.id for message in request.messages for call in message.calls}
+        earlier_ids = {call.id for message in request.messages for call in message.calls}
         prefix = f"call_{len(request.messages)}"
         spent = Usage()
         fault = Fault("it was not asked")
@@ -143,7 +143,9 @@ class Gateway:
             try:
                 self._pause(max(wait, fault.wait), watch)
                 self._attempt(content, answer, watch)
-                turn = answer.turn(taken=taken, prefix=prefix, sent=len(body), requests=attempt)
+                turn = answer.turn(
+                    earlier_ids=earlier_ids, prefix=prefix, sent=len(body), requests=attempt
+                )
                 self._count("answered", turn.usage)
                 return turn.model_copy(update={"usage": spent + turn.usage})
             except _Abandoned as abandoned:
@@ -157,27 +159,27 @@ class Gateway:
             used = answer.used or Usage()
             self._count("refused" if fault.permanent else "failed", used)
             spent += used
-            why = self._explain(fault)
-            watch.discarded(why)
+            reason = self._explain(fault)
+            watch.discard_deltas(reason)
             if fault.permanent:
                 refused = ContextFull if fault.full else ModelRefused
-                raise refused(why, requests=attempt, status=fault.status, usage=spent)
-        why = f"{self._explain(fault)} ({len(WAITS)} attempts)"
-        raise ModelUnavailable(why, requests=len(WAITS), status=fault.status, usage=spent)
+                raise refused(reason, requests=attempt, status=fault.status, usage=spent)
+        reason = f"{self._explain(fault)} ({len(WAITS)} attempts)"
+        raise ModelUnavailable(reason, requests=len(WAITS), status=fault.status, usage=spent)
 
     def _count(self, outcome: RequestOutcome, usage: Usage) -> None:
         if self._meter is not None:
             self._meter.count(outcome, usage)
 
     def _pause(self, seconds: float, watch: Watch) -> None:
-        left = seconds
+        seconds_left = seconds
         while True:
-            if watch.stopped():
+            if watch.is_stopped():
                 raise _Abandoned(was_sent=False)
-            if left <= 0:
+            if seconds_left <= 0:
                 return
-            self._sleep(min(left, _SLICE))
-            left -= _SLICE
+            self._sleep(min(seconds_left, _SLICE))
+            seconds_left -= _SLICE
 
     def _attempt(self, content: bytes, answer: TurnAccumulator, watch: Watch) -> None:
         """Send the request once and feed the response to *answer*."""
@@ -194,9 +196,9 @@ class Gateway:
         """The data of the events until the end of the answer."""
         deadline = _Deadline(self._settings.timeouts)
         while not answer.has_ended:
-            if watch.stopped():
+            if watch.is_stopped():
                 raise _Abandoned(was_sent=True)
-            item = exchange.next(min(deadline.left, _SLICE))
+            item = exchange.next(min(deadline.seconds_left, _SLICE))
             match item:
                 case str():
                     yield item
@@ -206,20 +208,20 @@ class Gateway:
                 case ExchangeEnded():
                     _check_end(item, answer)
                     return
-            if deadline.left <= 0:
+            if deadline.seconds_left <= 0:
                 if answer.is_complete:
                     return
                 raise Fault(deadline.why)
 
     def _explain(self, fault: Fault) -> str:
         """The fault without the key, and the beginning of the server's message."""
-        why = f"{self._settings.model} at {urlsplit(self._url).netloc}: {fault}"
+        reason = f"{self._settings.model} at {urlsplit(self._url).netloc}: {fault}"
         # Redact before truncating: half a secret cannot be found.
         details = self._redactor.redact(fault.details)
         if len(details) > _MAX_DETAILS:
             details = details[: _MAX_DETAILS - 1] + "…"
-        why = self._redactor.redact(why)
-        return f"{why}: {details}" if details else why
+        reason = self._redactor.redact(reason)
+        return f"{reason}: {details}" if details else reason
 
 
 class _Abandoned(Exception):
@@ -247,7 +249,7 @@ class _Deadline:
         self._reason = f"no further event arrived within {idle:g} s"
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds left for the next event."""
         return min(self._until, self._end) - time.monotonic()
 

@@ -101,21 +101,21 @@ def check_call(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation 
 def warn_of_calls(history: Sequence[ExecutedCall], new: int = 1) -> LoopWarning | None:
     """The gravest warning after the last *new* calls of *history*, of equal ones the latest."""
     ends = range(len(history), max(0, len(history) - new), -1)
-    found = [warning for end in ends for warning in _warnings(history[:end])]
+    warnings = [warning for end in ends for warning in _warnings(history[:end])]
     gravest = ("repeated_error", "identical", "poll", "cycle")
-    return min(found, key=lambda warning: gravest.index(warning.pattern), default=None)
+    return min(warnings, key=lambda warning: gravest.index(warning.pattern), default=None)
 
 
 def check_turns(turns: Sequence[Turn]) -> Violation | None:
     """The violation in the last of *turns*."""
     empty = _trailing_empty(turns)
     if empty >= EMPTY:
-        what = f"The model gave {_in_words(empty)} empty turns in a row."
-        return Violation("empty_turns", "empty", 1, _last(len(turns), empty), (), what)
+        sentence = f"The model gave {_in_words(empty)} empty turns in a row."
+        return Violation("empty_turns", "empty", 1, _last(len(turns), empty), (), sentence)
     same = _trailing_same(turns)
     if same >= MONOLOGUE:
-        what = f"The model said the same thing {_in_words(same)} times and called no tool."
-        return Violation("stuck_cycle", "monologue", 1, _last(len(turns), same), (), what)
+        sentence = f"The model said the same thing {_in_words(same)} times and called no tool."
+        return Violation("stuck_cycle", "monologue", 1, _last(len(turns), same), (), sentence)
     return None
 
 
@@ -138,19 +138,19 @@ def _repetition(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation
     """The violation by a *call* that equals the last one."""
     run = _run(history, _is_same_error)
     if run >= ERRORS - 1:
-        asked = f"The model asked {_in_words(run + 1)} times in a row for the same call"
-        what = f"{asked} of {call.name}, which fails: {_quote_error(history[-1])}"
-        return _violation("repeated_error", "repeated_error", history, call, run, what)
+        repetition = f"The model asked {_in_words(run + 1)} times in a row for the same call"
+        sentence = f"{repetition} of {call.name}, which fails: {_quote_error(history[-1])}"
+        return _violation("repeated_error", "repeated_error", [*history, call], run + 1, sentence)
     run = _run(history, _is_same_call)
     if run >= IDENTICAL - 1 and call.runnable and not call.poll:
-        asked = f"The model asked {_in_words(run + 1)} times in a row for the same call"
-        what = f"{asked} of {call.name}; the last one was not executed."
-        return _violation("doom_loop", "identical", history, call, run, what)
+        repetition = f"The model asked {_in_words(run + 1)} times in a row for the same call"
+        sentence = f"{repetition} of {call.name}; the last one was not executed."
+        return _violation("doom_loop", "identical", [*history, call], run + 1, sentence)
     run = _run(history, _is_same_result)
     if run >= POLLS and call.poll:
         returned = f"{call.name} returned the same result {_in_words(run)} times in a row"
-        what = f"{returned}; it was not called again."
-        return _violation("doom_loop", "poll", history, call, run, what)
+        sentence = f"{returned}; it was not called again."
+        return _violation("doom_loop", "poll", [*history, call], run + 1, sentence)
     return None
 
 
@@ -161,11 +161,13 @@ def _cycle(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | No
             continue
         if _matches(history, period) >= 2 * period - 1 and _varies(history, period):
             names = ", ".join(executed.name for executed in history[-period:])
-            what = (
+            sentence = (
                 f"The model made the same {_in_words(period)} calls three times with the "
                 f"same results ({names}); the last one was not executed."
             )
-            return _violation("stuck_cycle", "cycle", history, call, compared, what, period)
+            return _violation(
+                "stuck_cycle", "cycle", [*history, call], compared + 1, sentence, period
+            )
     return None
 
 
@@ -261,15 +263,13 @@ def _count_while(condition: Callable[[_T], bool], items: Iterable[_T]) -> int:
 def _violation(
     ending: Ending,
     pattern: Pattern,
-    history: Sequence[ExecutedCall],
-    call: PlannedCall,
-    run: int,
+    calls: Sequence[ExecutedCall | PlannedCall],
+    compared: int,
     sentence: str,
     period: int = 1,
 ) -> Violation:
-    compared = [executed.signature for executed in history[-run:]] + [call.signature]
-    indexes = _last(len(history) + 1, run + 1)
-    return Violation(ending, pattern, period, indexes, tuple(compared[-period:]), sentence)
+    signatures = tuple(call.signature for call in calls[-period:])
+    return Violation(ending, pattern, period, _last(len(calls), compared), signatures, sentence)
 
 
 def _last(total: int, number: int) -> tuple[int, ...]:

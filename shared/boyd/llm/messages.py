@@ -138,8 +138,10 @@ def render_omitted(observation: ToolObservation) -> str:
 
 def _render(observation: ToolObservation, output: str) -> str:
     cut = output != observation.output
-    shown = observation.patched({"output": output, "truncated": observation.truncated or cut})
-    fields = {key: value for key, value in shown.to_wire().items() if key not in _FLAGS or value}
+    shortened = observation.patched({"output": output, "truncated": observation.truncated or cut})
+    fields = {
+        key: value for key, value in shortened.to_wire().items() if key not in _FLAGS or value
+    }
     return json.dumps({"call": call_label(observation.call_id or ""), **fields}, ensure_ascii=False)
 
 
@@ -219,7 +221,7 @@ class ToolOutcome:
     counts_as_error: bool
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """The call ran and did its work."""
         return self.status == "succeeded" and not self.counts_as_error
 
@@ -238,11 +240,11 @@ def signature(name: str, arguments: JsonObject | str) -> str:
     if isinstance(arguments, str):
         return digest(f"{tool}\0text\0{arguments.strip()}")
     ignored = _SHELL_IGNORED if tool == SHELL else ()
-    kept = {key: value for key, value in arguments.items() if key not in ignored}
-    command = kept.get("command")
+    relevant = {key: value for key, value in arguments.items() if key not in ignored}
+    command = relevant.get("command")
     if tool == SHELL and isinstance(command, str):
-        kept["command"] = normalize_command(command)
-    return digest(f"{tool}\0json\0{canonical_json(kept)}")
+        relevant["command"] = normalize_command(command)
+    return digest(f"{tool}\0json\0{canonical_json(relevant)}")
 
 
 def canonical_json(value: object) -> str:
@@ -253,7 +255,7 @@ def canonical_json(value: object) -> str:
 def normalize_command(command: str) -> str:
     """A shell command, trimmed, with unified line ends and collapsed blanks outside quotes."""
     text = command.replace("\r\n", "\n").replace("\r", "\n").strip()
-    return _PIECES.sub(lambda found: found["kept"] or " ", text)
+    return _PIECES.sub(lambda match: match["kept"] or " ", text)
 
 
 def parse_json(text: str) -> Any:

@@ -104,7 +104,7 @@ class Fault(Exception):
 
     def __init__(
         self,
-        why: str,
+        reason: str,
         details: str = "",
         *,
         permanent: bool = False,
@@ -112,7 +112,7 @@ class Fault(Exception):
         status: int | None = None,
         wait: float = 0.0,
     ) -> None:
-        super().__init__(why)
+        super().__init__(reason)
         self.details = details
         self.permanent = permanent or full
         self.full = full
@@ -127,21 +127,21 @@ def fault_of_response(status: int, headers: Mapping[str, str], body: str, now: f
     in `Retry-After`.
     """
     document = parse_object(body) or {}
-    details, why = _error_message(document, body), f"it answered {status}"
+    details, reason = _error_message(document, body), f"it answered {status}"
     hint = "" if document else " (is llm.base_url complete?)"
     if status < 300:
         kind = headers.get("content-type", "nothing")
-        why = f"it answered with {kind} instead of an event stream{hint}"
+        reason = f"it answered with {kind} instead of an event stream{hint}"
     elif status < 400:
-        why += "; redirects are not followed"
+        reason += "; redirects are not followed"
     elif status == 404:
-        why += hint
+        reason += hint
     if status < 400:
-        return Fault(why, details, permanent=True, status=status)
+        return Fault(reason, details, permanent=True, status=status)
     full = _is_context_full(status, _error_names(document), details)
     wait = retry_after(headers.get("retry-after", ""), now)
     permanent = not _is_transient(status)
-    return Fault(why, details, permanent=permanent, full=full, status=status, wait=wait)
+    return Fault(reason, details, permanent=permanent, full=full, status=status, wait=wait)
 
 
 def fault_of_event(error: Any) -> Fault:
@@ -180,7 +180,7 @@ def _is_context_full(status: int | None, names: Iterable[str], message: str) -> 
     text = message[:_INSPECTED].lower()
     return bool(
         any(map(_FULL_NAMES.fullmatch, letters))
-        or any(known in text for known in _FULL_MESSAGES)
+        or any(phrase in text for phrase in _FULL_MESSAGES)
         or (any(name in text for name in _CONTEXT) and any(word in text for word in _TOO_MUCH))
     )
 
@@ -196,8 +196,8 @@ def _is_transient(status: int) -> bool:
 
 def _error_names(document: Mapping[str, Any]) -> tuple[str, str]:
     error = document.get("error")
-    known = error if isinstance(error, Mapping) else document
-    return str(known.get("code") or ""), str(known.get("type") or "")
+    source = error if isinstance(error, Mapping) else document
+    return str(source.get("code") or ""), str(source.get("type") or "")
 
 
 def _error_message(document: Mapping[str, Any], body: str) -> str:

@@ -116,13 +116,13 @@ def parse(text: str, name: str) -> Playbook:
     """Parse the *text* of file *name*, which also gives the default id; raises `ConfigError`."""
     settings, body = _split(text, name)
     _check_spelling(settings, name)
-    known = {key: value for key, value in settings.items() if key in Playbook.model_fields}
-    if known.get("id") is None:
-        known["id"] = _slug(Path(name).stem)
-    if known.get("phases", ()) is None:
-        del known["phases"]
+    fields = {key: value for key, value in settings.items() if key in Playbook.model_fields}
+    if fields.get("id") is None:
+        fields["id"] = _slug(Path(name).stem)
+    if fields.get("phases", ()) is None:
+        del fields["phases"]
     try:
-        return Playbook.model_validate({**known, "body": body, "source": name})
+        return Playbook.model_validate({**fields, "body": body, "source": name})
     except ValidationError as error:
         raise ConfigError(f"{name}: {explain(error)}") from None
 
@@ -137,11 +137,11 @@ def load_folder(path: Path) -> tuple[list[Playbook], list[str]]:
         return [], [f"{path}: {error.strerror}"]
     for file in files:
         try:
-            found = parse(_read(file), str(file))
-            if found.id in playbooks:
-                first = playbooks[found.id].source
-                raise ConfigError(f"{file}: id: {found.id!r} is already used by {first}")
-            playbooks[found.id] = found
+            playbook = parse(_read(file), str(file))
+            if playbook.id in playbooks:
+                first = playbooks[playbook.id].source
+                raise ConfigError(f"{file}: id: {playbook.id!r} is already used by {first}")
+            playbooks[playbook.id] = playbook
         except ConfigError as error:
             warnings.append(str(error))
     return list(playbooks.values()), warnings
@@ -172,8 +172,8 @@ def section(playbooks: Sequence[Playbook], limit_chars: int) -> str:
         if len(entry) <= left:
             text += before + entry
             continue
-        kept = left - len(_CUT)
-        return text + before + entry[:kept].rstrip() + _CUT if kept > len(playbook.name) else text
+        room = left - len(_CUT)
+        return text + before + entry[:room].rstrip() + _CUT if room > len(playbook.name) else text
     return text
 
 

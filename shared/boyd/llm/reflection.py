@@ -187,30 +187,30 @@ class OODAReflection:
     def _add(self, use: ToolUse, outcome: ToolOutcome) -> bool:
         """Count a call and keep its result; return True if the call is a repetition."""
         state, signature = self._state, use.signature[:_SHORT]
-        seen = signature in state.seen
-        repeated = seen and not use.poll
+        is_duplicate = signature in state.seen
+        repeated = is_duplicate and not use.poll
         categories = {**state.categories, use.category: state.categories.get(use.category, 0) + 1}
         self._update(
             calls=state.calls + 1,
-            successes=state.successes + outcome.succeeded,
+            successes=state.successes + outcome.is_success,
             errors=state.errors + outcome.counts_as_error,
             duplicates=state.duplicates + repeated,
-            polls=state.polls + (use.poll and outcome.succeeded),
+            polls=state.polls + (use.poll and outcome.is_success),
             stale=self._count_stale(use, outcome),
             categories=categories,
-            seen=state.seen if seen else [*state.seen, signature],
+            seen=state.seen if is_duplicate else [*state.seen, signature],
             evidence=self._collect(use, outcome),
         )
         return repeated
 
     def _count_stale(self, use: ToolUse, outcome: ToolOutcome) -> int:
-        if use.category != "search" or use.poll or not outcome.succeeded:
+        if use.category != "search" or use.poll or not outcome.is_success:
             return self._state.stale
         earlier = (evidence.text for evidence in self._state.evidence)
         return self._state.stale + 1 if is_stale(outcome.text, earlier) else 0
 
     def _collect(self, use: ToolUse, outcome: ToolOutcome) -> list[GatheredEvidence]:
-        if not outcome.succeeded and not outcome.counts_as_error:
+        if not outcome.is_success and not outcome.counts_as_error:
             return self._state.evidence
         number = call_number(use.id) or self._state.calls + 1
         return synthesis.collect(self._state.evidence, use, outcome, number, self._state.turns)
@@ -219,8 +219,8 @@ class OODAReflection:
         reason = self._reason_to_answer()
         if reason is not None and self._profile != "execution":
             self._update(reason=reason)
-            why, stuck = _WHY[reason].format(**self._numbers()), reason == "max_errors"
-            prompt = synthesis.prompt(self._state.evidence, self.kind, why, stuck=stuck)
+            explanation, stuck = _WHY[reason].format(**self._numbers()), reason == "max_errors"
+            prompt = synthesis.prompt(self._state.evidence, self.kind, explanation, stuck=stuck)
             return self._action("synthesis", prompt, reason, strip=True)
         kind, hints = self._hints(repeated)
         if reason is not None and not self._state.advised:
@@ -228,13 +228,13 @@ class OODAReflection:
             kind, hints = "advice", [*hints, self._advice(reason)]
         elif self._is_halfway():
             self._update(micro=True)
-            question = _HALFWAY.format(used=self._gathered, budget=self._budget())
+            question = _HALFWAY.format(used=self._successes_without_polls, budget=self._budget())
             kind, hints = "micro", [*hints, question]
         return self._action(kind, "\n\n".join(hints) or None)
 
     def _reason_to_answer(self) -> Reason | None:
         state = self._state
-        if self._gathered >= self._threshold():
+        if self._successes_without_polls >= self._threshold():
             return "threshold"
         if state.successes == 0 and state.errors >= MAX_ERRORS:
             return "max_errors"
@@ -245,7 +245,7 @@ class OODAReflection:
         return max(1, BASES[self._profile] - self._state.errors)
 
     @property
-    def _gathered(self) -> int:
+    def _successes_without_polls(self) -> int:
         """Successful calls other than polls."""
         return self._state.successes - self._state.polls
 
@@ -257,7 +257,7 @@ class OODAReflection:
 
     def _is_halfway(self) -> bool:
         budget = None if self._state.micro else self._budget()
-        return budget is not None and (budget + 1) // 2 <= self._gathered < budget
+        return budget is not None and (budget + 1) // 2 <= self._successes_without_polls < budget
 
     def _hints(self, repeated: Sequence[ToolUse]) -> tuple[Kind, list[str]]:
         if repeated:
@@ -294,8 +294,8 @@ def is_stale(text: str, earlier: Iterable[str]) -> bool:
     new = _words(text)
     if len(new) < WORDS:
         return False
-    known = new.intersection(*[set().union(*map(_words, earlier))])
-    return len(known) > STALE * len(new)
+    repeated = new.intersection(*[set().union(*map(_words, earlier))])
+    return len(repeated) > STALE * len(new)
 
 
 def _words(text: str) -> set[str]:

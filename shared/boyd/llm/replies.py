@@ -19,10 +19,10 @@ from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import MAX_SAID, Turn, limit_reply, parse_arguments
 from boyd.llm.reply_text import (
     TextCalls,
+    answer_after_marker,
     find_text_calls,
     is_empty,
     is_substantive,
-    marked_answer,
 )
 from boyd.llm.steering import Steering
 from boyd.models import JsonObject
@@ -105,8 +105,8 @@ class Replies:
         if turn.finish == "length":
             if sum(each.finish == "length" for each in conversation.turns) <= TRIES:
                 return [Steered(text=steering.TRUNCATED, why="cut")]
-            why = "The model's turns were truncated repeatedly"
-            return [self.conclusion.end(conversation, "error", why)]
+            reason = "The model's turns were truncated repeatedly"
+            return [self.conclusion.end(conversation, "error", reason)]
         violation = loop_detection.check_turns(conversation.turns)
         if violation is not None:
             return [self.conclusion.end(conversation, violation.ending, violation.sentence)]
@@ -119,36 +119,44 @@ class Replies:
         """React to a turn in which the model had no tools."""
         limit = conversation.concluding
         ending = (limit.ending if limit else None) or "final_synthesis"
-        said = self._without_calls(turn.text)
-        if is_substantive(said) and not turn.calls and turn.finish == "stop":
-            text, findings = self._strip_marker(said), self._findings(said)
-            why = f"{limit.why}; the model was asked to conclude" if limit else None
-            return self.conclusion.end(conversation, ending, why, text=text, findings=findings)
-        why = "the model gave no answer after its tools were removed"
+        answer = self._without_calls(turn.text)
+        if is_substantive(answer) and not turn.calls and turn.finish == "stop":
+            text, findings = self._strip_marker(answer), self._findings(answer)
+            reason = f"{limit.why}; the model was asked to conclude" if limit else None
+            return self.conclusion.end(conversation, ending, reason, text=text, findings=findings)
+        reason = "the model gave no answer after its tools were removed"
         if limit:
-            return self.conclusion.end(conversation, ending, f"{limit.why}; {why}")
+            return self.conclusion.end(conversation, ending, f"{limit.why}; {reason}")
         retry = self.steering.retry_answer(conversation)
-        return retry or self.conclusion.end(conversation, ending, why)
+        return retry or self.conclusion.end(conversation, ending, reason)
 
     def _without_calls(self, text: str) -> str:
         """The text before a call that comes as text: the call itself is no answer."""
-        found = find_text_calls(text, {tool.name for tool in self.conclusion.toolbox.specs()})
-        is_call = found is not None and (found.marked or not found.before) and not self.fits(text)
-        return found.before if found is not None and is_call else text
+        text_calls = find_text_calls(text, {tool.name for tool in self.conclusion.toolbox.specs()})
+        is_call = (
+            text_calls is not None
+            and (text_calls.marked or not text_calls.before)
+            and not self.fits(text)
+        )
+        return text_calls.before if text_calls is not None and is_call else text
 
     def handle_unread_calls(
-        self, conversation: Conversation, turn: Turn, found: TextCalls, known: Sequence[str]
+        self,
+        conversation: Conversation,
+        turn: Turn,
+        text_calls: TextCalls,
+        tool_names: Sequence[str],
     ) -> list[Entry]:
         """React to calls written as text that cannot be parsed for certain."""
         if UNREAD not in conversation.warned:
             return [
                 Warned(what=UNREAD, text=steering.UNPARSED),
-                Steered(text=steering.explain_tool_calls(known), why="spoken_call"),
+                Steered(text=steering.explain_tool_calls(tool_names), why="spoken_call"),
             ]
-        if not found.marked:  # the model knows the rule, so this is its answer
+        if not text_calls.marked:  # the model knows the rule, so this is its answer
             return self.handle_text(conversation, turn)
-        why = f"The model writes its tool calls as plain text: {steering.UNPARSED}"
-        return [self.conclusion.end(conversation, "error", why)]
+        reason = f"The model writes its tool calls as plain text: {steering.UNPARSED}"
+        return [self.conclusion.end(conversation, "error", reason)]
 
     def fits(self, text: str) -> bool:
         """Report whether *text* has the required form of the answer."""
@@ -169,9 +177,9 @@ class Replies:
         """End the investigation with a valid call of the tool `answer`; skip other open calls."""
         findings = called.arguments or {}
         accepted = called.observe("succeeded", "The answer was accepted.", now)
-        why = "Not called: the answer had already been given."
+        reason = "Not called: the answer had already been given."
         others = [other for other in conversation.open if other is not called]
-        skipped = [other.observe("skipped", why, now) for other in others]
+        skipped = [other.observe("skipped", reason, now) for other in others]
         results = [Result(observation=each) for each in (accepted, *skipped)]
         after, text = conversation.after(results), _as_prose(findings)
         end = self.conclusion.end(after, "final_answer", text=text, findings=findings)
@@ -184,7 +192,7 @@ class Replies:
             if sum(not turn.calls for turn in conversation.turns) < TRIES:
                 return Steered(text=steering.WRONG_FORM, why="shape")
             flaw = "the answer does not have the required form"
-        if self.marker is not None and marked_answer(text, self.marker) is None:
+        if self.marker is not None and answer_after_marker(text, self.marker) is None:
             if len(conversation.turns) < 2 or conversation.turns[-2].calls:
                 hint = f"Call a tool, or answer. {steering.explain_marker(self.marker)}"
                 return Steered(text=hint, why="marker")
@@ -193,7 +201,7 @@ class Replies:
         return end(conversation, "final_answer", flaw, text=text, findings=findings)
 
     def _strip_marker(self, text: str) -> str:
-        answer = marked_answer(text, self.marker) if self.marker else None
+        answer = answer_after_marker(text, self.marker) if self.marker else None
         return limit_reply(text if answer is None else answer)
 
     def _findings(self, text: str) -> JsonObject | None:

@@ -62,14 +62,14 @@ def strip_reasoning(text: str) -> str:
     An unclosed tag opens reasoning up to the end. Text before a closing tag that nothing opened is
     reasoning too: some servers put the opening tag into the prompt.
     """
-    kept: list[str] = []
+    visible: list[str] = []
     start, thinking, opened = 0, False, False
     for tag in _THINKING.finditer(text):
         closes = tag[1] == "/"
         if not thinking and (opened or not closes):
-            kept.append(text[start : tag.start()])
+            visible.append(text[start : tag.start()])
         start, thinking, opened = tag.end(), not closes, True
-    return "".join(kept) if thinking else "".join([*kept, text[start:]])
+    return "".join(visible) if thinking else "".join([*visible, text[start:]])
 
 
 def _is_word_character(character: str) -> bool:
@@ -78,7 +78,7 @@ def _is_word_character(character: str) -> bool:
     return unicodedata.category(character)[0] not in "CMPZ"
 
 
-def marked_answer(text: str, marker: str) -> str | None:
+def answer_after_marker(text: str, marker: str) -> str | None:
     """The text behind *marker*, ignoring case; None if the marker is missing.
 
     The first marker at the beginning of a line counts, else the first one; markers in reasoning do
@@ -108,13 +108,13 @@ class TextCalls:
     marked: bool = True
 
 
-def find_text_calls(text: str, known: Collection[str]) -> TextCalls | None:
-    """The calls of *known* tools at the end of *text*; None if it is ordinary text."""
+def find_text_calls(text: str, tool_names: Collection[str]) -> TextCalls | None:
+    """The calls of the named tools at the end of *text*; None if it is ordinary text."""
     marker = _first_call_marker(text)
     if marker is None:
-        return _unmarked_calls(text, known)
+        return _calls_without_marker(text, tool_names)
     before = text[: marker.start()]
-    calls = _parse_calls(text, marker.end(), known)
+    calls = _parse_calls(text, marker.end(), tool_names)
     at_line_start = not before.rpartition("\n")[2].strip()
     if calls and at_line_start:
         return TextCalls(before.rstrip(), tuple(calls))
@@ -137,31 +137,33 @@ def _first_call_marker(text: str) -> re.Match[str] | None:
 def _code_spans(text: str) -> Iterator[tuple[int, int]]:
     """Spans of code: between fences, an open one to the end, and between backticks."""
     fence, mark = None, ""
-    for found in _CODE.finditer(text):
-        if fence is None and not found[1]:
-            yield found.span()
+    for match in _CODE.finditer(text):
+        if fence is None and not match[1]:
+            yield match.span()
         elif fence is None:
-            fence, mark = found.start(), found[1]
-        elif found[1] == mark:
-            yield fence, found.end()
+            fence, mark = match.start(), match[1]
+        elif match[1] == mark:
+            yield fence, match.end()
             fence = None
     if fence is not None:
         yield fence, len(text)
 
 
-def _unmarked_calls(text: str, known: Collection[str]) -> TextCalls | None:
+def _calls_without_marker(text: str, tool_names: Collection[str]) -> TextCalls | None:
     """Calls that make up all of *text*, or all of a code block at its end."""
     fence = text.find("```")
     block = _FENCED.fullmatch(text[fence:].rstrip()) if fence >= 0 else None
     body = block[1] if block else text
     if body.lstrip()[:1] not in ("{", "["):
         return None
-    calls = _parse_calls(body, 0, known)
+    calls = _parse_calls(body, 0, tool_names)
     before = text[:fence].strip() if block else ""
     return TextCalls(before, () if before else tuple(calls), marked=False) if calls else None
 
 
-def _parse_calls(text: str, start: int, known: Collection[str]) -> list[tuple[str, JsonObject]]:
+def _parse_calls(
+    text: str, start: int, tool_names: Collection[str]
+) -> list[tuple[str, JsonObject]]:
     """The calls from *start* to the end; empty if anything there is not a call."""
     calls: list[tuple[str, JsonObject]] = []
     at = start
@@ -173,7 +175,7 @@ def _parse_calls(text: str, start: int, known: Collection[str]) -> list[tuple[st
         between = _BETWEEN.match(text, at)
         at = between.end() if between else at
         parsed, at = _parse_next(text, at)
-        if not parsed or any(call is None or call[0] not in known for call in parsed):
+        if not parsed or any(call is None or call[0] not in tool_names for call in parsed):
             return []
         calls += [call for call in parsed if call is not None]
     return calls
@@ -181,13 +183,13 @@ def _parse_calls(text: str, start: int, known: Collection[str]) -> list[tuple[st
 
 def _parse_next(text: str, at: int) -> tuple[list[tuple[str, JsonObject] | None], int]:
     """The calls in the JSON value at *at*, and where it ends; no calls if it is not JSON."""
-    named = _NAMED.match(text, at)
+    name_match = _NAMED.match(text, at)
     try:
-        value, end = _decoder.raw_decode(text, named.end() if named else at)
+        value, end = _decoder.raw_decode(text, name_match.end() if name_match else at)
     except (ValueError, RecursionError):
         return [], at
-    if named:
-        return [(named[1], value) if isinstance(value, dict) else None], end
+    if name_match:
+        return [(name_match[1], value) if isinstance(value, dict) else None], end
     return [_as_call(item) for item in (value if isinstance(value, list) else [value])], end
 
 
@@ -195,11 +197,11 @@ def _as_call(value: Any) -> tuple[str, JsonObject] | None:
     """The call that *value* describes: a name and arguments, and no unknown field."""
     if not isinstance(value, dict):
         return None
-    given = [key for key in _ARGUMENTS if key in value]
-    others = set(value) - {"name", *given} - _OTHER_FIELDS
-    if len(given) != 1 or others or not isinstance(value.get("name"), str):
+    argument_keys = [key for key in _ARGUMENTS if key in value]
+    others = set(value) - {"name", *argument_keys} - _OTHER_FIELDS
+    if len(argument_keys) != 1 or others or not isinstance(value.get("name"), str):
         return None
-    arguments = value[given[0]]
+    arguments = value[argument_keys[0]]
     if isinstance(arguments, str):
         arguments = parse_object(arguments)
     return (value["name"], arguments) if isinstance(arguments, dict) else None

@@ -64,13 +64,13 @@ def explain_marker(marker: str) -> str:
     )
 
 
-def explain_tool_calls(known: Sequence[str]) -> str:
+def explain_tool_calls(tool_names: Sequence[str]) -> str:
     """The message to a model that has written a call as text."""
-    example = f'<tool_call>{{"name": "{known[0]}", "arguments": {{}}}}</tool_call>'
+    example = f'<tool_call>{{"name": "{tool_names[0]}", "arguments": {{}}}}</tool_call>'
     return (
         "You wrote a tool call as text, and nothing was called. Call tools through the tool "
         "interface. If you cannot, write only this, with JSON between the tags: "
-        f"{example} The tools are: {', '.join(known)}."
+        f"{example} The tools are: {', '.join(tool_names)}."
     )
 
 
@@ -90,15 +90,15 @@ class _Reflected:
     last: Round | None = None
     results: tuple[ToolObservation, ...] = ()
 
-    def began(self, conversation: Conversation) -> bool:
-        """Tell whether the conversation began with these turns."""
+    def is_beginning_of(self, conversation: Conversation) -> bool:
+        """Report whether the conversation begins with these turns and results."""
         if self.last is None:
             return True
         rounds = conversation.rounds
         if len(rounds) < self.turns or rounds[self.turns - 1] is not self.last:
             return False
-        now = [called.observation for called in conversation.of_step(self.last.step)]
-        return len(now) == len(self.results) and all(map(is_, now, self.results))
+        observations = [called.observation for called in conversation.of_step(self.last.step)]
+        return len(observations) == len(self.results) and all(map(is_, observations, self.results))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Steering:
             return [Steered(text=text, why=action.reason or action.kind, strip=True)]
         if conclusion is not None:
             return [conclusion]
-        calls = self.toolbox.executed(conversation)
+        calls = self.toolbox.call_history(conversation)
         new = len(conversation.of_step(conversation.step))
         warning = loop_detection.warn_of_calls(calls, new)
         if warning:  # an imminent end outweighs advice
@@ -153,20 +153,20 @@ class Steering:
 
         It takes the tools away; with the profile `off` only if no call would be made any more.
         """
-        why = str(last)
+        reason = str(last)
         text = (
-            f"This is your last step: {why}. If you call a tool now, you will not see its result. "
-            "Give your final answer, based on what you have found."
+            f"This is your last step: {reason}. If you call a tool now, you will not see its "
+            "result. Give your final answer, based on what you have found."
         )
         strip = self.profile != "off" or last.stops_calls
         if strip:
-            text = self._conclude(conversation, why)
-        return Steered(text=text, why=why, strip=strip, ending=last.ending)
+            text = self._conclude(conversation, reason)
+        return Steered(text=text, why=reason, strip=strip, ending=last.ending)
 
-    def _conclude(self, conversation: Conversation, why: str) -> str:
+    def _conclude(self, conversation: Conversation, reason: str) -> str:
         reflection, _ = self._reflect(conversation)
         text = (
-            f"This is your last step: {why}. You no longer have tools: a call would not be "
+            f"This is your last step: {reason}. You no longer have tools: a call would not be "
             "executed. Write the complete final answer now, based on what you have found. "
             f"{synthesis.instruction(reflection.kind)} If that is not enough, say what is "
             "missing and what should be done next. Do not invent results."
@@ -187,9 +187,9 @@ class Steering:
         self, conversation: Conversation
     ) -> tuple[OODAReflection, ReflectionAction | None]:
         """The reflection after all complete turns, and its reaction to the last one."""
-        known = self._known(conversation)
-        reflection, action = copy(known.reflection), known.action
-        for number, each in enumerate(conversation.rounds[known.turns :], known.turns + 1):
+        latest = self._latest_reflection(conversation)
+        reflection, action = copy(latest.reflection), latest.action
+        for number, each in enumerate(conversation.rounds[latest.turns :], latest.turns + 1):
             calls = conversation.of_step(each.step)
             if not all(called.observation for called in calls):
                 break
@@ -197,13 +197,13 @@ class Steering:
                 uses = [self.toolbox.use(called) for called in calls]
                 action = reflection.observe(uses, [called.outcome for called in calls])
             results = tuple(called.result for called in calls)
-            known = _Reflected(copy(reflection), action, number, each, results)
-        if known.turns and known not in self.reflected:
-            self.reflected.append(known)
+            latest = _Reflected(copy(reflection), action, number, each, results)
+        if latest.turns and latest not in self.reflected:
+            self.reflected.append(latest)
         return reflection, action
 
-    def _known(self, conversation: Conversation) -> _Reflected:
-        """The latest of the last reflections that the conversation goes on from."""
+    def _latest_reflection(self, conversation: Conversation) -> _Reflected:
+        """The remembered reflection that covers most turns of the conversation."""
         new = _Reflected(OODAReflection(self.profile, limit=self.limit))
-        found = [each for each in tuple(self.reflected) if each.began(conversation)]
-        return max([new, *found], key=attrgetter("turns"))
+        matching = [each for each in tuple(self.reflected) if each.is_beginning_of(conversation)]
+        return max([new, *matching], key=attrgetter("turns"))

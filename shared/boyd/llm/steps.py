@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from boyd.llm import loop_detection, steering, toolbox
-from boyd.llm.conclusion import UNPRICED, Conclusion, Spent, restrict, spent
+from boyd.llm.conclusion import UNPRICED, Conclusion, Spent, limit_usage, restrict
 from boyd.llm.context_window import Compaction, ContextWindow
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import Message, ModelRequest, ToolSpec, Turn, limit_reply
@@ -94,7 +94,7 @@ class InvestigationSteps:
         """The next step at *now*."""
         if conversation.ended is not None:
             return Finish(conversation.ended)
-        budgets = self._spent(conversation, now)
+        budgets = self._limit_usage(conversation, now)
         if conversation.open:
             return self._next_call(conversation, budgets, now)
         if self._limits.max_cost is not None and not self._settings.prices.are_set:
@@ -112,7 +112,7 @@ class InvestigationSteps:
 
     def seconds_left(self, conversation: Conversation, now: datetime) -> float:
         """Seconds until the deadline of the last question."""
-        seconds = {each.what: each for each in self._spent(conversation, now)}["seconds"]
+        seconds = {each.what: each for each in self._limit_usage(conversation, now)}["seconds"]
         return seconds.limit - seconds.used
 
     def add_turn(self, conversation: Conversation, turn: Turn) -> list[Entry]:
@@ -120,23 +120,23 @@ class InvestigationSteps:
         text_calls = self._find_text_calls(conversation, turn)
         if text_calls is not None and text_calls.calls:
             return self._add_text_calls(conversation, turn, text_calls)
-        said = self._say(conversation, turn, turn.text)
-        after = conversation.after([said])
+        entry = self._say(conversation, turn, turn.text)
+        after = conversation.after([entry])
         if turn.finish == "filtered":
-            why = "The model server withheld the answer"
-            return [said, self.conclusion.end(after, "error", why)]
+            reason = "The model server withheld the answer"
+            return [entry, self.conclusion.end(after, "error", reason)]
         if conversation.stripped:
-            return [said, self._replies.handle_last_turn(after, turn)]
-        if said.calls:
-            return [said]
+            return [entry, self._replies.handle_last_turn(after, turn)]
+        if entry.calls:
+            return [entry]
         if text_calls is not None:
-            known = [tool.name for tool in self._tools(conversation)]
-            return [said, *self._replies.handle_unread_calls(after, turn, text_calls, known)]
+            tool_names = [tool.name for tool in self._tools(conversation)]
+            return [entry, *self._replies.handle_unread_calls(after, turn, text_calls, tool_names)]
         reaction = self._replies.handle_text(after, turn)
         if turn.finish == "length":
             compacted = self._context.compact_truncated(after, self._request_turn(after), turn)
-            return [said, *([compacted] if compacted else []), *reaction]
-        return [said, *reaction]
+            return [entry, *([compacted] if compacted else []), *reaction]
+        return [entry, *reaction]
 
     def add_context_full(
         self, conversation: Conversation, error: ContextFull, now: datetime
@@ -145,14 +145,14 @@ class InvestigationSteps:
         request = self._request_turn(conversation)
         if compacted := self._context.compact_refused(conversation, request, error):
             return [compacted]
-        why = f"the conversation does not fit into the model's context: {error}"
-        return self.conclusion.stop(conversation, "error", why, now, error)
+        reason = f"the conversation does not fit into the model's context: {error}"
+        return self.conclusion.stop(conversation, "error", reason, now, error)
 
     def add_failure(
-        self, conversation: Conversation, called: ToolCallRecord, why: str, now: datetime
+        self, conversation: Conversation, called: ToolCallRecord, reason: str, now: datetime
     ) -> list[Entry]:
         """The entries for a call that was not made."""
-        return self.add_result(conversation, called.observe("failed", why, now))
+        return self.add_result(conversation, called.observe("failed", reason, now))
 
     def add_result(self, conversation: Conversation, observation: ToolObservation) -> list[Entry]:
         """The entries for a result; after the last one of a turn, with a message to the model."""
@@ -160,7 +160,7 @@ class InvestigationSteps:
         after = conversation.after([result], to_ms(at))
         if after.open:
             return [result]
-        conclusion = self._ask_to_conclude(after, self._spent(after, at))
+        conclusion = self._ask_to_conclude(after, self._limit_usage(after, at))
         return [result, *self.steering.after_results(after, conclusion)]
 
     def _say(self, conversation: Conversation, turn: Turn, text: str) -> Said:
@@ -179,26 +179,26 @@ class InvestigationSteps:
         )
 
     def _find_text_calls(self, conversation: Conversation, turn: Turn) -> TextCalls | None:
-        known = {tool.name for tool in self._tools(conversation)}
-        if conversation.stripped or turn.calls or turn.finish != "stop" or not known:
+        tool_names = {tool.name for tool in self._tools(conversation)}
+        if conversation.stripped or turn.calls or turn.finish != "stop" or not tool_names:
             return None
-        return None if self._replies.fits(turn.text) else find_text_calls(turn.text, known)
+        return None if self._replies.fits(turn.text) else find_text_calls(turn.text, tool_names)
 
     def _add_text_calls(
-        self, conversation: Conversation, turn: Turn, found: TextCalls
+        self, conversation: Conversation, turn: Turn, text_calls: TextCalls
     ) -> list[Entry]:
         calls = [
             ToolCall(id=name, name=name, arguments=json.dumps(arguments, ensure_ascii=False))
-            for name, arguments in found.calls
+            for name, arguments in text_calls.calls
         ]
-        said = self._say(conversation, turn.patched({"calls": calls}), found.before)
+        entry = self._say(conversation, turn.patched({"calls": calls}), text_calls.before)
         if SPOKEN in conversation.warned:
-            return [said]
-        return [said, Warned(what=SPOKEN, text=steering.UNPARSED)]
+            return [entry]
+        return [entry, Warned(what=SPOKEN, text=steering.UNPARSED)]
 
-    def _spent(self, conversation: Conversation, now: datetime) -> list[Spent]:
+    def _limit_usage(self, conversation: Conversation, now: datetime) -> list[Spent]:
         at = int(now.timestamp() * 1000)
-        return spent(conversation, self._limits, self._settings.prices, at)
+        return limit_usage(conversation, self._limits, self._settings.prices, at)
 
     def _ask_to_conclude(
         self, conversation: Conversation, budgets: Sequence[Spent]
@@ -245,10 +245,10 @@ class InvestigationSteps:
             return Write(self.add_result(conversation, skipped))
         if over is not None:
             return Write(self.conclusion.stop(conversation, over.ending, str(over), now))
-        executed = self.toolbox.executed(conversation)
-        if violation := loop_detection.check_call(executed, self.toolbox.plan(called)):
-            ending, why = violation.ending, violation.sentence
-            return Write(self.conclusion.stop(conversation, ending, why, now))
+        call_history = self.toolbox.call_history(conversation)
+        if violation := loop_detection.check_call(call_history, self.toolbox.plan(called)):
+            ending, sentence = violation.ending, violation.sentence
+            return Write(self.conclusion.stop(conversation, ending, sentence, now))
         return self._make_call(conversation, called, now)
 
     def _make_call(self, conversation: Conversation, called: ToolCallRecord, now: datetime) -> Next:

@@ -76,17 +76,19 @@ class Toolbox(Mapping[str, Action | Tool]):
         ]
 
     def refusal(self, called: ToolCallRecord) -> str | None:
-        """The reason why a call cannot be made, for the model."""
+        """The message to the model if a call cannot be made."""
         name, arguments = called.call.name, called.call.arguments
         if name not in self._tools and name != READ_OUTPUT:
-            known = ", ".join(self._tools) or "none"
-            return f"There is no tool {name!r}. The tools are: {known}."
+            names = ", ".join(self._tools) or "none"
+            return f"There is no tool {name!r}. The tools are: {names}."
         if MARK in arguments:
             return _UNSENDABLE
         if called.arguments is None:
-            why = "it is not an object" if _is_json(arguments) else "it cannot be parsed"
+            mistake = "it is not an object" if _is_json(arguments) else "it cannot be parsed"
             begin = arguments[:200]
-            return f"Not called: its arguments are not a JSON object ({why}). They began: {begin}"
+            return (
+                f"Not called: its arguments are not a JSON object ({mistake}). They began: {begin}"
+            )
         return None
 
     def use(self, called: ToolCallRecord) -> ToolUse:
@@ -107,19 +109,19 @@ class Toolbox(Mapping[str, Action | Tool]):
         use = self.use(called)
         return PlannedCall(use.name, use.signature, use.poll, self.refusal(called) is None)
 
-    def executed(self, conversation: Conversation) -> list[ExecutedCall]:
+    def call_history(self, conversation: Conversation) -> list[ExecutedCall]:
         """The finished calls as loop detection compares them."""
-        return [self._executed(called) for called in conversation.done]
+        return [self._history_entry(called) for called in conversation.finished_calls]
 
-    def _executed(self, called: ToolCallRecord) -> ExecutedCall:
+    def _history_entry(self, called: ToolCallRecord) -> ExecutedCall:
         result = called.result
-        seen, compared = self._finished.get(called.call.id, (None, None))
-        if compared is None or seen is not result:
-            compared = self._compared(self.use(called), called)
+        cached_result, compared = self._finished.get(called.call.id, (None, None))
+        if compared is None or cached_result is not result:
+            compared = self._to_executed_call(self.use(called), called)
             self._finished[called.call.id] = result, compared
         return compared
 
-    def _compared(self, use: ToolUse, called: ToolCallRecord) -> ExecutedCall:
+    def _to_executed_call(self, use: ToolUse, called: ToolCallRecord) -> ExecutedCall:
         result = called.result
         return ExecutedCall(
             name=use.name,
@@ -194,18 +196,20 @@ def read_output_spec() -> ToolSpec:
 def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
     """The page of an earlier output that *called* asks for; raises `ValueError` without one."""
     try:
-        wanted = ResultPage.model_validate(called.arguments or {})
+        page = ResultPage.model_validate(called.arguments or {})
     except ValidationError as error:
         raise ValueError(explain(error)) from None
-    outputs = {call_number(id): seen for id, seen in conversation.observations.items()}
-    if wanted.call not in outputs:
-        raise ValueError(f"there is no result #{wanted.call}")
-    seen = outputs[wanted.call]
-    size = len(seen.output)
-    if wanted.offset >= max(1, size):
-        raise ValueError(f"the output of #{wanted.call} has {size} characters")
-    end = min(size, wanted.offset + PAGE)
+    outputs = {
+        call_number(id): observation for id, observation in conversation.observations.items()
+    }
+    if page.call not in outputs:
+        raise ValueError(f"there is no result #{page.call}")
+    observation = outputs[page.call]
+    size = len(observation.output)
+    if page.offset >= max(1, size):
+        raise ValueError(f"the output of #{page.call} has {size} characters")
+    end = min(size, page.offset + PAGE)
     more = f"; offset={end} continues" if end < size else ", the end"
-    kept = f" kept of {seen.total_bytes} bytes" if seen.truncated else ""
-    head = f"[#{wanted.call}, characters {wanted.offset} to {end} of {size}{kept}{more}]"
-    return f"{head}\n{seen.output[wanted.offset : end]}"
+    total = f" kept of {observation.total_bytes} bytes" if observation.truncated else ""
+    head = f"[#{page.call}, characters {page.offset} to {end} of {size}{total}{more}]"
+    return f"{head}\n{observation.output[page.offset : end]}"

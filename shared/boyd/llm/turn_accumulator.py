@@ -40,10 +40,10 @@ class Watch(Protocol):
     def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
         """A piece has arrived."""
 
-    def discarded(self, why: str) -> None:
+    def discard_deltas(self, reason: str) -> None:
         """The attempt has failed; its deltas no longer count."""
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Report whether to give up the turn; called several times a second, so it is cheap."""
 
 
@@ -84,14 +84,14 @@ class TurnAccumulator:
             case StreamEnded():
                 self.has_ended = True
 
-    def turn(self, *, taken: Collection[str], prefix: str, sent: int, requests: int) -> Turn:
+    def turn(self, *, earlier_ids: Collection[str], prefix: str, sent: int, requests: int) -> Turn:
         """Finish the turn.
 
-        *taken* are ids of earlier calls, and *prefix* begins the ids given to calls without one.
-        *sent* counts characters, for servers that do not count tokens.
+        *earlier_ids* are those of earlier calls, and *prefix* begins the ids given to calls without
+        one. *sent* counts characters, for servers that do not count tokens.
         """
         self._show(self._parser.end())
-        calls = self._fragments.calls(taken, prefix)
+        calls = self._fragments.calls(earlier_ids, prefix)
         # Servers disagree on the name of an end with calls.
         finish: Finish = "calls" if calls else "stop"
         if self._finish in ("length", "filtered"):
@@ -262,13 +262,13 @@ class CallFragments:
             self._drafts.append(draft)
         draft.grow(fragment)
 
-    def calls(self, taken: Collection[str] = (), prefix: str = "call") -> list[ToolCall]:
+    def calls(self, earlier_ids: Collection[str] = (), prefix: str = "call") -> list[ToolCall]:
         """The calls so far; missing arguments become `{}`.
 
-        A call without an id of its own, also compared with the *taken* ones, gets an id that
+        A call without an id of its own, also compared with the *earlier_ids* ones, gets an id that
         begins with *prefix*.
         """
-        used = set(taken)
+        used = set(earlier_ids)
         generated = (f"{prefix}_{number}" for number in count(1))
         calls = []
         for draft in self._drafts:

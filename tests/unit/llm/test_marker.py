@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.llm.reply_text import marked_answer
+from boyd.llm.reply_text import answer_after_marker
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ from boyd.llm.reply_text import marked_answer
     ],
 )
 def test_the_answer_stands_behind_the_marker(text: str, answer: str | None) -> None:
-    assert marked_answer(text, "DONE:") == answer
+    assert answer_after_marker(text, "DONE:") == answer
 
 
 def test_a_marker_is_no_pattern() -> None:
-    assert marked_answer("abc", "a.c") is None
-    assert marked_answer("[(*) yes", "[(*)") == "yes"
+    assert answer_after_marker("abc", "a.c") is None
+    assert answer_after_marker("[(*) yes", "[(*)") == "yes"

@@ -17,10 +17,10 @@ class Nobody:
     def delta(self, kind: Any, text: str) -> None:
         """A piece has come."""
 
-    def discarded(self, why: str) -> None:
+    def discard_deltas(self, reason: str) -> None:
         """The attempt has failed."""
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Never."""
         return False
 

@@ -52,8 +52,8 @@ def url(settings: ModelSettings) -> str:
 
 def headers(key: SecretStr | None) -> dict[str, str]:
     """The version, and the key if there is one."""
-    given = {"x-api-key": key.get_secret_value()} if key else {}
-    return {"anthropic-version": _VERSION, **given}
+    key_header = {"x-api-key": key.get_secret_value()} if key else {}
+    return {"anthropic-version": _VERSION, **key_header}
 
 
 def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
@@ -138,8 +138,8 @@ class AnthropicDecoder:
             self._calls.add(at)
             id_, name = text(piece, "id") or None, text(piece, "name")
             yield CallFragment(at, id_, name, part(piece, "input"))
-        elif said := text(piece, "text"):
-            yield TextDelta(said)
+        elif answer := text(piece, "text"):
+            yield TextDelta(answer)
         elif thought := text(piece, "thinking"):
             yield ReasoningDelta(thought)
         elif (more := text(piece, "partial_json")) and at in self._calls:

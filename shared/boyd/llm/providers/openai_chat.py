@@ -120,8 +120,8 @@ def _delta(delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
     if thought:
         yield ReasoningDelta(thought)
     yield from _content(delta.get("content"))
-    if said := text(delta, "refusal"):
-        yield TextDelta(said)
+    if refusal := text(delta, "refusal"):
+        yield TextDelta(refusal)
     calls = delta.get("tool_calls")
     for fragment in calls if isinstance(calls, list) else []:
         if isinstance(fragment, dict):

@@ -49,26 +49,26 @@ def parse_event(data: str) -> dict[str, Any]:
 
 def part(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The object in field *name*, or an empty one."""
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    field = value.get(name)
+    return field if isinstance(field, dict) else {}
 
 
 def text(value: Mapping[str, Any], name: str) -> str:
     """The text in field *name*, or an empty one."""
-    found = value.get(name)
-    return found if isinstance(found, str) else ""
+    field = value.get(name)
+    return field if isinstance(field, str) else ""
 
 
 def number(value: Mapping[str, Any], name: str) -> int:
     """The number of tokens in field *name*, or 0."""
-    found = value.get(name)
-    return max(found, 0) if isinstance(found, int) else 0
+    field = value.get(name)
+    return max(field, 0) if isinstance(field, int) else 0
 
 
 def index(value: Mapping[str, Any]) -> int | None:
     """The `index` of a piece, if it has one."""
-    found = value.get("index")
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    field = value.get("index")
+    return field if isinstance(field, int) and not isinstance(field, bool) else None
 
 
 #: Distinguishes messages of Boyd from those of a person.
@@ -83,8 +83,8 @@ def prepare(request: ModelRequest, *, takes_system: bool) -> tuple[str, list[Mes
     """
     messages = request.messages
     first = next((n for n, each in enumerate(messages) if each.role != "system"), len(messages))
-    known = {tool.name for tool in request.tools}
-    rest = (_with_valid_calls(_tag_steering(m, takes_system), known) for m in messages[first:])
+    tool_names = {tool.name for tool in request.tools}
+    rest = (_with_valid_calls(_tag_steering(m, takes_system), tool_names) for m in messages[first:])
     return _join_text(messages[:first]), _merge(rest)
 
 
@@ -100,19 +100,21 @@ def _tag_steering(message: Message, takes_system: bool) -> Message:
     return Message(role="user", text=_STEERING.format(message.text))
 
 
-def _with_valid_calls(message: Message, known: Collection[str]) -> Message:
+def _with_valid_calls(message: Message, tool_names: Collection[str]) -> Message:
     if not message.calls:
         return message
     calls = [
-        ToolCall(id=c.id, name=_legal(c.name, known), arguments=sendable_arguments(c.arguments))
+        ToolCall(
+            id=c.id, name=_legal(c.name, tool_names), arguments=sendable_arguments(c.arguments)
+        )
         for c in message.calls
     ]
     return Message(role=message.role, text=message.text, calls=calls)
 
 
-def _legal(name: str, known: Collection[str]) -> str:
+def _legal(name: str, tool_names: Collection[str]) -> str:
     """A known name, or one that servers accept in place of a name that the model made up."""
-    return name if name in known else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+    return name if name in tool_names else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
 def _merge(messages: Iterable[Message]) -> list[Message]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from boyd import naming
 from boyd.errors import StoreError
-from boyd.llm.conclusion import cost, spent_on
+from boyd.llm.conclusion import cost, model_limit_usage
 from boyd.llm.gateway import Gateway, Meter
 from boyd.llm.messages import Message, ModelRequest, Turn
 from boyd.llm.model_errors import ModelError, ModelRefused, ModelUnavailable, Stopped
@@ -85,12 +85,12 @@ class LiveOutput:
         if time.monotonic() - self._looked >= SHOW_INTERVAL:
             self._show([])
 
-    def discarded(self, why: str) -> None:
+    def discard_deltas(self, reason: str) -> None:
         """Withdraw the output of a failed attempt."""
         self._begin()
-        self._append([Discarded(step=self._step, why=why)])
+        self._append([Discarded(step=self._step, why=reason)])
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Tell whether the turn is no longer wanted."""
         if time.monotonic() - self._looked >= CHECK_INTERVAL:
             self._show([])
@@ -174,7 +174,7 @@ class Asking:
         Raises:
             ModelError: a limit is used up.
         """
-        for one in spent_on(self._used, self._settings.limits, self._settings.prices):
+        for one in model_limit_usage(self._used, self._settings.limits, self._settings.prices):
             if one.over:
                 raise ModelError(f"no further request to the model: {one}", requests=0)
 
@@ -191,10 +191,10 @@ class _Until(Watch):
     def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
         """Ignore it."""
 
-    def discarded(self, why: str) -> None:
+    def discard_deltas(self, reason: str) -> None:
         """Ignore it."""
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """True once the time is up, or the model is halted."""
         now = time.monotonic()
         if now - self._looked >= CHECK_INTERVAL:

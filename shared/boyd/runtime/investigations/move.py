@@ -97,10 +97,10 @@ class RecentInvestigations:
         while stays and isinstance(log[stays - 1].entry, Delta):
             stays -= 1
         if stays:
-            settled = known.conversation.followed_by(log[:stays])
+            settled = known.conversation.with_log(log[:stays])
             known = _Known(settled, known.steps, log[stays - 1].id)
         self._remember(id, known)
-        return known.conversation.followed_by(log[stays:]), known.steps
+        return known.conversation.with_log(log[stays:]), known.steps
 
     def forgot_pieces(self, id: str) -> None:
         """Forget the pieces of turns of an investigation, which were removed from its log."""
@@ -375,7 +375,7 @@ class Move:
             Stale: another worker owns it.
         """
         at = to_ms(self._now())
-        safe = [redacted(self._log.timed(entry, at)) for entry in entries]
+        safe = [redacted(self._log.with_duration(entry, at)) for entry in entries]
         after = self._log.after(safe, at)
         keep = self._engine.retention.of_runs()[0] if after.ended else None
         kind = "ended" if after.ended else event
@@ -440,7 +440,7 @@ class Move:
                 success=called.observation.status == "succeeded",
                 description=called.observation.output[:500],
             )
-            for called in self._log.done
+            for called in self._log.finished_calls
             if called.observation is not None
             and called.observation.status != "skipped"
             and called.call.name in self._toolbox
