@@ -376,6 +376,10 @@ def work(store: Store, a: AgentStore) -> None:
     assert a.jobs.leave("call:c2", 1, "w/3", "failed", {}, 0)
     a.calls.submit(call, None, "c3")
     take(store, a, "call:c3", lambda proof: a.jobs.retry("call:c3", proof))
+    a.calls.submit(call, None, "c9")
+    queued = a.calls.get("c9")
+    assert queued
+    assert a.calls.cancel(queued, "p9", ANN, "not now").outcome == "cancelled"
 
 
 def effects(store: Store, a: AgentStore) -> None:
