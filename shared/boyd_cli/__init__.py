@@ -76,12 +76,12 @@ def _exit(*_: object) -> NoReturn:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Tell whether *error* is Ctrl-C, or was caused by it."""
-    seen: set[int] = set()
+    """Search *error* and its causes for Ctrl-C."""
+    visited: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
+    while cause is not None and id(cause) not in visited:
         if isinstance(cause, KeyboardInterrupt):
             return True
-        seen.add(id(cause))
+        visited.add(id(cause))
         cause = cause.__cause__ or cause.__context__
     return False

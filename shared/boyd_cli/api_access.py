@@ -195,9 +195,9 @@ def _of_profile(name: str | None) -> Flags:
     return Flags(profile.url, profile.key, agent=profile.agent) if profile else Flags()
 
 
-def is_same(one: str, other: str) -> bool:
-    """Tell whether both URLs are of the same API."""
-    return one.rstrip("/") == other.rstrip("/")
+def is_same(url: str, other: str) -> bool:
+    """Compare the URLs of two APIs, ignoring a trailing slash."""
+    return url.rstrip("/") == other.rstrip("/")
 
 
 #: The largest page.
@@ -227,7 +227,7 @@ def runs(api: Api, limit: int = _NEWEST, **query: object) -> list[models.Run]:
 def investigations(api: Api, limit: int = _NEWEST) -> list[Investigation]:
     """Read at most *limit* investigations, newest first."""
     pages = _pages(api, "/investigations", InvestigationPage, limit=min(limit, PAGE))
-    return list(islice((one for page in pages for one in page.investigations), limit))
+    return list(islice((item for page in pages for item in page.investigations), limit))
 
 
 def executions(api: Api, limit: int, **query: object) -> list[models.ExecutionEntry]:

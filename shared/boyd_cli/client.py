@@ -70,7 +70,7 @@ class Client:
 
     Attributes:
         url: of the API.
-        agent: the agent of all paths; None: the deployment, or its default agent.
+        agent: the agent of all paths; without one, the deployment or its default agent.
         timeout: seconds to wait for an answer.
     """
 
@@ -90,7 +90,7 @@ class Client:
         self._proxies = _proxies(self.url)
 
     def of(self, agent: str | None) -> Self:
-        """A client for one agent; None: for the deployment and its default agent."""
+        """A client for one agent, or with None for the deployment and its default agent."""
         other = copy(self)
         other.agent = agent
         return other
@@ -200,8 +200,10 @@ class Client:
             self._session.request,
             method,
             f"{self.url}{BASE}{agent}{path}",
-            params={name: _text(one) for name, one in (query or {}).items() if one is not None},
-            json=body and {name: one for name, one in body.items() if one is not None},
+            params={
+                name: _text(value) for name, value in (query or {}).items() if value is not None
+            },
+            json=body and {name: value for name, value in body.items() if value is not None},
             headers=headers,
             timeout=(min(CONNECT, self.timeout), silence or self.timeout),
             stream=stream,
@@ -367,7 +369,7 @@ def _retry_after(answer: requests.Response) -> float:
 
 
 def _was_dropped(error: requests.RequestException) -> bool:
-    """Tell whether an established connection broke."""
+    """Match errors of a connection that was established and then broke."""
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return True
     others = (requests.exceptions.SSLError, requests.exceptions.ProxyError, requests.Timeout)

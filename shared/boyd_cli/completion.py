@@ -32,8 +32,8 @@ def completer(find: Callable[[Api], Offers]) -> Completer:
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = islice(find(_api(ctx)), _MOST * 10)
-            fitting = [(id, text) for id, text in found if id.startswith(incomplete)]
+            offers = islice(find(_api(ctx)), _MOST * 10)
+            fitting = [(id, text) for id, text in offers if id.startswith(incomplete)]
         except BoydError:
             return []
         return [CompletionItem(id, help=output.one_line(text)) for id, text in fitting[:_MOST]]
@@ -54,53 +54,53 @@ def agents(api: Api) -> Offers:
     """The agents that the key may access."""
     from boyd.models.responses import AgentList
 
-    return [(one.id, one.name) for one in api.deployment.get("/agents", AgentList).agents]
+    return [(entry.id, entry.name) for entry in api.deployment.get("/agents", AgentList).agents]
 
 
 def actions(api: Api) -> Offers:
     """The actions of the agent."""
     from boyd.models.responses import ActionList
 
-    found = api.agent.get("/actions", ActionList).actions
-    return [(one.id, one.description) for one in found]
+    manifests = api.agent.get("/actions", ActionList).actions
+    return [(manifest.id, manifest.description) for manifest in manifests]
 
 
 def iterations(api: Api) -> Offers:
     """The last iterations of the agent."""
     from boyd.models.responses import IterationList
 
-    found = api.agent.get("/loop/history", IterationList, limit=50).iterations
-    return [(str(one.iteration), one.situation or "") for one in found]
+    summaries = api.agent.get("/loop/history", IterationList, limit=50).iterations
+    return [(str(summary.iteration), summary.situation or "") for summary in summaries]
 
 
 def runs(api: Api) -> Offers:
     """The last runs."""
-    return [(one.id, one.title) for one in api.agent.get("/runs", RunPage, limit=_MOST).runs]
+    return [(run.id, run.title) for run in api.agent.get("/runs", RunPage, limit=_MOST).runs]
 
 
 def investigations(api: Api) -> Offers:
     """The last investigations."""
-    found = api.agent.get("/investigations", InvestigationPage, limit=_MOST).investigations
-    return [(one.id, one.question) for one in found]
+    page = api.agent.get("/investigations", InvestigationPage, limit=_MOST).investigations
+    return [(investigation.id, investigation.question) for investigation in page]
 
 
 def approvals(api: Api) -> Offers:
     """Pending approvals, then resolved ones."""
-    found = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
-    for item in (*found.pending, *found.history):
+    queue = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
+    for item in (*queue.pending, *queue.history):
         yield item.id, f"{item.action_id} {item.status}: {item.decision.rationale}"
 
 
 def pending_approvals(api: Api) -> Offers:
     """Pending approvals."""
-    found = api.agent.get("/approvals", ApprovalQueue, limit=_MOST)
-    return [(one.id, f"{one.action_id}: {one.decision.rationale}") for one in found.pending]
+    queue = api.agent.get("/approvals", ApprovalQueue, limit=_MOST)
+    return [(item.id, f"{item.action_id}: {item.decision.rationale}") for item in queue.pending]
 
 
 def procedures(api: Api) -> Offers:
     """The latest procedures."""
-    for one in api.agent.get("/procedures", ProcedureList, limit=_MOST).procedures:
-        yield one.id, one.action
+    for procedure in api.agent.get("/procedures", ProcedureList, limit=_MOST).procedures:
+        yield procedure.id, procedure.action
 
 
 def executions(api: Api) -> Offers:
@@ -111,13 +111,13 @@ def executions(api: Api) -> Offers:
         for result in past.results:
             if result.success:
                 yield naming.loop(str(past.iteration)), result.action
-    found = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
-    for item in found.history:
+    queue = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
+    for item in queue.history:
         if item.result is not None and item.result.success:
             yield naming.approval(item.id), item.action_id
 
 
-def queued_executions(api: Api) -> Offers:
+def cancellable_executions(api: Api) -> Offers:
     """The executions of clients that wait for their turn."""
     from boyd.models import HoldList
 
@@ -130,14 +130,14 @@ def keys(api: Api) -> Offers:
     """The keys of the API."""
     from boyd.models.responses import KeyList
 
-    found = api.deployment.get("/keys", KeyList).keys
-    return [(one.id, f"{one.name} of {one.principal}") for one in found]
+    infos = api.deployment.get("/keys", KeyList).keys
+    return [(info.id, f"{info.name} of {info.principal}") for info in infos]
 
 
 def profiles(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a profile."""
     try:
-        return [CompletionItem(one) for one in profile_names() if one.startswith(incomplete)]
+        return [CompletionItem(name) for name in profile_names() if name.startswith(incomplete)]
     except BoydError:
         return []
 

@@ -35,13 +35,13 @@ WHOLE = 36
 
 
 def _refuse_empty(complaint: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    def checked(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-        for one in value if isinstance(value, tuple) else (value,):
-            if one is not None and not one.strip():
+    def check(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        for text in value if isinstance(value, tuple) else (value,):
+            if text is not None and not text.strip():
                 raise click.BadParameter(complaint)
         return value
 
-    return checked
+    return check
 
 
 #: Refuses empty values: an unset shell variable must not select the default.
@@ -49,27 +49,27 @@ not_empty = _refuse_empty("it is empty: give a value, or omit the option")
 _not_empty_id = _refuse_empty("the id is empty: give an id or a prefix of one")
 
 
-def id_argument(name: str, offers: Callable[[Api], Offers], **how: Any) -> _Decorator:
+def id_argument(name: str, offers: Callable[[Api], Offers], **options: Any) -> _Decorator:
     """An argument for an id or a prefix of one; completion offers *offers*."""
     complete = completer(offers)
-    return click.argument(name, callback=_not_empty_id, shell_complete=complete, **how)
+    return click.argument(name, callback=_not_empty_id, shell_complete=complete, **options)
 
 
 def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
     """Find the only id with that prefix; exit with an error otherwise."""
-    found = []
-    for one in dict.fromkeys(ids):
-        if one == beginning:
-            return one
-        if one.startswith(beginning):
-            found.append(one)
-    if not found:
+    matches = []
+    for id in dict.fromkeys(ids):
+        if id == beginning:
+            return id
+        if id.startswith(beginning):
+            matches.append(id)
+    if not matches:
         output.stop(output.NOT_FOUND, f"no {noun} {beginning!r}")
-    if len(found) > 1:
-        some = ", ".join(one[: output.SHORT + 4] for one in found[:5])
-        more = ", …" if len(found) > 5 else ""
-        output.stop(output.FAILED, f"{beginning!r} matches {len(found)} {noun}s: {some}{more}")
-    return found[0]
+    if len(matches) > 1:
+        some = ", ".join(id[: output.SHORT + 4] for id in matches[:5])
+        more = ", …" if len(matches) > 5 else ""
+        output.stop(output.FAILED, f"{beginning!r} matches {len(matches)} {noun}s: {some}{more}")
+    return matches[0]
 
 
 def find_by_prefix(
@@ -78,8 +78,8 @@ def find_by_prefix(
     """Read the item with that id, or find it among the newest by a unique prefix."""
     if len(prefix) == WHOLE:
         return api.agent.get(f"/{noun}s/{prefix}", kind)
-    known = {one.id: one for one in newest(api)}
-    return known[resolve_prefix(noun, prefix, known)]
+    items_by_id = {item.id: item for item in newest(api)}
+    return items_by_id[resolve_prefix(noun, prefix, items_by_id)]
 
 
 #: Names an agent; an empty name is refused and does not select the default.
@@ -97,14 +97,14 @@ def gives(name: str, load: Callable[..., object], *options: _Decorator) -> _Deco
 
     def decorate(command: _Command) -> _Command:
         @functools.wraps(command)
-        def wrapped(*args: Any, **given: Any) -> Any:
-            values = {one: given.pop(one) for one in names if one in given}
-            return command(*args, **{name: load(**values)}, **given)
+        def wrapper(*args: Any, **params: Any) -> Any:
+            values = {key: params.pop(key) for key in names if key in params}
+            return command(*args, **{name: load(**values)}, **params)
 
-        made: _Command = wrapped
+        decorated: _Command = wrapper
         for option in reversed(options):
-            made = option(made)
-        return made
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 
@@ -131,8 +131,8 @@ _direct = click.option(
 )
 
 
-def _load(config: Path | None, **given: str | None) -> Settings:
-    flags = {key: value for key, value in given.items() if value is not None}
+def _load(config: Path | None, **options: str | None) -> Settings:
+    flags = {key: value for key, value in options.items() if value is not None}
     if config is not None:
         os.environ["BOYD_CONFIG"] = str(config.resolve())  # for the processes that we start
     return load_settings(flags, config)
@@ -174,8 +174,8 @@ class CommandAccess:
         if self.direct:
             return None
         api = find_api(self.settings, replace(self.flags, agent=agent), running=running)
-        asked = running or self.flags.url or self.flags.profile
-        return api if api is not None and (api.has_key or asked) else None
+        is_requested = running or self.flags.url or self.flags.profile
+        return api if api is not None and (api.has_key or is_requested) else None
 
 
 def _access(
@@ -257,21 +257,21 @@ def choose_agent(
     """
     from boyd.store import in_service
 
-    known = store.fleet.agents()
+    entries = store.fleet.agents()
     running = read_runtime(settings.state_dir)
     default = None
     if running is not None and settings.redis_url in (None, running.redis_url):
-        default = running.agent if running.agent in known else None
-    serving = in_service(known)
+        default = running.agent if running.agent in entries else None
+    serving = in_service(entries)
     only = serving[0] if len(serving) == 1 else None
-    wanted = name or settings.agent or default or only
-    if not known:
+    choice = name or settings.agent or default or only
+    if not entries:
         raise UnknownAgent("no agent has been started against this Redis yet")
-    if wanted is None:
+    if choice is None:
         raise UnknownAgent(f"choose an agent with --agent NAME: {', '.join(serving)}")
-    if wanted not in known:
-        raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(known)}")
-    return known[wanted], store.agent(wanted)
+    if choice not in entries:
+        raise UnknownAgent(f"no agent {choice!r}; known: {', '.join(entries)}")
+    return entries[choice], store.agent(choice)
 
 
 def user() -> str:

@@ -71,17 +71,17 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
     for middle in (f"  {_observation_count(result)}", ""):
         room = width - len(head) - len(middle) - len(tail) - 3
         if room >= min(_LEAST, len(summary)):
-            shown = f"{cut(summary, room)} " if summary else ""
-            return f"{head}{middle}  {shown}{tail}".rstrip()
+            text = f"{cut(summary, room)} " if summary else ""
+            return f"{head}{middle}  {text}{tail}".rstrip()
     return cut(f"{head}  {tail}".rstrip(), width)
 
 
 def paint_iteration(result: LoopResult) -> str:
     """The same as wide as the terminal, in colour."""
     colour = None if result.success else "red"
-    if result.success and any(one.success for one in result.action_results):
+    if result.success and any(action.success for action in result.action_results):
         colour = "green"
-    if result.success and any(one.waits_for for one in result.action_results):
+    if result.success and any(action.waits_for for action in result.action_results):
         colour = "yellow"
     return paint(iteration_line(result, width() if is_terminal() else LINE), colour)
 
@@ -120,7 +120,7 @@ def brief(text: str, width: int = LINE) -> str:
     return cut(plain, width) if is_terminal() else plain
 
 
-def took(result: ActionResult) -> str:
+def action_duration(result: ActionResult) -> str:
     """The duration of an action; empty if it was refused before it began."""
     return "" if not result.success and result.duration < 1 else duration(result.duration)
 
@@ -223,17 +223,17 @@ def status_of(problem: ApiProblem) -> int:
 
 
 def is_terminal() -> bool:
-    """Tell whether standard output is a terminal."""
+    """Check that standard output is a terminal."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def is_coloured() -> bool:
-    """Tell whether colours are enabled: on a terminal, unless `NO_COLOR` is set."""
+    """Check that colours are enabled: on a terminal, unless `NO_COLOR` is set."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
 def can_ask() -> bool:
-    """Tell whether a person can be asked."""
+    """Check that a person can answer: both standard input and output are terminals."""
     return is_terminal() and sys.stdin.isatty()
 
 
@@ -349,9 +349,9 @@ def _wire(value: object) -> Any:
 
 def print_pairs(*pairs: tuple[str, str], indent: int = 2) -> None:
     """Print names and texts, one pair per line; empty texts are omitted."""
-    shown = [(name, one_line(text)) for name, text in pairs if text]
-    widest = max((len(name) for name, _ in shown), default=0)
-    for name, text in shown:
+    rows = [(name, one_line(text)) for name, text in pairs if text]
+    widest = max((len(name) for name, _ in rows), default=0)
+    for name, text in rows:
         say(f"{'':{indent}}{name:<{widest}}  {text}")
 
 
@@ -387,18 +387,18 @@ def fit_table(
     from rich.table import Table
     from rich.text import Text
 
-    known = _columns(columns)
+    all_columns = _columns(columns)
     cells = [[one_line(cell) for cell in row] for row in rows]
-    shown = layout(known, cells, room or width())
+    widths = layout(all_columns, cells, room or width())
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for number, wide in shown:
-        folded = known[number].kind == "folded"
+    for number, wide in widths:
+        folded = all_columns[number].kind == "prose"
         overflow: OverflowMethod = "fold" if folded else "ellipsis"
-        title = cut(known[number].name.upper(), wide)
+        title = cut(all_columns[number].name.upper(), wide)
         table.add_column(title, width=wide, no_wrap=not folded, overflow=overflow)
     for row in cells:
         colours = [_COLOURS.get(cell.split(" ")[0].rstrip(":,"), "") for cell in row]
-        table.add_row(*(Text(row[number], style=colours[number]) for number, _ in shown))
+        table.add_row(*(Text(row[number], style=colours[number]) for number, _ in widths))
     return table
 
 

@@ -27,8 +27,8 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         return None
     match = _DURATION.fullmatch(value)
     if match is None or int(match[1]) == 0:
-        wanted = "write a number and s, m, h, d or w, as in 90d"
-        raise click.BadParameter(f"{value!r} is not a time; {wanted}", ctx, param)
+        advice = "write a number and s, m, h, d or w, as in 90d"
+        raise click.BadParameter(f"{value!r} is not a time; {advice}", ctx, param)
     return float(match[1]) * UNITS[match[2]]
 
 
@@ -48,15 +48,15 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
 
 def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give *command* the options `--since` and `--until`, as `since` and `until`."""
-    what = "a date (local time by default), today, yesterday, or how long ago, as in 2h"
+    forms = "a date (local time by default), today, yesterday, or how long ago, as in 2h"
     since = click.option(
-        "--since", callback=_moment, metavar="TIME", help=f"Start of the period: {what}."
+        "--since", callback=_moment, metavar="TIME", help=f"Start of the period: {forms}."
     )
     until = click.option(
         "--until", callback=_moment, metavar="TIME", help="End of the period, likewise."
     )
-    made: Callable[..., Any] = since(until(command))
-    return made
+    decorated: Callable[..., Any] = since(until(command))
+    return decorated
 
 
 if TYPE_CHECKING:
@@ -81,16 +81,16 @@ class Number(click.FloatRange):
 class Shaped(_Text):
     """A text of a certain shape."""
 
-    def __init__(self, name: str, shape: re.Pattern[str], wanted: str) -> None:
+    def __init__(self, name: str, shape: re.Pattern[str], expected: str) -> None:
         """Accept texts that match *shape* as a whole; *wanted* says what they look like."""
         self.name = name
         self._shape = shape
-        self._wanted = wanted
+        self._expected = expected
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the text."""
         if not self._shape.fullmatch(str(value)):
-            self.fail(f"{value!r} is not {self._wanted}", param, ctx)
+            self.fail(f"{value!r} is not {self._expected}", param, ctx)
         return str(value)
 
 
@@ -130,24 +130,27 @@ class Words(_Type):
         """Complete the word after the last comma."""
         before, comma, last = incomplete.rpartition(",")
         if self._offers is not None:
-            found = [one.value for one in completer(self._offers)(ctx, param, last)]
+            words = [item.value for item in completer(self._offers)(ctx, param, last)]
         else:
-            found = [one for one in self._choices if one.startswith(last)]
-        return [CompletionItem(f"{before}{comma}{one}") for one in found]
+            words = [choice for choice in self._choices if choice.startswith(last)]
+        return [CompletionItem(f"{before}{comma}{word}") for word in words]
 
 
 def words_option(
     *names: str,
     choices: Sequence[str] = (),
     offers: Callable[[Api], Offers] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> Callable[..., Any]:
     """An option for words, separated by commas or repeated."""
 
-    def flat(_ctx: click.Context, _param: click.Parameter, given: Iterable[list[str]]) -> list[str]:
-        return list(dict.fromkeys(word for words in given for word in words))
+    def flatten(
+        _ctx: click.Context, _param: click.Parameter, values: Iterable[list[str]]
+    ) -> list[str]:
+        return list(dict.fromkeys(word for words in values for word in words))
 
-    return click.option(*names, type=Words(choices, offers), multiple=True, callback=flat, **how)
+    words = Words(choices, offers)
+    return click.option(*names, type=words, multiple=True, callback=flatten, **options)
 
 
 def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
@@ -155,12 +158,12 @@ def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> d
     if value is None:
         return {}
     try:
-        found = json.loads(sys.stdin.read() if value == "-" else value)
+        parsed = json.loads(sys.stdin.read() if value == "-" else value)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param=param) from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise click.BadParameter('it must be a JSON object, such as \'{"path": "/tmp"}\'')
-    return found
+    return parsed
 
 
 #: An option for a JSON object.
@@ -181,18 +184,18 @@ class Pairs(dict[str, Any]):
 
 def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Pairs:
     """Parse `name=value`; a value is JSON if it parses, otherwise text."""
-    found = Pairs()
+    pairs = Pairs()
     for text in values:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param=param)
         try:
-            found[name] = json.loads(value)
+            pairs[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-        if not isinstance(found[name], str):
-            found.typed[name] = value
-    return found
+            pairs[name] = value
+        if not isinstance(pairs[name], str):
+            pairs.typed[name] = value
+    return pairs
 
 
 #: A repeatable option for `name=value`.

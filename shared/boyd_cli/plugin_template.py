@@ -419,7 +419,7 @@ def package_files(name: str, *, connector: bool) -> dict[str, str]:
     used = re.findall(r"^(?:from \S+ )?import (.+)", plugin.template + test.template, re.MULTILINE)
     if keyword.iskeyword(cls) or cls in ", ".join(used).split(", ") or chosen(name):
         raise ConfigError(f"the name {name!r} is taken; nothing was written")
-    given = {
+    values = {
         "name": name,
         "module": module,
         "cls": cls,
@@ -434,6 +434,6 @@ def package_files(name: str, *, connector: bool) -> dict[str, str]:
         f"src/{module}/__init__.py": plugin,
         f"tests/test_{name.replace('-', '_')}.py": test,
     }
-    return {path: text.substitute(given) for path, text in texts.items()} | {
+    return {path: text.substitute(values) for path, text in texts.items()} | {
         f"src/{module}/py.typed": ""
     }

@@ -115,13 +115,13 @@ def open_prompt(
 def _bindings() -> KeyBindings:
     from prompt_toolkit.key_binding import KeyBindings
 
-    made = KeyBindings()
+    bindings = KeyBindings()
 
-    @made.add("escape", "enter")
+    @bindings.add("escape", "enter")
     def new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    return made
+    return bindings
 
 
 _T = TypeVar("_T")
@@ -197,25 +197,25 @@ class Spinner:
     def ask(self, question: Callable[[], _T]) -> _T | None:
         """Return the answer to *question*, or None while the API is away."""
         try:
-            found = question()
+            answer = question()
         except ApiUnavailable as error:
             self._outage.begin(error)
             return None
         self._outage.end(report=False)
-        return found
+        return answer
 
     def insist(self, question: Callable[[], _T]) -> _T:
         """Repeat *question* until the API answers it."""
         while True:
             try:
-                found = question()
+                answer = question()
             except BoydError as error:
                 if not _is_passing(error):
                     raise
                 self._outage.begin(error)
             else:
                 self._outage.end(report=False)
-                return found
+                return answer
             self.pause("waiting for the API")
 
     def pause(self, doing: Callable[[], str] | str) -> None:
@@ -278,11 +278,11 @@ class EventFollower:
             finally:
                 opened.set()
 
-        def closed() -> Iterator[Event]:
+        def report_closure() -> Iterator[Event]:
             raise ApiUnavailable(f"the API at {client.url} has closed the event stream")
 
         try:
-            for item in _reconnect(connect, closed, _may_reopen):
+            for item in _reconnect(connect, report_closure, _may_reopen):
                 self._items.put((agent_id, item))
                 if isinstance(item, Event):
                     last = item.id or last
@@ -300,14 +300,14 @@ class EventFollower:
         Raises:
             ApiProblem: an agent cannot be followed any more.
         """
-        found = []
+        events = []
         try:
             item = self._items.get(timeout=seconds)
             while True:
-                found += self._receive(*item)
+                events += self._receive(*item)
                 item = self._items.get_nowait()
         except queue.Empty:
-            return found
+            return events
 
     def endlessly(self) -> Iterator[tuple[str, Event]]:
         """Yield events until the caller stops reading; raises as `wait`."""
@@ -364,10 +364,10 @@ class LogFollower:
         """Yield entries until an end that nothing follows."""
         for logged in self._all():
             yield logged
-            if isinstance(logged.entry, Ended) and not self.missed():
+            if isinstance(logged.entry, Ended) and not self.read_missing():
                 return
 
-    def missed(self) -> list[Logged]:
+    def read_missing(self) -> list[Logged]:
         """Read the entries that are in the log and have not been yielded."""
         return list(api_access.entries(self._api, self._id, self.last))
 
@@ -389,13 +389,20 @@ class LogFollower:
 
     def _end(self) -> Iterator[Logged]:
         """Yield the end of an investigation whose log has lost it."""
-        found = self._client.get(f"/investigations/{self._id}", Investigation)
-        if found.status == "ended" and found.ending is not None and not self.missed():
-            text = found.text or found.detail or "Its log is gone."
-            ended = Ended(
-                ending=found.ending, text=text, detail=found.detail, counters=found.counters
+        investigation = self._client.get(f"/investigations/{self._id}", Investigation)
+        if (
+            investigation.status == "ended"
+            and investigation.ending is not None
+            and not self.read_missing()
+        ):
+            text = investigation.text or investigation.detail or "Its log is gone."
+            end = Ended(
+                ending=investigation.ending,
+                text=text,
+                detail=investigation.detail,
+                counters=investigation.counters,
             )
-            yield Logged(id=self.last or "0-0", entry=ended)
+            yield Logged(id=self.last or "0-0", entry=end)
 
 
 def _is_passing(error: BoydError) -> bool:

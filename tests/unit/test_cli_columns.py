@@ -21,7 +21,7 @@ from boyd_cli.commands import (
     status_command,
 )
 from boyd_cli.views import approval_view
-from boyd_cli.views.tables import Column, folded, layout, sentence, whole
+from boyd_cli.views.tables import Column, layout, prose, sentence, whole
 from boyd_goals.cli import goal_views
 
 ROOT = Path(__file__).parents[2]
@@ -191,7 +191,7 @@ def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
 
 
 def test_a_folded_column_loses_no_words() -> None:
-    lines = printed(["", "check", folded("found")], ["error", "redis", WHY], 60)
+    lines = printed(["", "check", prose("found")], ["error", "redis", WHY], 60)
     assert " ".join(line[14:].strip() for line in lines[1:]).split() == WHY.split()
 
 

@@ -103,9 +103,9 @@ def test_an_approval_that_is_proposed_again_says_nothing_new() -> None:
 
 def test_a_refused_action_has_no_duration() -> None:
     refused = ActionResult(action="p:do", success=False, error="over its budget", duration=0)
-    assert output.took(refused) == ""
-    assert output.took(refused.model_copy(update={"duration": 31})) == "31 ms"
-    assert output.took(refused.model_copy(update={"success": True})) == "0 ms"
+    assert output.action_duration(refused) == ""
+    assert output.action_duration(refused.model_copy(update={"duration": 31})) == "31 ms"
+    assert output.action_duration(refused.model_copy(update={"success": True})) == "0 ms"
 
 
 def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,9 +54,9 @@ EXECUTION_COLUMNS = (
 @data_options
 def executions(api: Api, limit: int, form: str, **query: Any) -> None:
     """List the executions of the last seven days, newest first."""
-    found = api_access.executions(api, limit, **query)
-    rows = map(_execution_row, found)
-    output.print_list(form, found, EXECUTION_COLUMNS, rows, "No executions found.")
+    items = api_access.executions(api, limit, **query)
+    rows = map(_execution_row, items)
+    output.print_list(form, items, EXECUTION_COLUMNS, rows, "No executions found.")
 
 
 def _execution_row(entry: ExecutionEntry) -> list[str]:
@@ -107,15 +107,15 @@ HOLD_COLUMNS = (
 @data_options
 def holds(api: Api, form: str) -> None:
     """List the actions that are not repeated on a target for now."""
-    found = api.agent.get("/holds", HoldList).holds
+    items = api.agent.get("/holds", HoldList).holds
     rows = [
         [
-            *(one.action, one.target, one.kind, one.execution),
-            *(_until(one), one.evidence or ""),
+            *(hold.action, hold.target, hold.kind, hold.execution),
+            *(_until(hold), hold.evidence or ""),
         ]
-        for one in found
+        for hold in items
     ]
-    output.print_list(form, found, HOLD_COLUMNS, rows, "No action is held.")
+    output.print_list(form, items, HOLD_COLUMNS, rows, "No action is held.")
 
 
 def _until(hold: Hold) -> str:
@@ -143,15 +143,15 @@ def lift(api: Api, action: str, target: str, note: str | None, form: str) -> Non
 @data_options
 def list_(api: Api, form: str) -> None:
     """List the actions of an agent with their parameters."""
-    found = api.agent.get("/actions", ActionList).actions
+    manifests = api.agent.get("/actions", ActionList).actions
     rows = [
         [
             *(action.id, action.risk, action.autonomy.mode, "yes" if action.dry_run else "no"),
             *(action.reversibility, fields_of(action.params), action.description),
         ]
-        for action in found
+        for action in manifests
     ]
-    output.print_list(form, found, COLUMNS, rows, "The agent has no actions.")
+    output.print_list(form, manifests, COLUMNS, rows, "The agent has no actions.")
 
 
 @actions.command()
@@ -159,12 +159,14 @@ def list_(api: Api, form: str) -> None:
 @data_options
 def show(api: Api, action: str, form: str) -> None:
     """Show the manifest of an action: what it may do, and its limits."""
-    found = {one.id: one for one in api.agent.get("/actions", ActionList).actions}
-    if action not in found:
+    manifests = {
+        manifest.id: manifest for manifest in api.agent.get("/actions", ActionList).actions
+    }
+    if action not in manifests:
         text = f"the agent has no action {output.one_line(action)!r}"
         output.stop(output.NOT_FOUND, f"{text}; {_suggest_actions(api, action)}")
-    if not output.print_data(form, found[action]):
-        show_manifest(found[action])
+    if not output.print_data(form, manifests[action]):
+        show_manifest(manifests[action])
 
 
 param_option = pairs_option(
@@ -241,7 +243,7 @@ def rollback(
 
 
 @actions.command()
-@id_argument("execution", completion.queued_executions)
+@id_argument("execution", completion.cancellable_executions)
 @click.option("--note", default="", help="Reason; shown in the audit trail.")
 @data_options
 def cancel(api: Api, execution: str, note: str, form: str) -> None:
@@ -252,7 +254,9 @@ def cancel(api: Api, execution: str, note: str, form: str) -> None:
     """
     if naming.short(execution) == execution:
         execution = resolve_prefix(
-            "queued execution", execution, (name for name, _ in completion.queued_executions(api))
+            "queued execution",
+            execution,
+            (name for name, _ in completion.cancellable_executions(api)),
         )
     path = f"/executions/{quote(execution, safe=':')}/cancel"
     cancelled = api.agent.post(path, Execution, {"note": note})
@@ -269,8 +273,8 @@ def _complete_id(api: Api, execution: str) -> str:
         raise click.BadParameter(
             f"{execution!r} has an empty id: give the id or a prefix of it", param_hint="EXECUTION"
         )
-    known = (item.id for item in api_access.every_approval(api))
-    return naming.approval(resolve_prefix("approval", beginning, known))
+    ids = (item.id for item in api_access.every_approval(api))
+    return naming.approval(resolve_prefix("approval", beginning, ids))
 
 
 def _fail_if(error: str | None, param: Pairs) -> None:
@@ -278,8 +282,8 @@ def _fail_if(error: str | None, param: Pairs) -> None:
     for name, typed in param.typed.items():
         if f"{name}: Input should be a valid string" in (error or ""):
             quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
-            given = f"{name}={output.one_line(typed)}"
-            hint = f"{given} was parsed as JSON; to pass it as text, use -p {quoted}"
+            pair = f"{name}={output.one_line(typed)}"
+            hint = f"{pair} was parsed as JSON; to pass it as text, use -p {quoted}"
             output.note(f"boyd: {hint}")
     output.fail_if(error is not None)
 
@@ -299,10 +303,10 @@ def _suggesting(api: Api, action: str) -> Iterator[None]:
 def _suggest_actions(api: Api, action: str) -> str:
     listing = f"`{output.command_name()} actions list` lists the actions"
     try:
-        known = [one.id for one in api.agent.get("/actions", ActionList).actions]
+        ids = [manifest.id for manifest in api.agent.get("/actions", ActionList).actions]
     except ApiProblem:  # a key that may act need not be one that may look
         return listing
-    close = " or ".join(get_close_matches(action, known))
+    close = " or ".join(get_close_matches(action, ids))
     return f"did you mean {close}?" if close else listing
 
 
@@ -315,16 +319,16 @@ def _job(
         wait = max(wait, _ASKING)
     if wait and job.result is None and not job.queued:
         job = _await(api, job, wait)
-    shown = output.print_data(form, job)
+    is_data = output.print_data(form, job)
     if job.result is None:
-        output.stop(output.TIMED_OUT, _unfinished(api, job))
-    if not shown:
+        output.stop(output.TIMED_OUT, _pending_text(api, job))
+    if not is_data:
         show_result(job.result, naming.title(job.result.action, undoes))
         output.print_pairs(("execution", job.execution_id))
     return None if job.result.success else job.result.error or ""
 
 
-def _unfinished(api: Api, job: Taken) -> str:
+def _pending_text(api: Api, job: Taken) -> str:
     """The state of a job without a result, and what to do about it."""
     command = output.command_name()
     if job.approval_id:
@@ -335,8 +339,8 @@ def _unfinished(api: Api, job: Taken) -> str:
     except BoydError:  # a key that may act need not be one that may look
         return f"it has not ended; {job.execution_id} continues without this command"
     if state == "queued":
-        how = f"`{command} actions cancel {job.execution_id}` cancels it"
-        return f"it is queued; {job.execution_id} continues without this command; {how}"
+        advice = f"`{command} actions cancel {job.execution_id}` cancels it"
+        return f"it is queued; {job.execution_id} continues without this command; {advice}"
     return f"it is still running; {job.execution_id} continues without this command"
 
 
@@ -347,17 +351,17 @@ def _execution_path(job: Taken) -> str:
 def _await(api: Api, job: Taken, seconds: float) -> Taken:
     with Spinner(seconds) as waiting:
         while True:
-            now = waiting.ask(lambda: api.agent.get(_execution_path(job), Execution))
-            result = now.result if now else None
+            execution = waiting.ask(lambda: api.agent.get(_execution_path(job), Execution))
+            result = execution.result if execution else None
             if result is not None and not result.waits_for:
                 changes = {"queued": None, "result": result, "success": result.success}
                 return job.patched(changes)
-            if now is not None and (result is not None or now.state == "waiting"):
-                approval = result.waits_for if result is not None else now.approval_id
+            if execution is not None and (result is not None or execution.state == "waiting"):
+                approval = result.waits_for if result is not None else execution.approval_id
                 return job.patched({"queued": True, "approval_id": approval})
             if waiting.is_over:
                 return job
-            waiting.pause(_course(now) if now else job.execution_id)
+            waiting.pause(_course(execution) if execution else job.execution_id)
 
 
 def _course(job: Execution) -> str:
@@ -372,7 +376,7 @@ def show_result(result: ActionResult, title: str = "") -> None:
     output.say(output.action_outcome(result, title))
     output.print_pairs(
         output.error_row(result),
-        ("took", output.took(result)),
+        ("took", output.action_duration(result)),
         ("output", output.text_of(result.output)),
         ("effects", ", ".join(result.side_effects or [])),
         ("violation", _violation(result)),
@@ -380,8 +384,8 @@ def show_result(result: ActionResult, title: str = "") -> None:
 
 
 def _violation(result: ActionResult) -> str:
-    seen = result.violation
-    return f"{seen.limit}: {seen.detail}" if seen else ""
+    violation = result.violation
+    return f"{violation.limit}: {violation.detail}" if violation else ""
 
 
 PROCEDURE_COLUMNS = (
@@ -407,15 +411,15 @@ def procedures() -> None:
 @data_options
 def list_procedures(api: Api, limit: int, form: str) -> None:
     """List the procedures that were started, latest first; `boyd actions list` has the others."""
-    found = api.agent.get("/procedures", ProcedureList, limit=limit).procedures
+    records = api.agent.get("/procedures", ProcedureList, limit=limit).procedures
     rows = [
         [
-            *(one.id, one.action, one.target, output.short_date(one.started_at)),
-            *(one.summary, one.reason or ""),
+            *(record.id, record.action, record.target, output.short_date(record.started_at)),
+            *(record.summary, record.reason or ""),
         ]
-        for one in found
+        for record in records
     ]
-    output.print_list(form, found, PROCEDURE_COLUMNS, rows, "No procedure has been started.")
+    output.print_list(form, records, PROCEDURE_COLUMNS, rows, "No procedure has been started.")
 
 
 @procedures.command("show")
@@ -423,9 +427,9 @@ def list_procedures(api: Api, limit: int, form: str) -> None:
 @data_options
 def show_procedure(api: Api, procedure: str, form: str) -> None:
     """Show a procedure with the state of each step."""
-    found = api.agent.get(_path(api, procedure), ProcedureRecord)
-    if not output.print_data(form, found):
-        _show(found)
+    record = api.agent.get(_path(api, procedure), ProcedureRecord)
+    if not output.print_data(form, record):
+        _show(record)
 
 
 @procedures.command("cancel")
@@ -458,8 +462,10 @@ def _change(api: Api, procedure: str, verb: str, body: dict[str, Any], form: str
 
 
 def _path(api: Api, procedure: str) -> str:
-    known = (one.id for one in api.agent.get("/procedures", ProcedureList, limit=500).procedures)
-    return f"/procedures/{quote(resolve_prefix('procedure', procedure, known), safe=':')}"
+    ids = (
+        record.id for record in api.agent.get("/procedures", ProcedureList, limit=500).procedures
+    )
+    return f"/procedures/{quote(resolve_prefix('procedure', procedure, ids), safe=':')}"
 
 
 def _show(record: ProcedureRecord) -> None:

@@ -69,12 +69,15 @@ def find(api: Api, beginning: str) -> ApprovalItem:
 
 def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
     """Find all items first, so that nothing is answered if one id is wrong."""
-    if all(len(one) == WHOLE for one in beginnings):
-        found = [find(api, one) for one in beginnings]
+    if all(len(beginning) == WHOLE for beginning in beginnings):
+        items = [find(api, beginning) for beginning in beginnings]
     else:
-        known = {item.id: item for item in api_access.every_approval(api)}
-        found = [known[resolve_prefix("approval", one, known)] for one in beginnings]
-    return list({item.id: item for item in found}.values())
+        items_by_id = {item.id: item for item in api_access.every_approval(api)}
+        items = [
+            items_by_id[resolve_prefix("approval", beginning, items_by_id)]
+            for beginning in beginnings
+        ]
+    return list({item.id: item for item in items}.values())
 
 
 def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
@@ -101,54 +104,54 @@ def _note_stop(api: Api, item: ApprovalItem) -> None:
 
 def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
     """Refresh the item's dry run; on failure return the old preview with a note."""
-    made = item.preview_at
+    preview_time = item.preview_at
     # The evidence of an offer to run alone is that of its time; nothing repeats it.
-    if item.status != "pending" or made is None or item.action_id == naming.GRANT:
+    if item.status != "pending" or preview_time is None or item.action_id == naming.GRANT:
         return item
-    if (api.agent.now() - made).total_seconds() < _FRESH:
+    if (api.agent.now() - preview_time).total_seconds() < _FRESH:
         return item
     path = f"/approvals/{item.id}/preview"
     try:
-        now = api.agent.post(path, ApprovalItem, wait=_PREVIEW_WAIT)
+        refreshed = api.agent.post(path, ApprovalItem, wait=_PREVIEW_WAIT)
     except ApiProblem as problem:
         if problem.name == "not-pending":
             return api.agent.get(f"/approvals/{item.id}", ApprovalItem)
         output.note(f"boyd: the preview is outdated: {output.one_line(problem.detail)}")
         return item
-    if now.preview_at == made:
+    if refreshed.preview_at == preview_time:
         output.note("boyd: the preview is outdated: the dry run timed out")
-    return now
+    return refreshed
 
 
 def answer(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> AnswerOutcome:
     """Give the answer to what *item* was when it was shown."""
     path = f"/approvals/{item.id}/{verb}"
     query = {"wait": 0} if verb == "approve" else {}
-    now = item
+    current = item
     for _ in range(_TRIES):
         try:
             body = {"note": note}
-            done = api.agent.post(path, Resolved, body, if_match=now.version, **query)
+            done = api.agent.post(path, Resolved, body, if_match=current.version, **query)
             return AnswerOutcome(done.approval)
         except ApiProblem as problem:
             if problem.name != "changed":
                 return _explain_refusal(api, item, problem)
-        now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
-        is_same = now.model_dump(exclude=_PASSING) == item.model_dump(exclude=_PASSING)
-        if now.status == "pending" and not is_same:
+        current = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        is_same = current.model_dump(exclude=_PASSING) == item.model_dump(exclude=_PASSING)
+        if current.status == "pending" and not is_same:
             if not ask:
-                return AnswerOutcome(now, output.CONFLICT, "it has changed since it was shown")
+                return AnswerOutcome(current, output.CONFLICT, "it has changed since it was shown")
             output.note("It has changed in the meantime:")
-            item = _confirm(api, now)
-    return AnswerOutcome(now, output.CONFLICT, "it keeps changing: try again")
+            item = _confirm(api, current)
+    return AnswerOutcome(current, output.CONFLICT, "it keeps changing: try again")
 
 
 def _explain_refusal(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
     """Return the outcome of an answer that did not count: too late, or not allowed."""
     status = output.status_of(problem)
-    known = problem.document.get("approval")
-    if isinstance(known, dict):
-        item = ApprovalItem.model_validate(known, strict=False, extra="ignore")
+    document = problem.document.get("approval")
+    if isinstance(document, dict):
+        item = ApprovalItem.model_validate(document, strict=False, extra="ignore")
     if problem.name == "not-pending" and item.status != "pending":
         return AnswerOutcome(item, status, approval_view.refusal(item, api.agent.now()))
     return AnswerOutcome(item, status, output.one_line(problem.detail))
@@ -178,9 +181,9 @@ def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
     while not outcome.problem and item.status == "approved" and item.result is None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
-            what = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
+            text = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
             outcome.problem = (
-                f"{what}; see `{output.command_name()} approvals show {output.short(item.id)}`"
+                f"{text}; see `{output.command_name()} approvals show {output.short(item.id)}`"
             )
             return
         waiting.pause(f"{item.title} {approval_view.progress(item)}")
@@ -279,8 +282,8 @@ def approve(
     ask, several = not yes and output.can_ask(), len(approvals) > 1
     outcomes = []
     for item in _find_all(api, approvals):
-        shown = _confirm(api, item) if ask else item
-        outcome = answer(api, "approve", shown, note, ask)
+        confirmed = _confirm(api, item) if ask else item
+        outcome = answer(api, "approve", confirmed, note, ask)
         if form == "table":
             say_answer(api, outcome, several)
         outcomes.append(outcome)
@@ -335,9 +338,9 @@ def autonomy() -> None:
 @data_options
 def list_grants(api: Api, form: str) -> None:
     """List the track records of the actions by class of situation."""
-    found = api.agent.get("/autonomy", TrackRecordList).records
+    records = api.agent.get("/autonomy", TrackRecordList).records
     nothing = "No outcome was verified yet."
-    output.print_list(form, found, COLUMNS, map(_row, found), nothing)
+    output.print_list(form, records, COLUMNS, map(_row, records), nothing)
 
 
 def _row(record: TrackRecord) -> list[str]:

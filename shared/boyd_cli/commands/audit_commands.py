@@ -44,20 +44,20 @@ class AuditQuery:
 class Trail(ABC):
     """One chain of entries."""
 
-    def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
+    def newest(self, limit: int, query: AuditQuery) -> list[AuditEntry]:
         """Read the last entries page by page, and return them oldest first."""
-        found: list[AuditEntry] = []
+        entries: list[AuditEntry] = []
         cursor: str | None = None
-        while len(found) < limit:
-            read = self.page(min(_PAGE, limit - len(found)), cursor, wanted)
-            found += read.entries
+        while len(entries) < limit:
+            read = self.page(min(_PAGE, limit - len(entries)), cursor, query)
+            entries += read.entries
             cursor = read.next_cursor
             if cursor is None:
                 break
-        return found[::-1]
+        return entries[::-1]
 
     @abstractmethod
-    def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
+    def page(self, limit: int, cursor: str | None, query: AuditQuery) -> AuditPage:
         """Read a page of entries, newest first."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Trail(ABC):
         """Check the chain; only a trail on Redis can begin at a head."""
 
     @abstractmethod
-    def export(self, wanted: AuditQuery) -> Iterator[str]:
+    def export(self, query: AuditQuery) -> Iterator[str]:
         """Read the entries as lines of JSON, oldest first."""
 
 
@@ -79,10 +79,10 @@ class _DirectTrail(Trail):
     def __init__(self, chain: Audit) -> None:
         self._chain = chain
 
-    def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
+    def page(self, limit: int, cursor: str | None, query: AuditQuery) -> AuditPage:
         if cursor is None:
             self._chain.seal()
-        return self._chain.page(limit, cursor, wanted.since, wanted.until, wanted.filter)
+        return self._chain.page(limit, cursor, query.since, query.until, query.filter)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         self._chain.seal()
@@ -92,9 +92,9 @@ class _DirectTrail(Trail):
         self._chain.seal()
         return self._chain.verify(expect, begin)
 
-    def export(self, wanted: AuditQuery) -> Iterator[str]:
+    def export(self, query: AuditQuery) -> Iterator[str]:
         self._chain.seal()
-        return self._chain.export(wanted.since, wanted.until, wanted.filter)
+        return self._chain.export(query.since, query.until, query.filter)
 
 
 class _RemoteTrail(Trail):
@@ -104,9 +104,9 @@ class _RemoteTrail(Trail):
         self._client = client
         self._path = path
 
-    def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
-        query = wanted.query()
-        return self._client.get(self._path, AuditPage, **query, limit=limit, cursor=cursor)
+    def page(self, limit: int, cursor: str | None, query: AuditQuery) -> AuditPage:
+        params = query.query()
+        return self._client.get(self._path, AuditPage, **params, limit=limit, cursor=cursor)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         """See `Trail`; the API is asked once, after *seconds*."""
@@ -118,8 +118,8 @@ class _RemoteTrail(Trail):
         assert begin is None, "whoever begins at a head is on Redis"
         return self._client.get(f"{self._path}/verify", Verification, expect=expect)
 
-    def export(self, wanted: AuditQuery) -> Iterator[str]:
-        return self._client.lines(f"{self._path}/export", **wanted.query())
+    def export(self, query: AuditQuery) -> Iterator[str]:
+        return self._client.lines(f"{self._path}/export", **query.query())
 
 
 #: Seconds to wait for an entry before sealing unsealed ones.
@@ -144,14 +144,14 @@ head_option = functools.partial(click.option, metavar="SEQ:HASH", callback=_head
 
 
 def query_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give *command* the options that select entries, as `wanted`."""
+    """Give *command* the options that select entries, as `query`."""
 
     @functools.wraps(command)
-    def filtered(
+    def with_query(
         *args: Any, since: datetime | None, until: datetime | None, **options: Any
     ) -> None:
         filters = {name: options.pop(name) for name in AuditFilter.model_fields}
-        command(*args, wanted=AuditQuery(AuditFilter(**filters), since, until), **options)
+        command(*args, query=AuditQuery(AuditFilter(**filters), since, until), **options)
 
     for name, help_ in (
         ("--worker", "Only executions by this worker."),
@@ -160,9 +160,9 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
         ("--kind", "Only this kind, as in action.started; `action` matches all of its kinds."),
         ("--by", "Only changes made by this principal or on its behalf."),
     ):
-        filtered = click.option(name, help=help_)(filtered)
-    made: Callable[..., None] = period_options(filtered)
-    return made
+        with_query = click.option(name, help=help_)(with_query)
+    decorated: Callable[..., None] = period_options(with_query)
+    return decorated
 
 
 @click.group()
@@ -182,7 +182,7 @@ def show(
     access: CommandAccess,
     agent: str | None,
     deployment: bool,
-    wanted: AuditQuery,
+    query: AuditQuery,
     limit: int,
     follow: bool,
     form: str,
@@ -190,20 +190,20 @@ def show(
     """Show the last changes, newest last."""
     _, trail = _trail(access, agent, deployment)
     # First, so that nothing is missed between the two.
-    last = max((one.seq for one in trail.newest(1, AuditQuery())), default=0) if follow else 0
-    entries = trail.newest(limit, wanted)
+    last_seq = max((last.seq for last in trail.newest(1, AuditQuery())), default=0) if follow else 0
+    entries = trail.newest(limit, query)
     if not entries and not follow and form == "table":
-        nothing = wanted == AuditQuery()
+        nothing = query == AuditQuery()
         output.say("No changes recorded yet." if nothing else "No matching entries.")
     _print(entries, form)
     if not follow:
         return
-    last = max([last, *(entry.seq for entry in entries)])
+    last_seq = max([last_seq, *(entry.seq for entry in entries)])
     try:
         while True:
-            entries = trail.after(last, _BLOCK)
-            _print([entry for entry in entries if wanted.filter.fits(entry)], form)
-            last = entries[-1].seq if entries else last
+            entries = trail.after(last_seq, _BLOCK)
+            _print([entry for entry in entries if query.filter.fits(entry)], form)
+            last_seq = entries[-1].seq if entries else last_seq
     except KeyboardInterrupt:
         return
 
@@ -218,11 +218,11 @@ def _line(entry: AuditEntry) -> str:
     """A change as one line: when, who, what, from and to, reason."""
     claims = f" for {entry.claims}" if entry.claims else ""
     address = f" from {entry.address}" if entry.address else ""
-    named = f"{entry.name} ({entry.who})" if entry.name else entry.who or "boyd"
-    who = f"{named}{claims}{address}"
-    what = " ".join(f"{name}={value}" for name, value in entry.what.items())
+    principal = f"{entry.name} ({entry.who})" if entry.name else entry.who or "boyd"
+    who = f"{principal}{claims}{address}"
+    details = " ".join(f"{name}={value}" for name, value in entry.what.items())
     change = f"{entry.before or ''} → {entry.after}".strip() if entry.after else ""
-    parts = [output.date(entry.at), f"#{entry.seq}", who, entry.kind, what, change]
+    parts = [output.date(entry.at), f"#{entry.seq}", who, entry.kind, details, change]
     line = "  ".join(output.one_line(part) for part in parts if part)
     return f"{line}: {output.one_line(entry.note)}" if entry.note else line
 
@@ -257,11 +257,11 @@ def verify(
         trails = _all_trails(access)
     else:
         trails = dict([_trail(access, agent, deployment, directly=begin is not None)])
-    found = {name: trail.verify(expect, begin) for name, trail in trails.items()}
-    if not output.print_data(form, found):
-        for name, result in found.items():
+    results = {name: trail.verify(expect, begin) for name, trail in trails.items()}
+    if not output.print_data(form, results):
+        for name, result in results.items():
             _say(name, result)
-    output.fail_if(not all(result.ok for result in found.values()))
+    output.fail_if(not all(result.ok for result in results.values()))
 
 
 def _say(name: str, result: Verification) -> None:
@@ -283,10 +283,10 @@ def _say(name: str, result: Verification) -> None:
 @deployment_option
 @query_options
 @access_options
-def export(access: CommandAccess, agent: str | None, deployment: bool, wanted: AuditQuery) -> None:
+def export(access: CommandAccess, agent: str | None, deployment: bool, query: AuditQuery) -> None:
     """Print the entries as lines of JSON, oldest first."""
     _, trail = _trail(access, agent, deployment)
-    for line in trail.export(wanted):
+    for line in trail.export(query):
         output.say(line)
 
 
@@ -297,7 +297,7 @@ def _all_trails(access: CommandAccess) -> dict[str, Trail]:
         client = api.deployment
         agents = client.get("/agents", AgentList, retired="true").agents
         remote: dict[str, Trail] = {EVERYWHERE: _RemoteTrail(client, "/deployment/audit")}
-        return remote | {one.id: _RemoteTrail(client.of(one.id), "/audit") for one in agents}
+        return remote | {entry.id: _RemoteTrail(client.of(entry.id), "/audit") for entry in agents}
     store = open_store(access.settings)
     direct: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit_trail)}
     return direct | {
@@ -319,5 +319,5 @@ def _trail(
     store = open_store(access.settings)
     if deployment:
         return EVERYWHERE, _DirectTrail(store.audit_trail)
-    entry, one = choose_agent(store, access.settings, agent)
-    return entry.id, _DirectTrail(one.audit_trail)
+    entry, agent_store = choose_agent(store, access.settings, agent)
+    return entry.id, _DirectTrail(agent_store.audit_trail)

@@ -33,10 +33,10 @@ from boyd.text.formatting import counted
 from boyd.text.redaction import mask_passwords
 from boyd_cli import output
 from boyd_cli.options import agents_option, settings_options, with_agents
-from boyd_cli.views.tables import folded
+from boyd_cli.views.tables import prose
 
 
-def decided_actions(strategy: Strategy) -> Iterator[str]:
+def actions_in(strategy: Strategy) -> Iterator[str]:
     """Yield the ids of actions that the function names as `Decision(action="...")`.
 
     Computed ids are skipped; `f"{self.id}:name"` is read with the id of the plugin.
@@ -92,16 +92,16 @@ def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
     if not references:
         output.say("The settings are valid. No agent was given.")
         return
-    seen: dict[str, str] = {}
-    fine = [_check(reference, seen, show_all) for reference in references]
+    references_by_id: dict[str, str] = {}
+    fine = [_check(reference, references_by_id, show_all) for reference in references]
     output.fail_if(not all(fine))
 
 
-def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
+def _check(reference: str, references_by_id: dict[str, str], show_all: bool) -> bool:
     try:
         agent = load_agent(reference)
-        if agent.id in seen:
-            raise ConfigError(f"{seen[agent.id]} has the same id {agent.id!r}")
+        if agent.id in references_by_id:
+            raise ConfigError(f"{references_by_id[agent.id]} has the same id {agent.id!r}")
         for plugin in agent.host.plugins.values():
             for misfit in plugin.misfits(agent.host.catalog):
                 raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
@@ -113,26 +113,31 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         text = f"{reference}: {type(error).__name__}: {saying(error)}"
         output.note(f"failed: {output.one_line(text)}")
         return False
-    seen[agent.id] = reference
+    references_by_id[agent.id] = reference
     _show(agent, reference, show_all)
-    for doubt in (*_unknown_actions(agent), *_unknown_formats(agent), *agent.rules.problems()):
+    for doubt in (
+        *_find_unknown_actions(agent),
+        *_find_unknown_formats(agent),
+        *agent.rules.problems(),
+    ):
         output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True
 
 
-def _unknown_formats(agent: Agent) -> Iterator[str]:
+def _find_unknown_formats(agent: Agent) -> Iterator[str]:
     """Yield intakes whose format the API may not have either."""
     from boyd.intake import format_names
 
-    known = format_names()
-    for one in agent.settings.intakes:
-        if one.mapping is None and one.use not in known:
-            yield f"intakes: no format {one.use!r} is installed here{nearest(one.use, known)}"
+    formats = format_names()
+    for intake in agent.settings.intakes:
+        if intake.mapping is None and intake.use not in formats:
+            close = nearest(intake.use, formats)
+            yield f"intakes: no format {intake.use!r} is installed here{close}"
 
 
-def _unknown_actions(agent: Agent) -> Iterator[str]:
+def _find_unknown_actions(agent: Agent) -> Iterator[str]:
     """Yield references to actions that no plugin has."""
-    known = agent.host.actions
+    actions = agent.host.actions
     settings = agent.settings
     places: list[tuple[str, PolicyRule | Window]] = [
         (f"approvals.policies.{n}", rule) for n, rule in enumerate(settings.approvals.policies)
@@ -140,52 +145,53 @@ def _unknown_actions(agent: Agent) -> Iterator[str]:
     places += [(f"windows.{n}", window) for n, window in enumerate(settings.windows)]
     for place, rule in places:
         for pattern in rule.actions:
-            if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
-                what = f"no action matches {pattern!r}, so it has no effect"
-                yield f"{place}.actions: {what}{nearest(pattern, known)}"
+            if pattern != "*" and not any(fnmatchcase(id, pattern) for id in actions):
+                problem = f"no action matches {pattern!r}, so it has no effect"
+                yield f"{place}.actions: {problem}{nearest(pattern, actions)}"
     for strategy in agent.host.strategies.values():
-        for id in decided_actions(strategy):
-            if id not in known:
-                yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, known)}"
+        for id in actions_in(strategy):
+            if id not in actions:
+                yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, actions)}"
     for table, ids in (("budgets", agent.settings.budgets), ("autonomy", agent.settings.autonomy)):
         for id in ids:
-            if id not in known:
-                what = f"no action has the id {id!r}, so it has no effect"
-                yield f"{table}: {what}{nearest(id, known)}"
-    yield from _unverified(agent)
-    yield from _unenforced(agent)
+            if id not in actions:
+                problem = f"no action has the id {id!r}, so it has no effect"
+                yield f"{table}: {problem}{nearest(id, actions)}"
+    yield from _find_unused_verifications(agent)
+    yield from _find_sandbox_problems(agent)
 
 
-def _unverified(agent: Agent) -> Iterator[str]:
+def _find_unused_verifications(agent: Agent) -> Iterator[str]:
     """Yield settings of verifications that have no effect."""
-    known = agent.host.actions
+    actions = agent.host.actions
     for id in agent.settings.verification:
-        if id not in known:
-            yield f"verification: no action has the id {id!r}{nearest(id, known)}"
+        if id not in actions:
+            yield f"verification: no action has the id {id!r}{nearest(id, actions)}"
         elif agent.verification(id) is None:
             yield f"verification: action {id!r} has no `verify`, so it cannot be verified"
 
 
-def _unenforced(agent: Agent) -> Iterator[str]:
+def _find_sandbox_problems(agent: Agent) -> Iterator[str]:
     """Yield settings of sandboxes without effect, and limits that this host cannot enforce."""
-    known = agent.host.actions
+    actions = agent.host.actions
     for id in agent.settings.sandbox:
-        if id not in known:
-            yield f"sandbox: no action has the id {id!r}{nearest(id, known)}"
-    for id in known:
+        if id not in actions:
+            yield f"sandbox: no action has the id {id!r}{nearest(id, actions)}"
+    for id in actions:
         sandbox = agent.sandbox(id)
-        if sandbox is not None and (why := host_means.missing(sandbox)):
-            yield f"action {id} would not run on this host: its sandbox cannot be enforced: {why}"
+        if sandbox is not None and (reason := host_means.missing(sandbox)):
+            problem = f"its sandbox cannot be enforced: {reason}"
+            yield f"action {id} would not run on this host: {problem}"
 
 
 def _show(agent: Agent, reference: str, show_all: bool) -> None:
     info = agent.info
-    named = f" ({info.name})" if info.name != info.id else ""
+    title = f" ({info.name})" if info.name != info.id else ""
     every = f" every {output.seconds(agent.settings.loop_interval)}"
     mode = info.mode + (every if info.mode == "continuous" else "")
     if agent.schedule:
         mode += f", at {', '.join(agent.schedule.expressions)} ({agent.schedule.timezone})"
-    output.say(f"ok: {reference}: agent {agent.id}{named}, {mode}")
+    output.say(f"ok: {reference}: agent {agent.id}{title}, {mode}")
     llm = agent.settings.llm
     if llm is not None:
         output.say(f"  model {llm.model} at {llm.base_url}")
@@ -343,15 +349,15 @@ def _show_checks(findings: list[Finding]) -> None:
         output.say(f"{findings[0].level}: {_check_text(findings[0])}")
         return
     rows = [[finding.level, finding.subject, _check_text(finding)] for finding in findings]
-    output.print_table(["", "check", folded("found")], rows)
+    output.print_table(["", "check", prose("found")], rows)
     bad = sum(finding.level != "ok" for finding in findings)
     output.say()
     output.say(f"{counted(bad, 'problem')} found." if bad else "No problems found.")
 
 
 def _check_text(finding: Finding) -> str:
-    what = finding.what.rstrip(".")
-    return f"{what}: {finding.what_to_do}" if finding.what_to_do else finding.what
+    problem = finding.what.rstrip(".")
+    return f"{problem}: {finding.what_to_do}" if finding.what_to_do else finding.what
 
 
 def _findings(settings: Settings) -> list[Finding]:
@@ -367,11 +373,11 @@ def _findings(settings: Settings) -> list[Finding]:
         if isinstance(refusal, StoreLoginRefused):
             advice = "check user and password in BOYD_REDIS_URL"
         return [error("redis", f"{where}: {refusal}", advice)]
-    found = [ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
+    findings = [ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
     if brokers and health.broker_error is None:
-        named = " and ".join(map(mask_url, settings.broker_urls))
-        found.append(ok("broker", f"{named} {'answer' if len(brokers) > 1 else 'answers'}"))
-    return [*found, *examine(health, needs), *wrong]
+        urls = " and ".join(map(mask_url, settings.broker_urls))
+        findings.append(ok("broker", f"{urls} {'answer' if len(brokers) > 1 else 'answers'}"))
+    return [*findings, *examine(health, needs), *wrong]
 
 
 def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:
@@ -384,9 +390,9 @@ def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Fi
         except BoydError as mistake:
             wrong.append(error("agent file", str(mistake), f"see `boyd check {reference}`"))
         else:
-            found = needs.setdefault(agent.id, {})
+            parts_by_queue = needs.setdefault(agent.id, {})
             parts: list[Observer | Action] = [*agent.host.observers.values()]
             for part in (*parts, *agent.host.actions.values()):
                 if part.queue:
-                    found.setdefault(part.queue, []).append(part.id)
+                    parts_by_queue.setdefault(part.queue, []).append(part.id)
     return needs, wrong

@@ -53,15 +53,15 @@ timeout_option = click.option(
 @deployment_api_options
 def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
-    found = api.deployment.get("/agents", responses.AgentList, retired=str(retired).lower())
-    if output.print_data(form, found):
+    page = api.deployment.get("/agents", responses.AgentList, retired=str(retired).lower())
+    if output.print_data(form, page):
         return
-    if found.frozen is not None:
-        output.say(f"Actions of all agents are frozen: {found.frozen}\n")
-    if not found.agents:
+    if page.frozen is not None:
+        output.say(f"Actions of all agents are frozen: {page.frozen}\n")
+    if not page.agents:
         output.say("No agent has been started yet, or the key may not see any.")
         return
-    output.print_table(COLUMNS, map(_row, found.agents))
+    output.print_table(COLUMNS, map(_row, page.agents))
 
 
 def _row(agent: responses.AgentState) -> list[str]:
@@ -119,8 +119,8 @@ def _name(api: Api) -> str:
 
 def _warn_without_workers(api: Api) -> None:
     try:
-        known = api.deployment.get("/agents", responses.AgentList).agents
-        idle = any(one.id == api.agent_id and not one.workers for one in known)
+        entries = api.deployment.get("/agents", responses.AgentList).agents
+        idle = any(entry.id == api.agent_id and not entry.workers for entry in entries)
     except ApiProblem:  # a key that may trigger need not be one that may look
         return
     if idle:
@@ -138,8 +138,8 @@ def _await(api: Api, triggered: responses.Triggered, timeout: float | None) -> L
             if result is not None:
                 return result
             if waiting.is_over:
-                what = f"{_name(api)}#{iteration} had not finished"
-                output.stop(output.TIMED_OUT, f"{what} after {output.seconds(timeout or 0)}")
+                subject = f"{_name(api)}#{iteration} had not finished"
+                output.stop(output.TIMED_OUT, f"{subject} after {output.seconds(timeout or 0)}")
             waiting.pause(lambda: _doing(api, iteration))
 
 
@@ -181,10 +181,10 @@ def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> N
     With ITERATION, only if that is the running one. This needs no worker. A started action is not
     started again; its outcome stays unknown unless it was reported.
     """
-    asked = {"iteration": iteration, "reason": reason}
-    found = api.agent.post("/loop/abandon", responses.Abandoned, asked)
-    if not output.print_data(form, found):
-        output.say(f"{found.agent_id} #{found.iteration} has failed: {found.error}")
+    body = {"iteration": iteration, "reason": reason}
+    abandoned = api.agent.post("/loop/abandon", responses.Abandoned, body)
+    if not output.print_data(form, abandoned):
+        output.say(f"{abandoned.agent_id} #{abandoned.iteration} has failed: {abandoned.error}")
 
 
 @click.command()
@@ -204,11 +204,11 @@ def retire(api: Api, reason: str | None, yes: bool) -> None:
         if not click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?"):
             output.stop(1, f"{name} is not retired")
     done = api.agent.post("/retire", responses.Retired, {"reason": reason})
-    gone = [
+    effects = [
         f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",
         f"{counted(done.runs, 'run')} cancelled" if done.runs else "",
     ]
-    output.say("; ".join(filter(None, [f"{done.agent_id} is retired", *gone])) + ".")
+    output.say("; ".join(filter(None, [f"{done.agent_id} is retired", *effects])) + ".")
 
 
 #: Seconds for the API to answer: a freeze is urgent, and Redis is the alternative.
@@ -238,8 +238,8 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
     def directly(store: Store, chosen: str) -> tuple[str, list[str] | None]:
         from boyd.store import reason_text
 
-        who, why = actor(), reason_text(actor().principal, reason)
-        return chosen, store.freezes.freeze(why, chosen or None, who)
+        who, text = actor(), reason_text(actor().principal, reason)
+        return chosen, store.freezes.freeze(text, chosen or None, who)
 
     name, unreached = _over_api_or_redis(access, agent, everywhere, over, directly)
     undo = "--all" if everywhere else f"--agent {name}"
@@ -280,8 +280,8 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
         from boyd.store import DEPLOYMENT
 
         unreached = store.freezes.lift(chosen or None, actor())
-        known = store.freezes.all()
-        stays = {"" if who == DEPLOYMENT else who: stop.reason for who, stop in known.items()}
+        freezes = store.freezes.all()
+        stays = {"" if who == DEPLOYMENT else who: stop.reason for who, stop in freezes.items()}
         return chosen, unreached, stays
 
     name, unreached, stays = _over_api_or_redis(access, agent, everywhere, over, directly)
@@ -291,10 +291,10 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
         held = name in stays or "" in stays
         output.say(f"Freeze of {name} lifted." if held else f"{name} can act again.")
     _tell_unreached(unreached)
-    for who, why in stays.items():
+    for who, cause in stays.items():
         undo = f"--agent {who}" if who else "--all"
         output.say(
-            f"Actions of {who or 'all agents'} are still frozen: {why}."
+            f"Actions of {who or 'all agents'} are still frozen: {cause}."
             f" `{output.command_name()} unfreeze {undo}` lifts this freeze."
         )
 
@@ -319,13 +319,13 @@ def revoke(access: CommandAccess, agent: str | None, reason: str | None) -> None
         return revoke_agent(store, chosen, actor(), reason)
 
     done = _over_api_or_redis(access, agent, False, over, directly)
-    gone = [
+    effects = [
         f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",
         f"{counted(done.investigations, 'investigation')} cancelled" if done.investigations else "",
     ]
     undo = f"`{output.command_name()} restore --agent {done.agent_id}` restores it."
-    what = "; ".join(filter(None, [f"The right of {done.agent_id} to act is revoked", *gone]))
-    output.say(f"{what}. {undo}")
+    summary = "; ".join(filter(None, [f"The right of {done.agent_id} to act is revoked", *effects]))
+    output.say(f"{summary}. {undo}")
 
 
 @click.command()
@@ -389,21 +389,21 @@ def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
         ApiUnavailable: the Redis of that API is not known.
         StoreUnavailable: it does not answer either.
     """
-    why = output.one_line(str(error).partition(";")[0])
+    reason = output.one_line(str(error).partition(";")[0])
     settings = access.settings
     running = None if settings.redis_url else read_runtime(settings.state_dir)
     # The Redis of a local `boyd up` serves its own API only.
     is_its_own = running and running.api_url and is_same(running.api_url, url)
     if not settings.redis_url and not is_its_own:
         raise ApiUnavailable(
-            f"{why}; nothing was changed. To use Redis directly, name it with --redis-url"
+            f"{reason}; nothing was changed. To use Redis directly, name it with --redis-url"
             " or BOYD_REDIS_URL"
         )
     try:
-        return _redis(access, f"{why}; ")
+        return _redis(access, f"{reason}; ")
     except StoreUnavailable:
         where = _where(access.settings)
-        text = f"nothing was changed: {where} does not answer either ({why})"
+        text = f"nothing was changed: {where} does not answer either ({reason})"
         raise StoreUnavailable(text) from None
 
 
@@ -415,8 +415,12 @@ def _where(settings: Settings) -> str:
 
 def _remaining_freezes(api: Api) -> _Stays:
     try:
-        known = api.deployment.get("/agents", responses.AgentList)
+        page = api.deployment.get("/agents", responses.AgentList)
     except ApiProblem:  # it is lifted, and this key may not look
         return {}
-    own = {one.id: one.frozen for one in known.agents if one.frozen and one.frozen != known.frozen}
-    return {**({"": known.frozen} if known.frozen else {}), **own}
+    own = {
+        entry.id: entry.frozen
+        for entry in page.agents
+        if entry.frozen and entry.frozen != page.frozen
+    }
+    return {**({"": page.frozen} if page.frozen else {}), **own}

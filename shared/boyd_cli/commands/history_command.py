@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any, get_args
 
@@ -21,7 +22,7 @@ from boyd_cli.api_access import Api
 from boyd_cli.options import data_options, not_empty
 from boyd_cli.parameter_types import Shaped, Whole, period_options
 from boyd_cli.views import tape_view
-from boyd_cli.views.tables import folded, label, sentence, whole
+from boyd_cli.views.tables import label, prose, sentence, whole
 
 #: Observations per observer that are shown with data, the worst first.
 _SHOWN = 5
@@ -39,27 +40,31 @@ def observation_lines(result: models.LoopResult, width: int) -> Iterator[str]:
     for observer, group in groupby(result.observer_runs, key=lambda run: run.id):
         runs = list(group)
         count = sum(run.observations for run in runs)
-        seen, rest = rest[:count], rest[count:]
-        yield from _block(_title(observer, runs, seen), seen, width)
+        observations, rest = rest[:count], rest[count:]
+        yield from _block(_title(observer, runs, observations), observations, width)
     if rest:
         by = "from runs, intake and hooks" if result.observer_runs else "all"
         yield from _block(f"{by}: {_count_by_severity(rest)}", rest, width)
     if result.not_due:
-        lefts = [(one, (one.due_at - result.started_at).total_seconds()) for one in result.not_due]
-        due = [f"{one.id} (in {output.seconds(max(1, round(left)))})" for one, left in lefts]
-        yield f"not due: {', '.join(due)}"
+        texts = [_due_text(observer, result.started_at) for observer in result.not_due]
+        yield f"not due: {', '.join(texts)}"
     elif not result.observer_runs and not result.observations:
         yield "none"
 
 
-def _block(title: str, seen: Sequence[models.Observation], width: int) -> Iterator[str]:
+def _due_text(observer: models.NotDue, started_at: datetime) -> str:
+    seconds = max(1, round((observer.due_at - started_at).total_seconds()))
+    return f"{observer.id} (in {output.seconds(seconds)})"
+
+
+def _block(title: str, observations: Sequence[models.Observation], width: int) -> Iterator[str]:
     yield output.cut(output.one_line(title), width)
-    for line in _lines(seen):
+    for line in _lines(observations):
         yield f"  {output.cut(output.one_line(line), width - 2)}"
 
 
 def _title(
-    name: str, runs: Sequence[models.ObserverRun], seen: Sequence[models.Observation]
+    name: str, runs: Sequence[models.ObserverRun], observations: Sequence[models.Observation]
 ) -> str:
     times = f"{len(runs)} runs " if len(runs) > 1 else ""
     names = sorted({run.host for run in runs})
@@ -67,38 +72,45 @@ def _title(
     least, most = (output.duration(f(run.duration for run in runs)) for f in (min, max))
     took = most if least == most else f"{least} to {most}"
     hosts = ", ".join(names[:_HOSTS])
-    return f"{name}: {_count_by_severity(seen)}; {times}on {hosts}{more}, {took}"
+    return f"{name}: {_count_by_severity(observations)}; {times}on {hosts}{more}, {took}"
 
 
-def _count_by_severity(seen: Sequence[models.Observation]) -> str:
-    counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
+def _count_by_severity(observations: Sequence[models.Observation]) -> str:
+    counts: Counter[str] = Counter(
+        observation.severity or "unrated" for observation in observations
+    )
     parts = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
-    text = counted(len(seen), "observation")
+    text = counted(len(observations), "observation")
     return f"{text} ({', '.join(parts)})" if parts else text
 
 
-def _lines(seen: Sequence[models.Observation]) -> Iterator[str]:
+def _lines(observations: Sequence[models.Observation]) -> Iterator[str]:
     """The worst observations with their data, and the others in one line."""
-    ordered = sorted(seen, key=lambda one: [*_WORST_FIRST, None].index(one.severity))
+    ordered = sorted(
+        observations, key=lambda observation: [*_WORST_FIRST, None].index(observation.severity)
+    )
     # If all are alike, a summary says more than a few examples.
-    alike = len(seen) > _SHOWN and len({one.severity for one in seen}) == 1
+    alike = (
+        len(observations) > _SHOWN
+        and len({observation.severity for observation in observations}) == 1
+    )
     first = [] if alike else ordered[:_SHOWN]
-    for one in first:
-        data = _data(one.data)
-        yield f"{one.severity or 'unrated'} {one.source}{f': {data}' if data else ''}"
+    for observation in first:
+        data, severity = _data(observation.data), observation.severity or "unrated"
+        yield f"{severity} {observation.source}{f': {data}' if data else ''}"
     others = ordered[len(first) :]
     if others:
         ranges = ", ".join(_ranges(others))
-        how = f"{len(others)} more" if first else f"all {len(others)}"
-        names = list(dict.fromkeys(one.source for one in others))
+        count = f"{len(others)} more" if first else f"all {len(others)}"
+        names = list(dict.fromkeys(observation.source for observation in others))
         sources = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-        yield f"{how}: {sources}{f'; {ranges}' if ranges else ''}"
+        yield f"{count}: {sources}{f'; {ranges}' if ranges else ''}"
 
 
-def _ranges(seen: Sequence[models.Observation]) -> Iterator[str]:
+def _ranges(observations: Sequence[models.Observation]) -> Iterator[str]:
     """The ranges of the numbers that all of them have."""
-    for name in list(seen[0].data)[:_VALUES]:
-        values = [one.data.get(name) for one in seen]
+    for name in list(observations[0].data)[:_VALUES]:
+        values = [observation.data.get(name) for observation in observations]
         numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(numbers) == len(values):
             least, most = min(numbers), max(numbers)
@@ -123,10 +135,10 @@ def show(result: models.LoopResult, trace: str | None, execution: Execution | No
         trace: the address of its trace, if it has one.
         execution: what became of its action, if that is known.
     """
-    ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
+    outcome = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
     order: tuple[str, ...] = get_args(models.Phase)
     phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
-    output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
+    output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {outcome}"))
     output.print_pairs(
         ("trigger", result.trigger),
         ("started", output.date(result.started_at)),
@@ -167,7 +179,7 @@ def _show_problems(title: str, problems: list[models.Problem]) -> None:
             [p.id, p.phase, *[p.host or "" for _ in where], output.duration(p.duration), p.error]
             for p in problems
         ]
-        output.print_table(["id", "phase", *where, "took", folded("error")], rows, indent=2)
+        output.print_table(["id", "phase", *where, "took", prose("error")], rows, indent=2)
 
 
 def _show_situation(situation: models.Situation, changes: Sequence[models.Change]) -> None:
@@ -206,7 +218,7 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
 
 def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
     yield "action", output.action_outcome(item)
-    yield "took", output.took(item)
+    yield "took", output.action_duration(item)
     yield "host", item.host or ""
     yield "worker", item.worker or ""
     yield "output", output.text_of(item.output)
@@ -296,36 +308,36 @@ def history(
     if iteration is not None:
         _show_one(api, iteration, form)
         return
-    given = {name: value for name, value in filters.items() if value is not None}
-    shown = _read(api, limit, before, given)
-    if output.print_data(form, shown):
+    query = {name: value for name, value in filters.items() if value is not None}
+    listing = _read(api, limit, before, query)
+    if output.print_data(form, listing):
         return
-    if not shown.iterations:
-        output.say("No past iterations match." if given else "No past iterations.")
-        _note_missing(shown)
+    if not listing.iterations:
+        output.say("No past iterations match." if query else "No past iterations.")
+        _note_missing(listing)
         return
-    output.print_table(COLUMNS, map(_row, shown.iterations))
-    if shown.next_cursor:
-        output.note(f"For older iterations: --before {shown.next_cursor}")
-    _note_missing(shown)
+    output.print_table(COLUMNS, map(_row, listing.iterations))
+    if listing.next_cursor:
+        output.note(f"For older iterations: --before {listing.next_cursor}")
+    _note_missing(listing)
 
 
-def _note_missing(shown: IterationList) -> None:
-    if shown.missing:
-        output.note(f"Older iterations are missing: {shown.missing}")
+def _note_missing(listing: IterationList) -> None:
+    if listing.missing:
+        output.note(f"Older iterations are missing: {listing.missing}")
 
 
 def _read(api: Api, limit: int, before: str | None, filters: Mapping[str, Any]) -> IterationList:
     """Read past iterations page by page; a page may be shorter than requested."""
-    found: list[IterationSummary] = []
+    summaries: list[IterationSummary] = []
     cursor = before
     while True:
-        wanted = min(limit - len(found), _PAGE)
-        page = api.agent.get("/loop/history", IterationList, limit=wanted, cursor=cursor, **filters)
-        found += page.iterations
+        count = min(limit - len(summaries), _PAGE)
+        page = api.agent.get("/loop/history", IterationList, limit=count, cursor=cursor, **filters)
+        summaries += page.iterations
         cursor = page.next_cursor
-        if cursor is None or len(found) >= limit:
-            return page.patched({"iterations": found})
+        if cursor is None or len(summaries) >= limit:
+            return page.patched({"iterations": summaries})
 
 
 def _row(result: IterationSummary) -> list[str]:

@@ -145,8 +145,8 @@ def init(folder: Path) -> None:
     """
     name = folder.resolve().name
     if not folder.exists() and not _PLAIN.fullmatch(name):
-        what = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
-        raise ConfigError(f"{what}, as in {_slug(name)}; nothing was written")
+        problem = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
+        raise ConfigError(f"{problem}, as in {_slug(name)}; nothing was written")
     agent, plugin = folder / "agent.toml", folder / "plugins" / "hello.py"
     slug = _slug(name)
     title = re.sub(r"[-_.]+", " ", slug).strip().capitalize()

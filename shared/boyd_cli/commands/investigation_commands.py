@@ -36,34 +36,37 @@ from boyd_cli.parameter_types import Whole, words_option
 from boyd_cli.terminal import LogFollower, Prompt, open_prompt
 from boyd_cli.views import approval_view
 from boyd_cli.views.tables import label, sentence, whole
-from boyd_cli.views.transcript import ANSWERED, PlainTranscript, Transcript, result_text, used
+from boyd_cli.views.transcript import ANSWERED, PlainTranscript, Transcript, result_text, usage_text
 
 Call = tuple[ToolCall | None, ToolObservation | None]
 
 
 def find_call(log: Iterable[Logged], number: int) -> Call:
     """Find the call of that number and its result."""
-    made: ToolCall | None = None
+    call: ToolCall | None = None
     for logged in log:
         entry = logged.entry
         if isinstance(entry, Said):
-            made = next((one for one in entry.calls if call_number(one.id) == number), made)
+            call = next(
+                (candidate for candidate in entry.calls if call_number(candidate.id) == number),
+                call,
+            )
         elif isinstance(entry, Result) and call_number(entry.observation.call_id or "") == number:
-            return made, entry.observation
-    return made, None
+            return call, entry.observation
+    return call, None
 
 
-def call_lines(made: ToolCall, seen: ToolObservation | None) -> Iterator[str]:
+def call_lines(call: ToolCall, result: ToolObservation | None) -> Iterator[str]:
     """A call in full, as text."""
-    yield f"{made.label} {output.one_line(made.name)}"
-    for line in _arguments(made.arguments).split("\n"):
+    yield f"{call.label} {output.one_line(call.name)}"
+    for line in _arguments(call.arguments).split("\n"):
         yield f"  {line}".rstrip()
-    if seen is None:
+    if result is None:
         yield "No result yet."
         return
-    yield result_text(seen)
+    yield result_text(result)
     yield ""
-    yield from output.clean(seen.output).rstrip("\n").split("\n")
+    yield from output.clean(result.output).rstrip("\n").split("\n")
 
 
 def _arguments(text: str) -> str:
@@ -90,8 +93,8 @@ def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
     tools = words_option("--tools", metavar="PATTERN", help=help_)
     help_ = "Maximum number of model turns."
     max_steps = click.option("--max-steps", type=Whole(1, 1000), help=help_)
-    made: Callable[..., Any] = reflection(tools(max_steps(command)))
-    return made
+    decorated: Callable[..., Any] = reflection(tools(max_steps(command)))
+    return decorated
 
 
 def begin(
@@ -115,7 +118,7 @@ def begin(
 @asking_options
 @click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
 @data_options
-def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: Any) -> None:
+def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **options: Any) -> None:
     """Ask the agent's model, which can use the agent's tools.
 
     Shows each step and then the answer; `-` reads the question from standard input. A pipe gets
@@ -125,18 +128,18 @@ def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: 
     text = sys.stdin.buffer.read().decode(errors="replace") if question == "-" else question
     if not text.strip():
         raise click.BadParameter("it must not be empty", param_hint="QUESTION")
-    made = begin(api, text, **how)
+    investigation = begin(api, text, **options)
     if not follow:
-        if not output.print_data(form, made):
-            output.say(made.id)
+        if not output.print_data(form, investigation):
+            output.say(investigation.id)
         return
     live = form == "table" and output.is_terminal()
-    ended = _show_until_end(api, made.id, live)
+    end = _show_until_end(api, investigation.id, live)
     if form != "table":
-        output.print_data(form, api.agent.get(f"/investigations/{made.id}", Investigation))
+        output.print_data(form, api.agent.get(f"/investigations/{investigation.id}", Investigation))
     elif not live:
-        output.say(output.clean(ended.text).rstrip())
-    output.fail_if(ended.ending not in ANSWERED)
+        output.say(output.clean(end.text).rstrip())
+    output.fail_if(end.ending not in ANSWERED)
 
 
 def _show_until_end(api: Api, id: str, live: bool) -> Ended:
@@ -181,27 +184,27 @@ def investigations() -> None:
 @data_options
 def list_(api: Api, limit: int, form: str) -> None:
     """List investigations, newest first."""
-    found = api_access.investigations(api, limit)
-    rows = [_row(api, one) for one in found]
-    output.print_list(form, found, COLUMNS, rows, "No investigations found.")
+    items = api_access.investigations(api, limit)
+    rows = [_row(api, item) for item in items]
+    output.print_list(form, items, COLUMNS, rows, "No investigations found.")
 
 
-def _row(api: Api, one: Investigation) -> list[str]:
-    usage, now = one.counters.usage, api.agent.now()
-    took = one.counters.seconds
-    if one.status != "ended":
-        took = max(0.0, (now - one.created_at).total_seconds())
+def _row(api: Api, investigation: Investigation) -> list[str]:
+    usage, now = investigation.counters.usage, api.agent.now()
+    took = investigation.counters.seconds
+    if investigation.status != "ended":
+        took = max(0.0, (now - investigation.created_at).total_seconds())
     return [
-        output.short(one.id),
-        one.ending or one.status,
+        output.short(investigation.id),
+        investigation.ending or investigation.status,
         output.short_seconds(took),
         str(usage.input_tokens + usage.output_tokens),
-        dollars(one.counters.cost) if one.counters.cost else "",
-        output.short_age(one.created_at, now),
-        str(one.counters.steps),
-        one.source,
-        one.asked_by or "",
-        one.name,
+        dollars(investigation.counters.cost) if investigation.counters.cost else "",
+        output.short_age(investigation.created_at, now),
+        str(investigation.counters.steps),
+        investigation.source,
+        investigation.asked_by or "",
+        investigation.name,
     ]
 
 
@@ -213,17 +216,17 @@ def _row(api: Api, one: Investigation) -> list[str]:
 @data_options
 def show(api: Api, investigation: str, call: int | None, form: str) -> None:
     """Show an investigation and its answer, or one of its tool calls."""
-    found = find(api, investigation)
+    item = find(api, investigation)
     if call is None:
-        if not output.print_data(form, found):
-            _show(api, found)
+        if not output.print_data(form, item):
+            _show(api, item)
         return
-    made, seen = find_call(api_access.entries(api, found.id), call)
-    if made is None:
-        output.stop(output.NOT_FOUND, f"investigation {output.short(found.id)} has no call #{call}")
-    if output.print_data(form, {"call": made, "result": seen}):
+    tool_call, result = find_call(api_access.entries(api, item.id), call)
+    if tool_call is None:
+        output.stop(output.NOT_FOUND, f"investigation {output.short(item.id)} has no call #{call}")
+    if output.print_data(form, {"call": tool_call, "result": result}):
         return
-    for line in call_lines(made, seen):
+    for line in call_lines(tool_call, result):
         output.say(line)
 
 
@@ -233,29 +236,31 @@ def find(api: Api, prefix: str) -> Investigation:
     return find_by_prefix(api, "investigation", prefix, Investigation, every)
 
 
-def _show(api: Api, found: Investigation) -> None:
-    now, short = api.agent.now(), output.short(found.approval_id or "")
-    output.say(output.one_line(f"{found.name}: {found.ending or found.status}"))
-    output.print_pairs(
-        ("id", found.id),
-        ("detail", found.detail or ""),
-        ("source", f"{found.source} {found.key or ''}"),
-        ("asked by", found.asked_by or ""),
-        ("asked", output.age(found.created_at, now)),
-        ("ended", output.age(found.ended_at, now) if found.ended_at else ""),
-        ("used", used(found.counters)),
-        ("waits for", f"approval {short}" if short else ""),
-        ("cancelled by", found.cancelled_by or ""),
+def _show(api: Api, investigation: Investigation) -> None:
+    now, short = api.agent.now(), output.short(investigation.approval_id or "")
+    output.say(
+        output.one_line(f"{investigation.name}: {investigation.ending or investigation.status}")
     )
-    if found.text is None:
+    output.print_pairs(
+        ("id", investigation.id),
+        ("detail", investigation.detail or ""),
+        ("source", f"{investigation.source} {investigation.key or ''}"),
+        ("asked by", investigation.asked_by or ""),
+        ("asked", output.age(investigation.created_at, now)),
+        ("ended", output.age(investigation.ended_at, now) if investigation.ended_at else ""),
+        ("used", usage_text(investigation.counters)),
+        ("waits for", f"approval {short}" if short else ""),
+        ("cancelled by", investigation.cancelled_by or ""),
+    )
+    if investigation.text is None:
         return
     output.say()
     if output.is_terminal():
         from boyd_cli.views.transcript import Prose
 
-        output.console().print(Prose(found.text))
+        output.console().print(Prose(investigation.text))
     else:
-        output.say(output.clean(found.text).rstrip())
+        output.say(output.clean(investigation.text).rstrip())
 
 
 @investigations.command()
@@ -267,24 +272,24 @@ def follow(api: Api, investigation: str, form: str) -> None:
 
     Exit status 1 unless it ends with an answer. Ctrl-C does not cancel it.
     """
-    found = find(api, investigation)
+    item = find(api, investigation)
     transcript: Transcript | None = None
-    following = LogFollower(api, found.id)
+    following = LogFollower(api, item.id)
     if form == "table":
         transcript = live_transcript() if output.is_terminal() else PlainTranscript(output.say)
         following.note = functools.partial(transcript.line, "note")
-    ended: Ended | None = None
+    end: Ended | None = None
     try:
         with transcript or nullcontext():
             for logged in following.everything():
-                ended = logged.entry if isinstance(logged.entry, Ended) else None
+                end = logged.entry if isinstance(logged.entry, Ended) else None
                 if transcript is not None:
                     transcript.show(logged.entry)
                 else:
                     output.print_item(form, logged)
     except KeyboardInterrupt:
-        exit_interrupted(found.id)
-    output.fail_if(ended is None or ended.ending not in ANSWERED)
+        exit_interrupted(item.id)
+    output.fail_if(end is None or end.ending not in ANSWERED)
 
 
 @investigations.command()
@@ -292,10 +297,10 @@ def follow(api: Api, investigation: str, form: str) -> None:
 @api_options
 def cancel(api: Api, investigation: str) -> None:
     """Cancel an investigation: no further steps are started."""
-    found = find(api, investigation)
-    now = api.agent.post(f"/investigations/{found.id}/cancel", Investigation)
-    state = "cancelled" if now.status == "ended" else "being cancelled"
-    output.say(f"investigation {output.short(found.id)} is {state}")
+    item = find(api, investigation)
+    cancelled = api.agent.post(f"/investigations/{item.id}/cancel", Investigation)
+    state = "cancelled" if cancelled.status == "ended" else "being cancelled"
+    output.say(f"investigation {output.short(item.id)} is {state}")
 
 
 MARK = "> "
@@ -305,27 +310,27 @@ MARK = "> "
 @id_argument("investigation", completion.investigations, required=False)
 @asking_options
 @api_options
-def chat(api: Api, investigation: str | None, **how: Any) -> None:
+def chat(api: Api, investigation: str | None, **options: Any) -> None:
     """Chat with the agent's model.
 
     It can use the agent's tools. INVESTIGATION continues an earlier one. Ctrl-C cancels a question,
     Ctrl-D leaves. A pipe gives one question per line, and gets only the answers.
     """
-    if investigation is not None and any(how.values()):
+    if investigation is not None and any(options.values()):
         raise click.UsageError("a continued investigation keeps its options")
-    found = find(api, investigation) if investigation else None
-    agent = None if found else api.agent.get("/state", StateResponse).agent
+    earlier = find(api, investigation) if investigation else None
+    agent = None if earlier else api.agent.get("/state", StateResponse).agent
     if agent is not None and agent.model is None:
         text = f"agent {agent.id!r} has no model; add a table [llm] to its agent file"
         raise ApiProblem("no-model", 409, text)
-    made = Chat(api, open_prompt(MARK, "Ctrl-D leaves the conversation."), how)
+    conversation = Chat(api, open_prompt(MARK, "Ctrl-D leaves the conversation."), options)
     try:
-        if found is not None:
-            made.take_up(found)
-        made.run()
+        if earlier is not None:
+            conversation.take_up(earlier)
+        conversation.run()
     finally:
-        made.leave()
-    output.fail_if(not made.answered and not output.can_ask())
+        conversation.leave()
+    output.fail_if(not conversation.answered and not output.can_ask())
 
 
 class Chat:
@@ -335,25 +340,27 @@ class Chat:
         answered: whether the last question, if any, was answered.
     """
 
-    def __init__(self, api: Api, prompt: Prompt, how: dict[str, Any]) -> None:
-        """*how* holds further arguments of `begin`."""
+    def __init__(self, api: Api, prompt: Prompt, options: dict[str, Any]) -> None:
+        """*options* holds further arguments of `begin`."""
         self._api = api
         self._prompt = prompt
-        self._how = how
+        self._how = options
         self._live = output.is_terminal()
         self._id: str | None = None
         self._following: LogFollower | None = None
         self._over = True
         self.answered = True
 
-    def take_up(self, found: Investigation) -> None:
+    def take_up(self, investigation: Investigation) -> None:
         """Continue an investigation: show its last exchange and its progress."""
-        following = self._follow(found.id)
-        entries = following.missed()
-        self._prompt.remember(one.entry.text for one in entries if isinstance(one.entry, Asked))
-        asked = [n for n, one in enumerate(entries) if isinstance(one.entry, Asked)]
-        last = asked[-1] if asked else 0
-        if found.status != "ended":
+        following = self._follow(investigation.id)
+        entries = following.read_missing()
+        self._prompt.remember(
+            logged.entry.text for logged in entries if isinstance(logged.entry, Asked)
+        )
+        questions = [n for n, logged in enumerate(entries) if isinstance(logged.entry, Asked)]
+        last = questions[-1] if questions else 0
+        if investigation.status != "ended":
             following.last = entries[last - 1].id if last else None
             self._turn(following, own=False)
         elif entries:
@@ -385,7 +392,7 @@ class Chat:
     def _ask(self, text: str) -> LogFollower:
         if self._id is None or self._following is None:
             return self._follow(begin(self._api, text, **self._how).id)
-        missed = self._following.missed()
+        missed = self._following.read_missing()
         if missed:
             # Somebody else has continued the conversation.
             self._recall(missed)
@@ -454,7 +461,7 @@ class Chat:
     def _offer(self, transcript: Transcript, approval_id: str) -> None:
         if not output.can_ask():
             return
-        with transcript.paused():
+        with transcript.suspend():
             try:
                 item = self._api.agent.get(f"/approvals/{approval_id}", ApprovalItem)
                 if item.status == "pending":
@@ -470,8 +477,8 @@ class Chat:
         verb = verbs.get((reply or "").strip().lower())
         if verb is None:
             return
-        why = self._prompt.reply("Reason (optional): ") or None
-        outcome = approval_commands.answer(self._api, verb, item, why, ask=False)
+        reason = self._prompt.reply("Reason (optional): ") or None
+        outcome = approval_commands.answer(self._api, verb, item, reason, ask=False)
         if outcome.problem:
             output.note(f"boyd: {outcome.problem}")
         else:

@@ -62,34 +62,34 @@ def keys() -> None:
 @duration_option("--expires", help="Lifetime of the key, as in 90d.")
 @output.output_option
 @access_options
-def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:
+def create(access: CommandAccess, expires: float | None, form: str, **properties: Any) -> None:
     """Create a key, and print it once."""
-    _print(form, _made(access, access.api(), wanted, expires))
+    _print(form, _create(access, access.api(), properties, expires))
 
 
-def _made(
-    access: CommandAccess, api: Api | None, wanted: dict[str, Any], expires: float | None
+def _create(
+    access: CommandAccess, api: Api | None, properties: dict[str, Any], expires: float | None
 ) -> NewKey:
     if api is None:
-        return _create_directly(access, wanted, expires)
-    return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
+        return _create_directly(access, properties, expires)
+    return api.deployment.post("/keys", NewKey, {**properties, "expiresIn": expires})
 
 
-def _print(form: str, made: NewKey) -> None:
-    if made.key is None:
-        reason = f"key {made.id} was created, but its text was lost on the way: revoke it"
+def _print(form: str, key: NewKey) -> None:
+    if key.key is None:
+        reason = f"key {key.id} was created, but its text was lost on the way: revoke it"
         output.stop(output.FAILED, reason)
-    if not output.print_data(form, made):
-        output.note(f"key {made.id} for {made.principal}: store it now, it is not shown again")
-        output.say(made.key)
+    if not output.print_data(form, key):
+        output.note(f"key {key.id} for {key.principal}: store it now, it is not shown again")
+        output.say(key.key)
 
 
 def _create_directly(
-    access: CommandAccess, wanted: dict[str, Any], expires: float | None
+    access: CommandAccess, properties: dict[str, Any], expires: float | None
 ) -> NewKey:
     store = open_store(access.settings)
     try:
-        key, text = store.api_keys.create(**wanted, by=actor(), expires_in=expires)
+        key, text = store.api_keys.create(**properties, by=actor(), expires_in=expires)
     except ValidationError as error:
         raise click.UsageError(explain(error)) from None
     return NewKey(**key.model_dump(exclude={"hash"}), key=text)
@@ -100,17 +100,17 @@ def _create_directly(
 @access_options
 def list_keys(access: CommandAccess, form: str) -> None:
     """List the keys without their secrets."""
-    found = _all(access, access.api())
+    keys_ = _all(access, access.api())
     make = f"`{output.command_name()} keys create`"
     empty = f"There are no keys, so nobody can use the API. {make} creates one."
-    output.print_list(form, found, COLUMNS, map(_row, found), empty)
+    output.print_list(form, keys_, COLUMNS, map(_row, keys_), empty)
 
 
 def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
     if api is not None:
         return api.deployment.get("/keys", KeyList).keys
-    found = open_store(access.settings).api_keys.all()
-    return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in found]
+    keys_ = open_store(access.settings).api_keys.all()
+    return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in keys_]
 
 
 def _row(key: KeyInfo) -> list[str]:
@@ -144,13 +144,13 @@ def rotate(
     first. ID may be any unambiguous prefix.
     """
     api = access.api()
-    known = {key.id: key for key in _all(access, api)}
-    old = known[resolve_prefix("key", key_id, list(known))]
+    keys_by_id = {key.id: key for key in _all(access, api)}
+    old = keys_by_id[resolve_prefix("key", key_id, list(keys_by_id))]
     same = {"name", "principal", "person", "scopes", "groups", "agents"}
-    made = _made(access, api, old.model_dump(include=same), expires)
+    new = _create(access, api, old.model_dump(include=same), expires)
     if at_once:
         _revoke(access, api, old.id)
-    _print(form, made)
+    _print(form, new)
     left = f"revoke the old key later: `{output.command_name()} keys revoke {old.id}`"
     output.note(f"the old key {old.id} is revoked" if at_once else left)
 
@@ -164,9 +164,9 @@ def revoke(access: CommandAccess, key_id: str) -> None:
     ID may be any unambiguous prefix.
     """
     api = access.api()
-    found = resolve_prefix("key", key_id, [key.id for key in _all(access, api)])
-    _revoke(access, api, found)
-    output.say(f"key {found} is revoked")
+    whole_id = resolve_prefix("key", key_id, [key.id for key in _all(access, api)])
+    _revoke(access, api, whole_id)
+    output.say(f"key {whole_id} is revoked")
 
 
 def _revoke(access: CommandAccess, api: Api | None, key_id: str) -> None:

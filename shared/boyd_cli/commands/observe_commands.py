@@ -23,7 +23,7 @@ from boyd.settings.process_settings import Settings
 from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.options import open_store, settings_options
-from boyd_cli.views.tables import folded, label, sentence, whole
+from boyd_cli.views.tables import label, prose, sentence, whole
 
 if TYPE_CHECKING:
     from boyd.models import Observation
@@ -60,13 +60,13 @@ def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
         plugin.init(ctx.context(plugin.id))
     except Exception as error:
         raise PluginError(plugin.id, f"init failed: {error}") from error
-    seen = _run(ctx, settings, chosen)
-    observations = [o for one in seen for o in phase.load(one.observations or "[]")]
+    results = _run(ctx, settings, chosen)
+    observations = [o for result in results for o in phase.load(result.observations or "[]")]
     if form == "table":
         _show(observations)
     for observation in observations:
         output.print_item(form, observation)
-    errors = [*(problem.error for problem in ctx.problems), *(one.error for one in seen)]
+    errors = [*(problem.error for problem in ctx.problems), *(result.error for result in results)]
     failed = [error for error in errors if error]
     for text in failed:
         output.note(f"{chosen.id} failed: {output.one_line(text)}")
@@ -75,12 +75,12 @@ def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
 
 def _find(agent: Agent, name: str) -> Observer:
     observers = agent.host.observers
-    found = [o for o in observers.values() if name in (o.id, o.name)]
-    if len(found) != 1:
-        what = "several observers are named" if found else "no observer"
-        names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
-        output.stop(output.NOT_FOUND, f"{what} {name!r}; known: {names}")
-    return found[0]
+    matching = [o for o in observers.values() if name in (o.id, o.name)]
+    if len(matching) != 1:
+        problem = "several observers are named" if matching else "no observer"
+        names = ", ".join(o.id for o in matching) or ", ".join(observers) or "none"
+        output.stop(output.NOT_FOUND, f"{problem} {name!r}; known: {names}")
+    return matching[0]
 
 
 def _states(settings: Settings, agent: Agent) -> _States:
@@ -93,13 +93,13 @@ def _states(settings: Settings, agent: Agent) -> _States:
 
 
 def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
-    how = settings.worker
-    plan = planning.plan(ctx, [observer], _Here(how.host), "here", how.bundle_size)
+    worker = settings.worker
+    plan = planning.plan(ctx, [observer], _Here(worker.host), "here", worker.bundle_size)
     tasks = [task for batch in plan.batches for task in batch.tasks]
     if not tasks:
         return []
     batch = planning.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
-    return phase.observe(ctx, batch, None, how.max_bytes, how.width)
+    return phase.observe(ctx, batch, None, worker.max_bytes, worker.width)
 
 
 class _Here:
@@ -168,7 +168,7 @@ def _show(observations: Sequence[Observation]) -> None:
         [o.severity or "unrated", o.type, o.source, json.dumps(o.data, ensure_ascii=False)]
         for o in observations
     ]
-    output.print_table(["severity", "type", "source", folded("data")], rows)
+    output.print_table(["severity", "type", "source", prose("data")], rows)
 
 
 _AGENT = click.option(
@@ -187,7 +187,7 @@ def intake() -> None:
 @settings_options
 def show_list(settings: Settings, agent: str | None, form: str) -> None:
     """List the formats of this installation, and the intakes of an agent."""
-    rows = list(_rows(_declared(agent)))
+    rows = list(_rows(_load_intakes(agent)))
     columns = (whole("name"), whole("from"), whole("auth"), sentence("title"))
     output.print_list(form, rows, columns, [list(row.values()) for row in rows], "no formats")
 
@@ -200,8 +200,8 @@ def _rows(own: Mapping[str, DeclaredIntake]) -> Iterator[dict[str, str]]:
     for name in sorted({*format_names(), *own}):
         use = own[name].use if name in own else name
         same = name in shipped and shipped[name].use == use
-        known = shipped.get(name if same else use)
-        title = known.title if known else f"the format {use!r}"
+        preset = shipped.get(name if same else use)
+        title = preset.title if preset else f"the format {use!r}"
         origin = "agent" if name in own else "boyd" if name in shipped else "package"
         auth = own[name].auth.method if name in own else "key"
         yield {"name": name, "from": origin, "auth": auth, "title": title}
@@ -231,34 +231,44 @@ def try_message(
     """
     from boyd.intake import BadIntake, IntakeRequest, UnknownFormat, parse, parse_declared
 
-    most, given = settings.intake.max_body, dict(_headers(headers))
+    most, headers_by_name = settings.intake.max_body, dict(_headers(headers))
     body = file.read(most + 1)
     if len(body) > most:
         raise click.BadParameter(f"it is longer than intake.max_body, {most} bytes")
     chosen = name or Path(file.name).resolve().parent.name
-    declared = _declared(agent).get(chosen)
-    kind = given.get("content-type", "application/json")
-    sent = IntakeRequest(kind, given, body)
+    declared = _load_intakes(agent).get(chosen)
+    kind = headers_by_name.get("content-type", "application/json")
+    sent = IntakeRequest(kind, headers_by_name, body)
     try:
-        if declared is not None and given:
-            _check(settings, declared, given, body)
-        found = parse_declared(declared, sent) if declared else parse(chosen, sent)
+        if declared is not None and headers_by_name:
+            _check(settings, declared, headers_by_name, body)
+        observations = parse_declared(declared, sent) if declared else parse(chosen, sent)
     except (BadIntake, UnknownFormat) as error:
         output.stop(output.FAILED, f"{chosen}: {error}")
-    if not output.print_data(form, found):
-        _show_intake(found)
+    if not output.print_data(form, observations):
+        _show_intake(observations)
 
 
-def _show_intake(found: Sequence[Observation]) -> None:
+def _show_intake(observations: Sequence[Observation]) -> None:
     from boyd.intake import UNOBSERVED
 
-    output.note(counted(len(found), "observation") + (f": {UNOBSERVED}" if not found else ""))
-    for one in found:
+    output.note(
+        counted(len(observations), "observation") + (f": {UNOBSERVED}" if not observations else "")
+    )
+    for observation in observations:
         output.say()
-        named = {"source": one.source, "type": one.type, "severity": one.severity or "none"}
-        marks = {**named, **(one.metadata or {}), "timestamp": one.timestamp.isoformat()}
-        rows = [[key, output.text_of(value)] for key, value in (marks | one.data).items()]
-        output.print_table((label("field"), folded("value")), rows)
+        fields = {
+            "source": observation.source,
+            "type": observation.type,
+            "severity": observation.severity or "none",
+        }
+        marks = {
+            **fields,
+            **(observation.metadata or {}),
+            "timestamp": observation.timestamp.isoformat(),
+        }
+        rows = [[key, output.text_of(value)] for key, value in (marks | observation.data).items()]
+        output.print_table((label("field"), prose("value")), rows)
 
 
 def _check(
@@ -280,15 +290,15 @@ def _check(
     output.note(f"The sender would be admitted ({auth.method}).")
 
 
-def _headers(given: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for text in given:
+def _headers(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for text in lines:
         name, colon, value = text.partition(":")
         if not colon or not name.strip():
             raise click.BadParameter(f"{text!r} is not 'Name: value'", param_hint="--header")
         yield name.strip().lower(), value.strip()
 
 
-def _declared(agent: str | None) -> dict[str, DeclaredIntake]:
+def _load_intakes(agent: str | None) -> dict[str, DeclaredIntake]:
     from boyd.agent import load_agent
 
-    return {one.name: one for one in load_agent(agent).settings.intakes} if agent else {}
+    return {intake.name: intake for intake in load_agent(agent).settings.intakes} if agent else {}

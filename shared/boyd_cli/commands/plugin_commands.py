@@ -11,7 +11,7 @@ import click
 from boyd.agent import load_agent
 from boyd.errors import BoydError, ConfigError, PluginError
 from boyd_cli import output
-from boyd_cli.views.tables import folded, label, sentence, whole
+from boyd_cli.views.tables import label, prose, sentence, whole
 
 if TYPE_CHECKING:
     from boyd.plugin.installed_plugins import (
@@ -34,9 +34,9 @@ OPTIONS = [
     label("option", least=16),
     label("type", drop=2),
     label("default", drop=1),
-    folded("meaning"),
+    prose("meaning"),
 ]
-ACTIONS = [label("action", least=24), folded("what it does, and may do")]
+ACTIONS = [label("action", least=24), prose("what it does, and may do")]
 
 
 @click.group()
@@ -54,21 +54,21 @@ def list_(form: str, *, load: bool) -> None:
     """
     from boyd.plugin.installed_plugins import installed_plugins
 
-    found = installed_plugins()
+    listed = installed_plugins()
     if load:
-        found = [_loaded(one) for one in found]
-    rows = ([p.name, p.package, p.version, _state(p), p.summary] for p in found)
-    output.print_list(form, found, _LIST, rows, "No plugin is installed.")
+        listed = [_load(plugin) for plugin in listed]
+    rows = ([p.name, p.package, p.version, _state(p), p.summary] for p in listed)
+    output.print_list(form, listed, _LIST, rows, "No plugin is installed.")
 
 
-def _loaded(plugin: InstalledPlugin) -> InstalledPlugin:
+def _load(plugin: InstalledPlugin) -> InstalledPlugin:
     from boyd.plugin.discovery import find_plugin
 
     try:
         find_plugin(plugin.name)
     except BoydError as error:
-        why = error.reason if isinstance(error, PluginError) else str(error)
-        return plugin.model_copy(update={"error": why})
+        reason = error.reason if isinstance(error, PluginError) else str(error)
+        return plugin.model_copy(update={"error": reason})
     return plugin
 
 
@@ -91,19 +91,24 @@ def show(name: str, form: str) -> None:
     from boyd.plugin.installed_plugins import describe_plugin
 
     try:
-        found = describe_plugin(find_plugin(name))
+        description = describe_plugin(find_plugin(name))
     except (PluginError, ConfigError) as error:
         output.stop(output.FAILED, output.one_line(str(error)))
-    if not output.print_data(form, found):
-        _show(found)
+    if not output.print_data(form, description):
+        _show(description)
 
 
 def _show(plugin: PluginDescription) -> None:
     output.say(f"{plugin.id}: {output.one_line(plugin.description)}")
     if plugin.options:
         rows = (
-            [one.name, one.type, "required" if one.required else one.default, one.meaning]
-            for one in plugin.options
+            [
+                option.name,
+                option.type,
+                "required" if option.required else option.default,
+                option.meaning,
+            ]
+            for option in plugin.options
         )
         output.say("\noptions, below [plugins.options]")
         output.print_table(OPTIONS, rows, indent=2)
@@ -119,7 +124,7 @@ def _show(plugin: PluginDescription) -> None:
     _show_parts("tools for models", plugin.tools)
     if plugin.endpoints:
         output.say(f"\nendpoints, below /api/v0/plugins/{plugin.id}")
-        pairs = ((f"{one.method} {one.path}", one.description) for one in plugin.endpoints)
+        pairs = ((f"{part.method} {part.path}", part.description) for part in plugin.endpoints)
         output.print_pairs(*pairs)
     if plugin.hooks:
         output.say(f"\nhooks: {', '.join(plugin.hooks)}")
@@ -128,18 +133,18 @@ def _show(plugin: PluginDescription) -> None:
 
 
 def _show_parts(title: str, parts: Iterable[PluginComponent]) -> None:
-    pairs = [(one.id, one.description) for one in parts]
+    pairs = [(part.id, part.description) for part in parts]
     if pairs:
         output.say(f"\n{title}")
-        output.print_table([label("id"), folded("description")], pairs, indent=2)
+        output.print_table([label("id"), prose("description")], pairs, indent=2)
 
 
 def _action_row(action: OfferedAction) -> list[str]:
     least = action.autonomy.min_confidence
     mode = action.autonomy.mode + (f", confidence {least:g}" if least is not None else "")
     switch = f"enabled by {action.enabled_by}" if action.enabled_by else "always there"
-    known = action.reversibility != "unknown"
-    returns = action.reversibility if known else "reversibility unknown"
+    is_declared = action.reversibility != "unknown"
+    returns = action.reversibility if is_declared else "reversibility unknown"
     return [
         action.id,
         f"{action.description} Risk {action.risk}, {returns}, {mode}; {switch}.",
@@ -210,7 +215,7 @@ def list_tools(agent: str, form: str) -> None:
         for tool, locked in plugin.locked(server).tools.items()
         if options.includes(tool)
     ]
-    rows = [[*map(_cell, one.values())] for one in tools]
+    rows = [[*map(_cell, row.values())] for row in tools]
     output.print_list(form, tools, COLUMNS, rows, "No tool is locked: run `boyd mcp sync`.")
 
 
@@ -235,13 +240,13 @@ def _sync(plugin: McpTools, check: bool) -> bool:
     from boyd.plugins.mcp_client.lock_changes import changes, renewed
 
     lock, failures, notes = renewed(plugin)
-    for server, why in failures.items():
-        output.note(output.one_line(f"failed: {server}: {why}; what is locked stays"))
-    for tool, why in notes.items():
-        output.say(output.one_line(f"left out: {tool}: {why}"))
-    found = list(changes(plugin.lock, lock))
-    _say(found)
-    if not found:
+    for server, reason in failures.items():
+        output.note(output.one_line(f"failed: {server}: {reason}; what is locked stays"))
+    for tool, reason in notes.items():
+        output.say(output.one_line(f"left out: {tool}: {reason}"))
+    differences = list(changes(plugin.lock, lock))
+    _say(differences)
+    if not differences:
         output.say(f"{plugin.lock_file}: nothing differs")
     elif not check:
         try:
@@ -249,11 +254,11 @@ def _sync(plugin: McpTools, check: bool) -> bool:
         except OSError as error:
             raise ConfigError(f"{plugin.lock_file}: {error.strerror}") from None
         output.say(f"written: {plugin.lock_file}")
-    return not failures and not (check and found)
+    return not failures and not (check and differences)
 
 
-def _say(found: Sequence[str]) -> None:
-    for lines in found:
+def _say(texts: Sequence[str]) -> None:
+    for lines in texts:
         for line in lines.splitlines():
             output.say("".join(c if c.isprintable() else " " for c in line))
 
@@ -262,7 +267,9 @@ def _plugins(agent: str) -> list[McpTools]:
     """The plugins of this kind of an agent; raises `ConfigError` without any."""
     from boyd.plugins.mcp_client import McpTools
 
-    found = [one for one in load_agent(agent).host.plugins.values() if isinstance(one, McpTools)]
-    if not found:
+    plugins = [
+        plugin for plugin in load_agent(agent).host.plugins.values() if isinstance(plugin, McpTools)
+    ]
+    if not plugins:
         raise ConfigError(f"{agent}: has no plugin mcp")
-    return found
+    return plugins

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,7 +26,7 @@ from boyd_cli.commands.history_command import ITERATION
 from boyd_cli.options import actor, api_options, not_empty, open_store, settings_options
 from boyd_cli.parameter_types import Whole, object_option, period_options
 from boyd_cli.views import tape_view
-from boyd_cli.views.tables import folded, label, whole
+from boyd_cli.views.tables import label, prose, whole
 
 if TYPE_CHECKING:
     from boyd.replay.recordings import Expectation, Recordings
@@ -41,16 +42,16 @@ _RANGE = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15}))?")
 FOLDER = "replay"
 
 
-def _wanted(
+def _parse_ranges(
     _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> Callable[[int], bool]:
     """Parse numbers and ranges of them."""
     if value is None:
         return lambda _number: True
-    found = [_RANGE.fullmatch(part.strip()) for part in value.split(",")]
-    if not all(found):
+    matches = [_RANGE.fullmatch(part.strip()) for part in value.split(",")]
+    if not all(matches):
         raise click.BadParameter(f"{value!r} is not a list of numbers such as 12,40-57")
-    ranges = [(int(one[1]), int(one[2] or one[1])) for one in found if one]
+    ranges = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
     return lambda number: any(first <= number <= last for first, last in ranges)
 
 
@@ -70,7 +71,7 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--iterations",
     "wanted",
-    callback=_wanted,
+    callback=_parse_ranges,
     metavar="LIST",
     help="Only these iterations, such as 12,40-57.",
 )
@@ -104,7 +105,7 @@ def replay(
     """
     if source["records"] and source["observations"]:
         raise click.UsageError("--records and --observations exclude each other")
-    agent = chosen_agent(settings, reference)
+    agent = choose_reference(settings, reference)
     task = shadow_task(agent, plugins, known=source["observations"] is None)
     # It loads SQLAlchemy.
     from boyd.replay.shadow_pool import ShadowPool
@@ -147,8 +148,8 @@ def _replay(settings: Settings, pool: ShadowPool, source: _Source) -> ReplayRepo
     store = open_store(settings).agent(agent_id)
     archive = ArchiveAccess(settings.archive_url)
     query = HistoryFilter(since=source.since, until=source.until)
-    kept = KeptIterations(store, archive, query, source.wanted)
-    report = with_endings(_run(settings, pool, kept), PastWork(store, archive))
+    iterations = KeptIterations(store, archive, query, source.wanted)
+    report = with_endings(_run(settings, pool, iterations), PastWork(store, archive))
     archive.close()
     return report
 
@@ -163,17 +164,17 @@ def _run(settings: Settings, pool: ShadowPool, recordings: Recordings) -> Replay
         return replay(pool, recordings, folder, bar.update)
 
 
-def chosen_agent(settings: Settings, reference: str | None) -> str:
+def choose_reference(settings: Settings, reference: str | None) -> str:
     """The agent to load: *reference*, the setting `agents`, or agent.toml here.
 
     Raises:
         ConfigError: there is none, or several.
     """
     here = ("agent.toml",) if Path("agent.toml").exists() else ()
-    found = (reference,) if reference else settings.agents or here
-    if len(found) != 1:
+    references = (reference,) if reference else settings.agents or here
+    if len(references) != 1:
         raise ConfigError("name one agent file with --agent, or run this beside agent.toml")
-    return found[0]
+    return references[0]
 
 
 def shadow_task(reference: str, plugins: Path | None, *, known: bool = True) -> ShadowTask:
@@ -261,20 +262,20 @@ def test(settings: Settings, agent: str | None, folder: Path | None, form: str) 
     from boyd.replay.recordings import CaseResult, folder_of, read_cases
     from boyd.replay.shadow_pool import ShadowPool
 
-    reference = chosen_agent(settings, agent)
+    reference = choose_reference(settings, agent)
     where = folder or folder_of(reference)
-    known = read_cases(where)
-    if not known:
+    cases_by_name = read_cases(where)
+    if not cases_by_name:
         output.stop(output.FAILED, f"no cases in {where}: make one with `boyd cases add`")
     with ShadowPool(shadow_task(reference, None), 1) as pool:
-        portions = [[case.record.to_json() for case in known.values()]]
-        found = [one for portion in pool.judge(portions) for one in portion]
-    pairs = zip(known.items(), found, strict=True)
+        batches = [[case.record.to_json() for case in cases_by_name.values()]]
+        judgements = list(chain.from_iterable(pool.judge(batches)))
+    pairs = zip(cases_by_name.items(), judgements, strict=True)
     results = [CaseResult.of(name, case, judgement) for (name, case), judgement in pairs]
     if not output.print_data(form, results):
-        rows = [[one.case, _verdict(one.mistakes), "\n".join(one.mistakes)] for one in results]
-        output.print_table([label("case", least=20), whole("result"), folded("why")], rows)
-    output.fail_if(any(one.mistakes for one in results))
+        rows = [[row.case, _verdict(row.mistakes), "\n".join(row.mistakes)] for row in results]
+        output.print_table([label("case", least=20), whole("result"), prose("why")], rows)
+    output.fail_if(any(row.mistakes for row in results))
 
 
 def _verdict(mistakes: list[str]) -> str:

@@ -62,12 +62,12 @@ def submit(
         raise click.BadParameter("it must not be empty", param_hint="TITLE")
     text = sys.stdin.read() if description == "-" else description
     body = {"title": title, "description": text or title, "callbackUrl": callback_url, **more}
-    made = api.agent.post("/runs", RunCreated, body)
+    created = api.agent.post("/runs", RunCreated, body)
     if wait or timeout is not None:
-        output.note(f"run {made.id} is {made.status}")
-        _finish(api, made.id, timeout, form)
-    elif not output.print_data(form, made):
-        output.say(made.id)
+        output.note(f"run {created.id} is {created.status}")
+        _finish(api, created.id, timeout, form)
+    elif not output.print_data(form, created):
+        output.say(created.id)
 
 
 @runs.command("list")
@@ -80,7 +80,7 @@ def submit(
 @data_options
 def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
     """List runs, newest first."""
-    found = api_access.runs(api, limit, **query)
+    page = api_access.runs(api, limit, **query)
     now = api.agent.now()
     rows = [
         [
@@ -92,9 +92,9 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
             ),
             *(run.source, ", ".join(run.requested_by), run.title),
         ]
-        for run in found
+        for run in page
     ]
-    output.print_list(form, found, COLUMNS, rows, "No runs found.")
+    output.print_list(form, page, COLUMNS, rows, "No runs found.")
 
 
 @runs.command()
@@ -102,12 +102,12 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
 @data_options
 def show(api: Api, run: str, form: str) -> None:
     """Show a run, and its result if it has ended."""
-    found = _find(api, run)
-    path = f"/runs/{found.id}/callback"
-    callback = api_access.find_item(api, path, Callback) if found.callback_url else None
-    shown = {**found.to_wire(), **({"callback": callback} if callback else {})}
-    if not output.print_data(form, shown):
-        _show(api, found, callback)
+    item = _find(api, run)
+    path = f"/runs/{item.id}/callback"
+    callback = api_access.find_item(api, path, Callback) if item.callback_url else None
+    document = {**item.to_wire(), **({"callback": callback} if callback else {})}
+    if not output.print_data(form, document):
+        _show(api, item, callback)
 
 
 def _find(api: Api, prefix: str) -> Run:
@@ -139,15 +139,18 @@ def _show(api: Api, run: Run, callback: Callback | None = None) -> None:
 def _callback_text(callback: Callback) -> str:
     tries = counted(callback.attempts, "attempt")
     last = callback.deliveries[-1] if callback.deliveries else None
-    how = f", last: {last.error or last.status}" if last else ""
-    return f"{callback.url}: {callback.state}, {tries}{how}"
+    outcome = f", last: {last.error or last.status}" if last else ""
+    return f"{callback.url}: {callback.state}, {tries}{outcome}"
 
 
 def _result_rows(result: RunResult) -> Iterator[tuple[str, str]]:
     yield "summary", result.summary
     yield from (("finding", text) for text in result.findings)
-    for one in result.actions_performed:
-        yield "action", f"{one.action} {'ok' if one.success else 'failed'}: {one.description}"
+    for action in result.actions_performed:
+        yield (
+            "action",
+            f"{action.action} {'ok' if action.success else 'failed'}: {action.description}",
+        )
     yield from (("recommended", text) for text in result.recommendations)
     yield "took", output.duration(result.duration)
 
@@ -158,8 +161,8 @@ def _result_rows(result: RunResult) -> Iterator[tuple[str, str]]:
 @api_options
 def cancel(api: Api, run: str, reason: str | None) -> None:
     """Cancel a run that has not ended."""
-    found = _find(api, run)
-    done = api.agent.post(f"/runs/{found.id}/cancel", RunCancelled, {"reason": reason})
+    item = _find(api, run)
+    done = api.agent.post(f"/runs/{item.id}/cancel", RunCancelled, {"reason": reason})
     output.say(f"run {output.short(done.id)} is {done.status}")
 
 
@@ -173,10 +176,10 @@ def wait(api: Api, run: str, timeout: float | None, form: str) -> None:
 
 
 def _finish(api: Api, run_id: str, timeout: float | None, form: str) -> None:
-    ended = _await(api, run_id, timeout)
-    if not output.print_data(form, ended):
-        _show(api, ended)
-    output.fail_if(ended.status != "completed")
+    run = _await(api, run_id, timeout)
+    if not output.print_data(form, run):
+        _show(api, run)
+    output.fail_if(run.status != "completed")
 
 
 def _await(api: Api, run_id: str, timeout: float | None) -> Run:
@@ -198,6 +201,6 @@ def _await(api: Api, run_id: str, timeout: float | None) -> Run:
 @api_options
 def redeliver(api: Api, run: str) -> None:
     """Send the callback of an ended run again."""
-    found = _find(api, run)
-    api.agent.post(f"/runs/{found.id}/callback/redeliver", Redelivering)
-    output.say(f"the callback of run {output.short(found.id)} will be sent again")
+    item = _find(api, run)
+    api.agent.post(f"/runs/{item.id}/callback/redeliver", Redelivering)
+    output.say(f"the callback of run {output.short(item.id)} will be sent again")

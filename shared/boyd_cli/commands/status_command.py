@@ -48,13 +48,13 @@ def status(api: Api, watch: bool, form: str) -> None:
 
     Phase, pending work, health of observers, live workers.
     """
-    known = [one.id for one in api.deployment.get("/agents", responses.AgentList).agents]
+    ids = [entry.id for entry in api.deployment.get("/agents", responses.AgentList).agents]
     name = api.agent.agent
-    if not known:
+    if not ids:
         raise UnknownAgent("no agent has been started yet, or the key may not see any")
-    if name is not None and name not in known:
-        raise UnknownAgent(f"no agent {name!r}; known: {', '.join(known)}")
-    chosen = known if name is None else [name]
+    if name is not None and name not in ids:
+        raise UnknownAgent(f"no agent {name!r}; known: {', '.join(ids)}")
+    chosen = ids if name is None else [name]
     if watch:
         _watch(api, chosen, form)
     else:
@@ -81,7 +81,7 @@ class _Agent:
             "timezone": self.entry.timezone,
             "nextStart": self.entry.to_wire().get("nextStart"),
             "obstacle": self.entry.obstacle,
-            "observers": {one.id: one for one in self.observers},
+            "observers": {observer.id: observer for observer in self.observers},
         }
 
 
@@ -89,31 +89,31 @@ class _Everything:
     """The state of several agents, and of the workers that run them."""
 
     def __init__(self, api: Api, ids: list[str]) -> None:
-        known = api.deployment.get("/agents", responses.AgentList)
+        listing = api.deployment.get("/agents", responses.AgentList)
         workers = api.deployment.get("/workers", responses.WorkerList).workers
-        self.frozen = known.frozen
-        self.agents = [_Agent(api, entry) for entry in known.agents if entry.id in ids]
-        self.workers = [one for one in workers if set(ids).intersection(one.agents)]
+        self.frozen = listing.frozen
+        self.agents = [_Agent(api, entry) for entry in listing.agents if entry.id in ids]
+        self.workers = [worker for worker in workers if set(ids).intersection(worker.agents)]
         self.now = api.deployment.now()
 
 
-def _show(seen: _Everything, form: str) -> None:
-    agents = [agent.to_wire() for agent in seen.agents]
-    document = {"frozen": seen.frozen, "agents": agents, "workers": seen.workers}
+def _show(everything: _Everything, form: str) -> None:
+    agents = [agent.to_wire() for agent in everything.agents]
+    document = {"frozen": everything.frozen, "agents": agents, "workers": everything.workers}
     if output.print_data(form, document):
         return
-    if seen.frozen is not None:
-        output.say(f"Actions of all agents are frozen: {seen.frozen}\n")
-    for agent in seen.agents:
-        _show_agent(agent, seen.now)
+    if everything.frozen is not None:
+        output.say(f"Actions of all agents are frozen: {everything.frozen}\n")
+    for agent in everything.agents:
+        _show_agent(agent, everything.now)
         output.say()
-    _show_workers(seen)
+    _show_workers(everything)
 
 
 def _show_agent(agent: _Agent, now: datetime) -> None:
     entry, state = agent.entry, agent.status
-    named = f" ({entry.name})" if entry.name != entry.id else ""
-    output.say(f"{entry.id}{named}: {_doing(entry, state)}")
+    title = f" ({entry.name})" if entry.name != entry.id else ""
+    output.say(f"{entry.id}{title}: {_doing(entry, state)}")
     since = state.start_time or (agent.last.ended_at if agent.last else None)
     last = "no iteration yet"
     if agent.last is not None:
@@ -186,22 +186,22 @@ def observer_row(observer: responses.ObserverState, now: datetime) -> list[str]:
 @data_options
 def observers(api: Api, form: str) -> None:
     """List an agent's observers with their health."""
-    found = api.agent.get("/observers", responses.ObserverList)
-    rows = [observer_row(one, api.agent.now()) for one in found.observers]
-    output.print_list(form, found, OBSERVED, rows, "The agent has no observers.")
+    listing = api.agent.get("/observers", responses.ObserverList)
+    rows = [observer_row(observer, api.agent.now()) for observer in listing.observers]
+    output.print_list(form, listing, OBSERVED, rows, "The agent has no observers.")
 
 
-def _show_workers(seen: _Everything) -> None:
-    if not seen.workers:
+def _show_workers(everything: _Everything) -> None:
+    if not everything.workers:
         boyd = output.command_name()
         output.say(f"No worker is alive. Start one with `{boyd} worker`, or all with `{boyd} up`.")
         return
     rows = [
         [
-            *(worker.role, worker.name, output.short_age(worker.started_at, seen.now)),
+            *(worker.role, worker.name, output.short_age(worker.started_at, everything.now)),
             *(", ".join(worker.agents), ", ".join(worker.queues), worker.problem or "ok"),
         ]
-        for worker in sorted(seen.workers, key=lambda worker: (worker.role, worker.name))
+        for worker in sorted(everything.workers, key=lambda worker: (worker.role, worker.name))
     ]
     output.print_table(WORKERS, rows)
 
@@ -236,7 +236,7 @@ def _watch_live(follower: EventFollower) -> None:
 
     def below() -> Text:
         now = time.monotonic()
-        lines = [f"{what}  {now - since:.1f} s" for what, since in list(flight.values())]
+        lines = [f"{text}  {now - since:.1f} s" for text, since in list(flight.values())]
         return Text("\n".join(lines) or "Waiting for events; Ctrl-C quits.", "dim")
 
     with Live(console=output.console(), get_renderable=below, transient=True) as live:
@@ -258,7 +258,7 @@ _HOUR = 3600.0
 
 
 def is_repeated(event: Event) -> bool:
-    """Tell whether *event* only repeats that a pending approval was proposed again."""
+    """Match events of a pending approval that was merely proposed again."""
     return event.kind == "approval.seen"
 
 
@@ -291,7 +291,7 @@ def _number(event: Event) -> int:
 
 
 def _event_text(kind: str, data: Mapping[str, object]) -> str:
-    noun, _, what = kind.partition(".")
+    noun, _, verb = kind.partition(".")
     own = str(data.get(noun, ""))[: output.SHORT]
     width = _CUT if output.is_terminal() else sys.maxsize
     others = [
@@ -299,7 +299,7 @@ def _event_text(kind: str, data: Mapping[str, object]) -> str:
         for key, value in data.items()
         if key != noun and value not in (None, "", [], {})
     ]
-    return " ".join(filter(None, [noun, own, what, *others]))
+    return " ".join(filter(None, [noun, own, verb, *others]))
 
 
 @click.command()
@@ -313,16 +313,16 @@ def events(api: Api, since: float | None, follow: bool, form: str) -> None:
     """Show the events of an agent, newest last."""
     agent_id = api.agent_id
     follower = EventFollower(api.deployment, [agent_id]) if follow else None
-    seen = ""
+    last_id = ""
     if since is not None or not follow:
         begin = int((api.agent.now().timestamp() - (_HOUR if since is None else since)) * 1000)
         with closing(api.agent.events(f"{max(0, begin)}-0", follow=False)) as past:
             for event in [event for event in past if event.kind != "missed"]:
-                seen = event.id
+                last_id = event.id
                 _print(agent_id, event, form)
     try:
         for _, event in follower.endlessly() if follower else ():
-            if event.kind == "missed" or _position(event.id) > _position(seen):
+            if event.kind == "missed" or _position(event.id) > _position(last_id):
                 _print(agent_id, event, form)
     except KeyboardInterrupt:
         return

@@ -120,11 +120,11 @@ def up(
         settings = settings.model_copy(update={"api": _free(settings.api)})
         with (
             Supervisor(output.say) as supervisor,
-            _redis(settings, supervisor, redis_nodes) as found,
+            _redis(settings, supervisor, redis_nodes) as running,
         ):
-            if found is not None:
+            if running is not None:
                 greet(settings, names, redis_nodes)
-                _run(found, supervisor, names, show_key)
+                _run(running, supervisor, names, show_key)
 
 
 def _free(api: ApiSettings) -> ApiSettings:
@@ -139,8 +139,8 @@ def _free(api: ApiSettings) -> ApiSettings:
     except OSError as error:
         # The system's own message, without the address that Python adds.
         number = error.errno or 0
-        why = os.strerror(number) if number > 0 else error.strerror or str(error)
-        reason = f"{why}; choose another with BOYD_API__PORT"
+        message = os.strerror(number) if number > 0 else error.strerror or str(error)
+        reason = f"{message}; choose another with BOYD_API__PORT"
         raise ConfigError(f"the API cannot listen on {api.host}:{api.port}: {reason}") from None
 
 
@@ -153,7 +153,7 @@ def _redis(
     Raises:
         ConfigError: the state folder has data of another kind of Redis.
     """
-    state, named = settings.state_dir, settings.embedded.server
+    state, kind = settings.state_dir, settings.embedded.server
     if settings.redis_url:
         if nodes:
             raise ConfigError("--redis-nodes starts a Redis: unset BOYD_REDIS_URL")
@@ -162,17 +162,17 @@ def _redis(
         yield settings
         return
     if (before := _nodes_of(state)) not in (None, nodes or 0):
-        what = f"a cluster of {before} masters" if before else "one Redis"
+        owner = f"a cluster of {before} masters" if before else "one Redis"
         advice = f"use --redis-nodes {before}" if before else "leave out --redis-nodes"
-        raise ConfigError(f"{state} has data of {what}: {advice}, or another BOYD_STATE_DIR")
+        raise ConfigError(f"{state} has data of {owner}: {advice}, or another BOYD_STATE_DIR")
     if nodes:
-        with redis_cluster(state, nodes, named=named) as cluster:
+        with redis_cluster(state, nodes, named=kind) as cluster:
             urls = {"redis_url": cluster.url, "broker_url": cluster.broker.url}
             yield settings.model_copy(update=urls) if cluster.start(supervisor) else None
         return
-    with redis_server(state, named=named) as server:
-        found = settings.model_copy(update={"redis_url": server.url})
-        yield found if server.start(supervisor) else None
+    with redis_server(state, named=kind) as server:
+        changed = settings.model_copy(update={"redis_url": server.url})
+        yield changed if server.start(supervisor) else None
 
 
 def _nodes_of(state: Path) -> int | None:
@@ -256,9 +256,9 @@ def _local_url(api: ApiSettings) -> str:
 
 def _own_key(store: Store, state: Path) -> str:
     """The key of the last start, or a new one if Redis has lost it."""
-    known = read_key(state)
-    if known is not None and store.api_keys.admit(known, rate=100, burst=100).key is not None:
-        return known
+    last_key = read_key(state)
+    if last_key is not None and store.api_keys.admit(last_key, rate=100, burst=100).key is not None:
+        return last_key
     _, text = store.api_keys.create("boyd up", user(), SCOPES, by=actor(), person=True)
     assert text is not None, "a key with a new id has a text"
     write_private(key_file(state), text + "\n")
@@ -345,5 +345,5 @@ def open_console(api: Api, only_print: bool) -> None:
 
 
 def _has_screen() -> bool:
-    """Tell whether a browser would open in a window, and not in this terminal."""
+    """Check that a browser would open in a window, not in this terminal."""
     return "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ or sys.platform == "darwin"

@@ -66,8 +66,8 @@ def fields_of(schema: JsonObject | None) -> str:
     """The names of the fields of a JSON Schema; optional ones in brackets."""
     if schema is None:
         return "any"
-    known, required = schema.get("properties"), schema.get("required")
-    names = known if isinstance(known, dict) else {}
+    properties, required = schema.get("properties"), schema.get("required")
+    names = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else []
     return ", ".join(name if name in needed else f"[{name}]" for name in names)
 
@@ -105,7 +105,9 @@ def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
             ", ".join(item.askers),
             f"{item.seen}x",
             f"{len(item.approvals)}/{item.required.min_approvals}",
-            time_left(item, now, output.short_seconds) if is_pending else ended(item, now),
+            time_left(item, now, output.short_seconds)
+            if is_pending
+            else resolution_text(item, now),
         ]
 
 
@@ -126,7 +128,7 @@ def time_left(
     return words(int(left)) if left >= 1 else "none"
 
 
-def ended(item: ApprovalItem, now: datetime) -> str:
+def resolution_text(item: ApprovalItem, now: datetime) -> str:
     """The end of a resolved item: who, when, and the outcome."""
     by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
     claimed = f" for {item.claimed_by}" if item.claimed_by else ""
@@ -147,18 +149,18 @@ def progress(item: ApprovalItem) -> str:
 
 
 def refusal(item: ApprovalItem, now: datetime) -> str:
-    """The reason why an item cannot be answered any more."""
+    """The reason for refusing an answer to an item that has expired or is resolved."""
     if item.status == "expired":
         return f"it expired {output.age(item.updated_at, now)}: nothing was executed"
     note = f" with the note {output.one_line(item.note)!r}" if item.note else ""
-    return f"it is already resolved: {ended(item, now)}{note}"
+    return f"it is already resolved: {resolution_text(item, now)}{note}"
 
 
 def show(item: ApprovalItem, now: datetime) -> None:
     """Print everything about an item."""
-    what = item.title if item.undoes else item.action_name or item.action_id
-    state = "waits" if item.status == "pending" else ended(item, now)
-    output.say(output.one_line(f"{what}: {state}"))
+    title = item.title if item.undoes else item.action_name or item.action_id
+    state = "waits" if item.status == "pending" else resolution_text(item, now)
+    output.say(output.one_line(f"{title}: {state}"))
     output.print_pairs(*_rows(item, now))
     output.say("  params")
     output.print_json(item.params, margin=4)
@@ -195,8 +197,8 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "track record", item.record.about(item.decision.confidence) if item.record else ""
     yield "impact", item.decision.estimated_impact or ""
     yield "asked by", ", ".join(item.askers)
-    for one in item.asked:
-        yield "asked again", f"by {one.by} {output.age(one.at, now)}: {one.rationale}"
+    for request in item.asked:
+        yield "asked again", f"by {request.by} {output.age(request.at, now)}: {request.rationale}"
     yield "runs", ", ".join(item.run_ids)
     yield "proposed", f"{output.age(item.created_at, now)}, seen {item.seen}x"
     yield "time left", time_left(item, now) if item.status == "pending" else ""
@@ -208,31 +210,41 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
         note = f": {vote.note}" if vote.note else ""
         yield "approved by", f"{vote.by}{claimed} {output.age(vote.at, now)}{note}"
     if item.status != "pending":
-        yield "ended", ended(item, now)
+        yield "ended", resolution_text(item, now)
     for sent in item.notifications:
         yield "notified", _notification(sent, now)
     yield "note", item.note or ""
     yield "signed link", item.link or ""
 
 
-def _notification(one: NotificationRecord, now: datetime) -> str:
-    whom = " ".join(filter(None, (one.group, f"by {one.kind}")))
-    parts = [f"{one.stage}: {whom} {_DELIVERY.get(one.state, one.state)}"]
-    if one.at is not None:
-        parts.append(f"{counted(one.attempts, 'attempt')}, {output.age(one.at, now)}")
-    if one.state == "queued" and one.next_at is not None and one.next_at > now:
-        parts.append(f"next in {output.seconds(ceil((one.next_at - now).total_seconds()))}")
-    return "; ".join([*parts, *filter(None, [one.error])])
+def _notification(notification: NotificationRecord, now: datetime) -> str:
+    whom = " ".join(filter(None, (notification.group, f"by {notification.kind}")))
+    parts = [
+        f"{notification.stage}: {whom} {_DELIVERY.get(notification.state, notification.state)}"
+    ]
+    if notification.at is not None:
+        parts.append(
+            f"{counted(notification.attempts, 'attempt')}, {output.age(notification.at, now)}"
+        )
+    if (
+        notification.state == "queued"
+        and notification.next_at is not None
+        and notification.next_at > now
+    ):
+        parts.append(
+            f"next in {output.seconds(ceil((notification.next_at - now).total_seconds()))}"
+        )
+    return "; ".join([*parts, *filter(None, [notification.error])])
 
 
 def _show_preview(item: ApprovalItem, preview: ActionResult, now: datetime) -> None:
     """Print the dry run with its age, and the first one if it differs."""
-    made = item.preview_at or item.created_at
+    preview_time = item.preview_at or item.created_at
     first = item.first_preview or preview
     differs = (first.output, first.error) != (preview.output, preview.error)
-    old = (now - made).total_seconds() > _OLD and item.status == "pending"
+    old = (now - preview_time).total_seconds() > _OLD and item.status == "pending"
     parts = [
-        f"dry run {output.age(made, now)}",
+        f"dry run {output.age(preview_time, now)}",
         "OUTDATED: the result may differ now" if old else "",
         "DIFFERS from the first preview" if differs else "",
     ]
@@ -269,18 +281,18 @@ def watch_queue(api: Api, read: Callable[[], ApprovalQueue], form: str) -> None:
 def _watch_items(
     api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue], form: str
 ) -> None:
-    shown: ApprovalQueue | None = None
+    shown_queue: ApprovalQueue | None = None
     while True:
-        queue = _read(read, shown)
-        if queue != shown and not output.print_item(form, queue):
-            if shown is not None:
+        queue = _read(read, shown_queue)
+        if queue != shown_queue and not output.print_item(form, queue):
+            if shown_queue is not None:
                 output.say()
             items = [*queue.pending, *queue.history]
             if items:
                 output.print_table(columns(items), table(items, api.agent.now()))
             else:
                 output.say("No approvals are pending.")
-        shown = queue
+        shown_queue = queue
         while not _has_changed(follower, _TICK * 5):
             pass
 
@@ -295,7 +307,7 @@ def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQu
             has_changed = _has_changed(follower, _TICK)
             now = api.agent.now()
             if has_changed or any(
-                one.expires_at and one.expires_at <= now for one in queue.pending
+                item.expires_at and item.expires_at <= now for item in queue.pending
             ):
                 queue = _read(read, queue)
 

@@ -18,7 +18,7 @@ _NAME = 12
 _SCANT = 4
 
 #: The treatment of cells that do not fit: none, cut, or wrapped.
-Kind = Literal["whole", "cut", "folded"]
+Kind = Literal["whole", "cut", "prose"]
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def sentence(name: str, least: int = _TEXT, drop: int = 0) -> Column:
     return Column(name, "cut", least, drop)
 
 
-def folded(name: str, least: int = _TEXT) -> Column:
+def prose(name: str, least: int = _TEXT) -> Column:
     """A column of texts that must be read in full: they wrap."""
-    return Column(name, "folded", least)
+    return Column(name, "prose", least)
 
 
 def layout(
@@ -64,52 +64,52 @@ def layout(
     """Choose the columns to show; return the number and the width of each."""
     from rich.cells import cell_len
 
-    names = [one.name for one in columns]
-    found = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
+    names = [column.name for column in columns]
+    needed = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
     least = [
         # Not below the width of the heading.
-        wide if one.kind == "whole" else min(wide, max(one.least, len(one.name)))
-        for one, wide in zip(columns, found, strict=True)
+        wide if column.kind == "whole" else min(wide, max(column.least, len(column.name)))
+        for column, wide in zip(columns, needed, strict=True)
     ]
-    shown = _choose(columns, least, room)
-    if _total(least[number] for number in shown) > room:
-        return _squeeze(shown, least, room)
-    return _widen(shown, least, found, room)
+    numbers = _choose(columns, least, room)
+    if _total(least[number] for number in numbers) > room:
+        return _squeeze(numbers, least, room)
+    return _widen(numbers, least, needed, room)
 
 
 def _choose(columns: Sequence[Column], least: Sequence[int], room: int) -> list[int]:
     """The columns to show; unimportant ones are omitted if necessary."""
-    shown = set(range(len(columns)))
-    going = sorted((n for n in shown if columns[n].drop), key=lambda n: -columns[n].drop)
-    gone = []
+    numbers = set(range(len(columns)))
+    going = sorted((n for n in numbers if columns[n].drop), key=lambda n: -columns[n].drop)
+    omitted = []
     for number in going:
-        if _total(least[n] for n in shown) > room:
-            shown.remove(number)
-            gone.append(number)
+        if _total(least[n] for n in numbers) > room:
+            numbers.remove(number)
+            omitted.append(number)
     # An omitted wide column may leave room for narrow ones.
-    for number in reversed(gone):
-        if _total(least[n] for n in {*shown, number}) <= room:
-            shown.add(number)
-    return sorted(shown)
+    for number in reversed(omitted):
+        if _total(least[n] for n in {*numbers, number}) <= room:
+            numbers.add(number)
+    return sorted(numbers)
 
 
 def _widen(
-    shown: Sequence[int], least: Sequence[int], found: Sequence[int], room: int
+    numbers: Sequence[int], least: Sequence[int], needed: Sequence[int], room: int
 ) -> list[tuple[int, int]]:
     """Distribute the remaining room, always to the narrowest column that needs it."""
-    widths = {number: least[number] for number in shown}
+    widths = {number: least[number] for number in numbers}
     for _ in range(room - _total(widths.values())):
-        wanting = [number for number in shown if widths[number] < found[number]]
+        wanting = [number for number in numbers if widths[number] < needed[number]]
         if not wanting:
             break
         widths[min(wanting, key=lambda number: widths[number])] += 1
     return list(widths.items())
 
 
-def _squeeze(shown: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
+def _squeeze(numbers: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
     """Cut uncuttable columns, the widest first and the first column last."""
-    widths = {number: least[number] for number in shown}
-    for columns, limit in ((shown[1:], _SCANT), (shown[1:], 1), (shown[:1], 1)):
+    widths = {number: least[number] for number in numbers}
+    for columns, limit in ((numbers[1:], _SCANT), (numbers[1:], 1), (numbers[:1], 1)):
         while _total(widths.values()) > room:
             can = [number for number in columns if widths[number] > limit]
             if not can:
@@ -119,5 +119,5 @@ def _squeeze(shown: Sequence[int], least: Sequence[int], room: int) -> list[tupl
 
 
 def _total(widths: Iterable[int]) -> int:
-    known = list(widths)
-    return sum(known) + GAP * (len(known) - 1)
+    all_widths = list(widths)
+    return sum(all_widths) + GAP * (len(all_widths) - 1)

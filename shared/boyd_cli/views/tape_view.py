@@ -11,7 +11,7 @@ from boyd.models.tape import Course, Difference, ReplayedIteration, ReplayReport
 from boyd.sandbox.kernel import MEANS
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.views.tables import folded, label, sentence, whole
+from boyd_cli.views.tables import label, prose, sentence, whole
 
 PHASES = (
     *(whole("phase"), whole("began"), whole("took"), label("host", drop=2)),
@@ -43,17 +43,20 @@ def build_rows(builds: Iterable[models.AgentBuild]) -> Iterator[tuple[str, str]]
     """The builds of the agent that took part, with their plugins."""
     for build in builds:
         yield "agent", f"build {build.id}, settings {build.settings}, Boyd {build.boyd}"
-        plugins = (f"{one.id} {one.version or one.digest or 'unknown'}" for one in build.plugins)
+        plugins = (
+            f"{plugin.id} {plugin.version or plugin.digest or 'unknown'}"
+            for plugin in build.plugins
+        )
         yield "plugins", ", ".join(plugins)
 
 
 def read_rows(reads: Iterable[models.PluginReads]) -> Iterator[tuple[str, str]]:
     """Everything that components and hooks read, equal reads on one line with their number."""
     lines, omitted = Counter[tuple[str, str]](), Counter[str]()
-    for one in reads:
-        lines.update((one.by, f"clock: {output.date(at)}") for at in one.clock)
-        lines.update((one.by, _read_text(read)) for read in one.reads)
-        omitted[one.by] += one.omitted
+    for component in reads:
+        lines.update((component.by, f"clock: {output.date(at)}") for at in component.clock)
+        lines.update((component.by, _read_text(read)) for read in component.reads)
+        omitted[component.by] += component.omitted
     for (by, text), times in lines.items():
         yield by, f"{text} ({times} times)" if times > 1 else text
     for by, count in omitted.items():
@@ -62,8 +65,8 @@ def read_rows(reads: Iterable[models.PluginReads]) -> Iterator[tuple[str, str]]:
 
 
 def _read_text(read: models.Read) -> str:
-    what = f"{read.of} {read.key}".rstrip()
-    return f"{what}: {_value_text(read)}"
+    subject = f"{read.of} {read.key}".rstrip()
+    return f"{subject}: {_value_text(read)}"
 
 
 def _value_text(read: models.Read) -> str:
@@ -81,8 +84,8 @@ def trace_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
     trace = result.trace or models.DecisionTrace()
     if not trace.strategies:
         yield "strategies", "none: the agent has no strategy"
-    for one in trace.verdicts:
-        yield one.verdict, f"{one.strategy}: {one.why}"
+    for verdict in trace.verdicts:
+        yield verdict.verdict, f"{verdict.strategy}: {verdict.why}"
     for change in trace.changes:
         yield "changed", change_text(change)
     if trace.proposed:
@@ -149,10 +152,17 @@ def show(report: ReplayReport) -> None:
     if report.actions:
         output.say()
         output.print_table([label("action", least=20), *map(whole, _KINDS)], _rows(report))
-    found = {one.iteration: one for one in report.findings}
+    iterations_by_id = {iteration.iteration: iteration for iteration in report.findings}
     for kind in _WORST_FIRST:
-        _show_kind(kind, [found.pop(key) for key in list(found) if kind in found[key].differences])
-    _show_reasons(Counter(one.why or "" for one in found.values()))
+        _show_kind(
+            kind,
+            [
+                iterations_by_id.pop(key)
+                for key in list(iterations_by_id)
+                if kind in iterations_by_id[key].differences
+            ],
+        )
+    _show_reasons(Counter(iteration.why or "" for iteration in iterations_by_id.values()))
     lacking = [name for name in MEANS if name not in report.confined_by]
     if lacking:
         means = " and ".join(lacking)
@@ -161,8 +171,8 @@ def show(report: ReplayReport) -> None:
 
 def _rows(report: ReplayReport) -> list[list[str]]:
     return [
-        [one.action or "unknown", *(str(one.counts.get(kind, "")) for kind in _KINDS)]
-        for one in report.actions
+        [action.action or "unknown", *(str(action.counts.get(kind, "")) for kind in _KINDS)]
+        for action in report.actions
     ]
 
 
@@ -182,17 +192,17 @@ def _show_reasons(reasons: Mapping[str, int]) -> None:
     output.say()
     output.say("cannot tell")
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    rows = [[str(times), why] for why, times in ordered[:_SHOWN]]
-    output.print_table([whole("iterations"), folded("why")], rows, indent=2)
+    rows = [[str(times), reason] for reason, times in ordered[:_SHOWN]]
+    output.print_table([whole("iterations"), prose("why")], rows, indent=2)
     if len(ordered) > _SHOWN:
         output.note(f"  and {len(ordered) - _SHOWN} more reasons; `-o json` has them all")
 
 
-def _row(one: ReplayedIteration) -> list[str]:
-    reason = one.after.reason if one.after else ""
-    name = one.iteration.partition(":")[2] or one.iteration
-    before, after = course_text(one.before), course_text(one.after)
-    return [name, before, after, reason, naming.short(one.ended)]
+def _row(replayed: ReplayedIteration) -> list[str]:
+    reason = replayed.after.reason if replayed.after else ""
+    name = replayed.iteration.partition(":")[2] or replayed.iteration
+    before, after = course_text(replayed.before), course_text(replayed.after)
+    return [name, before, after, reason, naming.short(replayed.ended)]
 
 
 def course_text(course: Course | None) -> str:

@@ -100,7 +100,7 @@ class Transcript(ABC):
         """Show the answer; *repeats*: it was the last turn."""
 
     @abstractmethod
-    def withdraw(self, why: str) -> None:
+    def withdraw(self, reason: str) -> None:
         """Take back the pieces of a failed turn."""
 
     @abstractmethod
@@ -111,24 +111,24 @@ class Transcript(ABC):
     def settle(self) -> None:
         """Show everything that was held back."""
 
-    def doing(self, what: str) -> None:  # noqa: B027 - most have nowhere to show it
+    def doing(self, activity: str) -> None:  # noqa: B027 - most have nowhere to show it
         """Show the current activity, if it can be erased again."""
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         """Release the terminal for the block."""
         yield
 
-    def _discard(self, why: str) -> None:
+    def _discard(self, reason: str) -> None:
         """Take back a failed attempt, or only report it if nothing was shown."""
         self._failed += 1
         if self._has_pieces:
-            self.withdraw(why)
+            self.withdraw(reason)
         else:
             self.settle()
-            because = f": {why}" if why and why != self._why else " with the same error"
+            because = f": {reason}" if reason and reason != self._why else " with the same error"
             self.line("note", f"! attempt {self._failed} failed{because}")
-        self._has_pieces, self._why = False, why
+        self._has_pieces, self._why = False, reason
 
     def _start_call(self, call_id: str) -> None:
         """Show a call once; its turn may not have been shown."""
@@ -148,26 +148,28 @@ class Transcript(ABC):
         self.line("note", f"  `{command} approve {name}` runs it, `deny` rejects it")
         self.doing(f"waits for approval {name}")
 
-    def _end_call(self, seen: investigation.ToolObservation) -> None:
+    def _end_call(self, result: investigation.ToolObservation) -> None:
         self.settle()
-        self._start_call(seen.call_id or "")
+        self._start_call(result.call_id or "")
         # Other lines may separate the result from its call.
-        apart = seen.call_id in self._waited or seen.call_id not in self._started
-        label = investigation.call_label(seen.call_id or "")
-        which = f"{label} {output.one_line(seen.tool)}: " if apart else ""
-        self.line("ok" if seen.status == "succeeded" else "note", f"  {which}{result_text(seen)}")
-        for text in first_lines(seen.output):
+        apart = result.call_id in self._waited or result.call_id not in self._started
+        label = investigation.call_label(result.call_id or "")
+        which = f"{label} {output.one_line(result.tool)}: " if apart else ""
+        self.line(
+            "ok" if result.status == "succeeded" else "note", f"  {which}{result_text(result)}"
+        )
+        for text in first_lines(result.output):
             self.line("detail", f"    {text}")
         self.doing("waiting for the model")
 
-    def _end(self, ended: investigation.Ended) -> None:
-        repeats = ended.text.strip() == self._last_turn.strip()
-        is_answer = ended.ending in ANSWERED
+    def _end(self, end: investigation.Ended) -> None:
+        repeats = end.text.strip() == self._last_turn.strip()
+        is_answer = end.ending in ANSWERED
         self.heading = "Answer" if is_answer else "Conclusion" if repeats else "Findings"
-        self.answer(ended.text, repeats)
+        self.answer(end.text, repeats)
         self.settle()
         self._last_turn = ""
-        self.line("end" if is_answer else "note", end_text(ended))
+        self.line("end" if is_answer else "note", end_text(end))
 
 
 class PlainTranscript(Transcript):
@@ -204,10 +206,10 @@ class PlainTranscript(Transcript):
             self.settle()
         self._held = text if self._answers else ""
 
-    def withdraw(self, why: str) -> None:
+    def withdraw(self, reason: str) -> None:
         """See `Transcript`: pieces are only reported."""
         self.settle()
-        self._print(f"! withdrawn: {why}")
+        self._print(f"! withdrawn: {reason}")
 
     def line(self, tone: Tone, text: str) -> None:
         """See `Transcript`."""
@@ -227,26 +229,27 @@ class PlainTranscript(Transcript):
 def call_text(call: investigation.ToolCall) -> str:
     """A call on one line, with shortened arguments."""
     try:
-        given = json.loads(call.arguments)
+        arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
-        given = call.arguments
-    if isinstance(given, dict):
+        arguments = call.arguments
+    if isinstance(arguments, dict):
         pairs = [
-            f"{output.one_line(key)}={output.short_value(value)}" for key, value in given.items()
+            f"{output.one_line(key)}={output.short_value(value)}"
+            for key, value in arguments.items()
         ]
     else:
-        pairs = [output.short_value(given)]
+        pairs = [output.short_value(arguments)]
     return output.cut(" ".join([output.one_line(call.name), *pairs]), output.LINE)
 
 
-def result_text(seen: investigation.ToolObservation) -> str:
+def result_text(result: investigation.ToolObservation) -> str:
     """The outcome of a call in a few words."""
     parts = [
-        "ok" if seen.status == "succeeded" else seen.status,
-        f"exit code {seen.exit_code}" if seen.exit_code else "",
-        "timed out" if seen.timed_out else "",
-        output.duration(seen.duration) if seen.duration else "",
-        f"{seen.total_bytes} bytes in total" if seen.truncated else "",
+        "ok" if result.status == "succeeded" else result.status,
+        f"exit code {result.exit_code}" if result.exit_code else "",
+        "timed out" if result.timed_out else "",
+        output.duration(result.duration) if result.duration else "",
+        f"{result.total_bytes} bytes in total" if result.truncated else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -260,15 +263,15 @@ def first_lines(text: str) -> Iterator[str]:
         yield f"… {counted(len(lines) - _FIRST, 'more line')}"
 
 
-def end_text(ended: investigation.Ended) -> str:
+def end_text(end: investigation.Ended) -> str:
     """The ending, and the resources used."""
-    if ended.ending in ANSWERED:
-        return f"{ended.ending}: {used(ended.counters)}"
-    why = f": {output.one_line(ended.detail)}" if ended.detail else ""
-    return f"! ended by {ended.ending}{why} ({used(ended.counters)})"
+    if end.ending in ANSWERED:
+        return f"{end.ending}: {usage_text(end.counters)}"
+    detail = f": {output.one_line(end.detail)}" if end.detail else ""
+    return f"! ended by {end.ending}{detail} ({usage_text(end.counters)})"
 
 
-def used(counters: investigation.Counters) -> str:
+def usage_text(counters: investigation.Counters) -> str:
     """The resources used, in words."""
     usage = counters.usage
     tokens = usage.input_tokens + usage.output_tokens
@@ -290,18 +293,18 @@ _COMPACTED = {
 }
 
 
-def compacted_text(entry: investigation.Compacted) -> str:
+def compaction_text(entry: investigation.Compacted) -> str:
     """The way in which the conversation was shortened for the model."""
     ranges: list[list[int]] = []
-    for number in sorted({investigation.call_number(one) for one in entry.results}):
+    for number in sorted({investigation.call_number(call_id) for call_id in entry.results}):
         if ranges and ranges[-1][-1] == number - 1:
             ranges[-1] = [ranges[-1][0], number]
         else:
             ranges.append([number])
-    calls = ", ".join("-".join(f"#{number}" for number in one) for one in ranges)
-    what = f"calls {calls}" if len(entry.results) > 1 else f"call {calls}"
+    calls = ", ".join("-".join(f"#{number}" for number in call_id) for call_id in ranges)
+    subject = f"calls {calls}" if len(entry.results) > 1 else f"call {calls}"
     parts = [
-        what if entry.results else "",
+        subject if entry.results else "",
         "older turns summarised" if entry.folded else "",
         f"{entry.before} → {entry.after} characters",
     ]
@@ -310,13 +313,13 @@ def compacted_text(entry: investigation.Compacted) -> str:
 
 def _remark(entry: investigation.Steered | investigation.Warned | investigation.Compacted) -> str:
     if isinstance(entry, investigation.Compacted):
-        return f"! {compacted_text(entry)}"
+        return f"! {compaction_text(entry)}"
     text = output.one_line(entry.text)
     if isinstance(entry, investigation.Warned):
         return f"! {text}"
     text = output.cut(text, output.LINE)
-    how = f"{entry.why}, without tools from now on" if entry.strip else entry.why
-    return f"! told the model ({output.one_line(how)}): {text}"
+    reason = f"{entry.why}, without tools from now on" if entry.strip else entry.why
+    return f"! told the model ({output.one_line(reason)}): {text}"
 
 
 # A transcript on a terminal: a turn is drawn as it comes, and printed once its role is known.
@@ -350,8 +353,8 @@ class Prose:
         class Calm(Markdown):
             elements = {**Markdown.elements, "heading_open": LeftHeading}  # noqa: RUF012 - as there
 
-        made = Calm(self._text, code_theme="ansi_dark", hyperlinks=False)
-        for text, style, control in console.render(made, options):
+        markdown = Calm(self._text, code_theme="ansi_dark", hyperlinks=False)
+        for text, style, control in console.render(markdown, options):
             if control is None:
                 yield Segment(output.clean(text), style)
 
@@ -411,7 +414,7 @@ class LiveTranscript(Transcript):
         self._stop()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         """See `Transcript`."""
         self.settle()
         self._stop()
@@ -451,22 +454,22 @@ class LiveTranscript(Transcript):
         self._print("answer", Rule(self.heading, align="left", style="dim"))
         self._print("text", Prose(text))
 
-    def withdraw(self, why: str) -> None:
+    def withdraw(self, reason: str) -> None:
         """See `Transcript`: the note tells to ignore printed reasoning."""
         self._block = ""
-        gone = self._printed == "reasoning"
-        what = "withdrawn, ignore the reasoning above" if gone else "withdrawn"
-        self.line("note", f"! {what}: {why}")
+        was_reasoning = self._printed == "reasoning"
+        remark = "withdrawn, ignore the reasoning above" if was_reasoning else "withdrawn"
+        self.line("note", f"! {remark}: {reason}")
         self.doing("waiting for the model")
 
     def line(self, tone: Tone, text: str) -> None:
         """See `Transcript`."""
-        shown = Text(text, _STYLES[tone], no_wrap=tone == "detail", overflow="ellipsis")
-        self._print("lines", shown)
+        styled = Text(text, _STYLES[tone], no_wrap=tone == "detail", overflow="ellipsis")
+        self._print("lines", styled)
 
-    def doing(self, what: str) -> None:
+    def doing(self, activity: str) -> None:
         """See `Transcript`."""
-        self._spinner.update(text=Text(output.one_line(what), "dim"))
+        self._spinner.update(text=Text(output.one_line(activity), "dim"))
 
     def settle(self) -> None:
         """See `Transcript`."""
@@ -480,11 +483,11 @@ class LiveTranscript(Transcript):
         else:
             self._print("reasoning", Text(output.clean(block).strip(), "dim italic"))
 
-    def _print(self, kind: str, shown: RenderableType) -> None:
+    def _print(self, kind: str, renderable: RenderableType) -> None:
         """Print for good, with a blank line between different kinds."""
         if self._printed and (kind != "lines" or self._printed != "lines"):
             self._console.print()
-        self._console.print(shown)
+        self._console.print(renderable)
         self._printed = kind
 
     def _start(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from boyd.models import Observation
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.views.tables import folded, label, sentence, whole
+from boyd_cli.views.tables import label, prose, sentence, whole
 
 if TYPE_CHECKING:
     from boyd_goals import api_models, state
@@ -177,7 +177,7 @@ FACTS = (
 )
 QUESTIONS = (
     *(whole("id"), whole("asked"), label("goal", drop=1)),
-    *(folded("question"), folded("answer")),
+    *(prose("question"), prose("answer")),
 )
 
 
