@@ -73,7 +73,7 @@ class Crowd:
     def _approve(self, call: str) -> None:
         waits = wait_until(lambda: self._waits_for(call), 60)
         answer = self._resolver.answer(waits, "approved", EVE)
-        assert answer.done, answer.outcome
+        assert answer.counts, answer.outcome
         self.approvals.append(waits)
 
     def _waits_for(self, call: str) -> str | None:

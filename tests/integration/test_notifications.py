@@ -88,7 +88,7 @@ def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Depl
         assert f'<a href="{found[0]}">' in parts_of(asked)["text/html"]
 
         done = deployment.resolver("notified").answer_link(link, "approved")
-        assert done.done
+        assert done.counts
         wait_until(lambda: deployment.effects() == ["written"])
         answered = wait_until(lambda: box.mails[1:])[0]
         assert answered["Subject"] == "Approved by mail:jane@example.com: writer:write (notified)"

@@ -404,7 +404,7 @@ def test_a_crash_between_proposing_and_leaving_counts_once() -> None:
     [item] = pending(lab)
 
     assert (item.id, item.seen) == (first, 1)
-    assert waiting.proposed(execution) == first
+    assert waiting.approval_of(execution) == first
 
 
 def _proposal() -> Proposal:

@@ -316,7 +316,7 @@ def test_a_proposal_that_comes_again_does_not_change_the_version() -> None:
     lab.run()
 
     assert pending(lab).seen == 2
-    assert lab.resolver.answer(item.id, "approved", person("ann"), version=item.version).done
+    assert lab.resolver.answer(item.id, "approved", person("ann"), version=item.version).counts
 
 
 def test_a_refused_answer_leaves_the_item_as_it_is() -> None:

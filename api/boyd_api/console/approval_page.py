@@ -78,7 +78,7 @@ def answer(page: PageRequest, id: str) -> PageResult:
     if needs_login(page, item, verb):
         return to_login("confirm", f"{address(item)}?answer=approve", note=note)
     found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, shown)
-    if found.done:
+    if found.counts:
         return redirect(address(item), 303)
     return _refused(page, id, found, note)
 
@@ -191,7 +191,7 @@ def answer_by_link(page: PageRequest, token: str) -> PageResult:
     services = page.services
     resolver = Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
     found = resolver.answer_link(link, _VERDICTS[verb], note or None, request.remote_addr)
-    if found.done:
+    if found.counts:
         return redirect(request.path, 303)
     refused = approval_routes.refusal_text(found.outcome, found.item) if found.item else ""
     return _page(page, link, agent, 409, refused=refused, note=note)

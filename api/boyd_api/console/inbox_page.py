@@ -120,10 +120,10 @@ def _answer(
         return Answered(item, id, False, "it is risky: open it, and sign in again")
     found = approval_routes.answer(page.of(agent).ctx, id, VERDICTS[verb], note, version)
     text = found.outcome.value
-    if not found.done:
+    if not found.counts:
         text = (
             approval_routes.refusal_text(found.outcome, found.item)
             if found.item
             else "no longer known"
         )
-    return Answered(found.item, id, found.done, text)
+    return Answered(found.item, id, found.counts, text)

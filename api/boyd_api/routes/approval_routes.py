@@ -174,7 +174,7 @@ def _answered(
 ) -> Resolution:
     given = body or ApprovalAnswer()
     found = answer(ctx, id, verdict, given.note, _version(), given.acted_by)
-    if not found.done:
+    if not found.counts:
         raise _refused(id, found)
     return found
 
@@ -263,8 +263,8 @@ def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult
     results = []
     for id in dict.fromkeys(body.ids):
         found = resolver.answer(id, verdict, actor, body.note, None, ctx.repeatable_id)
-        problem = None if found.done else _refused(id, found).document
-        results.append(BulkItem(id=id, success=found.done, approval=found.item, problem=problem))
+        problem = None if found.counts else _refused(id, found).document
+        results.append(BulkItem(id=id, success=found.counts, approval=found.item, problem=problem))
     return BulkResult(results=results)
 
 

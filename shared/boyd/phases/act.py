@@ -84,7 +84,7 @@ class ApprovalGateway(Protocol):
     def waits(self, proposal: Proposal) -> bool:
         """Tell whether the same proposal is already pending."""
 
-    def proposed(self, execution_id: str) -> str | None:
+    def approval_of(self, execution_id: str) -> str | None:
         """The approval that an earlier attempt of this execution proposed, if any."""
 
 
@@ -246,7 +246,7 @@ class _Attempt:
         result = self.ledger.find(request.execution_id)
         if result or (request.approved and not request.proposal.wakes):
             return result
-        approval_id = self.approvals.proposed(request.proposer)
+        approval_id = self.approvals.approval_of(request.proposer)
         return self._wait_for(approval_id) if approval_id else None
 
     def _find_undone(self, execution_id: str) -> ActionResult | None:

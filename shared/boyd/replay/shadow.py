@@ -128,7 +128,7 @@ class ShadowApprovals:
         """True, so that no dry run is made."""
         return True
 
-    def proposed(self, execution_id: str) -> str | None:
+    def approval_of(self, execution_id: str) -> str | None:
         """None: nothing was proposed."""
         return None
 

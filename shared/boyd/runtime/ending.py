@@ -95,20 +95,20 @@ def end(
         context.dispatcher.send(context.store.agent_id, follow_up, 1, "start")
 
 
-def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult:
-    """The result, completed with the known outcome of an action abandoned while executing."""
+def with_known_outcome(store: AgentStore, record: Record, result: LoopResult) -> LoopResult:
+    """Add the known outcome of an action that was abandoned while executing."""
     decision = record.decision
     if record.abandoned != "act" or decision is None:
         return result
-    known = store.executions.settle(naming.loop(record.id))
-    outcome = known or action_call.failed(
+    recorded = store.executions.settle(naming.loop(record.id))
+    outcome = recorded or action_call.failed(
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
     return result.patched({"action_results": [outcome]})
 
 
-def acted(engine: Engine, record: Record, result: ActionResult) -> dict[str, str]:
-    """The fields for an action that a lost or failed attempt executed."""
+def action_fields(engine: Engine, record: Record, result: ActionResult) -> dict[str, str]:
+    """Return the fields for an action that a lost or failed attempt executed."""
     fields = {"results": dump_results([result])}
     if record.decision is not None:
         gate = _gate_after(engine.act_context(), record.decision, result)
@@ -121,24 +121,24 @@ def _gate_after(ctx: PhaseContext, decision: Decision, result: ActionResult) -> 
     action = ctx.host.actions.get(decision.action)
     if action is None:
         return refuse(result)
-    of = ctx.circumstances(action, decision, NO_SITUATION)
-    return conclude(ctx.agent, of, judge(ctx.agent, of), result)
+    circumstances = ctx.circumstances(action, decision, NO_SITUATION)
+    return conclude(ctx.agent, circumstances, judge(ctx.agent, circumstances), result)
 
 
-def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:
-    """The remains of an iteration whose record is gone."""
+def remains_of(store: AgentStore, iteration: int, timeline: str) -> Lost:
+    """Collect what is left of an iteration whose record is gone."""
     result = store.executions.settle(naming.loop(naming.iteration(iteration, timeline)))
-    why = "its record was lost or is incomplete"
-    return Lost(iteration, why, store.runs.claimed_by(iteration), [result] if result else [])
+    reason = "its record was lost or is incomplete"
+    return Lost(iteration, reason, store.runs.claimed_by(iteration), [result] if result else [])
 
 
-def ruined(agent_id: str, record: Record, ended_at: datetime, why: str) -> LoopResult:
-    """The failed result of an iteration that cannot be completed, as far as it is readable."""
+def failure_of(agent_id: str, record: Record, ended_at: datetime, reason: str) -> LoopResult:
+    """Build the failed result of an iteration that cannot be completed, from what is readable."""
     try:
         result = record.result(agent_id, ended_at)
     except (ValueError, KeyError):
-        return record.ruined(agent_id, ended_at, why)
-    return result.patched({"success": False, "error": why})
+        return record.ruined(agent_id, ended_at, reason)
+    return result.patched({"success": False, "error": reason})
 
 
 def _runs(store: AgentStore, result: LoopResult) -> list[RunOutcome]:
@@ -148,11 +148,11 @@ def _runs(store: AgentStore, result: LoopResult) -> list[RunOutcome]:
     item = store.approvals.get(waits_for) if waits_for else None
     # A person may have approved already, and a worker executed the action.
     done = item.result if item else None
-    return [_performed(outcome, done) if done else outcome for outcome in outcomes]
+    return [_with_execution(outcome, done) if done else outcome for outcome in outcomes]
 
 
-def _performed(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
-    """The outcome of a run whose approved action has been executed."""
+def _with_execution(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
+    """Complete the outcome of a run whose approved action has been executed."""
     if outcome.approval_id is None:
         return outcome
     result = outcome.result.patched({"actions_performed": [ActionPerformed.of(done)]})
@@ -163,19 +163,19 @@ def finish_investigation(
     engine: Engine,
     id: str,
     source: str,
-    ended: Ended,
+    entry: Ended,
     performed: list[ActionPerformed],
     fields: Mapping[str, str] | None = None,
 ) -> Done:
     """End the job with its run, and start the iteration that waits for it."""
-    status = _RUN_STATUS.get(ended.ending, "failed")
+    status = _RUN_STATUS.get(entry.ending, "failed")
     runs: list[Ending] = []
     run = engine.store.runs.get(id) if source == "run" else None
     # A conversation may continue after its run has ended; the run keeps its result.
     if run is not None and run.status == "investigating":
         result = RunResult(
-            summary=ended.text,
-            findings=[ended.text],
+            summary=entry.text,
+            findings=[entry.text],
             actions_performed=performed,
             loop_iterations=0,
             duration=0.0,
@@ -209,7 +209,7 @@ class Abandoner:
         self.retention = retention
 
     def abandon(
-        self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
+        self, reason: str, actor: Actor, iteration: int | None = None, last: bool = False
     ) -> Abandonment:
         """End the iteration in flight as failed; with *iteration*, only if it is that one.
 
@@ -217,13 +217,13 @@ class Abandoner:
         its result, its outcome is unknown. With *last* no iteration follows, even if work waits.
         """
         iterations = self.store.iterations
-        outcome, number, epoch = iterations.abandon(why, actor, iteration, last)
+        outcome, number, epoch = iterations.abandon(reason, actor, iteration, last)
         if outcome == "abandoned":
             record = iterations.current()
             if record is not None and record.iteration == number:
                 now = self.store.clock.now()
-                result = ruined(self.store.agent_id, record, now, why)
-                result = settled(self.store, record, result)
+                result = failure_of(self.store.agent_id, record, now, reason)
+                result = with_known_outcome(self.store, record, result)
                 end(self, number, epoch, "", result, store_results=True)
         return Abandonment(outcome, number)
 
@@ -251,7 +251,7 @@ def retire(
     )
     resolver = Resolver(agent, dispatcher, entry.retention)
     withdrawn = [
-        resolver.answer(item.id, "withdrawn", actor, _NOTE).done
+        resolver.answer(item.id, "withdrawn", actor, _NOTE).counts
         for item in pending_approvals(agent)
     ]
     cancelled = [

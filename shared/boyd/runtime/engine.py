@@ -67,7 +67,7 @@ class EngineSettings:
         phase_limit: seconds after which a hanging control phase loses its lease.
         post: sends the callbacks of runs.
         links: builds the links to approvals.
-        signer: checks who approved what; None: whoever can write to Redis can approve.
+        signer: checks who approved what; without one, write access to Redis suffices to approve.
         thinking: threads that may wait for a model at the same time.
         identity: signs the identity tokens of its agents.
         principal_bytes: the storage budget of a principal.
@@ -90,8 +90,8 @@ class EngineSettings:
 class Engine:
     """One agent on one worker.
 
-    `llm` gives a plugin, by id, access to the agent's model; None: it has no model. `confiner`
-    makes the sandboxes of actions; None: those that need one do not run.
+    `llm` gives a plugin, by id, access to the agent's model, if it has one. `confiner` makes the
+    sandboxes of actions; without it, actions that need one do not run.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ log = logging.getLogger("boyd.runtime")
 _TO_DECIDE = ("iteration", "situation", "problems", "blocks", "build")
 _TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved", "gate")
 
-#: Runs a phase and tells whether the chain continues with the next phase.
+#: Runs a phase; True if the chain continues with the next phase.
 Work = Callable[[PhaseEntry, PhaseContext], bool]
 
 
@@ -74,7 +74,7 @@ class _Destination:
     Attributes:
         queue: of the act phase; empty: there is no act phase.
         refusal: the result of a decision that is not executed.
-        unserved: the reason why that queue can only propose the action, not execute it.
+        unserved: why that queue can only propose the action, not execute it.
         gate: the verdict, unless the act phase is to judge when the action starts.
     """
 
@@ -117,12 +117,12 @@ class IterationSteps:
             return self._store.batches.renew(iteration, batch, attempt, worker)
 
         with self._engine.leases.hold(renew, self._limit(work)):
-            seen = observe.observe(
+            results = observe.observe(
                 ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
             )
-        fields = dict(_stored(item, self._settings.host) for item in seen)
-        tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
-        offsets = [round(entry.offset + item.offset) for item in seen]
+        fields = dict(_result_field(item, self._settings.host) for item in results)
+        tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in results}
+        offsets = [round(entry.offset + item.offset) for item in results]
         build = self._engine.build
         other = build.id if build.id != entry.build else ""
         ran = BatchRun(self._settings.host, self._settings.worker, tasks, attempt, offsets, other)
@@ -269,10 +269,10 @@ class IterationSteps:
         if action is None:
             return _refuse(action_call.unknown(decision.action))
         queue = action.queue or queues.ACT
-        of = ctx.circumstances(action, decision, situation)
-        verdict = judge(self._agent, of, trace.asked_by)
+        circumstances = ctx.circumstances(action, decision, situation)
+        verdict = judge(self._agent, circumstances, trace.asked_by)
         if verdict.outcome == "asked":
-            return self._proposing(action, annotate(self._agent, of, verdict))
+            return self._proposing(action, annotate(self._agent, circumstances, verdict))
         if verdict.outcome == "refused":
             refusal = action_call.failed(action.id, verdict.reason, prevented="closed")
         elif self._engine.fleet.serving(queue):
@@ -280,7 +280,7 @@ class IterationSteps:
         else:
             reason = queues.unserved(queue)
             refusal = action_call.failed(action.id, reason, prevented="unserved")
-        return _refuse(refusal, conclude(self._agent, of, verdict, refusal))
+        return _refuse(refusal, conclude(self._agent, circumstances, verdict, refusal))
 
     def _proposing(self, action: Action, gate: Gate) -> _Destination:
         """The place where an approval is proposed: only a dry run needs a worker that acts."""
@@ -323,7 +323,7 @@ class IterationSteps:
     def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
         result = entry.record.result(self._agent.id, entry.now)
         ctx.run_hooks("on_loop_complete", result=result)
-        result = ending.settled(self._store, entry.record, result)
+        result = ending.with_known_outcome(self._store, entry.record, result)
         result = result.patched({"problems": ctx.problems})
         withdraw_cleared(self._engine, entry.record, result)
         store_results = entry.record.abandoned is not None
@@ -331,24 +331,24 @@ class IterationSteps:
         return False
 
     def _fail(self, entry: PhaseEntry, ctx: PhaseContext, error: Exception) -> None:
-        why = f"{entry.phase} failed: {describe(error)}"
+        reason = f"{entry.phase} failed: {describe(error)}"
         if entry.phase == "complete":
-            why = entry.record.error or why
-            result = ending.ruined(self._agent.id, entry.record, entry.now, why)
+            reason = entry.record.error or reason
+            result = ending.failure_of(self._agent.id, entry.record, entry.now, reason)
             ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
             return
-        fields = {"error": why, **_problems(ctx), **self._tape(entry, ctx)}
+        fields = {"error": reason, **_problems(ctx), **self._tape(entry, ctx)}
         # A started action has had its effect, whatever failed after it.
         done = entry.phase == "act" and self._store.executions.settle(naming.loop(entry.record.id))
         if done:
-            fields |= ending.acted(self._engine, entry.record, done)
+            fields |= ending.action_fields(self._engine, entry.record, done)
         if self._iterations.leave(entry, "complete", fields):
             self._send(entry, "complete")
 
     def _tape(self, entry: PhaseEntry, ctx: PhaseContext) -> dict[str, str]:
-        """The fields that tell what the phase depended on."""
+        """Return the fields for what the phase depended on."""
         build = self._engine.build
-        return build_fields(build, entry.record.build, entry.phase) | _noted(ctx)
+        return build_fields(build, entry.record.build, entry.phase) | _tape_fields(ctx)
 
     def _send(self, entry: PhaseEntry, phase: Phase, queue: str | None = None) -> None:
         self._engine.dispatcher.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
@@ -382,25 +382,25 @@ class IterationSteps:
         return self._engine.action_limit(record.decision.action)
 
 
-def _stored(seen: Seen, host: str) -> tuple[str, str]:
-    if seen.observations is not None:
-        return f"seen:{seen.task.index}", seen.observations
+def _result_field(result: Seen, host: str) -> tuple[str, str]:
+    if result.observations is not None:
+        return f"seen:{result.task.index}", result.observations
     problem = Problem(
-        id=seen.task.observer,
+        id=result.task.observer,
         phase="observe",
-        error=seen.error or "unknown error",
-        duration=round(seen.duration, 3),
+        error=result.error or "unknown error",
+        duration=round(result.duration, 3),
         host=host,
     )
-    return f"fail:{seen.task.index}", problem.to_json()
+    return f"fail:{result.task.index}", problem.to_json()
 
 
-def _noted(ctx: PhaseContext) -> dict[str, str]:
-    """The fields for what a phase noted: reads, and changes of the situation."""
+def _tape_fields(ctx: PhaseContext) -> dict[str, str]:
+    """Return the fields for what a phase recorded: reads, and changes of the situation."""
     changes = {"situationChanges": dump_changes(ctx.changes)} if ctx.changes else {}
-    found = ctx.reads()
-    reads = {f"reads:{ctx.phase}": dump_reads(found)} if found else {}
-    return changes | reads
+    reads = ctx.reads()
+    fields = {f"reads:{ctx.phase}": dump_reads(reads)} if reads else {}
+    return changes | fields
 
 
 def _gate(gate: Gate | None) -> dict[str, str]:
@@ -422,15 +422,15 @@ def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None
         return
     failed = {problem.id for problem in result.observer_errors}
     saw = {record.observers[index] for index in record.seen} - failed
-    asked = complete.waiting_for(result)
+    requested = complete.waiting_for(result)
     # Runs and external events do not repeat while their cause lasts.
     lasting = not record.runs and not record.intake
-    if asked and result.trace.chosen in flagged and lasting:
-        store.approvals.watch(asked, result.trace.chosen, sorted(saw))
+    if requested and result.trace.chosen in flagged and lasting:
+        store.approvals.watch(requested, result.trace.chosen, sorted(saw))
     watched = store.approvals.watched()
     for approval_id, (strategy, observers) in watched.items():
         cleared = complete.cleared(strategy, observers, saw, result)
-        if approval_id != asked and cleared and not _has_other_requesters(store, approval_id):
+        if approval_id != requested and cleared and not _has_other_requesters(store, approval_id):
             _withdraw(engine, approval_id, result)
     over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
     if over:
@@ -438,7 +438,7 @@ def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None
 
 
 def _has_other_requesters(store: AgentStore, approval_id: str) -> bool:
-    """Tell whether anybody besides the loop and its runs requested an item."""
+    """Report whether anybody besides the loop and its runs requested an item."""
     item = store.approvals.get(approval_id)
     if item is None:
         return False

@@ -87,11 +87,11 @@ class Leases:
                     self._process = 0  # `hold` starts a thread again
                     return
             for key, lease in held:
-                if time.monotonic() > lease.until or not self._renewed(lease):
+                if time.monotonic() > lease.until or not self._renew(lease):
                     with self._lock:
                         self._held.pop(key, None)
 
-    def _renewed(self, lease: _Held) -> bool:
+    def _renew(self, lease: _Held) -> bool:
         try:
             return lease.renew()
         except Exception as error:  # noqa: BLE001 - if the thread ended, no lease would be renewed
@@ -122,10 +122,7 @@ class LeasedLedger:
         dispatcher: Dispatcher,
         has_room: Callable[[str, int], bool] = lambda principal, size: True,
     ) -> None:
-        """The ledger of *store*.
-
-        *has_room* takes bytes of a principal's storage budget, if there are so many.
-        """
+        """*has_room* takes bytes from a principal's storage budget, if that many are left."""
         self._agent_id = store.agent_id
         self._dispatcher = dispatcher
         self._ledger = store.executions
@@ -164,7 +161,7 @@ class LeasedLedger:
     def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result, without its output if the storage budget of *principal* has no room for it.
 
-        That many results of any size are kept shall stop no deployment.
+        Otherwise many large results could fill Redis and stop the deployment.
         """
         size = len(result.to_json())
         if size <= SMALL or self._has_room(principal, COPIES * size):

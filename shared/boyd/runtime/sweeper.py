@@ -42,12 +42,12 @@ class Sweeper:
         self._queue_timeout = queue_timeout
 
     def sweep(self) -> int:
-        """Recover everything overdue; the number of items."""
+        """Recover everything overdue, and return the number of items."""
         return self.recover(self._store.due.take())
 
-    def recover(self, taken: Mapping[str, str]) -> int:
-        """Recover the items taken; their number."""
-        for member, proof in taken.items():
+    def recover(self, items: Mapping[str, str]) -> int:
+        """Recover overdue items, by name with their proofs, and return their number."""
+        for member, proof in items.items():
             try:
                 self._recover(member, proof)
             except NewerFormat as error:
@@ -56,7 +56,7 @@ class Sweeper:
                 raise
             except Exception:
                 log.exception("cannot recover %s of agent %s", member, self.agent_id)
-        return len(taken)
+        return len(items)
 
     def _recover(self, member: str, proof: str) -> None:
         kind, id = naming.parts(member)
@@ -93,13 +93,13 @@ class Sweeper:
 
     def _settle_act(self, retry: Retry, queue: str) -> None:
         """End an act phase whose queue has no worker; the loop must not wait."""
-        why = queues.unserved(queue)
+        reason = queues.unserved(queue)
         execution = self._store.executions.of_iteration(retry.iteration)
         epoch = self._store.iterations.settle_act(
-            retry.iteration, retry.epoch, why, execution, RESTART
+            retry.iteration, retry.epoch, reason, execution, RESTART
         )
         if epoch:
-            self._warn("giving up the action of iteration %d: %s", retry.iteration, why)
+            self._warn("giving up the action of iteration %d: %s", retry.iteration, reason)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)
 
     def _mend(self) -> None:
@@ -107,12 +107,12 @@ class Sweeper:
         mended = self._store.iterations.mend()
         if mended.lost is not None:
             self._warn("the record of iteration %d is lost", mended.lost[0])
-            mended = self._store.iterations.mend(ending.lost(self._store, *mended.lost))
+            mended = self._store.iterations.mend(ending.remains_of(self._store, *mended.lost))
         if mended.ended is not None:
             self._engine.dispatcher.send(self.agent_id, *mended.ended, "complete")
 
     def _has_acted(self, retry: Retry) -> bool:
-        """Leave an act phase whose action must not be repeated; False: the phase is retried."""
+        """Leave an act phase whose action must not be repeated, and report whether it did."""
         ledger = self._store.executions
         execution = ledger.of_iteration(retry.iteration)
         if retry.phase == "complete":
@@ -132,7 +132,7 @@ class Sweeper:
         )
         if entry is None:
             return True
-        fields = ending.acted(self._engine, entry.record, result)
+        fields = ending.action_fields(self._engine, entry.record, result)
         if self._store.iterations.leave(entry, "complete", fields):
             self._warn("the action of iteration %d: %s", retry.iteration, result.state)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, retry.epoch, "complete")
@@ -143,9 +143,9 @@ class Sweeper:
         record = self._store.iterations.current()
         if record is None or record.iteration != iteration:
             return
-        why = record.error or "the worker of its complete phase was lost repeatedly"
-        result = ending.ruined(self.agent_id, record, self._store.clock.now(), why)
-        self._warn("ending iteration %d: %s", iteration, why)
+        reason = record.error or "the worker of its complete phase was lost repeatedly"
+        result = ending.failure_of(self.agent_id, record, self._store.clock.now(), reason)
+        self._warn("ending iteration %d: %s", iteration, reason)
         ending.end(self._engine, iteration, epoch, "", result)
 
     def _batch(self, number: int, proof: str) -> None:
@@ -154,14 +154,14 @@ class Sweeper:
             return
         batch = Batch.from_json(stuck.payload)
         if stuck.lost:
-            self._lost(stuck, batch)
+            self._resend_singly(stuck, batch)
         elif stuck.waited > self._queue_timeout or not self._engine.fleet.serving(batch.queue):
             self._give_up(stuck, batch, f"no worker took it from queue {batch.queue!r}")
         elif stuck.send:
             hint = BatchHint(number, stuck.attempt, batch.queue)
             self._engine.dispatcher.fan_out(self.agent_id, stuck.iteration, [hint])
 
-    def _lost(self, stuck: StuckBatch, batch: Batch) -> None:
+    def _resend_singly(self, stuck: StuckBatch, batch: Batch) -> None:
         """Resend the observers of a lost batch one by one, to isolate the one to blame."""
         worker = stuck.worker.partition("/")[0]
         if stuck.attempt > 1:
@@ -176,10 +176,10 @@ class Sweeper:
             hints = [BatchHint(first + i, attempt, batch.queue) for i in range(len(singles))]
             self._engine.dispatcher.fan_out(self.agent_id, stuck.iteration, hints)
 
-    def _give_up(self, stuck: StuckBatch, batch: Batch, why: str) -> None:
+    def _give_up(self, stuck: StuckBatch, batch: Batch, reason: str) -> None:
         fields = {
             f"fail:{task.index}": Problem(
-                id=task.observer, phase="observe", error=why, duration=stuck.waited * 1000
+                id=task.observer, phase="observe", error=reason, duration=stuck.waited * 1000
             ).to_json()
             for task in batch.tasks
         }
@@ -194,7 +194,7 @@ class Sweeper:
 
 
 def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
-    """Recover everything overdue of all agents; True: more may be overdue.
+    """Recover everything overdue of all agents, and report whether more may be overdue.
 
     Raises:
         StoreError: the overdue items of an agent could not be recovered; those of others are.
@@ -203,16 +203,16 @@ def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
     failed: StoreError | None = None
     for first in range(0, len(sweepers), _TOGETHER):
         some = sweepers[first : first + _TOGETHER]
-        found = store.take_due(sweeper.agent_id for sweeper in some)
-        for sweeper, taken in zip(some, found, strict=True):
-            if isinstance(taken, StoreError):
-                failed = taken
+        due = store.take_due(sweeper.agent_id for sweeper in some)
+        for sweeper, items in zip(some, due, strict=True):
+            if isinstance(items, StoreError):
+                failed = items
                 continue
             try:
-                sweeper.recover(taken)
+                sweeper.recover(items)
             except StoreError as error:
                 failed = error
-            more |= len(taken) >= MOST_DUE
+            more |= len(items) >= MOST_DUE
     if failed:
         raise failed
     return more

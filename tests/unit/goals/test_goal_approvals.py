@@ -55,7 +55,7 @@ def approval(result: LoopResult) -> str:
 def answer(
     mind: Mind, approval_id: str, verdict: Literal["approved", "denied"], note: str | None = None
 ) -> None:
-    assert mind.lab.resolver.answer(approval_id, verdict, TESTER, note).done
+    assert mind.lab.resolver.answer(approval_id, verdict, TESTER, note).counts
 
 
 def an_item(mind: Mind, approval_id: str, **fields: object) -> ApprovalItem:

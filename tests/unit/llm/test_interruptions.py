@@ -230,7 +230,7 @@ def test_a_run_ends_with_an_investigation_that_is_given_up_and_cannot_be_read() 
 def given_up(here: Scene) -> Done:
     """The outcome of the job of an investigation whose workers were all lost."""
     job = here.lab.jobs._handlers["investigation"]
-    return job.given_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
+    return job.give_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
 
 
 def test_the_error_of_a_broken_log_contains_no_secrets(
@@ -240,7 +240,7 @@ def test_the_error_of_a_broken_log_contains_no_secrets(
     with scene(say("never"), api_key_env="TEST_API_KEY") as here:
         begun(here)
         job = here.lab.jobs._handlers["investigation"]
-        done = job.broken(here.id, {"source": "api"}, f"the entry {SECRET} cannot be read")
+        done = job.handle_error(here.id, {"source": "api"}, f"the entry {SECRET} cannot be read")
 
         assert isinstance(done, Done)
         assert SECRET not in str(done.fields)

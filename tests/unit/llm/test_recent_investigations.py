@@ -117,7 +117,7 @@ def test_wherever_a_move_begins_it_knows_what_the_whole_log_says(log: Log) -> No
             if dice.random() < 0.5:
                 log.read()
         log.store.forget(log.id, pieces)
-        log.recent.forgot_pieces(log.id)
+        log.recent.forget_pieces(log.id)
     log.write(Asked(text="And then?"), *turn(30))
     conversation, _ = log.read()
     assert [round_.step for round_ in conversation.rounds] == [30]
@@ -156,7 +156,7 @@ def test_pieces_that_were_removed_are_not_removed_again(log: Log) -> None:
     conversation, _ = log.recent.read(log.id, Toolbox(log.host), log.steps)
     assert len(conversation.pieces) == 1
     log.store.forget(log.id, conversation.pieces)
-    log.recent.forgot_pieces(log.id)
+    log.recent.forget_pieces(log.id)
     log.write(*turn(2)[:1])
 
     conversation, _ = log.recent.read(log.id, Toolbox(log.host), log.steps)
@@ -168,7 +168,7 @@ def test_only_the_last_investigations_are_remembered(log: Log) -> None:
         log.write(Asked(text="Why?"), id=str(number))
         log.read(str(number))
 
-    assert list(log.recent._known) == [str(number) for number in range(1, MOST + 1)]
+    assert list(log.recent._snapshots) == [str(number) for number in range(1, MOST + 1)]
     log.read("0")
 
 

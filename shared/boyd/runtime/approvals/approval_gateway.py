@@ -23,7 +23,7 @@ class ReadOnlyApprovals:
         self._approvals = approvals
 
     def get(self, approval_id: str) -> ApprovalItem | None:
-        """The current approval; None: it does not exist, or is no longer kept."""
+        """Return the current approval, or None if it does not exist or is no longer kept."""
         return self._approvals.get(approval_id)
 
     def waiting(self, approval_ids: Collection[str]) -> set[str]:
@@ -60,10 +60,10 @@ class StoredApprovalGateway:
             raise ActionHeld(hold.reason if hold else str(held)) from None
 
     def waits(self, proposal: Proposal) -> bool:
-        """Tell whether the same proposal is already pending."""
+        """Report whether the same proposal is already pending."""
         return self._approvals.waits(proposal)
 
-    def proposed(self, execution_id: str) -> str | None:
+    def approval_of(self, execution_id: str) -> str | None:
         """The approval that an earlier attempt of this execution proposed, if any."""
         return self._approvals.proposed(execution_id)
 
@@ -76,8 +76,8 @@ class Resolution:
     item: ApprovalItem | None
 
     @property
-    def done(self) -> bool:
-        """Tell whether the answer counts."""
+    def counts(self) -> bool:
+        """True if the answer was accepted."""
         return self.outcome.counts
 
 
@@ -141,7 +141,7 @@ class Resolver:
         if item is None:
             return Resolution(ApprovalOutcome.NOT_PENDING, None)
         approvals, approves = self._store.approvals, answer.verdict == "approved"
-        # Whoever had a stolen key may have approved with it before it was revoked.
+        # A stolen key may have approved before it was revoked.
         if item.status == "pending" and approves and approvals.drop_revoked(item):
             item = approvals.get(approval_id) or item
         refusal = _refusal(item, answer) if item.status == "pending" else None
@@ -158,7 +158,7 @@ class Resolver:
 
 
 def _refusal(item: ApprovalItem, answer: ItemAnswer) -> ApprovalOutcome | None:
-    """The reason why the item's policy refuses an answer; the script checks everything else."""
+    """Return the item's policy's reason to refuse an answer; the script checks the rest."""
     if answer.verdict == "withdrawn":
         return None
     if (answer.verdict == "approved" or answer.by.link) and not item.required.admits(answer.by):

@@ -47,9 +47,9 @@ def get_approval_queue(store: AgentStore, limit: int = 500) -> ApprovalQueue:
 def enqueue_approval(
     store: AgentStore, proposal: Proposal, ttl: float | Literal["usual"] | None = "usual"
 ) -> ApprovalItem:
-    """Queue *proposal*; the new item, or the same one that is pending.
+    """Queue *proposal*, and return the new item, or the pending one if it is the same.
 
-    It expires after *ttl* seconds; None: never; `usual`: as the agent's settings say.
+    It expires after *ttl* seconds, never with None, and as the agent's settings say with `usual`.
 
     Raises:
         StoreError: its runs were cancelled.
@@ -75,7 +75,7 @@ def resolve_approval(
     result: ActionResult | None = None,
     signer: ApprovalSigner | None = None,
 ) -> ApprovalItem | None:
-    """Resolve a pending item regardless of its policy; None: it is not pending.
+    """Resolve a pending item regardless of its policy; return None if it is not pending.
 
     A worker executes an approved item whose policy this one approval satisfies, unless the caller
     did and passes the *result*. Workers with an approval secret or key, as those of `boyd up`,

@@ -47,7 +47,7 @@ SHOW_INTERVAL = 0.2
 CHECK_INTERVAL = 1.0
 
 Channel = Literal["text", "reasoning"]
-#: The reason why the model is halted, or None.
+#: Returns the reason if the model is halted.
 Halt = Callable[[], str | None]
 
 
@@ -91,7 +91,7 @@ class LiveOutput:
         self._append([Discarded(step=self._step, why=reason)])
 
     def is_stopped(self) -> bool:
-        """Tell whether the turn is no longer wanted."""
+        """Report whether the turn is no longer wanted."""
         if time.monotonic() - self._looked >= CHECK_INTERVAL:
             self._show([])
         return self._stopped or self.is_late
@@ -150,8 +150,8 @@ class Asking:
             ConfigError: its API key is missing.
         """
         self._check_budget()
-        if why := self._halt():
-            raise ModelUnavailable(f"no request to the model: {why}", requests=0)
+        if reason := self._halt():
+            raise ModelUnavailable(f"no request to the model: {reason}", requests=0)
         key = self._settings.api_key()
         safe = ModelRequest.from_json(json.dumps(redactor().redact_json(request.to_wire())))
         until = min(self._until, time.monotonic() + self._settings.timeouts.total)
@@ -159,13 +159,13 @@ class Asking:
             try:
                 turn = gateway.turn(safe, _Until(until, self._halt))
             except Stopped as late:
-                why = self._halt() or "the model took too long"
-                raise ModelUnavailable(why, requests=late.requests, usage=late.usage) from None
+                reason = self._halt() or "the model took too long"
+                raise ModelUnavailable(reason, requests=late.requests, usage=late.usage) from None
         self._used += turn.usage
         if turn.finish in _WRONG or not (turn.calls or is_substantive(turn.text)):
-            what = _WRONG.get(turn.finish, "was empty")
-            why = f"the model's answer {what}"
-            raise ModelRefused(why, requests=turn.requests, usage=turn.usage)
+            fault = _WRONG.get(turn.finish, "was empty")
+            reason = f"the model's answer {fault}"
+            raise ModelRefused(reason, requests=turn.requests, usage=turn.usage)
         return turn
 
     def _check_budget(self) -> None:
@@ -174,9 +174,9 @@ class Asking:
         Raises:
             ModelError: a limit is used up.
         """
-        for one in model_limit_usage(self._used, self._settings.limits, self._settings.prices):
-            if one.over:
-                raise ModelError(f"no further request to the model: {one}", requests=0)
+        for spending in model_limit_usage(self._used, self._settings.limits, self._settings.prices):
+            if spending.over:
+                raise ModelError(f"no further request to the model: {spending}", requests=0)
 
 
 class _Until(Watch):
@@ -274,14 +274,14 @@ class ModelAccess:
         asking, wrong = self._asking(timeout), ""
         for _ in range(1 + REPAIRS):
             turn = asking.turn(ModelRequest(messages=messages, tools=[answer_spec(schema)]))
-            found = object_in(turn.calls[0].arguments if turn.calls else turn.text)
+            value = object_in(turn.calls[0].arguments if turn.calls else turn.text)
             try:
-                return shape.model_validate_json(json.dumps(found))
+                return shape.model_validate_json(json.dumps(value))
             except ValidationError as error:
-                wrong = explain(error) if found is not None else "it is not a JSON object"
+                wrong = explain(error) if value is not None else "it is not a JSON object"
             messages = [
                 *messages,
-                *_refused(turn, f"The answer does not match its schema: {wrong}"),
+                *_rejection(turn, f"The answer does not match its schema: {wrong}"),
             ]
         raise ModelRefused(f"the answer does not match its schema: {wrong}", requests=1 + REPAIRS)
 
@@ -302,9 +302,9 @@ class ModelAccess:
         Raises:
             QueueFull: too many investigations are waiting.
         """
-        found = self.find(key)
-        if found is not None:
-            return found
+        investigation = self.find(key)
+        if investigation is not None:
+            return investigation
         investigations, id = self._store.investigations, self._id(key)
         source = f"plugin:{self._plugin_id}"
         safe = redactor().redact
@@ -345,8 +345,10 @@ class ModelAccess:
         return Asking(self._settings, meter, self._store.halt, timeout)
 
 
-def _refused(turn: Turn, why: str) -> list[Message]:
-    """The messages that refuse an answer."""
-    said = Message(role="assistant", text=turn.text, calls=turn.calls)
-    results = [Message(role="tool", text=why, call_id=call.id, failed=True) for call in turn.calls]
-    return [said, *(results or [Message(role="user", text=why)])]
+def _rejection(turn: Turn, reason: str) -> list[Message]:
+    """Return the messages that reject an answer."""
+    answer = Message(role="assistant", text=turn.text, calls=turn.calls)
+    results = [
+        Message(role="tool", text=reason, call_id=call.id, failed=True) for call in turn.calls
+    ]
+    return [answer, *(results or [Message(role="user", text=reason)])]

@@ -1,7 +1,7 @@
-"""The investigations that this process moved last: a move reads and computes only what is new.
+"""Moves of investigations, one turn of the model or one tool call each.
 
-The log alone counts. It is read from its beginning where it does not have what is known, as after
-Redis has lost the last entries.
+Recent investigations are remembered, so that a move reads only new entries. The log alone counts:
+it is read from its beginning if it lacks a remembered entry, as after Redis has lost the last ones.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MOST = 8
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Snapshot:
     """An investigation up to a log entry that stays: pieces of a turn are removed after it.
 
     Attributes:
@@ -74,7 +74,7 @@ class RecentInvestigations:
 
     def __init__(self, store: Investigations) -> None:
         self._store = store
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._snapshots: OrderedDict[str, _Snapshot] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(
@@ -85,38 +85,36 @@ class RecentInvestigations:
         Raises:
             Unreadable: a later release wrote an entry.
         """
-        known = self._known.get(id)
-        if known is None or known.steps.toolbox != toolbox:
-            known = _Known(Conversation(), make(toolbox))
-        log = self._store.log_from(id, known.read_to) if known.read_to else []
+        snapshot = self._snapshots.get(id)
+        if snapshot is None or snapshot.steps.toolbox != toolbox:
+            snapshot = _Snapshot(Conversation(), make(toolbox))
+        log = self._store.log_from(id, snapshot.read_to) if snapshot.read_to else []
         if log:
             log = log[1:]
         else:
-            known, log = _Known(Conversation(), known.steps), self._store.log(id)
+            snapshot, log = _Snapshot(Conversation(), snapshot.steps), self._store.log(id)
         stays = len(log)
         while stays and isinstance(log[stays - 1].entry, Delta):
             stays -= 1
         if stays:
-            settled = known.conversation.with_log(log[:stays])
-            known = _Known(settled, known.steps, log[stays - 1].id)
-        self._remember(id, known)
-        return known.conversation.with_log(log[stays:]), known.steps
+            settled = snapshot.conversation.with_log(log[:stays])
+            snapshot = _Snapshot(settled, snapshot.steps, log[stays - 1].id)
+        self._remember(id, snapshot)
+        return snapshot.conversation.with_log(log[stays:]), snapshot.steps
 
-    def forgot_pieces(self, id: str) -> None:
+    def forget_pieces(self, id: str) -> None:
         """Forget the pieces of turns of an investigation, which were removed from its log."""
-        if known := self._known.get(id):
-            known.conversation.pieces.clear()
+        if snapshot := self._snapshots.get(id):
+            snapshot.conversation.pieces.clear()
 
-    def _remember(self, id: str, known: _Known) -> None:
+    def _remember(self, id: str, snapshot: _Snapshot) -> None:
         with self._lock:
-            self._known[id] = known
-            self._known.move_to_end(id)
-            if len(self._known) > MOST:
-                self._known.popitem(last=False)
+            self._snapshots[id] = snapshot
+            self._snapshots.move_to_end(id)
+            if len(self._snapshots) > MOST:
+                self._snapshots.popitem(last=False)
 
 
-# Makes one move of an investigation: a turn of the model, or a tool call.
-#
 # A move reads the next step from the log and logs it before and after, so that any other worker
 # can continue from there.
 
@@ -163,15 +161,17 @@ class Move:
         self._fence = fence
         self._job = job
         self._queue = job.get("queue") or queues.ACT
-        found = self._store.get(id)
-        if found is None:
+        investigation = self._store.get(id)
+        if investigation is None:
             raise Stale(f"investigation {id} is gone")
-        self._found = found
-        self._version = found.version
+        self._investigation = investigation
+        self._version = investigation.version
         self._recent = recent
-        self._toolbox = Toolbox(engine.agent.host, found.tools)
+        self._toolbox = Toolbox(engine.agent.host, investigation.tools)
         self._log, self._steps = recent.read(
-            id, self._toolbox, partial(InvestigationSteps, engine.agent.info.name, settings, found)
+            id,
+            self._toolbox,
+            partial(InvestigationSteps, engine.agent.info.name, settings, investigation),
         )
         with suppress(ConfigError):
             settings.api_key()  # registers it as a secret
@@ -186,7 +186,7 @@ class Move:
         """
         while True:
             now = self._engine.store.clock.now()
-            following = self._cancelled(now) or self._steps.next(self._log, now)
+            following = self._cancellation(now) or self._steps.next(self._log, now)
             later: Later | None = None
             match following:
                 case steps.Finish(ended):
@@ -200,39 +200,39 @@ class Move:
             if later is not None:
                 return later
 
-    def fail(self, why: str) -> Done:
-        """End it with its findings so far, for a reason other than the model."""
+    def fail(self, reason: str) -> Done:
+        """End the investigation with its findings so far, for a reason other than the model."""
         if self._log.ended is None:
             self._settle()
             now = self._engine.store.clock.now()
-            self._write(self._steps.conclusion.stop(self._log, "error", why, now))
+            self._write(self._steps.conclusion.stop(self._log, "error", reason, now))
         assert self._log.ended is not None, "the log has just been ended"
         return self._over(self._log.ended)
 
-    def _cancelled(self, now: datetime) -> steps.Write | None:
+    def _cancellation(self, now: datetime) -> steps.Write | None:
         """The end of a cancelled or revoked investigation, unless a running call delays it."""
-        why = self._unwanted_because(self._found)
-        if why is None or self._log.ended is not None or not self._settle():
+        reason = self._reason_to_end(self._investigation)
+        if reason is None or self._log.ended is not None or not self._settle():
             return None
-        return steps.Write(self._steps.conclusion.stop(self._log, "cancelled", why, now))
+        return steps.Write(self._steps.conclusion.stop(self._log, "cancelled", reason, now))
 
-    def _unwanted_because(self, found: Investigation) -> str | None:
-        """The reason to end it: somebody cancelled it, or revoked the agent's right to act."""
-        if found.cancelled_by is not None:
-            return f"cancelled by {found.cancelled_by}"
-        why = self._engine.store.halt()
-        return why if why and why.startswith(REVOKED) else None
+    def _reason_to_end(self, investigation: Investigation) -> str | None:
+        """Return the reason if it was cancelled, or the agent's right to act revoked."""
+        if investigation.cancelled_by is not None:
+            return f"cancelled by {investigation.cancelled_by}"
+        reason = self._engine.store.halt()
+        return reason if reason and reason.startswith(REVOKED) else None
 
     def _settle(self) -> bool:
-        """Log the result of a started call if it is known; False: it is still executing."""
+        """Log the result of a started call if it is known; return False while it is executing."""
         called = self._log.open[0] if self._log.open else None
         if called is None or not called.started:
             return True
         if called.approval_id and not self._tools.withdraw(called.approval_id):
             return False
-        known = self._tools.known(called)
-        if known is not None:
-            self._write(self._steps.add_result(self._log, known))
+        observation = self._tools.settle(called)
+        if observation is not None:
+            self._write(self._steps.add_result(self._log, observation))
         return True
 
     def _think(self, request: ModelRequest) -> Later | None:
@@ -263,12 +263,12 @@ class Move:
             with Gateway(self._settings, key, meter=meter) as gateway, live:
                 turn = gateway.turn(request, live)
         except Stopped as stopped:
-            return self._unwanted(stopped, live.is_late), ""
+            return self._after_stop(stopped, live.is_late), ""
         except ContextFull as error:
             return self._steps.add_context_full(self._log, error, self._now()), ""
         except ModelError as error:
-            why = f"the model did not answer: {error}"
-            return self._steps.conclusion.stop(self._log, "error", why, self._now(), error), ""
+            reason = f"the model did not answer: {error}"
+            return self._steps.conclusion.stop(self._log, "error", reason, self._now(), error), ""
         return self._steps.add_turn(self._log, turn), "decides"
 
     def _clear(self) -> None:
@@ -277,26 +277,26 @@ class Move:
             lost = Discarded(step=self._log.step + 1, why="its worker was lost")
             self._write([lost])
         self._store.forget(self._id, self._log.pieces)
-        self._recent.forgot_pieces(self._id)
+        self._recent.forget_pieces(self._id)
 
     def _now(self) -> datetime:
         return self._engine.store.clock.now()
 
-    def _unwanted(self, stopped: Stopped, is_late: bool) -> Sequence[Entry]:
+    def _after_stop(self, stopped: Stopped, is_late: bool) -> Sequence[Entry]:
         """The entries after a stopped turn: cancelled, out of time, or halted until later.
 
         Raises:
             Stale: another worker owns it.
         """
-        found, now = self._store.get(self._id), self._now()
-        if found is not None and (why := self._unwanted_because(found)):
-            return self._steps.conclusion.stop(self._log, "cancelled", why, now, stopped)
+        investigation, now = self._store.get(self._id), self._now()
+        if investigation is not None and (reason := self._reason_to_end(investigation)):
+            return self._steps.conclusion.stop(self._log, "cancelled", reason, now, stopped)
         if is_late:
-            why = "it ran out of time"
-            return self._steps.conclusion.stop(self._log, "deadline", why, now, stopped)
-        ours = found is not None and found.version == self._version
-        if ours and (why := self._engine.store.halt()):
-            return [Discarded(step=self._log.step + 1, why=why)]
+            reason = "it ran out of time"
+            return self._steps.conclusion.stop(self._log, "deadline", reason, now, stopped)
+        ours = investigation is not None and investigation.version == self._version
+        if ours and (reason := self._engine.store.halt()):
+            return [Discarded(step=self._log.step + 1, why=reason)]
         raise self._stale()
 
     def _use(self, called: ToolCallRecord) -> Later | None:
@@ -305,7 +305,7 @@ class Move:
             return self._take_up(called, called.approval_id)
         tool = self._toolbox.get(called.call.name)
         if tool is None:  # a worker that has the tool started it
-            self._write(self._steps.add_result(self._log, self._tools.lost(called)))
+            self._write(self._steps.add_result(self._log, self._tools.loss_observation(called)))
             return None
         queue = queue_of(tool)
         if self._moved or (self._queue != queue and not called.started):
@@ -318,8 +318,8 @@ class Move:
                 return None  # it was cancelled meanwhile
             again = written.restarted
             called = self._log.open[0]
-        said = self._log.rounds[-1].turn.text
-        came = self._tools.execute(tool, called, again, said)
+        reason = self._log.rounds[-1].turn.text
+        came = self._tools.execute(tool, called, again, reason)
         if isinstance(came, ToolObservation):
             self._write(self._steps.add_result(self._log, came))
             return None
@@ -336,27 +336,27 @@ class Move:
         times = int(number) if which == called.call.id else 0
         if times < MAX_HANDOVERS and self._engine.fleet.serving(queue):
             return Later(0, {_HANDOVERS: f"{called.call.id} {times + 1}"}, queue)
-        why = f"No live worker consumes queue {queue!r}"
+        reason = f"No live worker consumes queue {queue!r}"
         if times >= MAX_HANDOVERS:
-            why = (
+            reason = (
                 f"Not called: the workers disagree about the queue of the tool "
                 f"{called.call.name!r}. The call was handed over {MAX_HANDOVERS} times, last to "
                 f"{queue!r}."
             )
         now = self._engine.store.clock.now()
-        self._write(self._steps.add_failure(self._log, called, why, now))
+        self._write(self._steps.add_failure(self._log, called, reason, now))
         return None
 
     def _take_up(self, called: ToolCallRecord, approval_id: str) -> Later | None:
         """Log the result of an answered approval."""
-        observation = self._tools.decided(called, approval_id)
+        observation = self._tools.approval_observation(called, approval_id)
         if observation is None:
             return self._wait(approval_id)
         self._write(self._steps.add_result(self._log, observation), "resumed")
         return None
 
     def _piece(self, entries: Sequence[Entry]) -> bool:
-        """Show pieces of a turn; False: another worker owns the investigation, or it is halted."""
+        """Show pieces of a turn; return False if another worker owns it, or the model is halted."""
         try:
             if self._engine.store.halt():
                 return False
@@ -369,7 +369,7 @@ class Move:
         return True
 
     def _write(self, entries: Sequence[Entry], event: str = "", step: Step = "") -> Written | None:
-        """Append redacted entries to the log; None: it was cancelled, so a tool must not start.
+        """Append redacted entries to the log; return None if a cancellation forbids the tool.
 
         Raises:
             Stale: another worker owns it.
@@ -404,12 +404,16 @@ class Move:
         Raises:
             Stale: another worker owns it.
         """
-        found = self._store.get(self._id)
-        if found is None or found.cancelled_by is None or found.version != self._version:
+        investigation = self._store.get(self._id)
+        if (
+            investigation is None
+            or investigation.cancelled_by is None
+            or investigation.version != self._version
+        ):
             raise self._stale()
         if step != "starts":
             raise self._stale()
-        self._found = found
+        self._investigation = investigation
 
     def _stale(self) -> Stale:
         return Stale(f"another worker owns investigation {self._id}")
@@ -428,12 +432,12 @@ class Move:
         }
         return fields | (fields_of(log.ended) if log.ended else {})
 
-    def _over(self, ended: Ended) -> Done:
+    def _over(self, entry: Ended) -> Done:
         return finish_investigation(
-            self._engine, self._id, self._found.source, ended, self._performed()
+            self._engine, self._id, self._investigation.source, entry, self._actions_performed()
         )
 
-    def _performed(self) -> list[ActionPerformed]:
+    def _actions_performed(self) -> list[ActionPerformed]:
         return [
             ActionPerformed(
                 action=called.call.name,

@@ -57,48 +57,50 @@ class ToolRunner:
         self._askers = tuple(askers)
 
     def execute(
-        self, tool: Action | Tool, called: ToolCallRecord, again: bool, said: str = ""
+        self, tool: Action | Tool, called: ToolCallRecord, again: bool, reason: str = ""
     ) -> ToolObservation | str:
-        """Execute a call; its observation, or the approval it waits for.
+        """Execute a call, and return its observation or the id of the approval it waits for.
 
-        *said* is the model's reason. With *again* a lost worker may have started it before; then
+        *reason* is the model's reason. With *again* a lost worker may have started it before; then
         only an idempotent tool is executed.
         """
         if isinstance(tool, Action):
-            result = self._act(tool, called, again, said)
-            return result.waits_for or self._observed(called, result)
+            result = self._act(tool, called, again, reason)
+            return result.waits_for or self._result_observation(called, result)
         if again and not tool.idempotent:
             return self._observation(called, "interrupted", LOST)
         return self._run(tool, called)
 
-    def decided(self, called: ToolCallRecord, approval_id: str) -> ToolObservation | None:
-        """The observation of a call that needed an approval; None: the approval is pending."""
+    def approval_observation(
+        self, called: ToolCallRecord, approval_id: str
+    ) -> ToolObservation | None:
+        """Return the observation of a call that needed an approval, or None until its answer."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None:
-            found = self._engine.store.executions.find(naming.approval(approval_id))
-            gone = "The approval request no longer exists"
+            result = self._engine.store.executions.find(naming.approval(approval_id))
+            reason = "The approval request no longer exists"
             return (
-                self._observed(called, found)
-                if found
-                else self._observation(called, "expired", gone)
+                self._result_observation(called, result)
+                if result
+                else self._observation(called, "expired", reason)
             )
         if item.result is not None:
-            return self._observed(called, item.result)
+            return self._result_observation(called, item.result)
         refusal = _REFUSALS.get(item.status)
         return (
             self._observation(called, refusal[0], _with_note(refusal[1], item)) if refusal else None
         )
 
-    def known(self, called: ToolCallRecord) -> ToolObservation | None:
-        """The known result of a started call that no worker continues."""
+    def settle(self, called: ToolCallRecord) -> ToolObservation | None:
+        """Return the known result of a started call that no worker continues."""
         if called.approval_id is not None:
-            return self.decided(called, called.approval_id)
-        found = self._engine.store.executions.settle(self._execution(called))
-        return self._observed(called, found) if found else None
+            return self.approval_observation(called, called.approval_id)
+        result = self._engine.store.executions.settle(self._execution(called))
+        return self._result_observation(called, result) if result else None
 
-    def lost(self, called: ToolCallRecord) -> ToolObservation:
-        """The observation of a started call whose tool this worker lacks."""
-        return self.known(called) or self._observation(called, "interrupted", LOST)
+    def loss_observation(self, called: ToolCallRecord) -> ToolObservation:
+        """Return the observation of a started call whose tool this worker lacks."""
+        return self.settle(called) or self._observation(called, "interrupted", LOST)
 
     def _execution(self, called: ToolCallRecord) -> str:
         return naming.tool_call(self._id, called.call.id)
@@ -112,7 +114,7 @@ class ToolRunner:
         return min(longest, max(0.0, left) + 0.1)
 
     def withdraw(self, approval_id: str) -> bool:
-        """Withdraw an approval that only this investigation needs; False: it is executing."""
+        """Withdraw an approval that only this investigation needs, unless it is executing."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None or item.status != "pending":
             return item is None or item.status != "approved" or item.result is not None
@@ -124,12 +126,14 @@ class ToolRunner:
             self._engine.store.approvals.resolve(approval_id, answer, item.required, retention)
         return True
 
-    def _act(self, action: Action, called: ToolCallRecord, again: bool, said: str) -> ActionResult:
-        why = f": {shorten(said, QUOTED)}" if said.strip() else ""
+    def _act(
+        self, action: Action, called: ToolCallRecord, again: bool, reason: str
+    ) -> ActionResult:
+        quote = f": {shorten(reason, QUOTED)}" if reason.strip() else ""
         decision = Decision(
             action=action.id,
             params=called.arguments or {},
-            rationale=f"requested by the model in investigation {self._id}{why}",
+            rationale=f"requested by the model in investigation {self._id}{quote}",
             # Models report no confidence: an action with a minimum needs an approval.
             confidence=0.0,
             risk=action.risk,
@@ -164,8 +168,8 @@ class ToolRunner:
         took = round((time.perf_counter() - began) * 1000, 3)
         return self._observation(called, status, text, duration=took, timed_out=late)
 
-    def _observed(self, called: ToolCallRecord, result: ActionResult) -> ToolObservation:
-        """The observation that tells the model of an action's result."""
+    def _result_observation(self, called: ToolCallRecord, result: ActionResult) -> ToolObservation:
+        """Describe an action's result for the model."""
         status: ToolStatus = "succeeded" if result.success else "failed"
         if result.unknown:
             status = "interrupted"
@@ -179,40 +183,40 @@ class ToolRunner:
         return self._observation(called, status, text, duration=result.duration)
 
     def _shell(
-        self, called: ToolCallRecord, status: ToolStatus, seen: dict[str, Any]
+        self, called: ToolCallRecord, status: ToolStatus, output: dict[str, Any]
     ) -> ToolObservation:
-        """The observation that the shell made, completed with its call.
+        """Complete the observation that the shell made with its call.
 
         Raises:
             ValueError: it is not an observation.
         """
-        if seen.get("status") == "refused":
+        if output.get("status") == "refused":
             status = "refused"
         own = {"step": called.step, "call_id": called.call.id, "tool": called.call.name}
-        found = ToolObservation.model_validate(
-            {**seen, **own, "status": status}, strict=False, extra="ignore"
+        observation = ToolObservation.model_validate(
+            {**output, **own, "status": status}, strict=False, extra="ignore"
         )
-        kept, total = capture(redactor().redact(found.output))
+        captured, total = capture(redactor().redact(observation.output))
         changes = {
-            "output": kept,
-            "truncated": found.truncated or total > len(kept.encode()),
-            "total_bytes": max(total, found.total_bytes),
+            "output": captured,
+            "truncated": observation.truncated or total > len(captured.encode()),
+            "total_bytes": max(total, observation.total_bytes),
         }
-        return found.patched(changes)
+        return observation.patched(changes)
 
     def _observation(
         self, called: ToolCallRecord, status: ToolStatus, text: str, **more: Any
     ) -> ToolObservation:
         # Redact before truncating: half a secret would not be recognized.
         safe = redactor().redact(storable(text))
-        kept, total = capture(safe)
+        captured, total = capture(safe)
         now = self._engine.store.clock.now()
-        changes = {"truncated": total > len(kept.encode()), "total_bytes": total, **more}
-        return called.observe(status, kept, now).patched(changes)
+        changes = {"truncated": total > len(captured.encode()), "total_bytes": total, **more}
+        return called.observe(status, captured, now).patched(changes)
 
 
-def _with_note(why: str, item: ApprovalItem) -> str:
-    return f"{why}: {item.note}" if item.note else f"{why}."
+def _with_note(reason: str, item: ApprovalItem) -> str:
+    return f"{reason}: {item.note}" if item.note else f"{reason}."
 
 
 def _text(output: Any) -> str:

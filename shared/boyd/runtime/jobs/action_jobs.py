@@ -29,8 +29,8 @@ from boyd.store import Ending, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
 
-#: Seconds for which an order waits for another execution on its target: later, whoever gave it may
-#: not want it any more.
+#: Seconds for which an order waits for another execution on its target: after that, it may no
+#: longer be wanted.
 PATIENCE = 3600.0
 _UNSIGNED = (
     "Refused: its approval was altered, or was not signed with the approval_secret or key of this "
@@ -76,10 +76,10 @@ def in_turn(
         return action_call.failed(action, f"Not executed: {reason}", prevented="held")
 
 
-def _is_same(one: Decision, other: Decision) -> bool:
-    """Tell whether hooks have left a decision as it was approved."""
+def _is_same(decision: Decision, other: Decision) -> bool:
+    """Report whether hooks have left a decision as it was approved."""
     names = ("action", "params", "risk", "confidence", "requires_approval")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    return all(getattr(decision, name) == getattr(other, name) for name in names)
 
 
 def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> ActionResult:
@@ -92,13 +92,13 @@ def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> Action
 
 
 def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJob) -> ActionResult:
-    """The result of an execution that no worker completed."""
+    """Return the result of an execution that no worker completed."""
     worker = stuck.worker.partition("/")[0]
-    why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
+    reason = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
     if worker:
-        why = f"its workers were lost before it started, the last one was {worker}"
-    known = engine.store.executions.settle(execution)
-    return known or action_call.failed(action, f"Not executed: {why}", prevented="unserved")
+        reason = f"its workers were lost before it started, the last one was {worker}"
+    result = engine.store.executions.settle(execution)
+    return result or action_call.failed(action, f"Not executed: {reason}", prevented="unserved")
 
 
 class ApprovedActionHandler:
@@ -117,30 +117,32 @@ class ApprovedActionHandler:
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
         """Execute the approved action; only the gate is skipped."""
-        return self._done(id, self._act(read_item(fields), fence, retry))
+        return self._finish(id, self._act(read_item(fields), fence, retry))
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done:
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
         """End with the ledger's result, or as failed."""
         execution = _execution(read_item(fields), id)
-        known = self._engine.store.executions.settle(execution)
-        return self._done(id, known or action_call.failed(fields["actionId"], why))
+        result = self._engine.store.executions.settle(execution)
+        return self._finish(id, result or action_call.failed(fields["actionId"], reason))
 
-    def lost(self, id: str, stuck: StuckJob) -> Done | None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the action may be executed now."""
         execution = _execution(self._approvals.get(id), id)
         result = self._engine.store.executions.settle(execution, naming.approval(id))
-        return None if result is None else self._done(id, result)
+        return None if result is None else self._finish(id, result)
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End with the ledger's result."""
         item = self._approvals.get(id)
         action = item.action_id if item else "unknown"
-        return self._done(id, give_up_execution(self._engine, _execution(item, id), action, stuck))
+        return self._finish(
+            id, give_up_execution(self._engine, _execution(item, id), action, stuck)
+        )
 
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
-            why = "Refused: the action or its params differ from those that were approved"
-            return action_call.failed(item.action_id, why, prevented="refused")
+            reason = "Refused: the action or its params differ from those that were approved"
+            return action_call.failed(item.action_id, reason, prevented="refused")
         if item.action_id == naming.GRANT:
             return self._offers.grant(item, fence)
         refusal = self._policy_refusal(item)
@@ -171,7 +173,7 @@ class ApprovedActionHandler:
         )
 
     def _policy_refusal(self, item: ApprovalItem) -> str | None:
-        """The reason why the current policy refuses it, or its approvals do not count."""
+        """Return why the current policy refuses it or its approvals do not count, if so."""
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
@@ -179,8 +181,8 @@ class ApprovedActionHandler:
             return "Refused: the steps of the procedure differ from those that were approved"
         # As it was when the approval was requested, with the params that were approved.
         situation = item.situation or NO_SITUATION
-        of = Circumstances(action, _decision(item), situation, lambda: item.created_at)
-        required = self._engine.agent.policy(of)
+        circumstances = Circumstances(action, _decision(item), situation, lambda: item.created_at)
+        required = self._engine.agent.policy(circumstances)
         if not required.satisfied_by(item.approvals):
             return "Refused: the policy has been tightened since the approval"
         code = self._engine.agent.code_of(item.action_id)
@@ -192,7 +194,7 @@ class ApprovedActionHandler:
             return None
         return None if required.satisfied_by(signer.signed(item)) else _UNSIGNED
 
-    def _done(self, id: str, result: ActionResult) -> Done:
+    def _finish(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.
         item = self._approvals.get(id)
         status: RunStatus = "completed" if result.success else "failed"

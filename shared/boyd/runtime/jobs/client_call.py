@@ -61,8 +61,8 @@ class ClientCallHandler:
             return replace(done, keep=kept(call))
         if call.kind == "dry-run":
             ledger = self._engine.ledger()
-            return _done(ledger.shorten(self._dry_run(call), call.actor.principal))
-        return _done(self._act(call, fence, retry))
+            return _finish(ledger.shorten(self._dry_run(call), call.actor.principal))
+        return _finish(self._act(call, fence, retry))
 
     def _as_room(self, call: Call, done: Done) -> Done:
         """The answer of an endpoint, or that its client's storage budget has no room for it."""
@@ -74,7 +74,7 @@ class ClientCallHandler:
         if self._engine.has_room(principal, size, kept(call)):
             return done
         reason = f"what is left of the storage budget of {principal} has no room for {size} bytes"
-        return _replied(429, f"endpoint {call.action} has answered, but {reason}")
+        return _error_reply(429, f"endpoint {call.action} has answered, but {reason}")
 
     def _dry_run(self, call: Call) -> ActionResult:
         """Run an action's dry run; with `previews` store the result with that approval."""
@@ -82,30 +82,30 @@ class ClientCallHandler:
         item = approvals.get(call.previews) if call.previews else None
         if item is None:
             return action_call.dry_run(self._engine.act_context(), call.action, call.params)
-        found = action_call.dry_run(
+        result = action_call.dry_run(
             self._engine.act_context(), item.action_id, item.params, for_model=bool(item.wakes)
         )
-        approvals.refresh(item.id, found)
-        return found
+        approvals.refresh(item.id, result)
+        return result
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done:
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
         """End with the ledger's result, or as failed."""
-        known = self._engine.store.executions.settle(_execution(id, fields.get("undoes")))
-        return _done(known or action_call.failed(fields["action"], why))
+        result = self._engine.store.executions.settle(_execution(id, fields.get("undoes")))
+        return _finish(result or action_call.failed(fields["action"], reason))
 
-    def lost(self, id: str, stuck: StuckJob) -> Done | None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the call may be executed now."""
         call = self._engine.store.calls.get(id)
         execution = _execution(id, call.undoes if call else None)
         result = self._engine.store.executions.settle(execution, naming.call(id))
-        return None if result is None else _done(result)
+        return None if result is None else _finish(result)
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End with the ledger's result."""
         call = self._engine.store.calls.get(id)
         action = call.action if call else "unknown"
         execution = _execution(id, call.undoes if call else None)
-        return _done(give_up_execution(self._engine, execution, action, stuck))
+        return _finish(give_up_execution(self._engine, execution, action, stuck))
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
         ledger = self._engine.ledger()
@@ -144,15 +144,15 @@ class ClientCallHandler:
             if naming.is_rollback(call.undoes):
                 return action_call.failed(action, "A rollback cannot be rolled back")
             action, params = entry.action, entry.params
-        known = self._engine.agent.host.actions.get(action)
-        if known is None:
+        definition = self._engine.agent.host.actions.get(action)
+        if definition is None:
             return action_call.unknown(action)
         return Decision(
             action=action,
             params=params,
             rationale=call.rationale or unexplained(call.actor.principal),
             confidence=1.0,
-            risk=known.risk,
+            risk=definition.risk,
             requires_approval=call.requires_approval,
         )
 
@@ -160,9 +160,9 @@ class ClientCallHandler:
         endpoint = self._engine.agent.host.endpoints.get(call.action)
         assert call.endpoint is not None, "an endpoint's call carries the request"
         if endpoint is None:
-            return _replied(404, f"this worker has no endpoint {call.action!r}")
+            return _error_reply(404, f"this worker has no endpoint {call.action!r}")
         if retry and endpoint.method != "GET":
-            return _replied(503, "the worker was lost while answering; the outcome is unknown")
+            return _error_reply(503, "the worker was lost while answering; the outcome is unknown")
         ctx = self._engine.act_context().context(endpoint.plugin_id)
         try:
             answer = time_limit.call(
@@ -170,26 +170,30 @@ class ClientCallHandler:
             )
         except (Exception, Overrun) as error:
             log.error("endpoint %s failed in call %s", endpoint.id, call.id, exc_info=error)
-            return _replied(502, _failure(endpoint.id, error))
+            return _error_reply(502, _failure(endpoint.id, error))
         if isinstance(answer, Perform):
             if endpoint.method == "GET":
-                return _replied(502, f"endpoint {endpoint.id} may not act: its method is GET")
+                return _error_reply(502, f"endpoint {endpoint.id} may not act: its method is GET")
             return self._perform(call, answer, fence, retry)
         return _reply(answer, endpoint.id)
 
-    def _perform(self, call: Call, wanted: Perform, fence: Fence, retry: bool) -> Done:
-        changes = {"action": wanted.action, "params": wanted.params, "rationale": wanted.rationale}
+    def _perform(self, call: Call, request: Perform, fence: Fence, retry: bool) -> Done:
+        changes = {
+            "action": request.action,
+            "params": request.params,
+            "rationale": request.rationale,
+        }
         try:
             job = call.patched(changes)
         except ValidationError as error:
-            why = f"endpoint {call.action} returned an invalid action: {explain(error)}"
-            return _replied(502, why)
+            reason = f"endpoint {call.action} returned an invalid action: {explain(error)}"
+            return _error_reply(502, reason)
         result = self._act(job, fence, retry)
         body: JsonObject = {"success": result.success, "executionId": naming.call(call.id)}
         if approval_id := result.waits_for:
             waits: JsonObject = {"queued": True, "approvalId": approval_id}
-            return _done(result, EndpointReply(status=202, body={**body, **waits}))
-        return _done(result, EndpointReply(body={**body, "result": result.to_wire()}))
+            return _finish(result, EndpointReply(status=202, body={**body, **waits}))
+        return _finish(result, EndpointReply(body={**body, "result": result.to_wire()}))
 
 
 def _execution(call_id: str, undoes: str | None) -> str:
@@ -199,11 +203,11 @@ def _execution(call_id: str, undoes: str | None) -> str:
 
 def _reply(answer: Any, endpoint: str) -> Done:
     try:
-        made = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
-        reply = EndpointReply.model_validate(unchecked(made))
-        return _done(None, reply)
+        value = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
+        reply = EndpointReply.model_validate(unchecked(value))
+        return _finish(None, reply)
     except ValueError:
-        return _replied(502, f"endpoint {endpoint} returned a value that is not JSON")
+        return _error_reply(502, f"endpoint {endpoint} returned a value that is not JSON")
 
 
 def _failure(endpoint: str, error: BaseException) -> str:
@@ -213,13 +217,13 @@ def _failure(endpoint: str, error: BaseException) -> str:
     return f"endpoint {endpoint} failed; see the log of the worker"
 
 
-def _replied(status: int, error: str) -> Done:
-    return _done(None, EndpointReply(status=status, body={"error": error}, failed=error))
+def _error_reply(status: int, error: str) -> Done:
+    return _finish(None, EndpointReply(status=status, body={"error": error}, failed=error))
 
 
-def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
-    found = {"result": result, "reply": reply}
-    fields = {name: value.to_json() for name, value in found.items() if value is not None}
+def _finish(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
+    parts = {"result": result, "reply": reply}
+    fields = {name: value.to_json() for name, value in parts.items() if value is not None}
     approval_id = result.waits_for if result else None
     if approval_id:
         # The call has succeeded: it requested an approval, which has its own state.

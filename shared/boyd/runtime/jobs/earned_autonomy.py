@@ -67,27 +67,27 @@ class AutonomyOffers:
         self._tracks.note_offer(record)
 
     def grant(self, item: ApprovalItem, fence: Fence) -> ActionResult:
-        """Carry out an approved offer; it is refused if the record does not justify it any more."""
+        """Carry out an approved offer, unless the record no longer justifies it."""
         agent = self._engine.agent
         action = agent.host.actions.get(str(item.params.get("action")))
         rule = agent.rules.earned(action.id) if action else None
         if action is None or rule is None:
-            return _refused("the agent's settings do not let it earn to run alone any more")
+            return _refusal("the agent's settings do not let it earn to run alone any more")
         signer = self._engine.settings.signer
         votes = item.approvals if signer is None else signer.signed(item)
-        required = self._required(action)
+        required = self._policy(action)
         if not (required.satisfied_by(votes) and agent.rules.allows(action, votes)):
-            return _refused("its approvals do not suffice, or were not signed by this deployment")
+            return _refusal("its approvals do not suffice, or were not signed by this deployment")
         record = self._tracks.get(action.id, str(item.params.get("situation")))
         if record is None or not record.has_earned(rule):
-            return _refused("its track record does not justify it any more")
+            return _refusal("its track record does not justify it any more")
         if item.params != _params(rule, record):
-            return _refused("the settings have changed since it was proposed")
+            return _refusal("the settings have changed since it was proposed")
         by = sorted(vote.by for vote in item.approvals)
         if not self._tracks.grant(record, item.id, by, rule.at_least, rule.lasts, fence):
-            return _refused("its track record has changed, or the grant has ended already")
-        said = f"{action.id} may run alone: {record.label}"
-        return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=said)
+            return _refusal("its track record has changed, or the grant has ended already")
+        output = f"{action.id} may run alone: {record.label}"
+        return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=output)
 
     def _proposal(self, action: Action, rule: EarnedAutonomy, record: TrackRecord) -> Proposal:
         params = _params(rule, record)
@@ -109,38 +109,45 @@ class AutonomyOffers:
             loop_iteration=0,
             situation_summary=record.label,
             reason="only a person lets an action run alone",
-            required=self._required(action),
+            required=self._policy(action),
             preview=self._evidence(action, record),
         )
 
-    def _required(self, action: Action) -> ApprovalPolicy:
+    def _policy(self, action: Action) -> ApprovalPolicy:
         """The strictest policy for approving the action itself, and always by a person."""
         return self._engine.agent.rules.strictest_policy(action).patched({"person": True})
 
     def _evidence(self, action: Action, record: TrackRecord) -> ActionResult:
-        """The track record, and what would have run alone of the recorded iterations."""
-        found = list(self._replayed(action, record))
-        alone = [one for one in found if self._runs_alone(action, record, one)]
+        """Return the track record, and which recorded iterations would have run alone."""
+        results = list(self._matching_decisions(action, record))
+        alone = [result for result in results if self._runs_alone(action, record, result)]
         output: JsonObject = {
             "trackRecord": record.words,
-            "decidedInSuchSituations": len(found),
+            "decidedInSuchSituations": len(results),
             "wouldHaveRunAlone": len(alone),
-            "iterations": [f"{one.iteration}: {self._ending(one)}" for one in alone[:_NAMED]],
+            "iterations": [
+                f"{result.iteration}: {self._ending(result)}" for result in alone[:_NAMED]
+            ],
         }
         return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=output)
 
-    def _replayed(self, action: Action, record: TrackRecord) -> Iterator[LoopResult]:
-        """The recorded decisions in such situations, latest first; one for each approval."""
-        before, asked = None, set()
+    def _matching_decisions(self, action: Action, record: TrackRecord) -> Iterator[LoopResult]:
+        """Yield recorded decisions in such situations, latest first, one for each approval."""
+        before, approvals = None, set()
         for _ in range(_REPLAYED // _PAGE):
             page = self._engine.store.history.results(_PAGE, before)
-            for one in page:
-                classed = one.situation and one.situation.class_for(action.plugin_id)
-                decided = one.decision and one.decision.action == action.id
-                item = waiting_for(one)
-                if decided and one.gate and classed == record.situation and item not in asked:
-                    asked |= {item} if item else set()
-                    yield one
+            for result in page:
+                classed = result.situation and result.situation.class_for(action.plugin_id)
+                decided = result.decision and result.decision.action == action.id
+                item = waiting_for(result)
+                if (
+                    decided
+                    and result.gate
+                    and classed == record.situation
+                    and item not in approvals
+                ):
+                    approvals |= {item} if item else set()
+                    yield result
             if len(page) < _PAGE:
                 return
             before = page[-1].iteration
@@ -155,15 +162,17 @@ class AutonomyOffers:
         return (entry.verification and entry.verification.verdict) or entry.state
 
     def _runs_alone(self, action: Action, record: TrackRecord, then: LoopResult) -> bool:
-        """Tell whether the gate would have let it run alone then, with a grant."""
+        """Report whether the gate would have let it run alone then, with a grant."""
         assert then.decision is not None
         at = (then.gate and then.gate.at) or then.ended_at
         endless = AutonomyGrant(id="replay", at_least=1, since=at, until=from_ms(2**42), by=[])
         granted = record.patched({"grant": endless})
         asked_by = then.trace.asked_by if then.trace else None
         situation = then.situation or NO_SITUATION
-        of = Circumstances(action, then.decision, situation, lambda: at, lambda *_: granted)
-        return judge(self._engine.agent, of, asked_by).outcome == "automatic"
+        circumstances = Circumstances(
+            action, then.decision, situation, lambda: at, lambda *_: granted
+        )
+        return judge(self._engine.agent, circumstances, asked_by).outcome == "automatic"
 
 
 def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:
@@ -177,5 +186,5 @@ def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:
     }
 
 
-def _refused(why: str) -> ActionResult:
-    return action_call.failed(naming.GRANT, f"Refused: {why}", prevented="refused")
+def _refusal(reason: str) -> ActionResult:
+    return action_call.failed(naming.GRANT, f"Refused: {reason}", prevented="refused")

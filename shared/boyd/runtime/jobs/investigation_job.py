@@ -75,30 +75,30 @@ class InvestigationHandler:
             log.exception("investigation %s failed", id)
             return move.fail(describe(error))
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
-        """End it with an error: its log cannot be read or written."""
-        return self._fail(id, fields.get("source", ""), why)
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+        """End the investigation with an error: its log cannot be read or written."""
+        return self._fail(id, fields.get("source", ""), reason)
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker continue from the log."""
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End it with its findings so far."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
+        """End the investigation with its findings so far."""
         if self._settings is None:
             return self._fail(id, self._source(id), NO_MODEL)
         from boyd.llm.conversation import Unreadable
 
         worker = stuck.worker.partition("/")[0]
-        why = f"its worker was lost repeatedly, the last one was {worker}"
+        reason = f"its worker was lost repeatedly, the last one was {worker}"
         if not worker:
-            why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
+            reason = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
         fence = Fence(naming.investigation(id), stuck.attempt, stuck.worker)
         try:
-            return self._move(id, fence, {"queue": stuck.queue or ""}).fail(why)
+            return self._move(id, fence, {"queue": stuck.queue or ""}).fail(reason)
         except Stale:
             return Done("failed", 0.0)
         except Unreadable as error:
-            return self._fail(id, self._source(id), f"{why}; {error}")
+            return self._fail(id, self._source(id), f"{reason}; {error}")
 
     def _move(self, id: str, fence: Fence, fields: Fields) -> Move:
         # Imported only here: an agent without a model does not load what a model needs.
@@ -115,11 +115,11 @@ class InvestigationHandler:
         return RecentInvestigations(self._engine.store.investigations)
 
     def _source(self, id: str) -> str:
-        found = self._engine.store.investigations.get(id)
-        return found.source if found else ""
+        investigation = self._engine.store.investigations.get(id)
+        return investigation.source if investigation else ""
 
-    def _fail(self, id: str, source: str, why: str) -> Done:
-        why = redactor().redact(why)  # the log is bypassed, and with it the redaction
-        ended = Ended(ending="error", detail=why, text=f"The investigation failed: {why}")
-        stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
-        return finish_investigation(self._engine, id, source, ended, [], stored)
+    def _fail(self, id: str, source: str, reason: str) -> Done:
+        reason = redactor().redact(reason)  # the log is bypassed, and with it the redaction
+        entry = Ended(ending="error", detail=reason, text=f"The investigation failed: {reason}")
+        stored = {"status": "ended", "ending": "error", "detail": reason, "text": entry.text}
+        return finish_investigation(self._engine, id, source, entry, [], stored)

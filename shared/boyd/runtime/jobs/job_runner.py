@@ -65,17 +65,17 @@ class JobHandler(Protocol):
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Work on it; *retry* after an earlier attempt was lost."""
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Decide how it continues after `perform` raised an error."""
 
-    def lost(self, id: str, stuck: StuckJob) -> Done | None:
-        """Decide how it ended after losing its worker; None: another worker may continue.
+    def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
+        """Decide how it ended after losing its worker, or return None to let another continue.
 
         Raises:
             StillRunning: the worker's claim on an execution has not lapsed.
         """
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Decide how it ended when no worker took it or every one was lost."""
 
 
@@ -111,7 +111,7 @@ class JobRunner:
                 raise  # the sweeper sends it again, or already has
             except Exception as error:
                 log.exception("%s failed", name)
-                outcome = handler.broken(id, fields, describe(error))
+                outcome = handler.handle_error(id, fields, describe(error))
         self._leave(name, attempt, worker, outcome)
 
     def retry(self, name: str, proof: str) -> None:
@@ -125,10 +125,10 @@ class JobRunner:
             return
         if stuck.give_up:
             log.warning("%s: giving up %s", self._engine.agent.id, name)
-            self._leave(name, stuck.attempt, "", handler.given_up(id, stuck))
+            self._leave(name, stuck.attempt, "", handler.give_up(id, stuck))
             return
         try:
-            over = handler.lost(id, stuck) if stuck.attempt > 1 else None
+            over = handler.handle_loss(id, stuck) if stuck.attempt > 1 else None
         except StillRunning:
             return  # it is due again when the claim lapses
         if over is not None:

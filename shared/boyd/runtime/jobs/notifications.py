@@ -1,4 +1,9 @@
-"""Tells people of an agent's approvals, and clients of the end of their runs."""
+"""Notifies people of an agent's approvals, and clients of the end of their runs.
+
+One job for each approval follows its stages. Each notification, of one stage to one recipient, is a
+job of its own: a slow or dead recipient delays no other. Its record on the approval shows what
+became of it.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +32,6 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import StuckJob, read_callback
 from boyd.text.queues import CALLBACK
-
-# Notifies people of an agent's approvals.
-#
-# One job for each approval follows its stages. Each notification, of one stage to one recipient,
-# is a job of its own: a slow or dead recipient delays no other. Its record on the approval shows
-# what became of it.
 
 log = logging.getLogger("boyd.runtime")
 
@@ -65,20 +64,20 @@ class NotificationHandler:
             self._plan(item, "answered")
             return _ENDED
         now = from_ms(float(fields["executionStartedAt"]))
-        stage = next(one for one in STAGES if one == fields["stage"])
+        stage = next(candidate for candidate in STAGES if candidate == fields["stage"])
         if stage != "answered":
             self._plan(item, stage)
         return _next(item, stage, now)
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Try it again later."""
         return _again(fields)
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker repeat it."""
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End it: it took down its workers."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
+        """Fail the job: every worker that ran it died."""
         return _FAILED
 
     def _plan(self, item: ApprovalItem, stage: NotificationStage) -> None:
@@ -123,14 +122,16 @@ class DeliveryHandler:
         return self._engine.settings.phase_limit
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
-        """Make one attempt, unless the notification is not wanted any more, or not now."""
+        """Make one attempt, unless the notification is obsolete or has to wait."""
         item, record = self._find(id)
         if item is None or record is None or record.ended:
             return _ENDED
-        if unwanted := _unwanted(item, record):
-            return self._end(item, record, "skipped", fence, unwanted)
-        found = _recipients(self._engine, record.plugin, item, record.stage)
-        recipient = next((one for one in found if one.id == record.recipient), None)
+        if obstacle := _reason_to_skip(item, record):
+            return self._end(item, record, "skipped", fence, obstacle)
+        recipients = _recipients(self._engine, record.plugin, item, record.stage)
+        recipient = next(
+            (candidate for candidate in recipients if candidate.id == record.recipient), None
+        )
         if recipient is None:
             return self._end(item, record, "skipped", fence, "it is no longer configured")
         now = self._engine.store.clock.now()
@@ -138,15 +139,15 @@ class DeliveryHandler:
             return self._put_off(item, record, fence, recipient.not_before)
         return self._attempt(item, record, fence, now)
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Try it again later."""
         return _again(fields)
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker repeat the attempt."""
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End it: it took down its workers."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
+        """Fail the job: every worker that ran it died."""
         item, record = self._find(id)
         if item is None or record is None or record.ended:
             return _FAILED
@@ -157,7 +158,7 @@ class DeliveryHandler:
         approval_id, _, name = id.partition(":")
         item = self._engine.store.approvals.get(approval_id)
         records = item.notifications if item else []
-        return item, next((one for one in records if one.name == name), None)
+        return item, next((record for record in records if record.name == name), None)
 
     def _attempt(
         self, item: ApprovalItem, record: NotificationRecord, fence: Fence, now: datetime
@@ -179,7 +180,7 @@ class DeliveryHandler:
         return self._put_off(item, started, fence, again, error)
 
     def _send(self, item: ApprovalItem, record: NotificationRecord) -> str | None:
-        """Call the plugin once; the error, if any."""
+        """Call the plugin once, and return the error, if any."""
         engine = self._engine
         hook = _hook(engine, record.plugin)
         ctx = engine.context(record.plugin)
@@ -256,16 +257,29 @@ def _record(
 
 
 def _is_news(item: ApprovalItem, record: NotificationRecord) -> bool:
-    """Tell whether the recipient needs to know: of an answer only if it knows of the question."""
-    earlier = [one for one in item.notifications if one.replaced_by(record)]
-    return record.stage != "answered" or not earlier or any(one.attempts for one in earlier)
+    """Report whether the recipient needs to know: of an answer only if it knows of the question."""
+    earlier = [
+        notification for notification in item.notifications if notification.replaced_by(record)
+    ]
+    return (
+        record.stage != "answered"
+        or not earlier
+        or any(notification.attempts for notification in earlier)
+    )
 
 
-def _unwanted(item: ApprovalItem, record: NotificationRecord) -> str | None:
-    """The reason why a notification is not sent any more, or None."""
+def _reason_to_skip(item: ApprovalItem, record: NotificationRecord) -> str | None:
+    """Return why a notification is no longer sent, if so."""
     if record.stage != "answered" and item.status != "pending":
         return f"the approval is {item.status}"
-    later = next((one.stage for one in item.notifications if record.replaced_by(one)), None)
+    later = next(
+        (
+            notification.stage
+            for notification in item.notifications
+            if record.replaced_by(notification)
+        ),
+        None,
+    )
     return f"the notification {later} replaces it" if later else None
 
 
@@ -316,16 +330,16 @@ class RunCallbackHandler:
         delivery = self._engine.settings.post(fields["url"], _body(id, fields), f"run_{id}", at)
         return self._after(fields, delivery)
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Count it as a failed attempt."""
         at = from_ms(float(fields["executionStartedAt"]))
-        return self._after(fields, Delivery(at=at, ok=False, error=why, duration=0.0))
+        return self._after(fields, Delivery(at=at, ok=False, error=reason, duration=0.0))
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker repeat the attempt."""
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End it: it took down its workers."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
+        """Fail the job: every worker that ran it died."""
         return Done("failed", KEEP)
 
     def _after(self, fields: Fields, delivery: Delivery) -> Done | Later:

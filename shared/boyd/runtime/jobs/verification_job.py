@@ -1,4 +1,4 @@
-"""Verifies the effects of executions, compensates those that did harm, and tells of suspensions.
+"""Verifies the effects of executions, compensates those that did harm, and reports suspensions.
 
 The job begins with the end of its execution, in the same step. Each check, the verdict, the
 rollback, the offer to run alone and the notice to people may be repeated after a worker was lost;
@@ -69,17 +69,17 @@ class VerificationHandler:
                 return _ENDED
             verdict = check.verdict
         after = self._after(entry, verdict, fields, fence)
-        return self._earned(entry, fields) if isinstance(after, Done) else after
+        return self._follow_up_grant(entry, fields) if isinstance(after, Done) else after
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
-        """Try it again for half an hour."""
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+        """Retry for half an hour."""
         tries = int(fields.get("tries", 0)) + 1
         return _ENDED if tries > _TRIES else Later(_RETRY, {"tries": str(tries)})
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker repeat it."""
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End an open verification without a verdict."""
         entry = self._engine.store.executions.get(id)
         if entry is not None and entry.verification and entry.verification.verdict is None:
@@ -89,8 +89,8 @@ class VerificationHandler:
             self._judge(entry, fence, check, entry.verification.checks)
         return _ENDED
 
-    def _earned(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
-        """Tell people that a grant was withdrawn, or ask them for one; both at least once."""
+    def _follow_up_grant(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
+        """Notify people that a grant was withdrawn, or ask them for one; both at least once."""
         record = self._offers.record_after(entry)
         if record is None:
             return _ENDED
@@ -106,8 +106,8 @@ class VerificationHandler:
     def _check(self, entry: ExecutionEntry) -> EffectCheck:
         action = self._action(entry)
         if action is None or not action.has("verify"):
-            why = "the action has no verification any more"
-            return EffectCheck("cannot tell", why, ends=True)
+            reason = "the action has no verification any more"
+            return EffectCheck("cannot tell", reason, ends=True)
         return verify(self._engine.act_context(), action, entry)
 
     def _again(self, entry: ExecutionEntry, checks: int, left: float) -> Later:
@@ -129,9 +129,9 @@ class VerificationHandler:
             return NewHold("suspended")
         # Of a call that failed, nobody expects an effect that cannot be told.
         useless = verdict == "no effect" or (verdict == "cannot tell" and entry.state == "failed")
-        return self._held("no effect", entry) if useless else None
+        return self._new_hold("no effect", entry) if useless else None
 
-    def _held(self, kind: HoldKind, entry: ExecutionEntry) -> NewHold | None:
+    def _new_hold(self, kind: HoldKind, entry: ExecutionEntry) -> NewHold | None:
         plan = self._plan(entry)
         return NewHold(kind, plan.repeat_after) if plan is not None and plan.hold else None
 
@@ -141,7 +141,7 @@ class VerificationHandler:
         if verdict == "worse":
             return self._after_harm(entry.id, fields, fence)
         violated = entry.result is not None and entry.result.violation is not None
-        return self._tell(entry, fields) if violated else _ENDED
+        return self._notify(entry, fields) if violated else _ENDED
 
     def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
         entry = self._engine.store.executions.get(id)
@@ -152,7 +152,7 @@ class VerificationHandler:
             done = self._compensate(entry, fence)
             if not self._record(entry, fence, done):
                 return _ENDED
-        return self._tell(entry, fields)
+        return self._notify(entry, fields)
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
         action, plan = self._action(entry), self._plan(entry)
@@ -190,11 +190,11 @@ class VerificationHandler:
         if done.state != "rolled back":
             return self._holds.compensated(entry.id, fence, done)
         evidence = (entry.verification.evidence if entry.verification else None) or ""
-        hold = self._held("rolled back", entry)
+        hold = self._new_hold("rolled back", entry)
         return self._holds.compensated(entry.id, fence, done, hold, evidence)
 
-    def _tell(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
-        """Tell people that the action is suspended, at least once."""
+    def _notify(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
+        """Notify people that the action is suspended, at least once."""
         hold = self._holds.get(entry.action, entry.target)
         tries = int(fields.get("tries", 0)) + 1
         if hold is None or hold.kind != "suspended" or tries > _TRIES:
@@ -210,10 +210,10 @@ class VerificationHandler:
         if kind == "approval":
             item = store.approvals.get(rest)
             jobs = [naming.parts(name) for name in (item.wakes if item else [])]
-            of = next((id for kind, id in jobs if kind == "procedure"), None)
-            record = store.procedures.get(of) if of else None
+            procedure_id = next((id for kind, id in jobs if kind == "procedure"), None)
+            record = store.procedures.get(procedure_id) if procedure_id else None
             pairs = zip(record.steps, record.progress, strict=True) if record else ()
-            return next((step for step, now in pairs if now.approval == rest), None)
+            return next((step for step, progress in pairs if progress.approval == rest), None)
         procedure, _, name = rest.rpartition(":")
         record = store.procedures.get(procedure) if kind == "step" else None
         steps = record.steps if record else []
@@ -227,8 +227,8 @@ class VerificationHandler:
 
 
 def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
-    found = entry.verification.evidence if entry.verification else None
-    why = f"{entry.id} made it worse: {found}" if found else f"{entry.id} made it worse"
+    evidence = entry.verification.evidence if entry.verification else None
+    reason = f"{entry.id} made it worse: {evidence}" if evidence else f"{entry.id} made it worse"
     return Decision(
-        action=action.id, params=entry.params, rationale=why, confidence=1.0, risk=action.risk
+        action=action.id, params=entry.params, rationale=reason, confidence=1.0, risk=action.risk
     )

@@ -34,11 +34,11 @@ from boyd.store.executions import KEEP
 from boyd.text import queues
 from boyd.text.references import MissingValue
 
-#: Seconds between two looks at something that wakes the procedure anyway.
-_LOOK = 300.0
-#: Seconds between attempts to tell people, and their number.
+#: Seconds between two checks of something that wakes the procedure anyway.
+_RECHECK = 300.0
+#: Seconds between attempts to notify people, and their number.
 _RETRY, _TRIES = 60.0, 30
-#: Why a step was not executed, without having failed: a person may resume it.
+#: Reasons for which a step was not executed, without having failed: a person may resume it.
 _OBSTACLES = ("frozen", "revoked", "held", "closed", "unserved", "unsandboxed")
 #: The longest reason that is kept.
 _MAX_REASON = 500
@@ -58,17 +58,17 @@ class ProcedureMove:
         self._steps = ProcedureSteps(engine, record, fence)
 
     def run(self) -> Done | Later:
-        """Make the move; how the job continues.
+        """Make the move, and return how the job continues.
 
         Raises:
             StillRunning: another live worker executes the step.
         """
         if self._record.ended:
-            return self._tell()
+            return self._notify()
         if self._fields.get("cancelled"):
             return self._cancel()
         if self._record.state == "stopped":
-            return self._tell()
+            return self._notify()
         if self._fields.get("resumed"):
             return self._resume(repeat=self._fields["resumed"] == "repeat")
         if self._record.state == "compensating":
@@ -86,12 +86,12 @@ class ProcedureMove:
         if state == "pending":
             return self._begin()
         if state == "asked":
-            return self._answered()
+            return self._take_answer()
         if state == "verifying":
-            return self._verified()
+            return self._check_verification()
         if state == "running":
             return self._execute()
-        return self._turn(self._progress.detail or f"step {self._step.id} {state}")
+        return self._go_back(self._progress.detail or f"step {self._step.id} {state}")
 
     # Forward
 
@@ -101,7 +101,7 @@ class ProcedureMove:
             if step.when is not None and not holds(step.when, self._steps.values()):
                 return self._next("skipped", detail=f"false: {step.when}")
         except ConditionError as error:
-            return self._failed(f"when: {error}")
+            return self._fail_step(f"when: {error}")
         queue = self._queue(self._steps.action(action_of(step).action))
         if not self._engine.fleet.serving(queue):
             return self._stop(queues.unserved(queue))
@@ -113,44 +113,44 @@ class ProcedureMove:
         try:
             result = self._steps.execute(self._step, self._progress.execution or "")
         except MissingValue as error:
-            return self._failed(str(error))
+            return self._fail_step(str(error))
         return self._outcome(result)
 
     def _outcome(self, result: ActionResult) -> Done | Later:
         if result.waits_for:
-            asked = result.waits_for
-            self._note({"approvalId": asked}, state="asked", approval=asked)
-            return Later(self._steps.recheck_after(result.waits_for, self._wait(_LOOK)))
+            approval_id = result.waits_for
+            self._note({"approvalId": approval_id}, state="asked", approval=approval_id)
+            return Later(self._steps.recheck_after(result.waits_for, self._wait(_RECHECK)))
         if result.unknown:
-            why = result.error or "its outcome is unknown"
-            return self._stop(why, state="unknown")
+            reason = result.error or "its outcome is unknown"
+            return self._stop(reason, state="unknown")
         if result.prevented == "cancelled":
             return Later(0.1)  # the next move finds the cancellation
         if result.prevented in _OBSTACLES:
             return self._stop(result.error or result.prevented)
         if not result.success:
-            return self._failed(result.error or "it failed")
+            return self._fail_step(result.error or "it failed")
         if self._step.until is not None:
-            return self._polled(result, self._step.until)
-        return self._succeeded()
+            return self._after_poll(result, self._step.until)
+        return self._after_success()
 
-    def _polled(self, result: ActionResult, until: str) -> Done | Later:
-        step, now = self._step, self._progress
+    def _after_poll(self, result: ActionResult, until: str) -> Done | Later:
+        step, progress = self._step, self._progress
         try:
             met = holds(until, {**self._steps.values(), "output": result.output})
         except ConditionError as error:
-            return self._failed(f"until: {error}")
+            return self._fail_step(f"until: {error}")
         if met:
             return self._next("done", took_effect=True)
-        since = (self._now - (now.started_at or self._now)).total_seconds()
+        since = (self._now - (progress.started_at or self._now)).total_seconds()
         if since >= step.within:
-            return self._failed(f"still false after {step.within:g} s: {until}")
-        polls = now.polls + 1
-        name = self._steps.name(step, now.patched({"polls": polls}))
+            return self._fail_step(f"still false after {step.within:g} s: {until}")
+        polls = progress.polls + 1
+        name = self._steps.name(step, progress.patched({"polls": polls}))
         self._note({}, polls=polls, execution=name, state="running")
         return Later(self._wait(step.every))
 
-    def _succeeded(self) -> Done | Later:
+    def _after_success(self) -> Done | Later:
         execution = self._progress.execution or ""
         entry = self._engine.store.executions.get(execution)
         if entry is None or entry.verification is None or not self._step.verify:
@@ -158,26 +158,26 @@ class ProcedureMove:
         self._note({}, state="verifying", took_effect=True)
         return Later(0.1)
 
-    def _verified(self) -> Done | Later:
+    def _check_verification(self) -> Done | Later:
         entry = self._engine.store.executions.get(self._progress.execution or "")
-        found = entry.verification if entry else None
-        if entry is None or found is None:
-            return self._failed("its verification is no longer kept")
-        if found.verdict is None:
+        verification = entry.verification if entry else None
+        if entry is None or verification is None:
+            return self._fail_step("its verification is no longer kept")
+        if verification.verdict is None:
             plan = self._engine.agent.verification(entry.action)
-            return Later(self._wait(max(0.5, min(plan.every, 5.0)) if plan else _LOOK))
-        if found.verdict == "effective":
-            return self._next("done", detail=found.evidence or None)
-        seen = f": {found.evidence}" if found.evidence else ""
-        return self._failed(f"{found.verdict}{seen}")
+            return Later(self._wait(max(0.5, min(plan.every, 5.0)) if plan else _RECHECK))
+        if verification.verdict == "effective":
+            return self._next("done", detail=verification.evidence or None)
+        evidence = f": {verification.evidence}" if verification.evidence else ""
+        return self._fail_step(f"{verification.verdict}{evidence}")
 
-    def _answered(self) -> Done | Later:
+    def _take_answer(self) -> Done | Later:
         approval_id = self._progress.approval or ""
         answer = self._steps.answer(approval_id)
         if answer is None:
-            return Later(self._steps.recheck_after(approval_id, self._wait(_LOOK)))
+            return Later(self._steps.recheck_after(approval_id, self._wait(_RECHECK)))
         if isinstance(answer, str):
-            return self._failed(answer)
+            return self._fail_step(answer)
         self._note({}, state="running", execution=naming.approval(approval_id))
         return self._outcome(answer)
 
@@ -186,26 +186,26 @@ class ProcedureMove:
         self._note({"at": str(at), "resumed": ""}, state=state, ended_at=self._now, **changes)
         return Later(0, queue=queues.ACT)
 
-    def _failed(self, why: str) -> Done | Later:
-        self._note({}, state="failed", detail=_short(why), ended_at=self._now)
-        return self._turn(f"step {self._step.id} failed: {why}")
+    def _fail_step(self, reason: str) -> Done | Later:
+        self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
+        return self._go_back(f"step {self._step.id} failed: {reason}")
 
     # Stop, cancel, resume
 
-    def _stop(self, why: str, state: StepState | None = None) -> Later:
-        changes = {"detail": _short(why), "state": state or self._progress.state}
-        fields = self._changed(self._record.at, changes)
-        return self._stopped(f"step {self._step.id}: {why}", fields)
+    def _stop(self, reason: str, state: StepState | None = None) -> Later:
+        changes = {"detail": _short(reason), "state": state or self._progress.state}
+        fields = self._progress_field(self._record.at, changes)
+        return self._wait_for_person(f"step {self._step.id}: {reason}", fields)
 
-    def _stopped(self, why: str, fields: Mapping[str, str]) -> Later:
+    def _wait_for_person(self, reason: str, fields: Mapping[str, str]) -> Later:
         """Wait until a person resumes or cancels it."""
-        stopped = {"state": "stopped", "reason": _short(why), "tell": "1"}
+        stopped = {"state": "stopped", "reason": _short(reason), "tell": "1"}
         at = {"stoppedAt": str(int(self._now.timestamp() * 1000))}
-        self._write({**fields, **stopped, **at}, "stopped", why)
+        self._write({**fields, **stopped, **at}, "stopped", reason)
         return Later(0.1)
 
-    def _tell(self) -> Done | Later:
-        """Tell people that it was stopped or has failed, at least once."""
+    def _notify(self) -> Done | Later:
+        """Notify people that it was stopped or has failed, at least once."""
         tries = int(self._fields.get("tell", 0))
         if 0 < tries <= _TRIES:
             ctx = self._engine.act_context()
@@ -218,53 +218,53 @@ class ProcedureMove:
         return Done("succeeded" if self._record.state == "succeeded" else "failed", KEEP)
 
     def _cancel(self) -> Done | Later:
-        why = f"cancelled by {self._record.cancelled_by}"
+        reason = f"cancelled by {self._record.cancelled_by}"
         over = self._record.at >= len(self._record.steps)
         if self._record.state == "stopped" or self._fields.get("back") or over:
-            return self._turn(why)
-        return self._give_up_step(why) or self._forward()
+            return self._go_back(reason)
+        return self._give_up_step(reason) or self._forward()
 
-    def _give_up_step(self, why: str) -> Done | Later | None:
-        """Go back, unless the current step was begun; None: it has to end first."""
-        now = self._progress
-        if now.state == "asked":
-            if not self._steps.withdraw(now.approval or "", why):
+    def _give_up_step(self, reason: str) -> Done | Later | None:
+        """Go back, or return None if the current step is executing and has to end first."""
+        progress = self._progress
+        if progress.state == "asked":
+            if not self._steps.withdraw(progress.approval or "", reason):
                 return None
-        elif now.state == "running" and self._is_executing(now):
+        elif progress.state == "running" and self._is_executing(progress):
             return None
-        if now.state != "pending":
-            self._note({}, state="failed", detail=_short(why), ended_at=self._now)
-        return self._turn(why)
+        if progress.state != "pending":
+            self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
+        return self._go_back(reason)
 
-    def _is_executing(self, now: StepProgress) -> bool:
-        """Tell whether the step was begun and its outcome is not recorded yet."""
-        execution = now.execution or ""
-        ended = self._step.until is not None and self._steps.result(execution) is not None
-        return self._steps.begun(execution) and not ended
+    def _is_executing(self, progress: StepProgress) -> bool:
+        """Report whether the current step was claimed and its outcome is not recorded yet."""
+        execution = progress.execution or ""
+        has_ended = self._step.until is not None and self._steps.result(execution) is not None
+        return self._steps.was_claimed(execution) and not has_ended
 
     def _resume(self, repeat: bool) -> Done | Later:
         if self._record.state == "compensating":
             return self._resume_compensation(repeat)
-        now = self._progress
-        if now.state == "unknown" and not repeat:
+        progress = self._progress
+        if progress.state == "unknown" and not repeat:
             detail = "a person says that it is done"
             return self._next("done", detail=detail, took_effect=True)
         # What was approved and not executed needs another approval.
-        tries = now.tries + (1 if now.state == "unknown" or now.approval else 0)
-        again = now.patched({"tries": tries})
+        tries = progress.tries + (1 if progress.state == "unknown" or progress.approval else 0)
+        again = progress.patched({"tries": tries})
         name = self._steps.name(self._step, again)
-        state = "pending" if now.state == "pending" else "running"
+        state = "pending" if progress.state == "pending" else "running"
         changes = {"state": state, "tries": tries, "execution": name}
         self._note({"resumed": ""}, **changes, approval=None, detail=None)
         return Later(0, queue=self._queue(self._steps.action(action_of(self._step).action)))
 
     # Back
 
-    def _turn(self, why: str) -> Done | Later:
+    def _go_back(self, reason: str) -> Done | Later:
         """Go back: undo the steps that took effect, the latest first."""
         fields = {"state": "compensating", "back": "1", "cancelled": "", "tell": "", "resumed": ""}
-        kept = {} if self._fields.get("back") else {"reason": _short(why)}
-        self._write({**fields, **kept}, "compensating", why)
+        cause = {} if self._fields.get("back") else {"reason": _short(reason)}
+        self._write({**fields, **cause}, "compensating", reason)
         return Later(0, queue=queues.ACT)
 
     def _compensate(self) -> Done | Later:
@@ -272,116 +272,125 @@ class ProcedureMove:
             step, done = self._record.steps[index], self._record.progress[index]
             if not done.took_effect:
                 continue
-            now = done.compensation
-            if now is None:
+            compensation = done.compensation
+            if compensation is None:
                 name = self._steps.compensation_name(step, done, 0)
                 if name is None:
                     continue
-                now = StepCompensation(state="running", execution=name)
-                return self._begin_compensation(index, now)
-            if now.state == "running":
-                return self._undo(index, now)
-            if now.state == "asked":
-                return self._undo_answered(index, now)
+                compensation = StepCompensation(state="running", execution=name)
+                return self._begin_compensation(index, compensation)
+            if compensation.state == "running":
+                return self._undo(index, compensation)
+            if compensation.state == "asked":
+                return self._take_undo_answer(index, compensation)
         state: ProcedureState = "cancelled" if self._record.cancelled_by else "failed"
         return self._end(state, self._record.reason or "it failed")
 
-    def _begin_compensation(self, index: int, now: StepCompensation) -> Later:
+    def _begin_compensation(self, index: int, compensation: StepCompensation) -> Later:
         step = self._record.steps[index]
         planned = compensation_of(step, self._steps.action(action_of(step).action))
-        of = action_of(step) if planned is None or isinstance(planned, str) else planned
-        queue = self._queue(self._steps.action(of.action))
+        step_action = action_of(step) if planned is None or isinstance(planned, str) else planned
+        queue = self._queue(self._steps.action(step_action.action))
         if not self._engine.fleet.serving(queue):
-            return self._stopped(queues.unserved(queue), {})
-        self._write(self._undone(index, now))
+            return self._wait_for_person(queues.unserved(queue), {})
+        self._write(self._compensation_field(index, compensation))
         return Later(0, queue=queue)
 
-    def _undo(self, index: int, now: StepCompensation) -> Done | Later:
+    def _undo(self, index: int, compensation: StepCompensation) -> Done | Later:
         step = self._record.steps[index]
         try:
-            result = self._steps.undo(step, self._record.progress[index], now)
+            result = self._steps.undo(step, self._record.progress[index], compensation)
         except MissingValue as error:
             result = action_call.failed(action_of(step).action, str(error))
         if result.prevented == "cancelled":
             return Later(0.1)  # it goes back anyway: the next move takes the cancellation away
-        return self._compensated(index, now, result)
+        return self._record_compensation(index, compensation, result)
 
-    def _compensated(self, index: int, now: StepCompensation, result: ActionResult) -> Done | Later:
+    def _record_compensation(
+        self, index: int, compensation: StepCompensation, result: ActionResult
+    ) -> Done | Later:
         if result.waits_for:
             changes = {"state": "asked", "approval": result.waits_for}
-            self._write(self._undone(index, now.patched(changes)))
-            return Later(self._steps.recheck_after(result.waits_for, _LOOK))
+            self._write(self._compensation_field(index, compensation.patched(changes)))
+            return Later(self._steps.recheck_after(result.waits_for, _RECHECK))
         if result.success:
-            self._write(self._undone(index, now.patched({"state": "done"})))
+            self._write(self._compensation_field(index, compensation.patched({"state": "done"})))
             return Later(0, queue=queues.ACT)
-        why = f"undoing step {self._record.steps[index].id}: {result.error}"
+        reason = f"undoing step {self._record.steps[index].id}: {result.error}"
         if result.prevented in _OBSTACLES:
-            return self._stopped(why, {})
+            return self._wait_for_person(reason, {})
         state = "unknown" if result.unknown else "failed"
         changes = {"state": state, "detail": _short(result.error or "it failed")}
-        return self._stopped(why, self._undone(index, now.patched(changes)))
+        return self._wait_for_person(
+            reason, self._compensation_field(index, compensation.patched(changes))
+        )
 
-    def _undo_answered(self, index: int, now: StepCompensation) -> Done | Later:
-        answer = self._steps.answer(now.approval or "")
+    def _take_undo_answer(self, index: int, compensation: StepCompensation) -> Done | Later:
+        answer = self._steps.answer(compensation.approval or "")
         if answer is None:
-            return Later(self._steps.recheck_after(now.approval or "", _LOOK))
+            return Later(self._steps.recheck_after(compensation.approval or "", _RECHECK))
         if isinstance(answer, str) and answer != DENIED:
             changes = {"state": "failed", "detail": _short(answer)}
-            why = f"undoing step {self._record.steps[index].id}: {answer}"
-            return self._stopped(why, self._undone(index, now.patched(changes)))
+            reason = f"undoing step {self._record.steps[index].id}: {answer}"
+            return self._wait_for_person(
+                reason, self._compensation_field(index, compensation.patched(changes))
+            )
         if isinstance(answer, str):
             changes = {"state": "left", "detail": _short(answer)}
-            self._write(self._undone(index, now.patched(changes)))
+            self._write(self._compensation_field(index, compensation.patched(changes)))
             return Later(0, queue=queues.ACT)
-        return self._compensated(index, now, answer)
+        return self._record_compensation(index, compensation, answer)
 
     def _resume_compensation(self, repeat: bool) -> Later:
         fields: dict[str, str] = {"resumed": ""}
         for index, done in enumerate(self._record.progress):
-            now = done.compensation
-            if now is None or now.state not in ("failed", "unknown"):
+            compensation = done.compensation
+            if compensation is None or compensation.state not in ("failed", "unknown"):
                 continue
             if not repeat:
-                fields |= self._undone(index, now.patched({"state": "left"}))
+                fields |= self._compensation_field(index, compensation.patched({"state": "left"}))
                 continue
-            tries = now.tries + 1
+            tries = compensation.tries + 1
             step = self._record.steps[index]
             name = self._steps.compensation_name(step, done, tries)
             changes = {"state": "running", "tries": tries, "execution": name, "approval": None}
-            fields |= self._undone(index, now.patched(changes))
+            fields |= self._compensation_field(index, compensation.patched(changes))
         self._write(fields)
         return Later(0, queue=queues.ACT)
 
     # The end
 
-    def _end(self, state: ProcedureState, why: str) -> Done | Later:
+    def _end(self, state: ProcedureState, reason: str) -> Done | Later:
         action, record = self._record.action, self._record
         if state == "succeeded":
             states: dict[str, Any] = {
-                step.id: one.state for step, one in zip(record.steps, record.progress, strict=True)
+                step.id: progress.state
+                for step, progress in zip(record.steps, record.progress, strict=True)
             }
-            result = ActionResult(action=action, success=True, duration=self._took, output=states)
+            result = ActionResult(
+                action=action, success=True, duration=self._duration, output=states
+            )
         else:
             undone = ", ".join(record.compensated)
-            why = f"{why}; undone: {undone}" if undone else why
-            result = action_call.failed(action, why, self._took)
+            reason = f"{reason}; undone: {undone}" if undone else reason
+            result = action_call.failed(action, reason, self._duration)
         budget = self._engine.agent.budget(action)
         hold_for = (budget.window if budget else REPEAT_AFTER) if state == "failed" else 0.0
         self._write({"tell": "1" if state == "failed" else ""})
-        self._store.end(record, self._fence, state, result, _short(why), hold_for)
+        self._store.end(record, self._fence, state, result, _short(reason), hold_for)
         return Later(0.1)
 
-    def give_up(self, why: str) -> Done:
-        """End it after its workers were lost again and again; nothing is undone."""
+    def give_up(self, reason: str) -> Done:
+        """Fail it after its workers were lost repeatedly; nothing is undone."""
         if self._record.ended:
             return Done("failed", KEEP)
         if self._record.at < len(self._record.steps) and self._progress.state == "running":
-            known = self._engine.store.executions.settle(self._progress.execution or "")
-            state: StepState = "unknown" if known and known.unknown else "failed"
-            self._note({}, state=state, detail=_short(why))
-        self._end("failed", f"{why}; nothing was undone")
-        ended = self._store.get(self._record.id) or self._record
-        self._engine.act_context().run_hooks("on_procedure", procedure=ended)
+            result = self._engine.store.executions.settle(self._progress.execution or "")
+            state: StepState = "unknown" if result and result.unknown else "failed"
+            self._note({}, state=state, detail=_short(reason))
+        self._end("failed", f"{reason}; nothing was undone")
+        record = self._store.get(self._record.id) or self._record
+        self._engine.act_context().run_hooks("on_procedure", procedure=record)
         return Done("failed", KEEP)
 
     # The record
@@ -391,7 +400,7 @@ class ProcedureMove:
         return self._engine.store.clock.now()
 
     @property
-    def _took(self) -> float:
+    def _duration(self) -> float:
         return round((self._now - self._record.started_at).total_seconds() * 1000, 3)
 
     @property
@@ -411,34 +420,31 @@ class ProcedureMove:
 
     def _note(self, fields: Mapping[str, str], **changes: Any) -> None:
         """Record *changes* of the current step, and *fields* of the job."""
-        self._write({**self._changed(self._record.at, changes), **fields})
+        self._write({**self._progress_field(self._record.at, changes), **fields})
 
-    def _undone(self, index: int, now: StepCompensation) -> dict[str, str]:
-        return self._changed(index, {"compensation": now})
+    def _compensation_field(self, index: int, compensation: StepCompensation) -> dict[str, str]:
+        return self._progress_field(index, {"compensation": compensation})
 
-    def _changed(self, index: int, changes: Mapping[str, Any]) -> dict[str, str]:
-        """The field for a changed step."""
+    def _progress_field(self, index: int, changes: Mapping[str, Any]) -> dict[str, str]:
+        """Change the progress of a step, and return its field."""
         progress = list(self._record.progress)
         progress[index] = progress[index].patched(changes)
         self._record = self._record.patched({"progress": progress})
         return {step_field(index): progress[index].to_json()}
 
     def _write(self, fields: Mapping[str, str], kind: str = "", note: str = "") -> None:
-        known = {name: fields[name] for name in ("state", "reason") if fields.get(name)}
+        changes = {name: fields[name] for name in ("state", "reason") if fields.get(name)}
         at = {"at": int(fields["at"])} if "at" in fields else {}
-        self._record = self._record.patched({**known, **at})
+        self._record = self._record.patched({**changes, **at})
         if not self._store.record(self._record, self._fence, fields, kind, _short(note)):
             raise Stale(f"procedure {self._record.id} belongs to another worker now")
 
 
-def _short(why: str) -> str:
-    return why if len(why) <= _MAX_REASON else f"{why[: _MAX_REASON - 1]}…"
+def _short(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
 
-# Goes through the steps of procedures: a job each, on the queue of the current step's action.
-#
-# The job begins in the step that starts the procedure. Its id is that of the procedure's
-# execution.
+# The job of a procedure begins in the step that starts it, and has the id of its execution.
 
 #: Seconds between attempts after an unexpected error, and their number.
 _RETRY_JOB = 60.0
@@ -463,20 +469,20 @@ class ProcedureHandler:
         """Make the next move."""
         return ProcedureMove(self._engine, read_procedure(fields), fence, fields).run()
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
-        """Try it again; in the end a person has to."""
+    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+        """Retry a few times, then stop the procedure for a person."""
         tries = int(fields.get("tries", 0)) + 1
         if tries < _JOB_TRIES:
             return Later(_RETRY_JOB, {"tries": str(tries)})
         now = str(int(self._engine.store.clock.now().timestamp() * 1000))
-        stop = {"state": "stopped", "reason": why, "stoppedAt": now, "tell": "1", "tries": "0"}
+        stop = {"state": "stopped", "reason": reason, "stoppedAt": now, "tell": "1", "tries": "0"}
         return Later(0.1, stop)
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
+    def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker continue: the ledger knows what was executed."""
 
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End it: its step took down its workers."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done:
+        """Fail the procedure: every worker that ran its step died."""
         record = self._engine.store.procedures.get(id)
         if record is None:
             return Done("failed", 0.0)

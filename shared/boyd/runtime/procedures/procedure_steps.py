@@ -33,7 +33,7 @@ from boyd.store import ItemAnswer
 from boyd.text.redaction import clean
 from boyd.text.references import fill
 
-#: Why a step is not executed that a person denied.
+#: The reason to skip a step that a person denied.
 DENIED = "a person denied it"
 #: The most characters of a procedure's target and parameters in a question.
 _LONGEST = 2000
@@ -84,14 +84,17 @@ class ProcedureSteps:
     def values(self) -> dict[str, Any]:
         """The values that references and conditions may use now."""
         pairs = zip(self._record.steps, self._record.progress, strict=True)
-        return {"params": self._record.params, "steps": {s.id: self._seen(p) for s, p in pairs}}
+        return {
+            "params": self._record.params,
+            "steps": {s.id: self._step_value(p) for s, p in pairs},
+        }
 
     def name(self, step: ProcedureStep, progress: StepProgress) -> str:
         """The name of the next execution of a step."""
         return naming.step(self._record.id, step.id, progress.polls + progress.tries)
 
-    def begun(self, execution: str) -> bool:
-        """Tell whether an execution was ever claimed."""
+    def was_claimed(self, execution: str) -> bool:
+        """Report whether an execution was ever claimed."""
         return self._ledger.get(execution) is not None
 
     def result(self, execution: str | None) -> ActionResult | None:
@@ -107,12 +110,12 @@ class ProcedureSteps:
         """
         planned = action_of(step)
         params = params_of(step, self.values())
-        why = f"step {step.id} of {self._record.action}, started as {self._record.id}"
+        reason = f"step {step.id} of {self._record.action}, started as {self._record.id}"
         if step.ask is not None:
-            why += self._circumstances()
+            reason += self._circumstances()
         each = self._record.approve == "each" and step.until is None
         tries = self._record.progress[self._record.steps.index(step)].tries
-        run = _StepRun(execution, planned.action, params, why, each=each, repeats=tries > 0)
+        run = _StepRun(execution, planned.action, params, reason, each=each, repeats=tries > 0)
         return self._run(run)
 
     def undo(
@@ -125,14 +128,14 @@ class ProcedureSteps:
             StillRunning: another live worker does it.
         """
         planned = compensation_of(step, self.action(action_of(step).action))
-        why = f"undoes step {step.id} of {self._record.action}: {self._record.reason}"
+        reason = f"undoes step {step.id} of {self._record.action}: {self._record.reason}"
         execution = undone.execution or ""
         rolled = self._ledger.find(naming.rollback(done.execution or ""))
         if isinstance(planned, StepAction) and rolled and rolled.success:
             return rolled
         if isinstance(planned, StepAction):
             params = fill(planned.params, self.values())
-            return self._run(_StepRun(execution, planned.action, params, why, compensates=True))
+            return self._run(_StepRun(execution, planned.action, params, reason, compensates=True))
         entry = self._ledger.get(done.execution or "")
         if entry is None:
             return action_call.failed(action_of(step).action, f"{done.execution} is no longer kept")
@@ -142,7 +145,7 @@ class ProcedureSteps:
             execution,
             entry.action,
             entry.params,
-            why,
+            reason,
             undoes=entry.id,
             compensates=True,
             origin=origin,
@@ -150,7 +153,7 @@ class ProcedureSteps:
         return self._run(run)
 
     def compensation_name(self, step: ProcedureStep, done: StepProgress, tries: int) -> str | None:
-        """The name of the execution that undoes a step; None: nothing does."""
+        """Return the name of the execution that undoes a step, or None if nothing does."""
         planned = compensation_of(step, self.action(action_of(step).action))
         if planned is None:
             return None
@@ -159,14 +162,14 @@ class ProcedureSteps:
         return naming.rollback(done.execution or "")
 
     def answer(self, approval_id: str) -> ActionResult | str | None:
-        """The result of an approved step, why it is not executed, or None: it is pending."""
+        """Return the result of an approved step or the reason to skip it, or None while pending."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None:
             return self._ledger.find(naming.approval(approval_id)) or "its approval is gone"
         if item.result is not None:
             return item.result
-        why = _REFUSALS.get(item.status)
-        return f"{why}: {item.note}" if why and item.note else why
+        refusal = _REFUSALS.get(item.status)
+        return f"{refusal}: {item.note}" if refusal and item.note else refusal
 
     def recheck_after(self, approval_id: str, longest: float) -> float:
         """Seconds until an approval should be checked again, at most *longest*."""
@@ -176,14 +179,14 @@ class ProcedureSteps:
         left = (item.expires_at - self._engine.store.clock.now()).total_seconds()
         return min(longest, max(0.0, left) + 0.1)
 
-    def withdraw(self, approval_id: str, why: str) -> bool:
-        """Withdraw an approval, if it is pending; False: a person has just given it."""
+    def withdraw(self, approval_id: str, reason: str) -> bool:
+        """Withdraw an approval, if it is pending; return False if a person has just given it."""
         approvals = self._engine.store.approvals
         item = approvals.get(approval_id)
         if item is None or item.status != "pending":
             return item is None or item.status != "approved"
         by, keep = Actor(principal=f"agent:{self._engine.agent.id}"), self._engine.retention
-        answer = ItemAnswer("withdrawn", by, why[:500])
+        answer = ItemAnswer("withdrawn", by, reason[:500])
         return approvals.resolve(item.id, answer, item.required, keep).counts
 
     def _run(self, run: _StepRun) -> ActionResult:
@@ -191,8 +194,10 @@ class ProcedureSteps:
         if action is None:
             return action_call.unknown(run.action)
         # First the ledger: a hook must not refuse afterwards what was executed.
-        if self.begun(run.execution) and (known := self._ledger.settle(run.execution, self._job)):
-            return known
+        if self.was_claimed(run.execution) and (
+            result := self._ledger.settle(run.execution, self._job)
+        ):
+            return result
         decision = Decision(
             action=run.action,
             params=run.params,
@@ -229,20 +234,20 @@ class ProcedureSteps:
         procedure = self.action(self._record.action)
         declared = procedure.declared_risk if isinstance(procedure, Procedure) else "low"
         planned = acting(self._record.steps[self._record.at + 1 :])
-        following = [self.action(one.action) for one in planned]
+        following = [self.action(step.action) for step in planned]
         risks = [action.risk for action in following if action is not None]
         return max([declared, *risks], key=LEVELS.index)
 
     def _is_covered(self, action: Action, decision: Decision) -> bool:
-        """Tell whether the approval of the whole procedure satisfies the policy of a step."""
+        """Report whether the approval of the whole procedure satisfies the policy of a step."""
         item = self._approval()
         if item is None or item.action_id != self._record.action or action.id == ASK:
             return False
         situation = item.situation or NO_SITUATION
-        of = self._engine.act_context().circumstances(action, decision, situation)
+        circumstances = self._engine.act_context().circumstances(action, decision, situation)
         signer = self._engine.settings.signer
         votes = signer.signed(item) if signer else item.approvals
-        required = self._engine.agent.policy(of)
+        required = self._engine.agent.policy(circumstances)
         own = () if required.allow_requester else item.requested_by
         counted = [
             vote
@@ -255,6 +260,6 @@ class ProcedureSteps:
         kind, id = naming.parts(self._record.id)
         return self._engine.store.approvals.get(id) if kind == "approval" else None
 
-    def _seen(self, progress: StepProgress) -> dict[str, Any]:
+    def _step_value(self, progress: StepProgress) -> dict[str, Any]:
         result = self.result(progress.execution) if progress.took_effect else None
         return {"state": progress.state, "output": result.output if result else None}
