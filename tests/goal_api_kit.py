@@ -29,6 +29,7 @@ from boyd_goals.api_models import (
     DecisionList,
     EpisodeList,
     Exported,
+    GoalExplanation,
     GoalList,
     GraphState,
     Imported,
@@ -42,7 +43,6 @@ from boyd_goals.api_models import (
     Surroundings,
     SymbolList,
     WaitingTool,
-    Why,
 )
 from boyd_goals.psyche import new_psyche
 from boyd_goals.state import (
@@ -376,7 +376,7 @@ class ImaginaryMind:
         if status != 200:
             return status, goal
         steps = [PlanStep(tool="kg_query", rationale="look"), PlanStep(tool="reason", rationale="")]
-        return 200, Why(
+        return 200, GoalExplanation(
             goal=goal,
             children=[one for one in self.goals.values() if one.parent == goal.id],
             decisions=[one for one in self.decisions if one.goal == goal.id],

@@ -45,7 +45,7 @@ class GoalReason(Model):
     reason: str | None = Field(default=None, max_length=500)
 
 
-class SessionWanted(Model):
+class SessionRequest(Model):
     """A request for a new session, or for an older one by id."""
 
     fresh: bool = True
@@ -139,7 +139,7 @@ class SessionState(Model):
     @property
     def waiting(self) -> list[tuple[str, str]]:
         """The tools that wait for a person, each with the id of its approval."""
-        return [(one.tool, one.approval) for one in self.approvals]
+        return [(tool.tool, tool.approval) for tool in self.approvals]
 
 
 class NewSession(Model):
@@ -166,7 +166,7 @@ class GoalList(Model):
     goals: list[Goal]
 
 
-class Why(Model):
+class GoalExplanation(Model):
     """A goal, its decisions (oldest first), its plan and its place in the goal tree."""
 
     goal: Goal

@@ -72,8 +72,8 @@ class Orientation(GoalTools):
         goal = session.goals[session.at_work or ""]
         text = f"{subject_of(goal.description)} {subject_of(goal.criteria)}"
         goals: list[JsonValue] = [
-            {"id": one.id, "description": one.description, "priority": one.priority}
-            for one in active_goals(session)[:_MAX_GOALS]
+            {"id": active.id, "description": active.description, "priority": active.priority}
+            for active in active_goals(session)[:_MAX_GOALS]
         ]
         data: JsonObject = {"goals": goals, "atWork": goal.id, "cycle": session.cycle}
         data["symbols"] = [symbol(goal.id), *find_mentions(self.graph(ctx), text, _MAX_SYMBOLS)]
@@ -113,8 +113,8 @@ class Orientation(GoalTools):
         if not symbols:
             return self._assess(KNOWLEDGE, [_IDLE], {})
         facts = _facts_around(symbols, self.graph(ctx))
-        findings = [f"{one.subject} {one.predicate} {one.object}" for one in facts[:_SHOWN]]
-        return self._assess(KNOWLEDGE, findings, {"facts": [one.to_wire() for one in facts]})
+        findings = [f"{fact.subject} {fact.predicate} {fact.object}" for fact in facts[:_SHOWN]]
+        return self._assess(KNOWLEDGE, findings, {"facts": [fact.to_wire() for fact in facts]})
 
     @orienter(name=ACTIVATION)
     def orient_activation(
@@ -125,9 +125,9 @@ class Orientation(GoalTools):
         if not seeds:
             return self._assess(ACTIVATION, [_IDLE], {})
         graph = self.graph(ctx)
-        symbols = [one.symbol for one in activate(graph, seeds, top_k=_ACTIVATED)]
+        symbols = [activation.symbol for activation in activate(graph, seeds, top_k=_ACTIVATED)]
         about = graph.out_many(symbols) if symbols else {}
-        outgoing: JsonObject = {one: len(facts) for one, facts in about.items()}
+        outgoing: JsonObject = {name: len(facts) for name, facts in about.items()}
         return self._assess(ACTIVATION, symbols, {"symbols": [*symbols], "outgoing": outgoing})
 
     @orienter(name=EPISODIC)
@@ -137,7 +137,9 @@ class Orientation(GoalTools):
         if not data:
             return self._assess(EPISODIC, [_IDLE], {})
         episodes: Any = data["episodes"]
-        findings = [clip(" ".join(str(one["summary"]).split()), _BRIEF_CHARS) for one in episodes]
+        findings = [
+            clip(" ".join(str(episode["summary"]).split()), _BRIEF_CHARS) for episode in episodes
+        ]
         return self._assess(EPISODIC, findings, {"episodes": episodes})
 
     @orienter(name=PRESSURE)
@@ -153,7 +155,7 @@ class Orientation(GoalTools):
     def on_orient(self, situation: Situation) -> dict[str, Any] | None:
         """Remove the assessments of our idle orienters."""
         everything = situation.assessments
-        others = [one for one in everything if one.findings != [_IDLE]]
+        others = [assessment for assessment in everything if assessment.findings != [_IDLE]]
         if len(others) == len(everything):
             return None
         changes: dict[str, Any] = {"assessments": others}
@@ -165,35 +167,44 @@ class Orientation(GoalTools):
         return changes
 
     def is_oriented(self, situation: Situation) -> bool:
-        """Tell whether one of our orienters had a goal to work on."""
+        """True if one of this plugin's orienters had a goal to work on."""
         own = {f"{self.id}:{name}" for name in (ACTIVATION, KNOWLEDGE, EPISODIC, PRESSURE)}
-        return any(one.source in own and one.findings != [_IDLE] for one in situation.assessments)
+        return any(
+            assessment.source in own and assessment.findings != [_IDLE]
+            for assessment in situation.assessments
+        )
 
     def outlook(self, goal: Goal, situation: Situation, psyche: Psyche | None) -> Outlook:
         """Everything the choice of a tool for the goal depends on, from the assessments."""
         names = (ACTIVATION, KNOWLEDGE, EPISODIC, PRESSURE)
-        found: Any = {name: situation.evidence(f"{self.id}:{name}") for name in names}
-        episodes = found[EPISODIC].get("episodes", [])
+        evidence: Any = {name: situation.evidence(f"{self.id}:{name}") for name in names}
+        episodes = evidence[EPISODIC].get("episodes", [])
         return Outlook(
             goal=goal,
-            knowledge=[Triple.model_validate(one) for one in found[KNOWLEDGE].get("facts", [])],
-            inferred=found[ACTIVATION].get("symbols", []),
-            outgoing=found[ACTIVATION].get("outgoing", {}),
-            episodes=[Episode.model_validate(one, strict=False) for one in episodes],
-            pressure=found[PRESSURE].get("pressure", 0.0),
+            knowledge=[
+                Triple.model_validate(fact) for fact in evidence[KNOWLEDGE].get("facts", [])
+            ],
+            inferred=evidence[ACTIVATION].get("symbols", []),
+            outgoing=evidence[ACTIVATION].get("outgoing", {}),
+            episodes=[Episode.model_validate(episode, strict=False) for episode in episodes],
+            pressure=evidence[PRESSURE].get("pressure", 0.0),
             psyche=psyche,
         )
 
     def _assess(self, name: str, findings: Sequence[str], data: JsonObject) -> SituationAssessment:
-        texts = [one for one in findings if one] or ["nothing notable"]
+        texts = [text for text in findings if text] or ["nothing notable"]
         source = f"{self.id}:{name}"
         return SituationAssessment(source=source, findings=texts, confidence=1.0, data=data)
 
 
 def _data_of(source: str, observations: Sequence[Observation]) -> JsonObject:
     """The data of our own observation of *source*; empty unless a goal is worked on."""
-    found = (one.data for one in observations if (one.source, one.type) == (source, "state"))
-    return next(found, {})
+    matching = (
+        observation.data
+        for observation in observations
+        if (observation.source, observation.type) == (source, "state")
+    )
+    return next(matching, {})
 
 
 def _start_symbols(observations: Sequence[Observation], *, with_episodes: bool = True) -> list[str]:
@@ -201,23 +212,21 @@ def _start_symbols(observations: Sequence[Observation], *, with_episodes: bool =
     symbols: Any = _data_of(GOALS, observations).get("symbols", [])
     episodes: Any = _data_of(EPISODES, observations).get("episodes", [])
     if symbols and with_episodes:
-        symbols = [*symbols, *(one for episode in episodes for one in episode["learnings"])]
+        symbols = [*symbols, *(name for episode in episodes for name in episode["learnings"])]
     return list(dict.fromkeys(symbols))[:_MAX_STARTS]
 
 
 def _facts_around(symbols: Sequence[str], graph: Graph) -> list[Triple]:
     outgoing, incoming = graph.out_many(symbols), graph.into_many(symbols)
-    every = [fact for one in symbols for fact in (*outgoing[one], *incoming[one])]
-    known = {one.place: one for one in every if not one.is_metadata}
-    return list(known.values())[:_MAX_FACTS]
+    every = [fact for name in symbols for fact in (*outgoing[name], *incoming[name])]
+    unique = {fact.place: fact for fact in every if not fact.is_metadata}
+    return list(unique.values())[:_MAX_FACTS]
 
 
 def _summary(assessments: Sequence[SituationAssessment]) -> str:
-    return " | ".join("; ".join(one.findings) for one in assessments)
+    return " | ".join("; ".join(assessment.findings) for assessment in assessments)
 
 
-# A cycle of a session: begin it, apply its outcome, and collect the outcomes of approvals.
-#
 # Each step happens once: a cycle has begun when the session names its iteration, and has ended
 # when `applied` names it.
 
@@ -312,9 +321,9 @@ def _fields(
 def _subjects(goal: Goal, mentioned: Sequence[str]) -> list[list[str]]:
     """The words that the goal shares with a symbol, for each symbol that shares most with it."""
     own = set(criterion_words(goal.description))
-    shared = {tuple(sorted(own & words(one))): None for one in mentioned}
+    shared = {tuple(sorted(own & words(name))): None for name in mentioned}
     most = max(map(len, shared), default=0)
-    return [[*one] for one in shared if len(one) == most and most]
+    return [[*group] for group in shared if len(group) == most and most]
 
 
 def _surroundings(
@@ -327,12 +336,12 @@ def _surroundings(
     infers = tool == "infer_rules"
     if tool not in FACTUAL or not symbols:
         return []
-    found = [one for one in mentioned if infers or one in symbols]
-    if not found:
+    centres = [name for name in mentioned if infers or name in symbols]
+    if not centres:
         return []
-    out, into = graph.out_many(found), graph.into_many(found)
-    known = ([*out[one], *into[one]] for one in found)
-    return [around(one for one in facts if not infers or is_inferred(one)) for facts in known]
+    out, into = graph.out_many(centres), graph.into_many(centres)
+    groups = ([*out[name], *into[name]] for name in centres)
+    return [around(fact for fact in facts if not infers or is_inferred(fact)) for facts in groups]
 
 
 def record_outcome(
@@ -390,30 +399,34 @@ def approval_outcomes(
     pending = _pending(session)
     if not pending:
         return []
-    asked = {one.approval for one in pending if one.approval}
-    items = _read_approvals(approvals, asked - approvals.waiting(asked))
-    found = [
-        _approval_outcome(session, one, items[one.approval], toolbox, graph)
-        for one in pending
-        if one.approval in items
+    ids = {decision.approval for decision in pending if decision.approval}
+    items = _read_approvals(approvals, ids - approvals.waiting(ids))
+    outcomes = [
+        _approval_outcome(session, decision, items[decision.approval], toolbox, graph)
+        for decision in pending
+        if decision.approval in items
     ]
-    return [one for one in found if one is not None]
+    return [outcome for outcome in outcomes if outcome is not None]
 
 
 def waiting_tools(session: GoalSession, approvals: ApprovalReader) -> list[WaitingTool]:
     """The tools that wait for an approval, oldest first."""
     pending = _pending(session)
-    unanswered = approvals.waiting({one.approval for one in pending if one.approval})
+    unanswered = approvals.waiting({decision.approval for decision in pending if decision.approval})
     return [
-        WaitingTool(tool=one.tool, goal=one.goal, approval=one.approval)
-        for one in pending
-        if one.approval in unanswered
+        WaitingTool(tool=decision.tool, goal=decision.goal, approval=decision.approval)
+        for decision in pending
+        if decision.approval in unanswered
     ]
 
 
 def _pending(session: GoalSession) -> list[ToolDecision]:
     every = session.decisions
-    return [one for one in every if one.progress == "Pending" and one.goal in session.goals]
+    return [
+        decision
+        for decision in every
+        if decision.progress == "Pending" and decision.goal in session.goals
+    ]
 
 
 def _read_approvals(
@@ -438,20 +451,20 @@ def _approval_outcome(
     toolbox: GoalToolbox,
     graph: Graph,
 ) -> DecisionOutcome | None:
-    """The outcome of a decision after its approval; None: the action has no result yet.
+    """The outcome of a decision after its approval, or None while the action has no result.
 
     It has no fence, so that the current owner of the goal keeps it.
     """
-    kept = {name: getattr(decision, name) for name in (*KEPT, "score") if name != "duration"}
-    outcome = DecisionOutcome(**kept, state="refused")
+    copied = {name: getattr(decision, name) for name in (*KEPT, "score") if name != "duration"}
+    outcome = DecisionOutcome(**copied, state="refused")
     # Nobody has answered: the goal may ask again.
     if item is None or item.status == "expired":
         unanswered = "nobody answered in time" if item else "the approval no longer exists"
         return outcome.patched({"state": "undone", "output": unanswered})
     if item.status not in ("pending", "approved"):
         by = f" by {item.acted_by}" if item.acted_by else ""
-        why = f": {item.note}" if item.note else ""
-        return outcome.patched({"output": f"{item.status}{by}{why}"})
+        note = f": {item.note}" if item.note else ""
+        return outcome.patched({"output": f"{item.status}{by}{note}"})
     if item.result is None:
         return None
     state, tool = state_of(item.result), decision.tool

@@ -66,9 +66,9 @@ def serve(
 
 def resolve_id(noun: str, written: str, ids: Collection[str]) -> str:
     """The id with that number or unambiguous prefix; `Refused` if none or several match."""
-    begun = [one for one in ids if written and one.startswith(written)]
-    numbered = [one for one in begun if one.partition("-")[0] == written]
-    matching = [written] if written in ids else numbered if len(numbered) == 1 else begun
+    prefixed = [id for id in ids if written and id.startswith(written)]
+    numbered = [id for id in prefixed if id.partition("-")[0] == written]
+    matching = [written] if written in ids else numbered if len(numbered) == 1 else prefixed
     if len(matching) == 1:
         return matching[0]
     if not matching:
@@ -104,17 +104,17 @@ def _goal(session: GoalSession, request: EndpointRequest) -> Goal:
 
 
 def _export_part(graph: Graph, after: str | None) -> api.Exported:
-    """The part of the graph *after* a cursor; None: the first one."""
+    """Export the part of the graph after a cursor, or the first part without one."""
     last = None if after is None else _place(after)
     text = [turtle.HEADER if last is None else turtle.PART]
-    revision, found = graph.revision(), list[Triple]()
-    while found := graph.page(last, STEP):
-        text.append(turtle.statements(found))
-        last = found[-1].place
+    revision, facts = graph.revision(), list[Triple]()
+    while facts := graph.page(last, STEP):
+        text.append(turtle.statements(facts))
+        last = facts[-1].place
         if sum(map(len, text)) >= CHARS:
             break
     following = None
-    if last and found and graph.page(last, 1):
+    if last and facts and graph.page(last, 1):
         following = base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
     return api.Exported(turtle="".join(text), next=following, revision=revision)
 
@@ -157,7 +157,9 @@ class Endpoints(GoalTools):
                 pressure=memory.pressure(session, self.config),
             ),
             episodes=len(session.episodes),
-            questions=[one for one in Questions(ctx.state).waiting() if one.goal in going_on],
+            questions=[
+                question for question in Questions(ctx.state).waiting() if question.goal in going_on
+            ],
             approvals=cycle.waiting_tools(session, ctx.approvals),
             graph=api.GraphState(facts=self.graph(ctx).size()),
         )
@@ -165,42 +167,42 @@ class Endpoints(GoalTools):
     @serve("POST", "/session", status=201)
     def begin_session(self, request: EndpointRequest, ctx: Context) -> api.NewSession:
         """Start a new session or reopen an older one; the current one is kept."""
-        wanted, sessions = _body(api.SessionWanted, request), self.sessions(ctx)
-        if wanted.id is not None:
+        body, sessions = _body(api.SessionRequest, request), self.sessions(ctx)
+        if body.id is not None:
             try:
-                return api.NewSession(id=sessions.reopen(wanted.id, self.config))
+                return api.NewSession(id=sessions.reopen(body.id, self.config))
             except SessionError as error:
                 raise Refused(404, str(error)) from None
-        return api.NewSession(id=sessions.start(self.config) if wanted.fresh else sessions.current)
+        return api.NewSession(id=sessions.start(self.config) if body.fresh else sessions.current)
 
     @serve("GET", "/sessions")
     def list_sessions(self, ctx: Context) -> api.SessionList:
         """List the sessions, the current one first."""
-        return api.SessionList(sessions=self.sessions(ctx).known())
+        return api.SessionList(sessions=self.sessions(ctx).summaries())
 
     @serve("GET", "/psyche")
     def show_psyche(self, ctx: Context) -> api.PsycheState:
         """Show the psyche of the agent."""
-        now, initial = self.sessions(ctx).read().psyche, self.options.psyche
-        if now is None or initial is None:
+        current, initial = self.sessions(ctx).read().psyche, self.options.psyche
+        if current is None or initial is None:
             return api.PsycheState(psyche=initial)
-        return api.PsycheState(psyche=now.patched({"shadow": initial.shadow}))
+        return api.PsycheState(psyche=current.patched({"shadow": initial.shadow}))
 
     @serve("GET", "/goals")
     def list_goals(self, request: EndpointRequest, ctx: Context) -> api.GoalList:
         """List the goals, most important first."""
-        wanted = request.query.get("status")
+        status = request.query.get("status")
         session = self.sessions(ctx).read()
-        fitting = [goal for goal in session.goals.values() if wanted in (None, goal.status)]
+        fitting = [goal for goal in session.goals.values() if status in (None, goal.status)]
         return api.GoalList(goals=in_order(session, fitting))
 
     @serve("POST", "/goals", status=201)
     def make_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Create a goal."""
-        wanted, new = _body(api.NewGoal, request), list[Goal]()
+        body, new = _body(api.NewGoal, request), list[Goal]()
 
         def change(session: GoalSession) -> GoalSession:
-            after, goal = add_goal(session, now=ctx.now(), config=self.config, **dict(wanted))
+            after, goal = add_goal(session, now=ctx.now(), config=self.config, **dict(body))
             new[:] = [goal]
             return after
 
@@ -241,17 +243,17 @@ class Endpoints(GoalTools):
     @serve("POST", "/focus")
     def set_focus(self, request: EndpointRequest, ctx: Context) -> api.GoalList:
         """Put goals and their sub-goals first."""
-        wanted, sessions = _body(api.Focus, request).goals, self.sessions(ctx)
-        known = sessions.read().goals
-        ids = [resolve_id("goal", one, known) for one in wanted]
+        names, sessions = _body(api.Focus, request).goals, self.sessions(ctx)
+        goals = sessions.read().goals
+        ids = [resolve_id("goal", name, goals) for name in names]
         focus = list(dict.fromkeys(ids))
         session = sessions.change(lambda current: current.model_copy(update={"focus": focus}))
         return api.GoalList(goals=[session.goals[id] for id in ids if id in session.goals])
 
     def _set_status(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:
-        given, sessions = _body(api.GoalReason, request).reason, self.sessions(ctx)
+        text, sessions = _body(api.GoalReason, request).reason, self.sessions(ctx)
         id = _goal(sessions.read(), request).id
-        reason = given or f"requested by {request.actor.principal}"
+        reason = text or f"requested by {request.actor.principal}"
         now = ctx.now()
         after = sessions.change(
             lambda current: set_status(current, id, status, now, self.config, reason=reason)
@@ -259,15 +261,15 @@ class Endpoints(GoalTools):
         return after.goals[id]
 
     @serve("GET", "/goals/{id}/why")
-    def why(self, request: EndpointRequest, ctx: Context) -> api.Why:
+    def why(self, request: EndpointRequest, ctx: Context) -> api.GoalExplanation:
         """Explain the decisions for a goal with their scores."""
         session = self.sessions(ctx).read()
         goal = _goal(session, request)
-        return api.Why(
+        return api.GoalExplanation(
             goal=goal,
             parent=session.goals.get(goal.parent or ""),
             children=[session.goals[id] for id in goal.children if id in session.goals],
-            decisions=[one for one in session.decisions if one.goal == goal.id],
+            decisions=[decision for decision in session.decisions if decision.goal == goal.id],
             plan=session.plans.get(goal.id),
         )
 
@@ -276,7 +278,9 @@ class Endpoints(GoalTools):
         """List the decisions of all cycles, newest first."""
         limit, iteration = _limit(request), request.query.get("iteration")
         decisions = self.sessions(ctx).read().decisions[::-1]
-        fitting = [one for one in decisions if iteration in (None, str(one.iteration))]
+        fitting = [
+            decision for decision in decisions if iteration in (None, str(decision.iteration))
+        ]
         return api.DecisionList(cycles=fitting[:limit])
 
     @serve("GET", "/memory")
@@ -302,9 +306,9 @@ class Endpoints(GoalTools):
     @serve("POST", "/consolidate")
     def consolidate_now(self, ctx: Context) -> api.Consolidated:
         """Consolidate working memory."""
-        kept, gone = self.consolidate_memory(ctx)
+        consolidated, forgotten = self.consolidate_memory(ctx)
         pressure = memory.pressure(self.sessions(ctx).read(), self.config)
-        return api.Consolidated(consolidated=kept, forgotten=gone, pressure=pressure)
+        return api.Consolidated(consolidated=consolidated, forgotten=forgotten, pressure=pressure)
 
     @serve("GET", "/questions")
     def questions(self, ctx: Context) -> api.QuestionList:
@@ -316,7 +320,7 @@ class Endpoints(GoalTools):
         """Answer a question; its goal continues with the answer."""
         text = _body(api.QuestionAnswer, request).text
         questions, now = Questions(ctx.state), ctx.now()
-        id = resolve_id("question", request.path["id"], [one.id for one in questions.all()])
+        id = resolve_id("question", request.path["id"], [item.id for item in questions.all()])
         question, counts = questions.answer(id, text, request.actor.principal, now)
         if question is None:
             raise Refused(404, f"question {id!r} was dropped in the meantime")
@@ -351,13 +355,13 @@ class Endpoints(GoalTools):
     @serve("POST", "/graph/import", timeout=120.0)
     def import_facts(self, request: EndpointRequest, ctx: Context) -> api.Imported:
         """Import facts in Turtle."""
-        wanted = _body(api.Import, request)
+        body = _body(api.Import, request)
         try:
-            found = turtle.read_apart(wanted.turtle, source=wanted.source)
+            result = turtle.read_apart(body.turtle, source=body.source)
         except turtle.TurtleError as error:
             raise Refused(422, f"turtle: {error}") from None
-        added = _add_facts(self.graph(ctx), found.triples)
-        return api.Imported(added=added, skipped=dict(found.skipped))
+        added = _add_facts(self.graph(ctx), result.triples)
+        return api.Imported(added=added, skipped=dict(result.skipped))
 
     @serve("GET", "/graph/export", timeout=120.0)
     def export_facts(self, request: EndpointRequest, ctx: Context) -> api.Exported:
@@ -367,4 +371,4 @@ class Endpoints(GoalTools):
     @serve("GET", "/tools")
     def tools(self) -> ToolList:
         """List the profiles of the tools."""
-        return self.toolbox.listed
+        return self.toolbox.tool_list

@@ -56,13 +56,15 @@ class GoalOptions(Plugin.Options, GoalThresholds):
 
     @field_validator("tools", mode="before")
     @classmethod
-    def _named(cls, tools: Any) -> Any:
+    def _name_tools(cls, tools: Any) -> Any:
         """Name each tool after its key."""
         if not isinstance(tools, Mapping):
             return tools
         return {
-            id: {**dict(given), "name": id} if isinstance(given, Mapping | ToolProfile) else given
-            for id, given in tools.items()
+            id: {**dict(profile), "name": id}
+            if isinstance(profile, Mapping | ToolProfile)
+            else profile
+            for id, profile in tools.items()
         }
 
     @field_validator("shadow", mode="before")

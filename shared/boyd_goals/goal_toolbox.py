@@ -14,7 +14,7 @@ from boyd.models import LEVELS, Catalog, Confidence, JsonObject, Level, Model
 from boyd.text.tokenizer import stem
 from boyd_goals.goal_options import GoalOptions
 from boyd_goals.library import Files
-from boyd_goals.progress import named_command, named_path, named_url, own_acts, question_in, verb_of
+from boyd_goals.progress import find_command, find_path, find_url, own_acts, question_in, verb_of
 from boyd_goals.psyche import DANGERS
 from boyd_goals.state import Danger, Goal
 from boyd_goals.tool_profiles import PROFILES, ToolProfile
@@ -143,11 +143,13 @@ class GoalToolbox:
         self.files = Files(options.roots)
 
     @property
-    def listed(self) -> ToolList:
+    def tool_list(self) -> ToolList:
         """All tools, those of other plugins last."""
         every = self.profiles.items()
         return ToolList(
-            tools=[KnownTool(**dict(one), action=self.action_of(name)) for name, one in every]
+            tools=[
+                KnownTool(**dict(profile), action=self.action_of(name)) for name, profile in every
+            ]
         )
 
     def action_of(self, tool: str) -> str:
@@ -168,19 +170,19 @@ class GoalToolbox:
             return _DANGERS[risk]
         if tool == "file_io" and params.get("action") == "write":
             return "Danger"
-        known = self.profiles[tool].danger
+        danger = self.profiles[tool].danger
         # The profile of another plugin's action must not play down its risk.
-        return known if tool in PROFILES else max(known, _DANGERS[risk], key=DANGERS.index)
+        return danger if tool in PROFILES else max(danger, _DANGERS[risk], key=DANGERS.index)
 
-    def params_of(self, tool: str, goal: Goal, found: JsonObject) -> JsonObject | None:
-        """The params of a tool for a goal; None: the tool cannot be used.
+    def params_of(self, tool: str, goal: Goal, scored: JsonObject) -> JsonObject | None:
+        """The params of a tool for a goal, or None if the tool cannot be used for it.
 
-        Own tools use the params that scoring has *found* or the goal names; a tool of another
+        Own tools use *scored*, the params from scoring, or those the goal names; a tool of another
         plugin uses those in the options.
         """
         if ":" in tool:
             return self._foreign[tool].params
-        params = params_for(tool, goal, found)
+        params = params_for(tool, goal, scored)
         path = params.get("path") if params else None
         return params if not isinstance(path, str) or self.files.allows(path) else None
 
@@ -196,9 +198,9 @@ class GoalToolbox:
 
     def errors(self, catalog: Catalog) -> list[str]:
         """Errors in the options: actions missing from the *catalog*, and params they reject."""
-        schemas = {one.id: one.params for one in catalog.actions}
-        found = {id: self._error(id, schemas) for id in self._foreign}
-        return [f"tools.{json.dumps(id)}{why}" for id, why in found.items() if why]
+        schemas = {action.id: action.params for action in catalog.actions}
+        problems = {id: self._error(id, schemas) for id in self._foreign}
+        return [f"tools.{json.dumps(id)}{problem}" for id, problem in problems.items() if problem]
 
     def _error(self, tool: str, schemas: Mapping[str, JsonObject | None]) -> str | None:
         action = self.action_of(tool)
@@ -207,8 +209,8 @@ class GoalToolbox:
             return f": the agent has no action {action!r}; the nearest ones are {near}"
         if ":" not in tool:  # one of its own, which scoring gives params
             return None
-        why = _params_error(self._foreign[tool].params, schemas[action] or {})
-        return f".params: {why}" if why else None
+        problem = _params_error(self._foreign[tool].params, schemas[action] or {})
+        return f".params: {problem}" if problem else None
 
 
 def _params_error(params: JsonObject, schema: JsonObject) -> str | None:
@@ -230,10 +232,10 @@ def _params_error(params: JsonObject, schema: JsonObject) -> str | None:
 # --- Params from the words of a goal -------------------------------------------------------------
 
 
-def params_for(tool: str, goal: Goal, found: JsonObject) -> JsonObject | None:
-    """The params of *tool*: those that scoring has *found*, or those the goal names."""
-    if found:
-        return found
+def params_for(tool: str, goal: Goal, scored: JsonObject) -> JsonObject | None:
+    """The params of *tool*: *scored*, from scoring, or those the goal names."""
+    if scored:
+        return scored
     return _INPUTS[tool](goal) if tool in _INPUTS else {}
 
 
@@ -244,17 +246,17 @@ def digest(params: JsonObject) -> str:
 
 
 def _file_io(goal: Goal) -> JsonObject | None:
-    path = named_path(goal.description)
+    path = find_path(goal.description)
     return {"action": "read", "path": path} if path else None
 
 
 def _http_fetch(goal: Goal) -> JsonObject | None:
-    url = named_url(goal.description)
+    url = find_url(goal.description)
     return {"url": url} if url else None
 
 
 def _shell_exec(goal: Goal) -> JsonObject | None:
-    command = named_command(goal.description)
+    command = find_command(goal.description)
     return {"command": command} if command else None
 
 
@@ -267,7 +269,7 @@ def _user_interact(goal: Goal) -> JsonObject | None:
 
 
 def _content_ingest(goal: Goal) -> JsonObject | None:
-    url, path = named_url(goal.description), named_path(goal.description)
+    url, path = find_url(goal.description), find_path(goal.description)
     if url:
         return {"title": url[:300], "url": url}
     return {"title": path[:300], "path": path} if path else None

@@ -10,8 +10,7 @@ from boyd.models import ActionResult, Place, Triple
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.shell import runner
 from boyd.text.formatting import counted
-from boyd_goals import goal_toolbox as given
-from boyd_goals import memory
+from boyd_goals import goal_toolbox, memory
 from boyd_goals.goal_options import GoalOptions
 from boyd_goals.goal_toolbox import GoalToolbox
 from boyd_goals.goal_tree import symbol
@@ -61,17 +60,17 @@ class GoalTools(Plugin):
         return GoalToolbox(self.id, self.options)
 
     @action(concurrency=0, idempotent=True)
-    def kg_query(self, params: given.QueryParams, ctx: Context) -> ActionResult:
+    def kg_query(self, params: goal_toolbox.QueryParams, ctx: Context) -> ActionResult:
         """List what the graph knows about a symbol or, for a goal, about what it mentions."""
         graph, symbols = self.graph(ctx), self._starts(params.symbol, QUERIED, ctx)
         out = graph.out_many(symbols) if symbols and params.direction != "into" else {}
         into = graph.into_many(symbols) if symbols and params.direction != "out" else {}
-        found = (one for name in symbols for one in (*out.get(name, []), *into.get(name, [])))
-        known = list({one.place: one for one in found if is_knowledge(one)}.values())
-        return _result([_line(one) for one in known], _ends(known), "No triples found")
+        facts = (fact for name in symbols for fact in (*out.get(name, []), *into.get(name, [])))
+        knowledge = list({fact.place: fact for fact in facts if is_knowledge(fact)}.values())
+        return _result([_line(fact) for fact in knowledge], _ends(knowledge), "No triples found")
 
     @action(concurrency=0, risk="medium", idempotent=True)
-    def kg_mutate(self, params: given.MutateParams, ctx: Context) -> ActionResult:
+    def kg_mutate(self, params: goal_toolbox.MutateParams, ctx: Context) -> ActionResult:
         """Add a fact to the graph."""
         predicate = canonical(params.predicate)
         if predicate.lower().startswith("agent:"):
@@ -82,50 +81,59 @@ class GoalTools(Plugin):
         return _result([f"{_line(triple)}{'' if added else ' was already known'}"], _ends([triple]))
 
     @action(concurrency=0, idempotent=True)
-    def memory_recall(self, params: given.RecallParams, ctx: Context) -> str:
+    def memory_recall(self, params: goal_toolbox.RecallParams, ctx: Context) -> str:
         """Recall episodes about some symbols."""
         session = self.sessions(ctx).read()
-        found = memory.recall(session.episodes, params.query_symbols, params.top_k)
+        episodes = memory.recall(session.episodes, params.query_symbols, params.top_k)
         # One line each, so that lines about decisions can be left out.
-        lines = [f"{one.timestamp:%Y-%m-%d %H:%M} {' '.join(one.summary.split())}" for one in found]
+        lines = [
+            f"{episode.timestamp:%Y-%m-%d %H:%M} {' '.join(episode.summary.split())}"
+            for episode in episodes
+        ]
         return _join(lines, "No similar episode found")
 
     @action(concurrency=0, idempotent=True)
-    def reason(self, params: given.ReasonParams, ctx: Context) -> ActionResult:
+    def reason(self, params: goal_toolbox.ReasonParams, ctx: Context) -> ActionResult:
         """Simplify an expression by rules of logic, and list what follows from the facts in it."""
-        found, graph = reason(params.expression), self.graph(ctx)
-        steps = [f"{one.rule}: {one.before} becomes {one.after}" for one in found.steps]
+        result, graph = reason(params.expression), self.graph(ctx)
+        steps = [f"{step.rule}: {step.before} becomes {step.after}" for step in result.steps]
         symbols, lines = list[str](), list[str]()
-        for place in dict.fromkeys(triples(parse(found.expression))[:_REASONED]):
-            fact = next((one for one in graph.out(place[0]) if one.place == place), None)
+        for place in dict.fromkeys(triples(parse(result.expression))[:_REASONED]):
+            fact = next(
+                (candidate for candidate in graph.out(place[0]) if candidate.place == place), None
+            )
             if fact is None:
                 lines.append(f"{_arrow(place)} is not known")
                 continue
             following = consequences(graph, fact)
-            symbols += _ends([fact, *(one.triple for one in following)])
-            lines += [f"{_line(one.triple)}  follows by {one.rule}" for one in following]
+            symbols += _ends([fact, *(inference.triple for inference in following)])
+            lines += [
+                f"{_line(inference.triple)}  follows by {inference.rule}" for inference in following
+            ]
             lines += [] if following else [f"{_arrow(place)} is known, and nothing new follows"]
-        return _result([found.expression, *steps, *lines], symbols)
+        return _result([result.expression, *steps, *lines], symbols)
 
     @action(concurrency=0, idempotent=True)
-    def similarity_search(self, params: given.SimilarParams, ctx: Context) -> ActionResult:
+    def similarity_search(self, params: goal_toolbox.SimilarParams, ctx: Context) -> ActionResult:
         """Find symbols that are similar to another one."""
-        found = similar(self.graph(ctx), params.symbol, params.top_k)
-        symbols = [params.symbol, *(one.symbol for one in found)] if found else []
-        lines = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
+        matches = similar(self.graph(ctx), params.symbol, params.top_k)
+        symbols = [params.symbol, *(match.symbol for match in matches)] if matches else []
+        lines = [f"{match.symbol}  [{match.similarity:.3f}]" for match in matches]
         return _result(lines, symbols, "No similar symbol found")
 
     @action(concurrency=0, risk="medium", idempotent=True, timeout=120.0)
-    def infer_rules(self, params: given.InferParams, ctx: Context) -> ActionResult:
+    def infer_rules(self, params: goal_toolbox.InferParams, ctx: Context) -> ActionResult:
         """Add the facts that follow from known ones by general rules."""
         graph = self.graph(ctx)
-        found = infer(graph, **dict(params))
-        graph.add([one.triple for one in found])
-        lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
-        return _result(lines, _ends(one.triple for one in found), "Nothing new follows")
+        inferences = infer(graph, **dict(params))
+        graph.add([inference.triple for inference in inferences])
+        lines = [f"{_line(inference.triple)}  by {inference.rule}" for inference in inferences]
+        return _result(
+            lines, _ends(inference.triple for inference in inferences), "Nothing new follows"
+        )
 
     @action(concurrency=0, idempotent=True, timeout=120.0)
-    def gap_analysis(self, params: given.GapParams, ctx: Context) -> ActionResult:
+    def gap_analysis(self, params: goal_toolbox.GapParams, ctx: Context) -> ActionResult:
         """Find out what is missing around a symbol."""
         starts = self._starts(params.goal, STARTS, ctx)
         report = find_gaps(self.graph(ctx), starts, params.max_gaps)
@@ -133,8 +141,8 @@ class GoalTools(Plugin):
             return _result([], (), "Nothing is known about it")
         examined = counted(report.examined, "symbol")
         head = f"{examined}, {report.coverage:.0%} of them well connected"
-        lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
-        return _result([head, *lines], [one.symbol for one in report.gaps])
+        lines = [f"{gap.severity:.2f} {gap.kind}: {gap.detail}" for gap in report.gaps]
+        return _result([head, *lines], [gap.symbol for gap in report.gaps])
 
     def _starts(self, name: str, most: int, ctx: Context) -> list[str]:
         """The symbol of that name; for a goal, those it mentions."""
@@ -147,38 +155,40 @@ class GoalTools(Plugin):
     @action(concurrency=0, idempotent=True)
     def consolidate(self, ctx: Context) -> str:
         """Free working memory, and keep its valuable entries as episodes."""
-        kept, gone = self.consolidate_memory(ctx)
-        return f"{counted(kept, 'entry', 'entries')} became episodes, {gone} were forgotten"
+        episodes, forgotten = self.consolidate_memory(ctx)
+        return (
+            f"{counted(episodes, 'entry', 'entries')} became episodes, {forgotten} were forgotten"
+        )
 
     def consolidate_memory(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
         """Consolidate; returns the numbers of new episodes and of forgotten entries."""
         sessions, graph = self.sessions(ctx), self.graph(ctx)
-        seen = sessions.read()
-        symbols = sorted({one for entry in seen.memory for one in entry.symbols})
+        before = sessions.read()
+        symbols = sorted({name for entry in before.memory for name in entry.symbols})
         degrees = graph.degrees(symbols) if symbols else {}
-        near = _near_goals(graph, seen)
+        near = _near_goals(graph, before)
         counts = (0, 0)
 
         def change(session: GoalSession) -> GoalSession:
             nonlocal counts
-            after, kept = memory.consolidate(
+            after, episodes = memory.consolidate(
                 session,
                 degrees,
                 session.cycle,
                 ctx.now(),
                 self.config,
                 near=near,
-                without=memory.teaching_nothing(session, degrees),
+                without=memory.uninformative_entries(session, degrees),
                 on_demand=on_demand,
             )
-            counts = (len(kept), len(session.memory) - len(after.memory) - len(kept))
+            counts = (len(episodes), len(session.memory) - len(after.memory) - len(episodes))
             return after
 
-        sessions.change(change, seen.id)
+        sessions.change(change, before.id)
         return counts
 
     @action(concurrency=0, risk="medium")
-    def file_io(self, params: given.FileParams) -> str:
+    def file_io(self, params: goal_toolbox.FileParams) -> str:
         """Read, write or list files below the allowed folders."""
         files = self.toolbox.files
         if params.action == "list":
@@ -190,7 +200,7 @@ class GoalTools(Plugin):
         return f"{files.write(params.path, params.content)} bytes written to {params.path}"
 
     @action(concurrency=0, risk="medium", idempotent=True, timeout=70.0)
-    def http_fetch(self, params: given.FetchParams) -> str:
+    def http_fetch(self, params: goal_toolbox.FetchParams) -> str:
         """Fetch a page of a public address."""
         return fetch(params.url, params.timeout, self.options.allow_private).full_text
 
@@ -201,22 +211,22 @@ class GoalTools(Plugin):
         autonomy="approval-required",
         timeout=610.0,
     )
-    def shell_exec(self, params: given.ShellParams) -> ActionResult:
+    def shell_exec(self, params: goal_toolbox.ShellParams) -> ActionResult:
         """Run a command line, once a person has allowed it."""
         env = runner.environment([], None)
-        ended = runner.run(
+        result = runner.run(
             params.command, timeout=params.timeout, workdir="/", limit=OUTPUT, env=env
         )
-        error = f"exit code {ended.code}" if ended.code else None
-        if ended.timed_out:
+        error = f"exit code {result.code}" if result.code else None
+        if result.timed_out:
             error = f"timed out after {params.timeout:g} s"
-        output = ended.output.text()
+        output = result.output.text()
         return ActionResult(
             action="", success=error is None, duration=0.0, output=output, error=error
         )
 
     @action(concurrency=0, idempotent=True)
-    def user_interact(self, params: given.AskParams, ctx: Context) -> str:
+    def user_interact(self, params: goal_toolbox.AskParams, ctx: Context) -> str:
         """Ask a person; the answer arrives later."""
         sessions, now = self.sessions(ctx), ctx.now()
         session = sessions.at_work()
@@ -227,7 +237,7 @@ class GoalTools(Plugin):
         return f"Asked as question {question.id}: {question.text}"
 
     @action(concurrency=0, risk="medium", idempotent=True, timeout=70.0)
-    def content_ingest(self, params: given.IngestParams, ctx: Context) -> ActionResult:
+    def content_ingest(self, params: goal_toolbox.IngestParams, ctx: Context) -> ActionResult:
         """Add a text to the library, and its subjects to the graph."""
         if [params.text, params.path, params.url].count(None) != 2:
             raise ValueError("give exactly one of text, path and url")
@@ -241,19 +251,22 @@ class GoalTools(Plugin):
             text, source = page.text, params.url
         passages, about = Library(ctx.state).add(params.title, text, source)
         fact = partial(Triple, subject=params.title, source=source[:500])
-        mentions = [fact(predicate=MENTIONS, object=one, confidence=0.6) for one in about[:20]]
+        mentions = [fact(predicate=MENTIONS, object=topic, confidence=0.6) for topic in about[:20]]
         self.graph(ctx).add([fact(predicate="is-a", object="document"), *mentions])
         # Without the title, which was given and not found.
         line = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"
         return _result([line], [params.title, *about[:20]])
 
     @action(concurrency=0, idempotent=True)
-    def library_search(self, params: given.SearchParams, ctx: Context) -> ActionResult:
+    def library_search(self, params: goal_toolbox.SearchParams, ctx: Context) -> ActionResult:
         """Find passages of the library."""
-        found = Library(ctx.state).search(params.query, params.top_k)
+        passages = Library(ctx.state).search(params.query, params.top_k)
         # One line each, so that a passage can be told from the next one.
-        lines = [f"{one.title} ({one.number}): {' '.join(one.text.split())}" for one in found]
-        return _result(lines, [one.title for one in found], "No passage found")
+        lines = [
+            f"{passage.title} ({passage.number}): {' '.join(passage.text.split())}"
+            for passage in passages
+        ]
+        return _result(lines, [passage.title for passage in passages], "No passage found")
 
 
 def _result(lines: list[str], symbols: Iterable[str], nothing: str = "") -> ActionResult:
@@ -265,8 +278,8 @@ def _result(lines: list[str], symbols: Iterable[str], nothing: str = "") -> Acti
 
 def _near_goals(graph: Graph, session: GoalSession) -> set[str]:
     """The objects of facts about the goals in memory."""
-    named = {one for entry in session.memory for one in entry.symbols}
-    goals = sorted(named & {symbol(id) for id in session.goals})
+    names = {name for entry in session.memory for name in entry.symbols}
+    goals = sorted(names & {symbol(id) for id in session.goals})
     facts = graph.out_many(goals) if goals else {}
     return {fact.object for many in facts.values() for fact in many if not fact.is_metadata}
 
@@ -282,7 +295,7 @@ def _arrow(place: Place) -> str:
 
 def _ends(facts: Iterable[Triple]) -> list[str]:
     """The subjects and objects of facts."""
-    return [end for one in facts for end in (one.subject, one.object)]
+    return [end for fact in facts for end in (fact.subject, fact.object)]
 
 
 def _join(lines: list[str], nothing: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from boyd.errors import BoydError
 from boyd.models import Triple
-from boyd_goals.judgement import inherited, is_met, result_of
+from boyd_goals.judgement import is_met, judge_by_parts, result_of
 from boyd_goals.progress import clip, split_criteria, supersede
 from boyd_goals.state import Config, Goal, GoalSession, GoalStatus
 
@@ -57,7 +57,7 @@ def in_order(session: GoalSession, goals: Iterable[Goal]) -> list[Goal]:
     """Goals sorted by focus, priority and age."""
 
     def rank(goal: Goal) -> tuple[bool, int, int]:
-        in_focus = any(one.id in session.focus for one in (goal, *above(session, goal)))
+        in_focus = any(ancestor.id in session.focus for ancestor in (goal, *above(session, goal)))
         return (not in_focus, -goal.priority, goal.order)
 
     return sorted(goals, key=rank)
@@ -128,9 +128,9 @@ def add_goal(
     if threshold < 1:
         raise GoalError(f"the stall threshold cannot be {threshold} cycles")
     values: dict[str, Any] = {
-        "description": _checked_text("description", description),
-        "criteria": _checked_text("criteria", (criteria or "").strip() or description),
-        "priority": _checked_priority(priority),
+        "description": _check_text("description", description),
+        "criteria": _check_text("criteria", (criteria or "").strip() or description),
+        "priority": _check_priority(priority),
         "stall_threshold": threshold,
     }
     roomy = with_room(session, 1, config)
@@ -164,14 +164,14 @@ def with_room(session: GoalSession, count: int, config: Config) -> GoalSession |
     finished.sort(key=lambda goal: goal.order)
     if len(finished) < over:
         return None
-    gone = {goal.id for goal in finished[:over]}
+    dropped = {goal.id for goal in finished[:over]}
     goals = {}
     for id, goal in session.goals.items():
-        if id not in gone:
-            children = [child for child in goal.children if child not in gone]
-            parent = None if goal.parent in gone else goal.parent
+        if id not in dropped:
+            children = [child for child in goal.children if child not in dropped]
+            parent = None if goal.parent in dropped else goal.parent
             goals[id] = goal.model_copy(update={"children": children, "parent": parent})
-    plans = {id: plan for id, plan in session.plans.items() if id not in gone}
+    plans = {id: plan for id, plan in session.plans.items() if id not in dropped}
     return session.model_copy(update={"goals": goals, "plans": plans})
 
 
@@ -201,7 +201,7 @@ def set_priority(session: GoalSession, goal_id: str, priority: int, now: datetim
     goal = get_goal(session, goal_id)
     if not is_open(goal):
         raise GoalError(f"goal {goal_id!r} has ended: {goal.status}")
-    return change_goal(session, goal, now, priority=_checked_priority(priority))
+    return change_goal(session, goal, now, priority=_check_priority(priority))
 
 
 # --- Status --------------------------------------------------------------------------------------
@@ -238,9 +238,13 @@ def set_status(
     if status == "Active":
         return _resume(session, goal, reason, now)
     if status == "Suspended":
-        active = [one for one in below(session, goal) if one.status == "Active"]
+        active = [
+            descendant for descendant in below(session, goal) if descendant.status == "Active"
+        ]
         changes = {"status": status, "reason": reason or None}
-        session = with_goals(session, [update_goal(one, now, **changes) for one in (*active, goal)])
+        session = with_goals(
+            session, [update_goal(item, now, **changes) for item in (*active, goal)]
+        )
     else:
         result = clip(result, RESULT_CHARS) if result else None
         session = _end(session, goal, now, status=status, reason=reason or None, result=result)
@@ -258,13 +262,13 @@ def settle(session: GoalSession, child: Goal, now: datetime, config: Config) -> 
     if parent is None or not is_open(parent):
         return session
     children = _children(session, parent)
-    judged = inherited(parent, children, config)
+    judged = judge_by_parts(parent, children, config)
     changes: dict[str, Any] = {"matched": judged.matched, "evidence": judged.evidence}
     if session.goals[child.id].status == "Completed":
         changes.update(last_progress_cycle=parent.cycles_worked, stalled=False)
     parent = update_goal(parent, now, **changes)
     session = with_goals(session, [parent])
-    if all(one.status == "Completed" for one in children):
+    if all(part.status == "Completed" for part in children):
         reason = "all sub-goals are completed"
         if is_met(parent, parent.evidence):
             result = result_of(parent.evidence)
@@ -272,7 +276,7 @@ def settle(session: GoalSession, child: Goal, now: datetime, config: Config) -> 
                 session, parent.id, "Completed", now, config, reason=reason, result=result
             )
         return _reactivate(session, parent, f"{reason}, but the criteria are not met", now)
-    if any(one.status == "Failed" for one in children) and not _is_worked_on(session, parent):
+    if any(part.status == "Failed" for part in children) and not _is_worked_on(session, parent):
         return _reactivate(session, parent, "a sub-goal has failed", now)
     return session
 
@@ -287,7 +291,7 @@ def _reactivate(session: GoalSession, goal: Goal, reason: str, now: datetime) ->
 
 
 def _resume(session: GoalSession, goal: Goal, reason: str | None, now: datetime) -> GoalSession:
-    waiting = [one for one in _children(session, goal) if is_open(one)]
+    waiting = [part for part in _children(session, goal) if is_open(part)]
     if not waiting:
         return change_goal(session, goal, now, status="Active", reason=reason or None)
     for child in waiting:
@@ -297,15 +301,15 @@ def _resume(session: GoalSession, goal: Goal, reason: str | None, now: datetime)
 
 
 def _end(session: GoalSession, goal: Goal, now: datetime, **changes: Any) -> GoalSession:
-    why = f"its parent goal {goal.id!r} has ended: {changes['status']}"
-    ended = [
-        update_goal(one, now, status="Failed", reason=why, **FREE)
-        for one in below(session, goal)
-        if is_open(one)
+    reason = f"its parent goal {goal.id!r} has ended: {changes['status']}"
+    goals = [
+        update_goal(item, now, status="Failed", reason=reason, **FREE)
+        for item in below(session, goal)
+        if is_open(item)
     ]
-    ended.append(update_goal(goal, now, **changes, **FREE))
-    why = f"goal {goal.id!r} has ended: {changes['status']}"
-    return _drop_plans(with_goals(session, ended), [one.id for one in ended], why)
+    goals.append(update_goal(goal, now, **changes, **FREE))
+    reason = f"goal {goal.id!r} has ended: {changes['status']}"
+    return _drop_plans(with_goals(session, goals), [item.id for item in goals], reason)
 
 
 def _drop_plans(session: GoalSession, goal_ids: Collection[str], reason: str) -> GoalSession:
@@ -318,7 +322,7 @@ def _drop_plans(session: GoalSession, goal_ids: Collection[str], reason: str) ->
 
 
 def _is_worked_on(session: GoalSession, goal: Goal) -> bool:
-    return any(one.status == "Active" for one in below(session, goal))
+    return any(part.status == "Active" for part in below(session, goal))
 
 
 def _children(session: GoalSession, goal: Goal) -> list[Goal]:
@@ -327,11 +331,11 @@ def _children(session: GoalSession, goal: Goal) -> list[Goal]:
 
 def _new_id(session: GoalSession, order: int) -> str:
     # Sessions share graphs, so the number alone would not be unique there.
-    made = f"{session.id}\n{session.created_at.isoformat()}\n{order}"
-    return f"{order}-{hashlib.sha256(made.encode()).hexdigest()[:8]}"
+    seed = f"{session.id}\n{session.created_at.isoformat()}\n{order}"
+    return f"{order}-{hashlib.sha256(seed.encode()).hexdigest()[:8]}"
 
 
-def _checked_text(field: str, text: str) -> str:
+def _check_text(field: str, text: str) -> str:
     text = text.strip()
     if not text:
         raise GoalError(f"the {field} must not be empty")
@@ -340,7 +344,7 @@ def _checked_text(field: str, text: str) -> str:
     return text
 
 
-def _checked_priority(priority: int) -> int:
+def _check_priority(priority: int) -> int:
     if not 0 <= priority <= 255:
         raise GoalError(f"priority {priority} is not between 0 and 255")
     return priority
@@ -403,7 +407,10 @@ def parts_of(goal: Goal, config: Config) -> list[str]:
 
 
 def _waits_for_approval(session: GoalSession, goal: Goal) -> bool:
-    return any(one.goal == goal.id and one.progress == "Pending" for one in session.decisions)
+    return any(
+        decision.goal == goal.id and decision.progress == "Pending"
+        for decision in session.decisions
+    )
 
 
 def _split(session: GoalSession, goal: Goal, parts: list[str], now: datetime) -> GoalSession:

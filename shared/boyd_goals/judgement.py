@@ -84,18 +84,18 @@ def findings_in(tool: str, output: str) -> list[StepFinding]:
     if tool in _SILENT:
         return []
     if tool == "memory_recall":
-        return [one for line in output.splitlines() for one in _recalled(line)]
+        return [finding for line in output.splitlines() for finding in _findings_in_memory(line)]
     if tool in FACTUAL:
         texts, is_asked = _facts(output), False
     elif tool in _LISTING:
-        found = (_PASSAGE.fullmatch(line) for line in output.splitlines())
-        texts, is_asked = [one["text"] for one in found if one], False
+        matches = (_PASSAGE.fullmatch(line) for line in output.splitlines())
+        texts, is_asked = [match["text"] for match in matches if match], False
     else:
         # A page begins with its status.
         page = output.partition("\n\n")[2] if tool == "http_fetch" else output
         texts, is_asked = passages(page), True
-    kept = (_without_own_words(text) for text in texts)
-    return [StepFinding(lines=[text], is_asked=is_asked) for text in kept if text]
+    cleaned = (_without_own_words(text) for text in texts)
+    return [StepFinding(lines=[text], is_asked=is_asked) for text in cleaned if text]
 
 
 def around(facts: Iterable[Triple]) -> StepFinding:
@@ -118,10 +118,10 @@ def _fact(line: str) -> Place | None:
     """The fact in a line `"S" -> P -> "O"`, unless it goes on with `is not known`."""
     subject, _, rest = line.partition('" -> ')
     predicate, _, rest = rest.partition(' -> "')
-    found, quote, more = rest.rpartition('"')
+    object_, quote, more = rest.rpartition('"')
     if not subject.startswith('"') or not quote or more.startswith(" is not known"):
         return None
-    return (subject[1:], predicate, found)
+    return (subject[1:], predicate, object_)
 
 
 def _is_answer(subject: str, predicate: str) -> bool:
@@ -129,7 +129,7 @@ def _is_answer(subject: str, predicate: str) -> bool:
     return not is_own and predicate not in _NO_ANSWERS
 
 
-def _recalled(line: str) -> Iterator[StepFinding]:
+def _findings_in_memory(line: str) -> Iterator[StepFinding]:
     """The findings in a line of recalled memory; none in its envelope."""
     match = _RECALLED.fullmatch(line)
     if match and match["tool"] is None:
@@ -138,17 +138,17 @@ def _recalled(line: str) -> Iterator[StepFinding]:
         # A summary has the lines of the output in one.
         yield from findings_in(match["tool"], match["found"].replace('; "', '\n"'))
     elif match and match["tool"] not in ("memory_recall", "Decide", "Orient"):
-        found = findings_in(match["tool"], match["found"])
-        yield from (one.patched({"is_asked": False}) for one in found)
+        findings = findings_in(match["tool"], match["found"])
+        yield from (finding.patched({"is_asked": False}) for finding in findings)
 
 
 def _without_own_words(text: str) -> str:
-    kept = []
+    lines = []
     for line in text.splitlines():
         bare = line.strip().strip("\"'").lower()
         if not bare.startswith(_METADATA) and not any(mark in bare for mark in _GOAL_MARKS):
-            kept.append(line)
-    return "\n".join(kept).strip()
+            lines.append(line)
+    return "\n".join(lines).strip()
 
 
 # --- Judging -------------------------------------------------------------------------------------
@@ -168,19 +168,21 @@ def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
         done = GoalEvidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
         return Judgement(goal.matched, [done])
     matched, evidence = dict.fromkeys(goal.matched), list(goal.evidence)
-    fitting = [one for one in step.findings if one.is_asked or _is_about(goal, step, one)]
+    fitting = [
+        finding for finding in step.findings if finding.is_asked or _is_about(goal, step, finding)
+    ]
     for criterion in criteria_of(goal):
-        wanted = criterion_words(criterion)
-        best = _best(fitting, set(wanted))
+        keywords = criterion_words(criterion)
+        best = _best(fitting, set(keywords))
         if not best:
             continue
-        met = [word for word in wanted if word in words(best[0].text)]
+        met = [word for word in keywords if word in words(best[0].text)]
         matched |= dict.fromkeys(met)
-        is_new = all(one.criterion != criterion for one in evidence)
-        if is_new and len(met) >= _enough(len(wanted), config):
-            text = _quote(best, set(wanted))
-            made = GoalEvidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
-            evidence.append(made)
+        is_new = all(item.criterion != criterion for item in evidence)
+        if is_new and len(met) >= _enough(len(keywords), config):
+            text = _quote(best, set(keywords))
+            entry = GoalEvidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
+            evidence.append(entry)
     return Judgement(list(matched), evidence)
 
 
@@ -190,75 +192,79 @@ def _is_about(goal: Goal, step: ToolStep, finding: StepFinding) -> bool:
         return True
     own, subject = words(finding.text), set(criterion_words(goal.description))
     if step.about:
-        return any(own.issuperset(one) for one in step.about)
+        return any(own.issuperset(group) for group in step.about)
     return not subject or not own.isdisjoint(subject)
 
 
-def _best(findings: Sequence[StepFinding], wanted: set[str]) -> list[StepFinding]:
-    """The findings with most of those words, without any if there is none."""
-    counted = [(len(wanted & words(one.text)), one) for one in findings]
+def _best(findings: Sequence[StepFinding], keywords: set[str]) -> list[StepFinding]:
+    """The findings with most of those words; none if no finding has any."""
+    counted = [(len(keywords & words(finding.text)), finding) for finding in findings]
     most = max((count for count, _ in counted), default=0)
-    best = [one for count, one in counted if count == most and most]
+    best = [finding for count, finding in counted if count == most and most]
     # A fact tells more than all the facts around a symbol.
-    return [one for one in best if len(one.lines) == 1] or best
+    return [finding for finding in best if len(finding.lines) == 1] or best
 
 
-def _enough(wanted: int, config: Config) -> int:
-    """The number of keywords that must meet."""
+def _enough(count: int, config: Config) -> int:
+    """The number of *count* keywords that must meet in a finding."""
     # Rounded, as 0.7 of ten words are seven.
-    return max(ceil(round(config.completion_ratio * wanted, 9)), min(2, wanted))
+    return max(ceil(round(config.completion_ratio * count, 9)), min(2, count))
 
 
-def _quote(findings: Sequence[StepFinding], wanted: set[str]) -> str:
-    """The lines with wanted words, of the first few findings."""
-    lines = [line for one in findings for line in one.lines if wanted & words(line)]
+def _quote(findings: Sequence[StepFinding], keywords: set[str]) -> str:
+    """The lines with one of the keywords, up to the limits of evidence."""
+    lines = [line for finding in findings for line in finding.lines if keywords & words(line)]
     some = list(dict.fromkeys(" ".join(line.split()) for line in lines))[:_QUOTED]
     return clip("\n".join(some), EVIDENCE_CHARS)
 
 
 def is_met(goal: Goal, evidence: Sequence[GoalEvidence]) -> bool:
     """True if there is evidence for each criterion; a goal without criteria is never met."""
-    fulfilled = {one.criterion.casefold() for one in evidence}
-    wanted = criteria_of(goal)
-    return bool(wanted) and all(one.casefold() in fulfilled for one in wanted)
+    fulfilled = {item.criterion.casefold() for item in evidence}
+    criteria = criteria_of(goal)
+    return bool(criteria) and all(criterion.casefold() in fulfilled for criterion in criteria)
 
 
-def inherited(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
+def judge_by_parts(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
     """Judge a goal by the evidence of its parts."""
     parts = list(parts)
-    found = [one for part in parts for one in part.evidence]
+    evidence = [item for part in parts for item in part.evidence]
     judged = Judgement(goal.matched, goal.evidence)
     if verb_of(goal):
-        return _done_in_parts(goal, parts, found)
-    for one in found:
-        criteria = {known.casefold(): known for known in criteria_of(goal)}
-        same = criteria.get(one.criterion.casefold())
+        return _judge_act_by_parts(goal, parts, evidence)
+    for item in evidence:
+        criteria = {criterion.casefold(): criterion for criterion in criteria_of(goal)}
+        same = criteria.get(item.criterion.casefold())
         current = goal.patched({"matched": judged.matched, "evidence": judged.evidence})
         if same is None:
-            step = ToolStep(one.cycle, one.tool, "", [StepFinding(lines=[one.text], is_asked=True)])
+            step = ToolStep(
+                item.cycle, item.tool, "", [StepFinding(lines=[item.text], is_asked=True)]
+            )
             judged = judge(current, step, config)
-        elif all(known.criterion != same for known in judged.evidence):
-            adopted = one.patched({"criterion": same})
+        elif all(entry.criterion != same for entry in judged.evidence):
+            adopted = item.patched({"criterion": same})
             judged = Judgement(judged.matched, [*judged.evidence, adopted])
     return judged
 
 
-def _done_in_parts(goal: Goal, parts: Iterable[Goal], found: Sequence[GoalEvidence]) -> Judgement:
+def _judge_act_by_parts(
+    goal: Goal, parts: Iterable[Goal], evidence: Sequence[GoalEvidence]
+) -> Judgement:
     """Judge a goal that wants something done: its parts must all be done."""
-    if not found or any(part.status != "Completed" for part in parts):
+    if not evidence or any(part.status != "Completed" for part in parts):
         return Judgement(goal.matched, goal.evidence)
-    last = max(found, key=lambda one: one.cycle)
-    text = clip("\n".join(one.text for one in found), EVIDENCE_CHARS)
+    last = max(evidence, key=lambda item: item.cycle)
+    text = clip("\n".join(item.text for item in evidence), EVIDENCE_CHARS)
     return Judgement(goal.matched, [last.patched({"criterion": goal.criteria, "text": text})])
 
 
 def result_of(evidence: Iterable[GoalEvidence]) -> str:
     """The answer to a goal: the lines of its evidence, each once."""
-    lines = (line for one in evidence for line in one.text.splitlines())
+    lines = (line for item in evidence for line in item.text.splitlines())
     return "\n".join(dict.fromkeys(lines))
 
 
 def reason_of(evidence: Iterable[GoalEvidence]) -> str:
     """The steps that fulfilled the criteria."""
-    steps = (f"{one.criterion} by {one.tool} in cycle {one.cycle}" for one in evidence)
+    steps = (f"{item.criterion} by {item.tool} in cycle {item.cycle}" for item in evidence)
     return f"the criteria are met: {', '.join(steps)}"

@@ -55,10 +55,10 @@ class Files:
         finally:
             os.close(folder)
         try:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise ValueError(f"{path!r} is not a regular file")
-            if found.st_nlink > 1:
+            if status.st_nlink > 1:
                 raise ValueError(
                     f"{path!r} has hard links, which may be outside the allowed folders"
                 )
@@ -91,10 +91,10 @@ class Files:
         """The names in a folder."""
         folder = self._walk(self._parts(path))
         try:
-            found = sorted(os.listdir(folder))[:NAMES]  # noqa: PTH208 - it is a descriptor
+            names = sorted(os.listdir(folder))[:NAMES]  # noqa: PTH208 - it is a descriptor
         finally:
             os.close(folder)
-        return [os.fsencode(name).decode("utf-8", "replace") for name in found]
+        return [os.fsencode(name).decode("utf-8", "replace") for name in names]
 
     def allows(self, path: str) -> bool:
         """True if a path is below one of the folders; raises nothing."""
@@ -116,12 +116,12 @@ class Files:
             raise ValueError("no folder is allowed: set the option `roots`")
         if "\0" in path:
             raise ValueError("a path must not contain a null character")
-        given = Path(path)
-        whole = given if given.is_absolute() else Path(self._roots[0][1]) / given
+        target = Path(path)
+        whole = target if target.is_absolute() else Path(self._roots[0][1]) / target
         if ".." in whole.parts:
             raise ValueError(f"{path!r} must not contain `..`")
-        for named, real in self._roots:
-            for root in (named, Path(real)):
+        for configured, real in self._roots:
+            for root in (configured, Path(real)):
                 if whole.is_relative_to(root):
                     return [real, *whole.relative_to(root).parts]
         raise ValueError(f"{path!r} is in none of the allowed folders")
@@ -138,10 +138,10 @@ class Files:
 
 
 def _read_bytes(handle: int, most: int) -> bytes:
-    found = b""
-    while len(found) < most and (chunk := os.read(handle, most - len(found))):
-        found += chunk
-    return found
+    data = b""
+    while len(data) < most and (chunk := os.read(handle, most - len(data))):
+        data += chunk
+    return data
 
 
 def _mode(folder: int, name: str) -> int:
@@ -219,8 +219,8 @@ def fetch(url: str, timeout: float, allow_private: bool) -> SourcePage:
         page = _get(session, url)
     except (requests.RequestException, urllib3.exceptions.HTTPError, zlib.error) as error:
         is_late = timed_out.is_set() or isinstance(error, _TIMEOUTS)
-        why = f"no answer within {timeout:g} s" if is_late else str(error)
-        raise OSError(f"{url} could not be fetched: {why}") from None
+        reason = f"no answer within {timeout:g} s" if is_late else str(error)
+        raise OSError(f"{url} could not be fetched: {reason}") from None
     finally:
         limit.cancel()
         session.close()
@@ -240,7 +240,7 @@ def _get(session: GuardedSession, url: str) -> SourcePage:
         if len(body) <= MOST and response.raw.length_remaining:
             raise requests.ConnectionError("the connection was lost")
         packing = response.headers.get("content-encoding", "identity").strip().lower()
-        body = _unpacked(body, packing)
+        body = _unpack(body, packing)
         text = body[:MOST].decode(_charset(response.encoding), "replace")
         text = text.encode("utf-8", "replace").decode()
         more = _CUT_OFF if len(body) > MOST else ""
@@ -248,7 +248,7 @@ def _get(session: GuardedSession, url: str) -> SourcePage:
         return SourcePage(response.status_code, response.reason or "", location, text + more)
 
 
-def _unpacked(body: bytes, packing: str) -> bytes:
+def _unpack(body: bytes, packing: str) -> bytes:
     """The body, unpacked up to the limit."""
     if packing in ("", "identity"):
         return body
@@ -257,14 +257,14 @@ def _unpacked(body: bytes, packing: str) -> bytes:
     return zlib.decompressobj(wbits=47).decompress(body, MOST + 1)
 
 
-def _charset(named: str | None) -> str:
+def _charset(encoding: str | None) -> str:
     try:
-        found = codecs.lookup(named or "utf-8").name
+        codec = codecs.lookup(encoding or "utf-8").name
         # Some codecs do not produce text, which only a trial shows.
-        b"x".decode(found, "replace")
+        b"x".decode(codec, "replace")
     except (LookupError, ValueError):
         return "utf-8"
-    return "utf-8" if found in _BAD_CHARSETS else found
+    return "utf-8" if codec in _BAD_CHARSETS else codec
 
 
 #: The number of documents kept, of passages per document, and the usual length of a passage.
@@ -289,7 +289,7 @@ class Passage:
     title: str
     number: int
     text: str
-    found: int
+    matches: int
 
 
 @dataclass
@@ -301,60 +301,60 @@ class Library:
     def add(self, title: str, text: str, source: str) -> tuple[int, list[str]]:
         """Add or replace a document; returns its number of passages and its frequent words."""
         parts = passages(text)
-        found = (word for passage in parts for word in words(passage))
-        counted = Counter(word for word in found if len(word) <= WORD)
+        all_words = (word for passage in parts for word in words(passage))
+        counted = Counter(word for word in all_words if len(word) <= WORD)
         about = [word for word, _ in counted.most_common(ABOUT)]
         key = _key(title)
         self._state.set(key, {"title": title, "source": source, "passages": parts}, KEEP)
-        named = sorted(word for word in words(title) if len(word) <= WORD)
-        entry = {"key": key, "title": title, "about": [*named, *about]}
-        gone: list[str] = []
+        title_words = sorted(word for word in words(title) if len(word) <= WORD)
+        entry = {"key": key, "title": title, "about": [*title_words, *about]}
+        dropped: list[str] = []
 
-        def add_entry(found: Any) -> list[Any]:
-            rest = [one for one in found or [] if one["key"] != key]
-            kept = [*rest, entry][-DOCUMENTS:]
-            while len(kept) > 1 and _bytes(kept) > BYTES:
-                kept = kept[len(kept) // 8 + 1 :]
-            left = {one["key"] for one in kept}
-            gone[:] = [one["key"] for one in rest if one["key"] not in left]
-            return kept
+        def add_entry(stored: Any) -> list[Any]:
+            rest = [item for item in stored or [] if item["key"] != key]
+            entries = [*rest, entry][-DOCUMENTS:]
+            while len(entries) > 1 and _bytes(entries) > BYTES:
+                entries = entries[len(entries) // 8 + 1 :]
+            left = {item["key"] for item in entries}
+            dropped[:] = [item["key"] for item in rest if item["key"] not in left]
+            return entries
 
         self._state.update(_INDEX, add_entry, KEEP)
-        for forgotten in gone:
+        for forgotten in dropped:
             self._state.delete(forgotten)
         return len(parts), about
 
     def search(self, query: str, top_k: int) -> list[Passage]:
         """The passages with most words of the query, from the documents that match best."""
-        wanted = words(query)
+        sought = words(query)
         index = self._state.get(_INDEX) or []
-        scored = [(len(wanted & set(one["about"])), one["key"]) for one in index]
+        scored = [(len(sought & set(entry["about"])), entry["key"]) for entry in index]
         best = sorted((pair for pair in scored if pair[0]), reverse=True)[:SEARCHED]
         documents = self._state.get_many([key for _, key in best])
-        found = [
-            Passage(document["title"], number, text, len(wanted & words(text)))
+        hits = [
+            Passage(document["title"], number, text, len(sought & words(text)))
             for document in documents.values()
             for number, text in enumerate(document["passages"], 1)
         ]
-        fitting = [passage for passage in found if passage.found]
-        return sorted(fitting, key=lambda one: (-one.found, one.title, one.number))[:top_k]
+        fitting = [passage for passage in hits if passage.matches]
+        return sorted(fitting, key=lambda item: (-item.matches, item.title, item.number))[:top_k]
 
 
 def passages(text: str) -> list[str]:
     """Paragraphs, with short ones joined and long ones cut."""
-    found: list[str] = []
+    parts: list[str] = []
     for paragraph in filter(None, (part.strip() for part in _BREAK.split(text))):
-        if found and len(found[-1]) + len(paragraph) < CHARS:
-            found[-1] = f"{found[-1]}\n\n{paragraph}"
+        if parts and len(parts[-1]) + len(paragraph) < CHARS:
+            parts[-1] = f"{parts[-1]}\n\n{paragraph}"
         else:
-            found += [paragraph[at : at + CHARS] for at in range(0, len(paragraph), CHARS)]
-    kept, size = list[str](), 0
-    for passage in found[:PASSAGES]:
+            parts += [paragraph[at : at + CHARS] for at in range(0, len(paragraph), CHARS)]
+    result, size = list[str](), 0
+    for passage in parts[:PASSAGES]:
         size += _bytes(passage)
         if size > BYTES:
             break
-        kept.append(passage)
-    return kept
+        result.append(passage)
+    return result
 
 
 def _bytes(value: Any) -> int:

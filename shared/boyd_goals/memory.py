@@ -68,9 +68,9 @@ def push(
     )
     memory = session.memory
     while len(memory) >= config.working_memory_capacity:
-        low = (one for one in memory if one.relevance < config.low_relevance)
-        dropped = next(low, None) or min(memory, key=lambda one: (one.relevance, one.id))
-        memory = [one for one in memory if one is not dropped]
+        low = (other for other in memory if other.relevance < config.low_relevance)
+        dropped = next(low, None) or min(memory, key=lambda other: (other.relevance, other.id))
+        memory = [other for other in memory if other is not dropped]
     changes = {"memories": entry.id, "memory": [*memory, entry], "updated_at": now}
     return session.model_copy(update=changes)
 
@@ -117,7 +117,7 @@ def consolidate(
     stay.
 
     *degrees* holds the number of facts per symbol, *near* the symbols that facts about goals lead
-    to, and *without* the entries that must not become episodes (`teaching_nothing`).
+    to, and *without* the entries that must not become episodes (`uninformative_entries`).
 
     Returns:
         The session, unchanged if no entry was removed, and the new episodes, oldest first.
@@ -127,27 +127,29 @@ def consolidate(
     removed = _to_remove(session, cycle, config, worthy if on_demand else frozenset())
     if not removed:
         return session, []
-    kept = [_episode(session, one, scores[one.id]) for one in removed if one.id in worthy]
-    gone = {entry.id for entry in removed}
+    episodes = [
+        _episode(session, entry, scores[entry.id]) for entry in removed if entry.id in worthy
+    ]
+    removed_ids = {entry.id for entry in removed}
     changes = {
-        "memory": [entry for entry in session.memory if entry.id not in gone],
-        "episodes": [*session.episodes, *kept][-config.max_episodes :],
-        "consolidated": session.consolidated + len(kept),
+        "memory": [entry for entry in session.memory if entry.id not in removed_ids],
+        "episodes": [*session.episodes, *episodes][-config.max_episodes :],
+        "consolidated": session.consolidated + len(episodes),
         "updated_at": now,
     }
-    return session.model_copy(update=changes), kept
+    return session.model_copy(update=changes), episodes
 
 
 def score(
     session: GoalSession, entry: MemoryEntry, degrees: Mapping[str, int], near: Collection[str] = ()
 ) -> float:
     """The value of an entry, 0 to 1; half of it is its own relevance."""
-    relevance = _NEAR if any(one in near for one in entry.symbols) else 0.0
-    if any(goal_of(session, one) for one in entry.symbols):
+    relevance = _NEAR if any(name in near for name in entry.symbols) else 0.0
+    if any(goal_of(session, name) for name in entry.symbols):
         relevance = 1.0
     novelty = _WITHOUT_SYMBOLS
     if entry.symbols:
-        mean = sum(degrees.get(one, 0) for one in entry.symbols) / len(entry.symbols)
+        mean = sum(degrees.get(name, 0) for name in entry.symbols) / len(entry.symbols)
         novelty = 1 / (1 + _PER_DEGREE * mean)
     parts = (
         _GOAL * relevance,
@@ -158,28 +160,28 @@ def score(
     return min(1.0, round(_OWN * entry.relevance + (1 - _OWN) * sum(parts), 9))
 
 
-def teaching_nothing(session: GoalSession, degrees: Mapping[str, int]) -> set[int]:
+def uninformative_entries(session: GoalSession, degrees: Mapping[str, int]) -> set[int]:
     """The entries with nothing to learn from later.
 
     They name no symbol with facts, and are neither an answer, nor advice, nor a tool's failure or
     finding outside the graph; or they repeat an episode or another entry.
     """
-    known = {(one.goal, one.summary) for one in session.episodes}
+    contents = {(episode.goal, episode.summary) for episode in session.episodes}
     idle: set[int] = set()
     for entry in session.memory:
         episode = _episode(session, entry, entry.relevance)
         content = (episode.goal, episode.summary)
-        if content in known or not _teaches(session, entry, degrees):
+        if content in contents or not _teaches(session, entry, degrees):
             idle.add(entry.id)
         else:
-            known.add(content)
+            contents.add(content)
     return idle
 
 
 def _teaches(session: GoalSession, entry: MemoryEntry, degrees: Mapping[str, int]) -> bool:
     if entry.tool in _REMEMBERING or entry.kind == "Decision":
         return False
-    if any(degrees.get(one) and goal_of(session, one) is None for one in entry.symbols):
+    if any(degrees.get(name) and goal_of(session, name) is None for name in entry.symbols):
         return True
     if entry.kind == "Action":
         return not entry.success or entry.tool not in _READING
@@ -191,8 +193,8 @@ def inherit_episodes(session: GoalSession, other: GoalSession, config: Config) -
 
     New entries get numbers that neither session has used, so that ids of episodes are unique.
     """
-    every = {one.id: one for one in (*other.episodes, *session.episodes)}
-    episodes = sorted(every.values(), key=lambda one: (one.timestamp, one.id))
+    every = {episode.id: episode for episode in (*other.episodes, *session.episodes)}
+    episodes = sorted(every.values(), key=lambda episode: (episode.timestamp, episode.id))
     memories = max(session.memories, other.memories)
     return session.patched({"episodes": episodes[-config.max_episodes :], "memories": memories})
 
@@ -202,13 +204,13 @@ def recall(episodes: Sequence[Episode], query: Iterable[str], k: int) -> list[Ep
 
     Ties go to the newest, then the most relevant episode; without overlap there is no match.
     """
-    symbols = {one.strip().lower() for one in query}
-    texts = [one for one in symbols if not one.startswith(_ID_PREFIXES)]
+    symbols = {term.strip().lower() for term in query}
+    texts = [term for term in symbols if not term.startswith(_ID_PREFIXES)]
     sought = set().union(*map(words, texts))
     ranked = [(_overlap(episode, symbols, sought), episode) for episode in episodes]
-    found = [(overlap, episode) for overlap, episode in ranked if overlap]
-    found.sort(key=lambda one: (one[0], one[1].timestamp, one[1].relevance), reverse=True)
-    return [episode for _, episode in found[: max(0, k)]]
+    matches = [(overlap, episode) for overlap, episode in ranked if overlap]
+    matches.sort(key=lambda match: (match[0], match[1].timestamp, match[1].relevance), reverse=True)
+    return [episode for _, episode in matches[: max(0, k)]]
 
 
 def _to_remove(
@@ -224,14 +226,14 @@ def _to_remove(
 
 
 def _episode(session: GoalSession, entry: MemoryEntry, relevance: float) -> Episode:
-    goal = next((goal for one in entry.symbols if (goal := goal_of(session, one))), None)
+    goal = next((goal for name in entry.symbols if (goal := goal_of(session, name))), None)
     own = symbol(goal.id) if goal else None
     return Episode(
         id=f"wm-{entry.id}",
         timestamp=entry.timestamp,
         goal=goal.id if goal else None,
         summary=clip(_summary(entry, own), SUMMARY_CHARS),
-        learnings=[one for one in entry.symbols if one != own],
+        learnings=[name for name in entry.symbols if name != own],
         tools=[entry.tool] if entry.tool else [],
         relevance=relevance,
     )
@@ -245,7 +247,7 @@ def _summary(entry: MemoryEntry, own: str | None) -> str:
         lines = entry.content.removeprefix(heading).splitlines()
         return f"{tool}: {'; '.join(' '.join(line.split()) for line in lines)}"
     if entry.kind == "Inference" and entry.content.startswith("Orient: "):
-        return f"came to mind: {', '.join(one for one in entry.symbols if one != own)}"
+        return f"came to mind: {', '.join(name for name in entry.symbols if name != own)}"
     if entry.tool == _ASKING and entry.kind == "Observation":
         _, mark, answer = entry.content.partition("\nAnswer of ")
         return f"Answer of {answer}" if mark else entry.content
@@ -253,9 +255,9 @@ def _summary(entry: MemoryEntry, own: str | None) -> str:
 
 
 def _overlap(episode: Episode, symbols: set[str], sought: set[str]) -> int:
-    named = [episode.id, *episode.learnings, *episode.tools]
+    names = [episode.id, *episode.learnings, *episode.tools]
     if episode.goal:
-        named += [episode.goal, symbol(episode.goal)]
-    labels = [one for one in named if not one.startswith(_ID_PREFIXES)]
-    found = set().union(*map(words, [episode.summary, *labels]))
-    return len(symbols & {one.lower() for one in named}) + len(sought & found)
+        names += [episode.goal, symbol(episode.goal)]
+    labels = [name for name in names if not name.startswith(_ID_PREFIXES)]
+    own_words = set().union(*map(words, [episode.summary, *labels]))
+    return len(symbols & {name.lower() for name in names}) + len(sought & own_words)

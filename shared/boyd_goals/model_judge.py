@@ -57,7 +57,10 @@ def judge_by_model(
     answer = llm.answer(prompt, Answer, instructions=_INSTRUCTIONS, timeout=seconds)
     if not answer.is_met:
         return ModelVerdict(is_met=False)
-    cited = {one.criterion.strip().casefold(): steps.get(one.cycle) for one in answer.evidence}
+    cited = {
+        citation.criterion.strip().casefold(): steps.get(citation.cycle)
+        for citation in answer.evidence
+    }
     evidence = []
     for criterion in criteria_of(goal) or [goal.criteria]:
         step = cited.get(criterion.casefold())
@@ -71,11 +74,13 @@ def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, GoalE
     """The steps of the goal and of its parts that succeeded, by cycle, as evidence."""
     goals = {outcome.goal, *session.goals[outcome.goal].children}
     steps = {
-        one.cycle: GoalEvidence(criterion="", cycle=one.cycle, tool=one.tool, text=one.detail)
-        for one in session.decisions
-        if one.goal in goals and one.progress in ("Completed", "Advanced", "NoChange")
+        decision.cycle: GoalEvidence(
+            criterion="", cycle=decision.cycle, tool=decision.tool, text=decision.detail
+        )
+        for decision in session.decisions
+        if decision.goal in goals and decision.progress in ("Completed", "Advanced", "NoChange")
     }
-    steps |= {one.cycle: one for one in session.goals[outcome.goal].evidence}
+    steps |= {item.cycle: item for item in session.goals[outcome.goal].evidence}
     text = clip("\n".join(_facts(outcome)) or outcome.output, EVIDENCE_CHARS)
     latest = GoalEvidence(criterion="", cycle=outcome.cycle, tool=outcome.tool, text=text)
     return {**steps, latest.cycle: latest}
@@ -83,13 +88,14 @@ def _steps(session: GoalSession, outcome: DecisionOutcome) -> Mapping[int, GoalE
 
 def _describe(session: GoalSession, goal: Goal, outcome: DecisionOutcome) -> JsonObject:
     """The goal, its earlier steps and the latest one."""
-    earlier = [one for one in _steps(session, outcome).values() if one.cycle != outcome.cycle]
+    earlier = [step for step in _steps(session, outcome).values() if step.cycle != outcome.cycle]
     return {
         "goal": goal.description,
         "criteria": [*criteria_of(goal)] or [goal.criteria],
-        "evidenceSoFar": [one.to_wire() for one in goal.evidence],
+        "evidenceSoFar": [step.to_wire() for step in goal.evidence],
         "earlierSteps": [
-            {"cycle": one.cycle, "tool": one.tool, "output": one.text} for one in earlier[-_STEPS:]
+            {"cycle": step.cycle, "tool": step.tool, "output": step.text}
+            for step in earlier[-_STEPS:]
         ],
         "latestStep": {
             "cycle": outcome.cycle,
@@ -102,4 +108,4 @@ def _describe(session: GoalSession, goal: Goal, outcome: DecisionOutcome) -> Jso
 
 def _facts(outcome: DecisionOutcome) -> list[str]:
     """The lines of the findings, each once."""
-    return list(dict.fromkeys(line for one in outcome.findings for line in one.lines))
+    return list(dict.fromkeys(line for finding in outcome.findings for line in finding.lines))

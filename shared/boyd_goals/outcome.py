@@ -81,11 +81,11 @@ def begin_cycle(session: GoalSession, now: datetime) -> GoalSession:
 def check_outcome(
     session: GoalSession, outcome: DecisionOutcome, config: Config
 ) -> Rejection | None:
-    """The reason to reject an outcome; None: it may be applied.
+    """Return the reason to reject an outcome, if there is one.
 
     An outcome is rejected if its goal is gone, its cycle already has one (or is older than all
     remembered decisions), or the goal was claimed again since. The answer to a pending approval is
-    applied whoever works on the goal by then.
+    applied regardless of claims since.
     """
     goal = session.goals.get(outcome.goal)
     if goal is None:
@@ -170,9 +170,10 @@ def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation
 
 def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
     """True if it is the first outcome of a decision that waited for approval."""
-    wanted = (outcome.cycle, outcome.approval, "Pending")
+    pending = (outcome.cycle, outcome.approval, "Pending")
     return outcome.state != "pending" and any(
-        (one.cycle, one.approval, one.progress) == wanted for one in session.decisions
+        (decision.cycle, decision.approval, decision.progress) == pending
+        for decision in session.decisions
     )
 
 
@@ -228,12 +229,12 @@ def _record(
         breakdown=outcome.score.breakdown if outcome.score else "",
         score=outcome.score,
         progress=evaluation.progress if evaluation else waiting.get(outcome.state),
-        found=[one for one in (evaluation.matched if evaluation else []) if one not in before],
+        found=[word for word in (evaluation.matched if evaluation else []) if word not in before],
         detail=clip(outcome.output, DETAIL_CHARS) if has_output else _reason(outcome),
         at=now,
     )
-    others = [one for one in session.decisions if one.cycle != outcome.cycle]
-    decisions = sorted([*others, decision], key=lambda one: one.cycle)
+    others = [item for item in session.decisions if item.cycle != outcome.cycle]
+    decisions = sorted([*others, decision], key=lambda item: item.cycle)
     changes: dict[str, Any] = {
         "decisions": decisions[-config.max_decisions :],
         "cycle": max(session.cycle, outcome.cycle),
@@ -260,7 +261,7 @@ _MAX_SYMBOLS = 12
 
 
 def state_of(result: ActionResult) -> OutcomeState | None:
-    """The state of a decision after its action; None: the result says nothing about the tool."""
+    """The state of a decision after its action, or None if the tool itself was never tried."""
     if result.success:
         return "done"
     if result.waits_for:
@@ -271,7 +272,7 @@ def state_of(result: ActionResult) -> OutcomeState | None:
 
 
 def output_of(tool: str, result: ActionResult) -> str:
-    """The output of a tool, or the reason it failed; a question is not told as one."""
+    """The output of a tool, or the reason it failed; questions have no output."""
     output = result.output if isinstance(result.output, str) else json.dumps(result.output)
     if not result.success:
         return result.error or output
@@ -282,15 +283,15 @@ def output_of(tool: str, result: ActionResult) -> str:
 
 def symbol_metrics(symbols: Iterable[str]) -> dict[str, float | str]:
     """The metrics of an action that has named or found those symbols."""
-    known = list(dict.fromkeys(symbols))[:_MAX_SYMBOLS]
-    return {_SYMBOLS: json.dumps(known, ensure_ascii=False)} if known else {}
+    unique = list(dict.fromkeys(symbols))[:_MAX_SYMBOLS]
+    return {_SYMBOLS: json.dumps(unique, ensure_ascii=False)} if unique else {}
 
 
 def symbols_of(result: ActionResult) -> list[str]:
     """The symbols, except goals, in the metrics of an action."""
     try:
-        found = json.loads(str((result.metrics or {}).get(_SYMBOLS, "[]")))
+        value = json.loads(str((result.metrics or {}).get(_SYMBOLS, "[]")))
     except ValueError:
         return []
-    texts = found if isinstance(found, list) else []
-    return [one for one in texts if isinstance(one, str) and not one.startswith(GOAL)]
+    texts = value if isinstance(value, list) else []
+    return [text for text in texts if isinstance(text, str) and not text.startswith(GOAL)]

@@ -56,15 +56,15 @@ class Goals(Endpoints, Orientation):
         )
 
     def _apply_approvals(self, sessions: Sessions, ctx: Context) -> GoalSession:
-        session = sessions.see(sessions.read())
-        found = cycle.approval_outcomes(session, ctx.approvals, self.toolbox, self.graph(ctx))
-        if not found:
+        session = sessions.pin(sessions.read())
+        outcomes = cycle.approval_outcomes(session, ctx.approvals, self.toolbox, self.graph(ctx))
+        if not outcomes:
             return session
-        seconds = model_judge.SECONDS / len(found)
-        found = [self._with_verdict(session, outcome, ctx, seconds) for outcome in found]
+        seconds = model_judge.SECONDS / len(outcomes)
+        outcomes = [self._with_verdict(session, outcome, ctx, seconds) for outcome in outcomes]
 
         def change(current: GoalSession) -> GoalSession:
-            for outcome in found:
+            for outcome in outcomes:
                 current = cycle.record_outcome(current, outcome, ctx.now(), self.config)
             return current
 
@@ -74,27 +74,27 @@ class Goals(Endpoints, Orientation):
     def choose(self, situation: Situation, ctx: Context) -> Decision:
         """Choose the tool with the highest score for the goal, and remember the reason."""
         sessions, toolbox = self.sessions(ctx), self.toolbox
-        made: list[Decision] = []
+        decisions: list[Decision] = []
 
         def decide(session: GoalSession) -> GoalSession:
             goal = session.goals.get(session.at_work or "")
             if session.iteration != ctx.iteration or goal is None or goal.status != "Active":
-                made[:] = [no_op("the goal was suspended or has ended in the meantime")]
+                decisions[:] = [no_op("the goal was suspended or has ended in the meantime")]
                 return session
             own = session.psyche if self.options.with_psyche else None
             outlook = self.outlook(goal, situation, own)
             options = scoring.list_options(session, outlook, toolbox, ctx.catalog)
             if not options:
-                made[:] = [no_op("every possible call waits for approval or was refused")]
+                decisions[:] = [no_op("every possible call waits for approval or was refused")]
                 return session
-            made[:] = [scoring.decide(options, goal, toolbox, ctx.catalog)]
+            decisions[:] = [scoring.decide(options, goal, toolbox, ctx.catalog)]
             best, now = options[0], ctx.now()
             return scoring.remember_choice(
                 session, outlook, best, toolbox.profiles, now, self.config
             )
 
-        sessions.change(decide, sessions.seen().id)
-        return made[0]
+        sessions.change(decide, sessions.snapshot().id)
+        return decisions[0]
 
     @choose.applicable_when
     def _has_goal(self, situation: Situation, ctx: Context) -> bool:
@@ -111,7 +111,7 @@ class Goals(Endpoints, Orientation):
 
     @hook(fail_closed=True)
     def on_before_act(self, action: Action, params: Mapping[str, Any], ctx: Context) -> None:
-        """Let the shadow veto an action, whoever asks for it."""
+        """Veto actions that the shadow forbids, whichever strategy chose them."""
         if not self.options.with_psyche:
             return
         toolbox = self.toolbox
@@ -122,16 +122,20 @@ class Goals(Endpoints, Orientation):
         if verdict.veto:
             raise Veto(f"shadow pattern {verdict.veto.name!r}: {verdict.veto.explanation}")
         if verdict.against:
-            why = ", ".join(f"{one.name}: {one.explanation}" for one in verdict.against)
-            ctx.logger.info("the shadow advises against %s (%.1f): %s", name, verdict.bias, why)
+            reasons = ", ".join(
+                f"{pattern.name}: {pattern.explanation}" for pattern in verdict.against
+            )
+            ctx.logger.info("the shadow advises against %s (%.1f): %s", name, verdict.bias, reasons)
 
     def on_loop_complete(self, result: LoopResult, ctx: Context) -> None:
         """Apply the outcome of the cycle, and consolidate memory when it is nearly full."""
         sessions = self.sessions(ctx)
         session = sessions.at_work()
-        if session is None and any(one.source == GOALS for one in result.observations):
+        if session is None and any(
+            observation.source == GOALS for observation in result.observations
+        ):
             # Another worker began the cycle after this one had read the session.
-            sessions.see(sessions.read())
+            sessions.pin(sessions.read())
             session = sessions.at_work()
         if session is None:
             return
@@ -158,8 +162,8 @@ class Goals(Endpoints, Orientation):
 
         Without a model or a usable answer the words decide.
         """
-        wanted = self.options.judge_with_model and ctx.has_llm
-        if not wanted or not (outcome.findings or outcome.is_act):
+        asks_model = self.options.judge_with_model and ctx.has_llm
+        if not asks_model or not (outcome.findings or outcome.is_act):
             return outcome
         try:
             verdict = model_judge.judge_by_model(ctx.llm, session, outcome, seconds)

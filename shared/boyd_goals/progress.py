@@ -66,7 +66,7 @@ def split_criteria(criteria: str) -> list[str]:
 
 
 def criteria_of(goal: Goal) -> list[str]:
-    """The criteria of a goal, each of which a step must fulfil; none: it cannot be completed."""
+    """The criteria of a goal, each of which a step must fulfil; without any it cannot complete."""
     if verb_of(goal):
         return [goal.criteria]
     return [part for part in split_criteria(goal.criteria) if criterion_words(part)]
@@ -76,35 +76,35 @@ def criteria_of(goal: Goal) -> list[str]:
 def criterion_words(text: str) -> tuple[str, ...]:
     """The keywords of a criterion, without verbs in front, commands, addresses and paths."""
     # A single word is no sentence, and so no verb in front of one.
-    found = keywords(text if len(tokens(text)) == 1 else subject_of(text))
-    return tuple([word for word in found if word not in _FRAME] or found)
+    terms = keywords(text if len(tokens(text)) == 1 else subject_of(text))
+    return tuple([word for word in terms if word not in _FRAME] or terms)
 
 
 def subject_of(text: str) -> str:
     """The text without its commands, and without verbs and function words in front."""
     rest = _COMMAND.sub(" ", text).strip()
-    while found := tokens(rest):
-        if found[0].lower() not in STOP | _KNOWING:
+    while remaining := tokens(rest):
+        if remaining[0].lower() not in STOP | _KNOWING:
             return rest
-        rest = rest[rest.index(found[0]) + len(found[0]) :].strip()
+        rest = rest[rest.index(remaining[0]) + len(remaining[0]) :].strip()
     return ""
 
 
 def verb_of(goal: Goal) -> str | None:
-    """The verb of a goal that is judged by its act; None: by the words of its criteria.
+    """The verb of a goal that is judged by its act, or None if words of its criteria decide.
 
     A goal with criteria of its own is judged by them.
     """
     text = goal.description
     if goal.criteria.casefold() != text.casefold():
         return None
-    if named_command(text):
+    if find_command(text):
         return "run"
     words = [word.lower() for word in tokens(text)]
     first = next((word for word in words if word not in STOP), "")
-    if first in _DOING or (first in _DOING_WITH_PLACE and (named_url(text) or named_path(text))):
+    if first in _DOING or (first in _DOING_WITH_PLACE and (find_url(text) or find_path(text))):
         return first
-    verbs = (found[1].lower() for found in _DEFINITE.finditer(text))
+    verbs = (match[1].lower() for match in _DEFINITE.finditer(text))
     return next((verb for verb in verbs if verb in _DOING | _DOING_TO), None)
 
 
@@ -113,7 +113,7 @@ def own_acts(goal: Goal) -> frozenset[str]:
     verb, text = verb_of(goal), goal.description
     if verb is None:
         return frozenset()
-    if named_command(text):
+    if find_command(text):
         return frozenset(["shell_exec"])
     return frozenset(tool for tool, verbs in _ACTS.items() if verb in verbs)
 
@@ -127,31 +127,31 @@ _ACTS = {
 }
 
 
-def named_url(text: str) -> str | None:
+def find_url(text: str) -> str | None:
     """The first address in a text."""
-    found = _URL.search(text)
-    return found[0] if found else None
+    match = _URL.search(text)
+    return match[0] if match else None
 
 
-def named_path(text: str) -> str | None:
+def find_path(text: str) -> str | None:
     """The first path or file name in a text."""
-    found = (one[0].rstrip(".") for one in _PATH.finditer(_URL.sub(" ", text)))
-    return next((one for one in found if one and one.lower() not in _NO_PATHS), None)
+    paths = (match[0].rstrip(".") for match in _PATH.finditer(_URL.sub(" ", text)))
+    return next((path for path in paths if path and path.lower() not in _NO_PATHS), None)
 
 
-def named_command(text: str) -> str | None:
+def find_command(text: str) -> str | None:
     """The first command in backticks in a text."""
-    found = _COMMAND.search(text)
-    return found[1] if found else None
+    match = _COMMAND.search(text)
+    return match[1] if match else None
 
 
 def question_in(text: str) -> str | None:
     """The question that a text wants a person to be asked."""
-    found = _ASKING.match(text)
-    if found is None:
+    match = _ASKING.match(text)
+    if match is None:
         return None
-    wanted = found["what"].rstrip(" .?!")
-    return f"Please {wanted}." if found["to"] else f"Please tell me {wanted}."
+    question = match["what"].rstrip(" .?!")
+    return f"Please {question}." if match["to"] else f"Please tell me {question}."
 
 
 def clip(text: str, limit: int) -> str:
@@ -221,7 +221,7 @@ def ensure_plan(
 
 
 def next_step(plan: ToolPlan) -> PlanStep | None:
-    """The first pending step; None: the plan has ended."""
+    """The first pending step of an active plan, if any."""
     if plan.status != "Active":
         return None
     return next((step for step in plan.steps if step.status == "Pending"), None)
@@ -233,7 +233,7 @@ def tick(plan: ToolPlan, tool: str) -> ToolPlan:
     if step is None or step.tool != tool:
         return plan
     steps = _mark(plan.steps, step, "Completed")
-    done = all(one.status != "Pending" for one in steps)
+    done = all(item.status != "Pending" for item in steps)
     return plan.model_copy(update={"steps": steps, "status": "Completed" if done else "Active"})
 
 
@@ -260,16 +260,16 @@ def is_exhausted(goal: Goal, config: Config) -> bool:
 
 def _explore(needs: Collection[Need], has_knowledge: bool) -> list[str]:
     inside = "external" not in needs
-    wanted = {
+    candidates = {
         "kg_query": "knowledge" in needs or not has_knowledge,
         "similarity_search": not has_knowledge and inside,
         "reason": "reasoning" in needs or (has_knowledge and inside),
     }
-    return [tool for tool, is_wanted in wanted.items() if is_wanted]
+    return [tool for tool, is_wanted in candidates.items() if is_wanted]
 
 
 def _mark(steps: list[PlanStep], step: PlanStep, status: StepStatus) -> list[PlanStep]:
-    return [one.model_copy(update={"status": status}) if one is step else one for one in steps]
+    return [item.model_copy(update={"status": status}) if item is step else item for item in steps]
 
 
 def _stop(plan: ToolPlan, steps: list[PlanStep], status: str, reason: str) -> ToolPlan:

@@ -82,7 +82,7 @@ class PsycheVerdict(NamedTuple):
     @property
     def bias(self) -> float:
         """The sum of the severities of the patterns that advise against the action."""
-        return sum(one.severity for one in self.against)
+        return sum(pattern.severity for pattern in self.against)
 
 
 def new_psyche(
@@ -101,9 +101,9 @@ def check_shadow(psyche: Psyche | None, tool: str, danger: Danger, text: str) ->
     """Match the shadow against the use of *tool* with that danger and `action_text`."""
     searched = _normalize(f"{tool} {text}")
     patterns = psyche.shadow if psyche else []
-    matching = [one for one in patterns if _matches(one, danger, searched)]
-    veto = next((one for one in matching if one.veto), None)
-    return PsycheVerdict(veto, [one for one in matching if not one.veto])
+    matching = [pattern for pattern in patterns if _matches(pattern, danger, searched)]
+    veto = next((pattern for pattern in matching if pattern.veto), None)
+    return PsycheVerdict(veto, [pattern for pattern in matching if not pattern.veto])
 
 
 def count_encounter(psyche: Psyche) -> Psyche:
@@ -124,10 +124,10 @@ def evolve(psyche: Psyche, tools: Iterable[ToolInsight], abandoned: int, cycle: 
     if psyche.last_evolution_cycle >= cycle:
         return psyche
     steps: Counter[Archetype] = Counter()
-    for one in tools:
-        is_effective = one.uses >= _MIN_USES and one.rate > _EFFECTIVE_RATE
-        if archetype := ARCHETYPES.get(one.tool):
-            steps[archetype] += -1 if one.ineffective else int(is_effective)
+    for insight in tools:
+        is_effective = insight.uses >= _MIN_USES and insight.rate > _EFFECTIVE_RATE
+        if archetype := ARCHETYPES.get(insight.tool):
+            steps[archetype] += -1 if insight.ineffective else int(is_effective)
     weights = dict(psyche.weights)
     for name, count in steps.items():
         if count:
@@ -160,7 +160,7 @@ def _normalize(text: str) -> str:
 
 def _flatten(value: Any) -> str:
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={_flatten(one)}" for name, one in value.items())
+        return " ".join(f"{name}={_flatten(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
         return " ".join(map(_flatten, value))
     return str(value)
@@ -213,17 +213,19 @@ def reflect(session: GoalSession, cycle: int, now: datetime, config: Config) -> 
     report = look_back(session, cycle, config)
     changes: dict[str, object] = {"reflected": cycle, "updated_at": now}
     if session.psyche:
-        abandoned = sum(one.kind == "SuggestAbandon" for one in report.adjustments)
+        abandoned = sum(adjustment.kind == "SuggestAbandon" for adjustment in report.adjustments)
         changes["psyche"] = evolve(session.psyche, report.tools, abandoned, cycle)
-    for one in report.adjustments:
-        if one.kind in ("DecreasePriority", "IncreasePriority"):
-            session = change_goal(session, session.goals[one.goal], now, priority=one.priority)
+    for adjustment in report.adjustments:
+        if adjustment.kind in ("DecreasePriority", "IncreasePriority"):
+            session = change_goal(
+                session, session.goals[adjustment.goal], now, priority=adjustment.priority
+            )
     session = session.model_copy(update=changes)
     note = partial(
         push, kind="Reflection", relevance=_RELEVANCE, source_cycle=cycle, now=now, config=config
     )
     if report.adjustments:
-        about = [symbol(one.goal) for one in report.adjustments]
+        about = [symbol(adjustment.goal) for adjustment in report.adjustments]
         session = note(session, content=_advice(session, report), symbols=about)
     return note(session, content=report.summary)
 
@@ -241,12 +243,14 @@ def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionRep
         )
         for goal in goals
     ]
-    adjustments = [one for goal in goals for one in _adjustments(session, goal, config)]
+    adjustments = [
+        adjustment for goal in goals for adjustment in _adjustments(session, goal, config)
+    ]
     full = pressure(session, config)
     summary = (
         f"Reflection at cycle {cycle}: {len(tools)} tools used"
         f" ({sum(tool.ineffective for tool in tools)} ineffective), {len(goals)} goals"
-        f" ({sum(one.stagnant for one in insights)} stagnant), memory pressure"
+        f" ({sum(insight.stagnant for insight in insights)} stagnant), memory pressure"
         f" {full * 100:.0f}%, {len(adjustments)} adjustments recommended."
     )
     return ReflectionReport(
@@ -261,7 +265,9 @@ def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionRep
 
 def _advice(session: GoalSession, report: ReflectionReport) -> str:
     """The changes and suggestions as text."""
-    lines = (_advice_for(one, session.goals[one.goal]) for one in report.adjustments)
+    lines = (
+        _advice_for(adjustment, session.goals[adjustment.goal]) for adjustment in report.adjustments
+    )
     return f"Advice after cycle {report.cycle}: {'; '.join(lines)}"
 
 
@@ -296,14 +302,14 @@ def _tool_insights(decisions: Iterable[ToolDecision], config: Config) -> list[To
 def _adjustments(session: GoalSession, goal: Goal, config: Config) -> list[Adjustment]:
     if goal.idle_cycles < config.stagnation_threshold:
         return _boost(session, goal)
-    found = []
+    adjustments = []
     if goal.cycles_worked >= _ABANDON_AFTER * config.stagnation_threshold:
-        found.append(Adjustment(kind="SuggestAbandon", goal=goal.id))
+        adjustments.append(Adjustment(kind="SuggestAbandon", goal=goal.id))
     elif goal.priority > _LOW:
         lower = max(0, goal.priority - _DECREASE)
-        found.append(Adjustment(kind="DecreasePriority", goal=goal.id, priority=lower))
+        adjustments.append(Adjustment(kind="DecreasePriority", goal=goal.id, priority=lower))
     if not goal.children:
-        found.append(
+        adjustments.append(
             Adjustment(
                 kind="SuggestNewGoal",
                 goal=goal.id,
@@ -311,16 +317,16 @@ def _adjustments(session: GoalSession, goal: Goal, config: Config) -> list[Adjus
                 description=f"Decompose: {goal.description}",
             )
         )
-    return found
+    return adjustments
 
 
 def _boost(session: GoalSession, goal: Goal) -> list[Adjustment]:
     """Raise the priority of a goal that has progressed since the last reflection."""
     progressed = any(
-        one.goal == goal.id
-        and one.cycle > session.reflected
-        and one.progress in ("Advanced", "Completed")
-        for one in session.decisions
+        decision.goal == goal.id
+        and decision.cycle > session.reflected
+        and decision.progress in ("Advanced", "Completed")
+        for decision in session.decisions
     )
     if goal.cycles_worked < _WORKED_ENOUGH or goal.priority >= _HIGH or not progressed:
         return []

@@ -89,13 +89,13 @@ class Candidate:
 
     tool: str
     score: Score
-    why: str
+    reason: str
     params: JsonObject = field(default_factory=dict)
 
     @property
     def rationale(self) -> str:
         """The reason and the breakdown of the score."""
-        return f"{self.why} {self.score.breakdown}"
+        return f"{self.reason} {self.score.breakdown}"
 
 
 #: A base score, its reason, and the params that the outlook gives.
@@ -108,16 +108,16 @@ def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
     When nothing fits, the graph is queried about the goal.
     """
     order = {name: place for place, name in enumerate(PROFILES)}
-    known = sorted(tools, key=lambda tool: (order.get(tool.name, len(order)), tool.name))
-    found = [
+    ordered = sorted(tools, key=lambda tool: (order.get(tool.name, len(order)), tool.name))
+    candidates = [
         Candidate(tool.name, weigh(outlook, tool, base[0]), *base[1:])
-        for tool in known
+        for tool in ordered
         if (base := _RULES.get(tool.name, _by_affinity)(outlook, tool))
     ]
-    if not found:
+    if not candidates:
         params = _query(outlook.symbol)
         return [Candidate(FALLBACK, Score(base=0.0), "no other tool is applicable", params)]
-    return sorted(found, key=lambda candidate: -candidate.score.total)
+    return sorted(candidates, key=lambda candidate: -candidate.score.total)
 
 
 def weigh(outlook: Outlook, tool: ToolProfile, base: float) -> Score:
@@ -167,8 +167,8 @@ def _kg_query(outlook: Outlook, tool: ToolProfile) -> _Base:
 
 def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     """Relate the goal to an activated symbol that no fact connects with it."""
-    known = (fact for fact in outlook.knowledge if not fact.is_metadata)
-    ends = {end for fact in known for end in (fact.subject, fact.object)} | {outlook.symbol}
+    facts = (fact for fact in outlook.knowledge if not fact.is_metadata)
+    ends = {end for fact in facts for end in (fact.subject, fact.object)} | {outlook.symbol}
     unconnected = next((symbol for symbol in outlook.inferred if symbol not in ends), None)
     if not outlook.facts or unconnected is None:
         return None
@@ -210,8 +210,8 @@ def _infer_rules(outlook: Outlook, tool: ToolProfile) -> _Base | None:
 
 
 def _gap_analysis(outlook: Outlook, tool: ToolProfile) -> _Base:
-    asked = 0.1 if outlook.goal.used.get(FALLBACK, 0) >= 2 else 0.0
-    score = tool.multiplier * affinity(outlook.goal, tool) + asked
+    bonus = 0.1 if outlook.goal.used.get(FALLBACK, 0) >= 2 else 0.0
+    score = tool.multiplier * affinity(outlook.goal, tool) + bonus
     params: JsonObject = {"goal": outlook.symbol, "max_gaps": 10}
     return min(max(score, 0.30), 0.75), "missing facts may be found", params
 
@@ -253,30 +253,34 @@ def list_options(
     A call that a person has refused or not answered yet is not an option. A call that was made
     twice in a row is the last one.
     """
-    goal, actions = outlook.goal, {one.id for one in catalog.actions}
-    asked, line = _unapproved_calls(session, goal), list(above(session, goal))
-    calls = [(one.tool, one.params_digest) for one in session.decisions if one.goal == goal.id]
+    goal, actions = outlook.goal, {action.id for action in catalog.actions}
+    unapproved, line = _calls_without_approval(session, goal), list(above(session, goal))
+    calls = [
+        (decision.tool, decision.params_digest)
+        for decision in session.decisions
+        if decision.goal == goal.id
+    ]
     # A goal above that has asked a person has asked what this one would ask.
-    has_asked = any(one.question or one.used.get("user_interact") for one in line)
-    found, last = list[ToolOption](), list[ToolOption]()
-    for one in rank(outlook, toolbox.profiles.values()):
-        params = toolbox.params_of(one.tool, goal, one.params)
-        if params is None or toolbox.action_of(one.tool) not in actions:
+    has_asked = any(ancestor.question or ancestor.used.get("user_interact") for ancestor in line)
+    first, last = list[ToolOption](), list[ToolOption]()
+    for candidate in rank(outlook, toolbox.profiles.values()):
+        params = toolbox.params_of(candidate.tool, goal, candidate.params)
+        if params is None or toolbox.action_of(candidate.tool) not in actions:
             continue
-        if one.tool == "user_interact" and has_asked:
+        if candidate.tool == "user_interact" and has_asked:
             continue
-        call = (one.tool, digest(params))
-        if call not in asked:
-            (last if calls[-2:] == [call, call] else found).append(ToolOption(one, params))
-    return found + last
+        call = (candidate.tool, digest(params))
+        if call not in unapproved:
+            (last if calls[-2:] == [call, call] else first).append(ToolOption(candidate, params))
+    return first + last
 
 
 def decide(
     options: Collection[ToolOption], goal: Goal, toolbox: GoalToolbox, catalog: Catalog
 ) -> Decision:
     """The decision for the first option, with the next ones as alternatives."""
-    risks = {one.id: one.risk for one in catalog.actions}
-    best, *others = [_decision(one, goal, toolbox, risks) for one in options]
+    risks = {action.id: action.risk for action in catalog.actions}
+    best, *others = [_decision(option, goal, toolbox, risks) for option in options]
     return best.patched({"alternatives": others[:_MAX_ALTERNATIVES] or None})
 
 
@@ -292,7 +296,7 @@ def remember_choice(
     goal, cycle, chosen = outlook.goal, session.cycle, option.candidate
     choice = ToolChoice(tool=chosen.tool, params_digest=digest(option.params), score=chosen.score)
     session = session.model_copy(update={"choice": choice})
-    if any(one.source_cycle == cycle and one.kind == "Decision" for one in session.memory):
+    if any(entry.source_cycle == cycle and entry.kind == "Decision" for entry in session.memory):
         return session
     observed = (
         f"Cycle {cycle}: {len(active_goals(session))} active goals, "
@@ -305,7 +309,7 @@ def remember_choice(
     decided = f'Decide: tool={chosen.tool}, goal="{goal.description}", reason={chosen.rationale}'
     own = [symbol(goal.id)]
     push = partial(memory.push, source_cycle=cycle, now=now, config=config)
-    session = memory.consult(session, [one.id for one in memory.newest(session)])
+    session = memory.consult(session, [entry.id for entry in memory.newest(session)])
     session = push(session, content=observed, kind="Observation", relevance=0.6, symbols=own)
     if outlook.facts or outlook.inferred:
         symbols = [*own, *outlook.inferred]
@@ -319,13 +323,13 @@ def remember_choice(
     )
 
 
-def _unapproved_calls(session: GoalSession, goal: Goal) -> set[tuple[str, str]]:
+def _calls_without_approval(session: GoalSession, goal: Goal) -> set[tuple[str, str]]:
     """Calls that a person was asked to approve, for the goal or one above it, and has not."""
-    line = {goal.id, *(one.id for one in above(session, goal))}
+    line = {goal.id, *(ancestor.id for ancestor in above(session, goal))}
     return {
-        (one.tool, one.params_digest)
-        for one in session.decisions
-        if one.goal in line and one.progress in ("Pending", "Refused")
+        (decision.tool, decision.params_digest)
+        for decision in session.decisions
+        if decision.goal in line and decision.progress in ("Pending", "Refused")
     }
 
 

@@ -1,4 +1,4 @@
-"""Questions of goals to people, and the effect of the answers."""
+"""The sessions of an agent, its questions to people, and the claims of its goals."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def apply_answers(
     session: GoalSession, questions: Sequence[Question], now: datetime, config: Config
 ) -> GoalSession:
     """Apply the answers to the open questions of the goals."""
-    known = {one.id: one for one in questions}
+    questions_by_id = {question.id: question for question in questions}
     for goal in list(session.goals.values()):
-        question = known.get(goal.question or "")
+        question = questions_by_id.get(goal.question or "")
         if question is not None:
             session = apply_answer(session, question, now, config)
         elif goal.question is not None:
@@ -86,15 +86,15 @@ def apply_answer(
         )
     if goal is None or not is_open(goal):
         return session
-    for one in [goal, *below(session, goal)]:
-        judged = _judge_answer(session, goal, one, question.answer, config)
+    for affected in [goal, *below(session, goal)]:
+        judged = _judge_answer(session, goal, affected, question.answer, config)
         changes: dict[str, Any] = {"matched": judged.matched, "evidence": judged.evidence}
-        if judged != (one.matched, one.evidence):
-            changes.update(last_progress_cycle=one.cycles_worked, stalled=False)
-        if one.question == question.id:
+        if judged != (affected.matched, affected.evidence):
+            changes.update(last_progress_cycle=affected.cycles_worked, stalled=False)
+        if affected.question == question.id:
             changes["question"] = None
-        if is_open(one):
-            session = change_goal(session, one, now, **changes)
+        if is_open(affected):
+            session = change_goal(session, affected, now, **changes)
     return session
 
 
@@ -102,13 +102,13 @@ def _judge_answer(
     session: GoalSession, asking: Goal, goal: Goal, answer: str, config: Config
 ) -> Judgement:
     """Judge a goal by the answer to a question of *asking*."""
-    asked = [
-        one.cycle
-        for one in session.decisions
-        if one.goal == asking.id and one.tool == "user_interact"
+    cycles = [
+        decision.cycle
+        for decision in session.decisions
+        if decision.goal == asking.id and decision.tool == "user_interact"
     ]
     findings = [StepFinding(lines=[answer], is_asked=True)]
-    cycle, is_act = max(asked, default=session.cycle), "user_interact" in own_acts(goal)
+    cycle, is_act = max(cycles, default=session.cycle), "user_interact" in own_acts(goal)
     return judge(goal, ToolStep(cycle, "user_interact", answer, findings, is_act), config)
 
 
@@ -124,22 +124,22 @@ class Questions:
 
     def waiting(self) -> list[Question]:
         """The questions without an answer."""
-        return [one for one in self.all() if one.answer is None]
+        return [question for question in self.all() if question.answer is None]
 
     def ask(self, goal: str | None, text: str, now: datetime) -> Question:
         """Ask a question, unless the same goal has the same question open.
 
         When there are too many, the oldest questions are dropped, answered ones first.
         """
-        asked = Question(id=uuid.uuid4().hex[:8], goal=goal, text=text, asked_at=now)
-        result = [asked]
+        question = Question(id=uuid.uuid4().hex[:8], goal=goal, text=text, asked_at=now)
+        result = [question]
 
-        def add(found: Any) -> list[Any]:
-            known, wanted = _parse(found), (goal, text, None)
-            same = [one for one in known if (one.goal, one.text, one.answer) == wanted]
-            result[:] = same or [asked]
-            kept = _drop_oldest(known if same else [*known, asked])
-            return [one.to_wire() for one in kept]
+        def add(stored: Any) -> list[Any]:
+            questions, key = _parse(stored), (goal, text, None)
+            same = [item for item in questions if (item.goal, item.text, item.answer) == key]
+            result[:] = same or [question]
+            remaining = _drop_oldest(questions if same else [*questions, question])
+            return [item.to_wire() for item in remaining]
 
         self._state.update(_KEY, add, KEEP)
         return result[0]
@@ -148,14 +148,17 @@ class Questions:
         """Answer a question; returns it as it is now, if it exists, and whether this counted."""
         result: list[tuple[Question | None, bool]] = []
 
-        def set_answer(found: Any) -> list[Any]:
-            known = _parse(found)
-            match = next((one for one in known if one.id == id), None)
+        def set_answer(stored: Any) -> list[Any]:
+            questions = _parse(stored)
+            match = next((question for question in questions if question.id == id), None)
             counts = match is not None and match.answer is None
             answered = {"answer": text, "answered_by": by, "answered_at": now}
             after = match.patched(answered) if match and counts else match
             result[:] = [(after, counts)]
-            return [(after if one is match and after else one).to_wire() for one in known]
+            return [
+                (after if question is match and after else question).to_wire()
+                for question in questions
+            ]
 
         self._state.update(_KEY, set_answer, KEEP)
         return result[0]
@@ -163,16 +166,18 @@ class Questions:
 
 def _drop_oldest(questions: list[Question]) -> list[Question]:
     too_many = max(0, len(questions) - MOST)
-    oldest_first = sorted(questions, key=lambda one: (one.answer is None, one.asked_at))
-    gone = {one.id for one in oldest_first[:too_many]}
-    return [one for one in questions if one.id not in gone]
+    oldest_first = sorted(
+        questions, key=lambda question: (question.answer is None, question.asked_at)
+    )
+    dropped = {question.id for question in oldest_first[:too_many]}
+    return [question for question in questions if question.id not in dropped]
 
 
-def _parse(found: Any) -> list[Question]:
-    return [Question.model_validate(one, strict=False, extra="ignore") for one in found or []]
+def _parse(stored: Any) -> list[Question]:
+    return [Question.model_validate(item, strict=False, extra="ignore") for item in stored or []]
 
 
-#: Seconds that a session is kept after its last change, and that the current one is known.
+#: Seconds that the id of the current session is kept.
 KEEP_CURRENT = 100 * KEEP
 #: Attempts to shrink a session that is too large for one value.
 _SHRINK_ATTEMPTS = 4
@@ -192,10 +197,10 @@ class SessionError(BoydError):
 
 @dataclass
 class SessionCache:
-    """The current session as last seen by a worker, and the session read in an iteration."""
+    """The id of the current session as last read, and the session pinned for an iteration."""
 
     current: str = _FIRST
-    seen: tuple[int, GoalSession] | None = None
+    pinned: tuple[int, GoalSession] | None = None
 
 
 @dataclass
@@ -215,29 +220,29 @@ class Sessions:
     def read(self) -> GoalSession:
         """The current session; a new one if there is none."""
         guess = self._cache.current
-        found = self._ctx.state.get_many([_CURRENT, _key(guess)])
-        current = self._cache.current = str(found.get(_CURRENT, _FIRST))
-        value = found.get(_key(guess)) if current == guess else self._ctx.state.get(_key(current))
+        values = self._ctx.state.get_many([_CURRENT, _key(guess)])
+        current = self._cache.current = str(values.get(_CURRENT, _FIRST))
+        value = values.get(_key(guess)) if current == guess else self._ctx.state.get(_key(current))
         return self._parse(current, value)
 
-    def seen(self) -> GoalSession:
-        """The session as read earlier in this iteration, otherwise as it is."""
-        seen = self._cache.seen
-        if seen is not None and seen[0] == self._ctx.iteration:
-            return seen[1]
-        return self.see(self.read())
+    def snapshot(self) -> GoalSession:
+        """The session as read earlier in this iteration, otherwise read now."""
+        pinned = self._cache.pinned
+        if pinned is not None and pinned[0] == self._ctx.iteration:
+            return pinned[1]
+        return self.pin(self.read())
 
-    def see(self, session: GoalSession) -> GoalSession:
+    def pin(self, session: GoalSession) -> GoalSession:
         """Remember a session for the rest of the iteration."""
         if self._ctx.iteration is not None:
-            self._cache.seen = (self._ctx.iteration, session)
+            self._cache.pinned = (self._ctx.iteration, session)
         return session
 
     def at_work(self) -> GoalSession | None:
         """The session, if this iteration works on one of its goals."""
         if self._ctx.iteration is None:
             return None
-        session = self.seen()
+        session = self.snapshot()
         mine = session.iteration == self._ctx.iteration and session.at_work in session.goals
         return session if mine else None
 
@@ -271,30 +276,34 @@ class Sessions:
             raise SessionError(f"no session {session_id!r}")
         return self._switch(session_id, config)
 
-    def known(self) -> list[SessionSummary]:
-        """All kept sessions: the current one, then those left last."""
+    def summaries(self) -> list[SessionSummary]:
+        """All kept sessions: the current one, then the others, last used first."""
         current = self.read()
         oldest = self._ctx.now() - timedelta(seconds=KEEP)
         left = _parse_register(self._ctx.state.get(_REGISTER)).left[::-1]
-        others = [one for one in left if one.id != current.id and one.updated_at > oldest]
+        others = [
+            session for session in left if session.id != current.id and session.updated_at > oldest
+        ]
         return [_summary(current).patched({"current": True}), *others]
 
     def repair(self, session: GoalSession) -> None:
         """Bring the facts about goals in the graph up to date, as a worker may have died."""
         symbols = [symbol(id) for id in session.goals]
         about = self._graph.out_many(symbols) if symbols else {}
-        noted = {one.place for facts in about.values() for one in facts if one.is_metadata}
+        noted = {fact.place for facts in about.values() for fact in facts if fact.is_metadata}
         self._note(noted, _metadata(session, session.goals))
 
-    def _switch(self, wanted: str | None, config: Config) -> str:
-        """Make another session current; None: a new one."""
+    def _switch(self, session_id: str | None, config: Config) -> str:
+        """Make another session current, by default a new one."""
         leaving, chosen = self.read(), list[str]()
 
-        def register_left(found: Any) -> Any:
-            register = _parse_register(found)
+        def register_left(stored: Any) -> Any:
+            register = _parse_register(stored)
             last = max(register.last, int(leaving.id))
-            chosen[:] = [wanted or str(last + 1)]
-            left = [one for one in register.left if one.id not in (leaving.id, chosen[0])]
+            chosen[:] = [session_id or str(last + 1)]
+            left = [
+                session for session in register.left if session.id not in (leaving.id, chosen[0])
+            ]
             left.append(_summary(leaving))
             changes = {"last": max(last, int(chosen[0])), "left": left[-_LISTED:]}
             return register.patched(changes).to_wire()
@@ -308,8 +317,8 @@ class Sessions:
     def _change(self, current: str, change: Change, halvings: int) -> GoalSession:
         pair: list[GoalSession] = []
 
-        def apply(found: Any) -> Any:
-            session = self._parse(current, found)
+        def apply(stored: Any) -> Any:
+            session = self._parse(current, stored)
             pair[:] = [session, _shrink(change(session), halvings)]
             return pair[1].to_wire()
 
@@ -318,7 +327,7 @@ class Sessions:
         ids = {*before.goals, *after.goals}
         new = {id for id in ids if before.goals.get(id) is not after.goals.get(id)}
         self._note(_metadata(before, new), _metadata(after, new))
-        return self.see(after)
+        return self.pin(after)
 
     def _note(self, old: set[Place], new: set[Place]) -> None:
         """Replace facts about goals in the graph; repeating it changes nothing."""
@@ -335,14 +344,14 @@ class Sessions:
             # Work goes on with a full graph: the session is the source of truth.
             self._ctx.logger.warning("goals are missing from the graph: %s", error)
 
-    def _parse(self, current: str, found: Any) -> GoalSession:
-        if found:
-            return GoalSession.model_validate(found, strict=False, extra="ignore")
+    def _parse(self, current: str, stored: Any) -> GoalSession:
+        if stored:
+            return GoalSession.model_validate(stored, strict=False, extra="ignore")
         return new_session(current, self._ctx.now())
 
 
-def _parse_register(found: Any) -> SessionRegister:
-    return SessionRegister.model_validate(found or {}, strict=False, extra="ignore")
+def _parse_register(stored: Any) -> SessionRegister:
+    return SessionRegister.model_validate(stored or {}, strict=False, extra="ignore")
 
 
 def _shrink(session: GoalSession, halvings: int) -> GoalSession:
@@ -363,7 +372,7 @@ def _shorten(goal: Goal) -> Goal:
     """An ended goal with short results and evidence."""
     if is_open(goal):
         return goal
-    evidence = [one.patched({"text": clip(one.text, _SHORT)}) for one in goal.evidence]
+    evidence = [item.patched({"text": clip(item.text, _SHORT)}) for item in goal.evidence]
     return goal.patched({"result": goal.result and clip(goal.result, _SHORT), "evidence": evidence})
 
 
@@ -389,7 +398,7 @@ def _endings(before: GoalSession, after: GoalSession) -> Iterator[News]:
 
 def _metadata(session: GoalSession, goal_ids: Collection[str]) -> set[Place]:
     return {
-        one.place for id in goal_ids if id in session.goals for one in metadata(session.goals[id])
+        fact.place for id in goal_ids if id in session.goals for fact in metadata(session.goals[id])
     }
 
 
@@ -400,14 +409,17 @@ def _key(session_id: str) -> str:
 def claim(
     session: GoalSession, owner: str, now: datetime, config: Config
 ) -> tuple[GoalSession, Goal | None]:
-    """Claim the first free Active goal for `lease` seconds; None: there is none.
+    """Claim the first free Active goal, if any, for `lease` seconds.
 
     An owner that holds a goal gets it again with the same fence and a renewed lease. A goal with an
     expired lease is claimed with a higher fence, and outcomes with the lower fence are rejected.
     """
     active = active_goals(session)
-    own = next((one for one in active if one.owner == owner and is_held(one, now)), None)
-    goal = own or next((one for one in active if not is_held(one, now)), None)
+    own = next(
+        (candidate for candidate in active if candidate.owner == owner and is_held(candidate, now)),
+        None,
+    )
+    goal = own or next((candidate for candidate in active if not is_held(candidate, now)), None)
     if goal is None:
         return session, None
     fence, until = goal.fence if own else goal.fence + 1, now.timestamp() + config.lease

@@ -35,8 +35,10 @@ _SHORTEST = 3
 
 def content_words(text: str) -> list[str]:
     """The words of *text* that count: lower case, singular, at least three characters."""
-    found = (word.lower() for word in tokens(text))
-    return [stem(word) for word in found if len(word) >= _SHORTEST and word not in FUNCTION_WORDS]
+    all_words = (word.lower() for word in tokens(text))
+    return [
+        stem(word) for word in all_words if len(word) >= _SHORTEST and word not in FUNCTION_WORDS
+    ]
 
 
 @lru_cache(maxsize=64)
@@ -69,12 +71,12 @@ def token_vector(token: str) -> npt.NDArray[np.int8]:
     return vector
 
 
-def similarity(one: Vector, other: Vector) -> float:
+def similarity(first: Vector, second: Vector) -> float:
     """0.5 + 0.5·cos: 1 for the same direction, 0.5 for unrelated ones."""
-    lengths = int(one @ one) * int(other @ other)
+    lengths = int(first @ first) * int(second @ second)
     if lengths == 0:
         return UNRELATED
-    return UNRELATED + 0.5 * (int(one @ other) / math.sqrt(lengths))
+    return UNRELATED + 0.5 * (int(first @ second) / math.sqrt(lengths))
 
 
 #: Weights of a profile's words and of their synonyms.
@@ -134,7 +136,7 @@ def expand(keywords: tuple[str, ...]) -> dict[str, int]:
     brought = {
         stem(word)
         for root, others in SYNONYMS.items()
-        if not own.isdisjoint(stem(one) for one in (root, *others))
+        if not own.isdisjoint(stem(member) for member in (root, *others))
         for word in (root, *others)
     }
     return dict.fromkeys(sorted(brought), SYNONYM) | dict.fromkeys(sorted(own), WORD)
@@ -143,9 +145,9 @@ def expand(keywords: tuple[str, ...]) -> dict[str, int]:
 @lru_cache(maxsize=128)
 def vector(keywords: tuple[str, ...]) -> Vector:
     """A profile's expanded words as a read-only hypervector."""
-    made = bundle(expand(keywords))
-    made.setflags(write=False)
-    return made
+    result = bundle(expand(keywords))
+    result.setflags(write=False)
+    return result
 
 
 _KEYWORDS = {

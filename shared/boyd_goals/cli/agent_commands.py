@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def _texts(_ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
-    found = [text.strip() for text in (value or "").split(",")]
-    if value is not None and not any(found):
+    texts = [text.strip() for text in (value or "").split(",")]
+    if value is not None and not any(texts):
         raise click.BadParameter("name at least one goal", param=param)
-    return list(dict.fromkeys(filter(None, found)))
+    return list(dict.fromkeys(filter(None, texts)))
 
 
 def _text(_ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -69,10 +69,10 @@ def cycle(client: GoalsClient, goal: str, priority: int | None, form: str) -> No
     Adds the goal unless it is already active, and gives it precedence. Exit status 1 if the goal
     failed, or the chosen action could not be executed.
     """
-    from boyd_goals.cli.goals_client import frozen_line, next_cycle
+    from boyd_goals.cli.goals_client import freeze_notice, next_cycle
 
-    wanted = client.ensure(goal, priority)
-    client.focus([wanted.id])
+    target = client.ensure(goal, priority)
+    client.focus([target.id])
     with _resumable():
         done = next_cycle(client)
         if done.decision is None and done.result.success and not done.is_frozen:
@@ -81,10 +81,10 @@ def cycle(client: GoalsClient, goal: str, priority: int | None, form: str) -> No
     if not output.print_data(form, done.to_wire()):
         goal_views.show_cycle(done)
         goal_views.WaitingToolView().tell(done.session.questions, done.approvals)
-    if done.goal is not None and done.goal.id != wanted.id:
-        output.note(f"{output.one_line(wanted.id)} waits: another goal comes first")
+    if done.goal is not None and done.goal.id != target.id:
+        output.note(f"{output.one_line(target.id)} waits: another goal comes first")
     if done.is_frozen:
-        output.note(f"boyd: {frozen_line(client.api, done.refusal or '')}")
+        output.note(f"boyd: {freeze_notice(client.api, done.refusal or '')}")
     failed = done.goal is not None and done.goal.status == "Failed"
     output.fail_if(failed or done.refusal or not done.result.success)
 
@@ -103,11 +103,11 @@ def run(client: GoalsClient, goals: list[str], max_cycles: int, fresh: bool, for
     """
     if fresh:
         client.begin()
-    named = [client.ensure(description).id for description in goals]
+    ids = [client.ensure(description).id for description in goals]
     session = client.session()
-    if named != session.focus:
-        client.focus(named)
-    _run(client, session, max_cycles, form, named)
+    if ids != session.focus:
+        client.focus(ids)
+    _run(client, session, max_cycles, form, ids)
 
 
 @agent.command()
@@ -121,19 +121,19 @@ def resume(client: GoalsClient, max_cycles: int, form: str) -> None:
     """
     session = client.session()
     if not session.cycle:
-        how = f"{output.to_type('agent run --goals …')} or {output.to_type('agent repl')}"
-        output.stop(output.FAILED, f"there is no session to resume: {how} starts one")
+        commands = f"{output.to_type('agent run --goals …')} or {output.to_type('agent repl')}"
+        output.stop(output.FAILED, f"there is no session to resume: {commands} starts one")
     if session.active and client.may_act():
         output.note(f"resuming after cycle {session.cycle}")
     _run(client, session, max_cycles, form)
 
 
 def _run(
-    client: GoalsClient, session: SessionState, most: int, form: str, named: Collection[str] = ()
+    client: GoalsClient, session: SessionState, most: int, form: str, goal_ids: Collection[str] = ()
 ) -> None:
     """Run cycles and show them; exit with an error if a goal or an iteration has failed.
 
-    If goals are *named*, only those count.
+    If *goal_ids* are given, only those goals count.
     """
     from boyd_goals.cli.goals_client import CycleRunner
 
@@ -152,7 +152,7 @@ def _run(
     for goal in failed:
         reason = f": {goal.reason}" if goal.reason else ""
         output.note(output.one_line(f"boyd: goal {goal.id} has failed{reason}"))
-    counting = [goal for goal in failed if not named or goal.id in named]
+    counting = [goal for goal in failed if not goal_ids or goal.id in goal_ids]
     output.fail_if(counting or runner.ending in ("failed", "frozen"))
 
 
@@ -160,8 +160,8 @@ def _finish(runner: CycleRunner, form: str) -> None:
     """Print why the cycles ended, and what is left to do."""
     session = runner.session
     if form != "table":
-        why = {"why": runner.why} if runner.why else {}
-        output.print_item(form, {"ending": runner.ending, **why, "session": session})
+        fields = {"why": runner.reason} if runner.reason else {}
+        output.print_item(form, {"ending": runner.ending, **fields, "session": session})
     say = output.say if form == "table" else output.note
     say(_ending(runner))
     if runner.ending in ("enough", "failed") and session.active:
@@ -172,7 +172,7 @@ def _finish(runner: CycleRunner, form: str) -> None:
 
 
 def _ending(runner: CycleRunner) -> str:
-    from boyd_goals.cli.goals_client import frozen_line
+    from boyd_goals.cli.goals_client import freeze_notice
 
     if runner.ending == "done" and not runner.done:
         ways = [f"{output.to_type('goals add …')} adds one"]
@@ -189,10 +189,10 @@ def _ending(runner: CycleRunner) -> str:
         most = runner.session.max_cycles
         return f"The session has used all its {most} cycles; {fresh} starts another"
     if runner.ending == "idle":
-        why = f": {runner.why}" if runner.why else ""
-        return f"Nothing to do now, {after}{why}; {left}; {again} later."
+        reason = f": {runner.reason}" if runner.reason else ""
+        return f"Nothing to do now, {after}{reason}; {left}; {again} later."
     if runner.ending == "frozen":
-        frozen = frozen_line(runner.client.api, runner.why or "")
+        frozen = freeze_notice(runner.client.api, runner.reason or "")
         return f"{frozen}. Stopped {after}; {left}; {again}."
     return f"Stopped {after}; {left}; {again}."
 
@@ -282,14 +282,15 @@ def psyche(client: GoalsClient) -> PsycheState:
 @client_options
 def sessions(client: GoalsClient, form: str) -> None:
     """List the sessions, the current one first."""
-    found = client.sessions()
-    if not output.print_data(form, found):
-        goal_views.show_sessions(client, found)
+    summaries = client.sessions()
+    if not output.print_data(form, summaries):
+        goal_views.show_sessions(client, summaries)
 
 
 @agent.command()
 @client_argument(
-    "session", lambda client: [(one.id, f"{one.cycle} cycles") for one in client.sessions()]
+    "session",
+    lambda client: [(session.id, f"{session.cycle} cycles") for session in client.sessions()],
 )
 @data_option
 @client_options

@@ -23,7 +23,7 @@ from boyd_goals.cli import goal_views
 
 if TYPE_CHECKING:
     from boyd.models import Triple
-    from boyd_goals.api_models import Exported, Surroundings, Why
+    from boyd_goals.api_models import Exported, GoalExplanation, Surroundings
     from boyd_goals.cli.goals_client import GoalsClient
     from boyd_goals.state import Goal, GoalStatus, Question
 
@@ -59,12 +59,12 @@ def prints(show: Callable[[_T], None]) -> _Decorator:
         @data_option
         @client_options
         @functools.wraps(command)
-        def wrapped(*args: Any, form: str, **more: Any) -> None:
-            found = command(*args, **more)
-            if not output.print_data(form, found):
-                show(found)
+        def run(*args: Any, form: str, **more: Any) -> None:
+            data = command(*args, **more)
+            if not output.print_data(form, data):
+                show(data)
 
-        return wrapped
+        return run
 
     return decorate
 
@@ -78,9 +78,11 @@ def goal_argument(*statuses: str) -> _Decorator:
     """The argument GOAL; completion offers goals in *statuses*, or all."""
 
     def goals(client: GoalsClient) -> Offers:
-        found = client.goals()
+        all_goals = client.goals()
         return [
-            (one.id, one.description) for one in found if one.status in statuses or not statuses
+            (goal.id, goal.description)
+            for goal in all_goals
+            if goal.status in statuses or not statuses
         ]
 
     return client_argument("goal", goals)
@@ -112,9 +114,9 @@ def list_(client: GoalsClient, status: str | None) -> list[Goal]:
 @client_options
 def show(client: GoalsClient, goal: str, form: str) -> None:
     """Show everything about a goal."""
-    found = client.goal(goal)
-    if not output.print_data(form, found):
-        goal_views.show_goal(client, found)
+    item = client.goal(goal)
+    if not output.print_data(form, item):
+        goal_views.show_goal(client, item)
 
 
 @goals.command()
@@ -129,11 +131,11 @@ def show(client: GoalsClient, goal: str, form: str) -> None:
     help="Cycles without progress before it is split; default: the agent's setting.",
 )
 @prints(goal_views.show_id)
-def add(client: GoalsClient, description: str, **wanted: Any) -> Goal:
+def add(client: GoalsClient, description: str, **fields: Any) -> Goal:
     """Add a goal, and print its id."""
     if not description.strip():
         raise click.BadParameter("it must not be empty", param_hint="DESCRIPTION")
-    return client.add(description.strip(), **wanted)
+    return client.add(description.strip(), **fields)
 
 
 @goals.command()
@@ -175,7 +177,7 @@ def priority(client: GoalsClient, goal: str, priority: int) -> Goal:
 @goals.command()
 @goal_argument()
 @prints(goal_views.show_why)
-def why(client: GoalsClient, goal: str) -> Why:
+def why(client: GoalsClient, goal: str) -> GoalExplanation:
     """Show the decisions made for a goal, with their scores."""
     return client.why(goal)
 
@@ -191,21 +193,21 @@ def questions() -> None:
 @client_options
 def list_questions(client: GoalsClient, every: bool, form: str) -> None:
     """List open questions."""
-    found = client.questions(answered=every)
-    if not output.print_data(form, found):
-        goal_views.show_questions(client, found)
+    items = client.questions(answered=every)
+    if not output.print_data(form, items):
+        goal_views.show_questions(client, items)
 
 
 @questions.command()
-@client_argument("question", lambda client: [(one.id, one.text) for one in client.questions()])
+@client_argument("question", lambda client: [(item.id, item.text) for item in client.questions()])
 @click.argument("text")
 @prints(goal_views.show_answered)
 def answer(client: GoalsClient, question: str, text: str) -> Question:
     """Answer a question; `-` reads the answer from standard input."""
-    given = sys.stdin.buffer.read().decode(errors="replace") if text == "-" else text
-    if not given.strip():
+    content = sys.stdin.buffer.read().decode(errors="replace") if text == "-" else text
+    if not content.strip():
         raise click.BadParameter("it must not be empty", param_hint="TEXT")
-    return client.answer(question, given.strip())
+    return client.answer(question, content.strip())
 
 
 #: The most bytes and triples of an imported file: the capacity of a graph.
@@ -244,13 +246,13 @@ def import_(client: GoalsClient, file: Path, source: str | None, form: str) -> N
     added = sum(_send(client, facts[at : at + _AT_ONCE]) for at in range(0, len(facts), _AT_ONCE))
     if output.print_data(form, {"added": added, "skipped": skipped}):
         return
-    known = len(facts) - added
-    already = f", {known} known already" if known > 0 else ""
+    duplicates = len(facts) - added
+    already = f", {duplicates} known already" if duplicates > 0 else ""
     output.say(f"{counted(added, 'fact')} added{already}")
     if skipped:
         output.say(f"{counted(sum(skipped.values()), 'statement')} left out:")
         output.print_pairs(
-            *((str(count), _REASONS.get(why, why)) for why, count in skipped.items())
+            *((str(count), _REASONS.get(reason, reason)) for reason, count in skipped.items())
         )
 
 
@@ -262,11 +264,11 @@ def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]
     skipped: Counter[str] = Counter()
     for part in turtle.parts(text):
         try:
-            found = turtle.read(part, source=source, max_bytes=_BYTES, max_triples=_TRIPLES)
+            result = turtle.read(part, source=source, max_bytes=_BYTES, max_triples=_TRIPLES)
         except turtle.TurtleError as error:
             output.stop(output.FAILED, f"turtle: {error}")
-        facts += found.triples
-        skipped.update(found.skipped)
+        facts += result.triples
+        skipped.update(result.skipped)
     return facts, dict(skipped)
 
 
@@ -303,8 +305,8 @@ def export(client: GoalsClient, file: Path | None) -> None:
     if file is None or str(file) == "-":
         _copy(client.knowledge(), sys.stdout, is_terminal=output.is_terminal())
         return
-    with _create(file) as made:
-        _copy(client.knowledge(), made)
+    with _create(file) as target:
+        _copy(client.knowledge(), target)
 
 
 def _copy(parts: Iterable[Exported], target: TextIO, *, is_terminal: bool = False) -> None:
@@ -324,9 +326,9 @@ def _copy(parts: Iterable[Exported], target: TextIO, *, is_terminal: bool = Fals
 def _create(file: Path) -> Iterator[TextIO]:
     """Create a file; remove it again unless it is written completely."""
     try:
-        with file.open("x", encoding="utf-8") as made:
+        with file.open("x", encoding="utf-8") as stream:
             try:
-                yield made
+                yield stream
             except BaseException:
                 file.unlink(missing_ok=True)
                 raise
@@ -352,10 +354,10 @@ def show_symbol(client: GoalsClient, symbol: str, limit: int | None) -> Surround
 @client_options
 def search(client: GoalsClient, query: str, limit: int | None, form: str) -> None:
     """Find symbols by words, best match first."""
-    found = client.search(query, limit)
-    if output.print_data(form, found):
+    symbols = client.search(query, limit)
+    if output.print_data(form, symbols):
         return
-    for symbol in found:
+    for symbol in symbols:
         output.say(output.one_line(symbol))
-    if not found:
+    if not symbols:
         output.say(f"No symbol matches {output.one_line(query)!r}.")

@@ -41,13 +41,13 @@ class WaitingToolView:
         """A line for each new item."""
         for action, approval in approvals:
             if self._is_new(approval):
-                how = output.to_type(f"approvals approve {output.short(approval)}")
-                yield output.one_line(f"{action} waits for an approval: {how}")
+                command = output.to_type(f"approvals approve {output.short(approval)}")
+                yield output.one_line(f"{action} waits for an approval: {command}")
         for question in questions:
             if self._is_new(f"question {question.id}"):
-                how = self._answer or output.to_type("questions answer {} TEXT")
+                command = self._answer or output.to_type("questions answer {} TEXT")
                 text = output.one_line(question.text)
-                yield f"asks: {text}  {how.format(output.one_line(question.id))}"
+                yield f"asks: {text}  {command.format(output.one_line(question.id))}"
 
     def _is_new(self, name: str) -> bool:
         new = name not in self._shown
@@ -76,13 +76,13 @@ def show_cycle(cycle: Cycle) -> None:
 def _observation_text(observation: Observation) -> str:
     """An observation in a few words; for the plugin's own, the number of items."""
     data = observation.data
-    found: object
-    if observation.source == "goals" and isinstance(found := data.get("goals"), list):
-        return counted(len(found), "active goal")
-    if observation.source == "episodes" and isinstance(found := data.get("episodes"), list):
-        return counted(len(found), "recalled memory", "recalled memories")
-    if observation.source == "working-memory" and isinstance(found := data.get("size"), int):
-        return f"{counted(found, 'entry', 'entries')} in working memory"
+    value: object
+    if observation.source == "goals" and isinstance(value := data.get("goals"), list):
+        return counted(len(value), "active goal")
+    if observation.source == "episodes" and isinstance(value := data.get("episodes"), list):
+        return counted(len(value), "recalled memory", "recalled memories")
+    if observation.source == "working-memory" and isinstance(value := data.get("size"), int):
+        return f"{counted(value, 'entry', 'entries')} in working memory"
     return observation.source
 
 
@@ -122,8 +122,8 @@ def _headline(cycle: Cycle) -> str:
 def _decision_text(cycle: Cycle) -> str:
     if cycle.decision is not None:
         return f"{cycle.decision.tool} {cycle.decision.breakdown}"
-    found = cycle.result.decision
-    return f"{found.action}: {found.rationale}" if found else "nothing"
+    chosen = cycle.result.decision
+    return f"{chosen.action}: {chosen.rationale}" if chosen else "nothing"
 
 
 def _result_text(cycle: Cycle, lines: Sequence[str]) -> str:
@@ -133,8 +133,8 @@ def _result_text(cycle: Cycle, lines: Sequence[str]) -> str:
     if cycle.decision is None:
         session = cycle.session
         spent = session.active and session.cycle >= session.max_cycles
-        why = f": the session has used all its {session.max_cycles} cycles" if spent else ""
-        return f"nothing was done{why}"
+        reason = f": the session has used all its {session.max_cycles} cycles" if spent else ""
+        return f"nothing was done{reason}"
     text = _progress(cycle.decision)
     if cycle.goal is not None and cycle.goal.status not in ("Active", cycle.decision.progress):
         text += f", the goal is {cycle.goal.status}"
@@ -149,8 +149,8 @@ def _progress(decision: state.ToolDecision) -> str:
 
 def counts(session: api_models.SessionState | state.SessionSummary) -> str:
     """The number of goals by status, as in `2 active, 1 completed`."""
-    known = [(name, session.goals.get(name, 0)) for name in STATUSES]
-    return ", ".join(f"{number} {name.lower()}" for name, number in known if number) or "none"
+    by_status = [(name, session.goals.get(name, 0)) for name in STATUSES]
+    return ", ".join(f"{number} {name.lower()}" for name, number in by_status if number) or "none"
 
 
 def show_session(session: api_models.SessionState) -> None:
@@ -221,7 +221,7 @@ def show_goal(client: GoalsClient, goal: state.Goal) -> None:
     """Print everything about a goal."""
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     criteria = "" if goal.criteria == goal.description else goal.criteria
-    used = sorted(goal.used.items(), key=lambda one: -one[1])
+    used = sorted(goal.used.items(), key=lambda item: -item[1])
     now = client.api.agent.now()
     still = goal.cycles_worked - goal.last_progress_cycle
     cycles = f"{goal.cycles_worked}, the last {still} without progress"
@@ -247,26 +247,26 @@ def show_goal(client: GoalsClient, goal: state.Goal) -> None:
 
 def _evidence(goal: state.Goal) -> Iterable[tuple[str, str]]:
     """The steps that have fulfilled criteria, with the fact or passage."""
-    for one in goal.evidence:
-        step = f"{one.criterion}, by {one.tool} in cycle {one.cycle}"
-        yield "fulfilled", f"{step}: {_in_one_line(one.text)}" if one.text else step
+    for evidence in goal.evidence:
+        step = f"{evidence.criterion}, by {evidence.tool} in cycle {evidence.cycle}"
+        yield "fulfilled", f"{step}: {_in_one_line(evidence.text)}" if evidence.text else step
 
 
-def show_why(why: api_models.Why) -> None:
+def show_why(explanation: api_models.GoalExplanation) -> None:
     """Print the decisions for a goal, with dates and scores."""
-    goal = why.goal
+    goal = explanation.goal
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     output.print_pairs(
         ("reason", goal.reason or ""),
         ("result", _in_one_line(goal.result or "")),
         *_evidence(goal),
-        ("parent", _goal_text(why.parent) if why.parent else ""),
-        ("children", ", ".join(map(_goal_text, why.children))),
-        ("plan", _plan(why.plan) if why.plan else ""),
+        ("parent", _goal_text(explanation.parent) if explanation.parent else ""),
+        ("children", ", ".join(map(_goal_text, explanation.children))),
+        ("plan", _plan(explanation.plan) if explanation.plan else ""),
     )
-    if not why.decisions:
+    if not explanation.decisions:
         output.say("  No decisions yet.")
-    for decision in why.decisions:
+    for decision in explanation.decisions:
         where = f"cycle {decision.cycle}, {output.date(decision.at)}, {decision.tool}"
         output.say(f"  {output.one_line(f'{where}: {_progress(decision)}')}")
         output.say(f"    {output.one_line(decision.breakdown)}")
@@ -314,25 +314,25 @@ def show_memory(entries: Sequence[state.MemoryEntry]) -> None:
             output.say(f"  … {counted(len(lines) - _LINES, 'more line')}")
 
 
-def show_psyche(found: api_models.PsycheState) -> None:
+def show_psyche(psyche_state: api_models.PsycheState) -> None:
     """Print the agent's preferences, and the actions its shadow forbids."""
     from boyd_goals.psyche import ARCHETYPES, archetype_bonus
 
-    psyche = found.psyche
+    psyche = psyche_state.psyche
     if psyche is None:
         output.say("The agent has no psyche (`with_psyche = false`).")
         return
     rows = []
     for archetype, weight in psyche.weights.items():
-        tools = ", ".join(tool for tool, one in ARCHETYPES.items() if one == archetype)
+        tools = ", ".join(tool for tool, owner in ARCHETYPES.items() if owner == archetype)
         rows.append([archetype, f"{weight:.2f}", f"{archetype_bonus(weight):+.3f}", tools])
     output.print_table(["archetype", "weight", "bonus", "tools"], rows)
     output.say()
     for pattern in psyche.shadow:
-        how = "forbids" if pattern.veto else f"discourages ({pattern.severity:.1f})"
-        what = [f"{one!r}" for one in pattern.triggers]
-        what += [f"anything {pattern.danger}"] if pattern.danger else []
-        text = f"the shadow {how} {', '.join(what)}: {pattern.explanation or pattern.name}"
+        effect = "forbids" if pattern.veto else f"discourages ({pattern.severity:.1f})"
+        matches = [f"{trigger!r}" for trigger in pattern.triggers]
+        matches += [f"anything {pattern.danger}"] if pattern.danger else []
+        text = f"the shadow {effect} {', '.join(matches)}: {pattern.explanation or pattern.name}"
         output.say(output.one_line(text))
     met = counted(psyche.shadow_encounters, "encounter")
     output.say(f"{met} with the shadow, individuation {psyche.individuation:.2f}")
@@ -343,34 +343,42 @@ def show_sessions(client: GoalsClient, sessions: Sequence[state.SessionSummary])
     now = client.api.agent.now()
     rows = [
         [
-            *(f"{one.id} (now)" if one.current else one.id, output.age(one.created_at, now)),
-            *(output.age(one.updated_at, now), str(one.cycle), str(one.episodes), counts(one)),
+            *(
+                f"{session.id} (now)" if session.current else session.id,
+                output.age(session.created_at, now),
+            ),
+            *(
+                output.age(session.updated_at, now),
+                str(session.cycle),
+                str(session.episodes),
+                counts(session),
+            ),
         ]
-        for one in sessions
+        for session in sessions
     ]
     output.print_table(["session", "begun", "changed", "cycles", "episodes", "goals"], rows)
     if len(sessions) > 1:
         output.say(f"{output.to_type('agent reopen SESSION')} reopens an older one.")
 
 
-def show_consolidated(found: api_models.Consolidated) -> None:
+def show_consolidated(result: api_models.Consolidated) -> None:
     """Print the result of consolidating working memory."""
-    kept = f"{found.consolidated} kept as memories, {found.forgotten} forgotten"
-    output.say(f"{kept}; working memory is {found.pressure:.0%} full")
+    summary = f"{result.consolidated} kept as memories, {result.forgotten} forgotten"
+    output.say(f"{summary}; working memory is {result.pressure:.0%} full")
 
 
-def show_surroundings(found: api_models.Surroundings) -> None:
+def show_surroundings(surroundings: api_models.Surroundings) -> None:
     """Print the facts about a symbol, outgoing ones first."""
-    if not found.out and not found.into:
-        output.say(f"Nothing is known about {output.one_line(found.symbol)}.")
-        if found.alike:
+    if not surroundings.out and not surroundings.into:
+        output.say(f"Nothing is known about {output.one_line(surroundings.symbol)}.")
+        if surroundings.alike:
             output.say("Similar symbols:")
-        for symbol in found.alike:
+        for symbol in surroundings.alike:
             output.say(f"  {output.one_line(symbol)}")
         return
-    facts = [*found.out, *found.into]
+    facts = [*surroundings.out, *surroundings.into]
     output.print_table(
-        FACTS, [[*one.place, f"{one.confidence:.2f}", one.source or ""] for one in facts]
+        FACTS, [[*fact.place, f"{fact.confidence:.2f}", fact.source or ""] for fact in facts]
     )
 
 
@@ -381,13 +389,13 @@ def show_questions(client: GoalsClient, questions: Sequence[state.Question]) -> 
         return
     now = client.api.agent.now()
     rows = []
-    for one in questions:
-        asked = output.short_age(one.asked_at, now) if one.asked_at else ""
-        by = f" ({one.answered_by})" if one.answered_by else ""
-        answer = f"{one.answer}{by}" if one.answer is not None else ""
-        rows.append([one.id, asked, one.goal or "", one.text, answer])
-    shown = 5 if any(one.answer is not None for one in questions) else 4
-    output.print_table(QUESTIONS[:shown], [row[:shown] for row in rows])
+    for question in questions:
+        age = output.short_age(question.asked_at, now) if question.asked_at else ""
+        by = f" ({question.answered_by})" if question.answered_by else ""
+        answer = f"{question.answer}{by}" if question.answer is not None else ""
+        rows.append([question.id, age, question.goal or "", question.text, answer])
+    columns = 5 if any(question.answer is not None for question in questions) else 4
+    output.print_table(QUESTIONS[:columns], [row[:columns] for row in rows])
 
 
 def show_answered(question: state.Question) -> None:

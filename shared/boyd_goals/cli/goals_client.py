@@ -51,7 +51,7 @@ class GoalsClient:
         return self._get("/psyche", api_models.PsycheState)
 
     def focus(self, ids: Sequence[str]) -> None:
-        """Give those goals precedence; none: all go by priority."""
+        """Give those goals precedence; without any, all go by priority."""
         self._post("/focus", api_models.GoalList, {"goals": [*ids]})
 
     def goals(self, status: state.GoalStatus | None = None) -> list[state.Goal]:
@@ -77,7 +77,7 @@ class GoalsClient:
         return self.add(description, priority)
 
     def goal(self, id: str) -> state.Goal:
-        """The goal whose id is that, or begins so."""
+        """The goal with that id or unambiguous prefix of one."""
         return self._get(_path("goal", id), state.Goal)
 
     def change(self, verb: str, id: str, reason: str | None = None) -> state.Goal:
@@ -88,14 +88,14 @@ class GoalsClient:
         """Change how important a goal is."""
         return self._post(_path("goal", id, "/priority"), state.Goal, {"priority": priority})
 
-    def why(self, id: str) -> api_models.Why:
+    def why(self, id: str) -> api_models.GoalExplanation:
         """The decisions made for a goal."""
-        return self._get(_path("goal", id, "/why"), api_models.Why)
+        return self._get(_path("goal", id, "/why"), api_models.GoalExplanation)
 
     def decision(self, iteration: int) -> state.ToolDecision | None:
-        """The decision of that iteration; None if it was no cycle."""
-        found = self._get("/cycles", api_models.DecisionList, iteration=iteration).cycles
-        return found[0] if found else None
+        """The decision of an iteration, or None if it was no cycle."""
+        decisions = self._get("/cycles", api_models.DecisionList, iteration=iteration).cycles
+        return decisions[0] if decisions else None
 
     def memory(self, limit: int) -> list[state.MemoryEntry]:
         """Entries of working memory, newest first."""
@@ -114,9 +114,9 @@ class GoalsClient:
         return self._post("/consolidate", api_models.Consolidated)
 
     def questions(self, *, answered: bool = False) -> list[state.Question]:
-        """Open questions; with *answered* all."""
-        found = self._get("/questions", api_models.QuestionList).questions
-        return [one for one in found if answered or one.answer is None]
+        """Open questions; with *answered*, all questions."""
+        questions = self._get("/questions", api_models.QuestionList).questions
+        return [question for question in questions if answered or question.answer is None]
 
     def answer(self, id: str, text: str) -> state.Question:
         """Answer a question."""
@@ -146,7 +146,7 @@ class GoalsClient:
             query = {"after": part.next} if part.next is not None else None
 
     def may_act(self) -> bool:
-        """Tell whether the agent is neither paused, frozen nor revoked."""
+        """True while the agent is neither paused, frozen nor revoked."""
         status = self.api.agent.get("/loop/status", LoopStatus)
         return status.paused is None and status.frozen is None and status.revoked is None
 
@@ -185,19 +185,19 @@ def _path(noun: str, id: str, verb: str = "") -> str:
     return f"/{noun}s/{quote(id, safe='')}{verb}"
 
 
-def frozen_line(api: Api, why: str) -> str:
-    """*why*, which begins with `FROZEN` or `REVOKED`, and the command that ends it."""
-    if why.startswith(REVOKED):
-        return f"{why}; {output.to_type('restore')} restores it"
+def freeze_notice(api: Api, reason: str) -> str:
+    """*reason*, which begins with `FROZEN` or `REVOKED`, and the command that ends it."""
+    if reason.startswith(REVOKED):
+        return f"{reason}; {output.to_type('restore')} restores it"
     try:
-        everywhere = why == f"{FROZEN}: {api.deployment.get('/agents', AgentList).frozen}"
+        everywhere = reason == f"{FROZEN}: {api.deployment.get('/agents', AgentList).frozen}"
     except ApiProblem:  # the key may not look
         everywhere = False
     # --all excludes --agent.
     command = (
         f"`{output.command_name()} unfreeze --all`" if everywhere else output.to_type("unfreeze")
     )
-    return f"{why}; {command} lifts the freeze"
+    return f"{reason}; {command} lifts the freeze"
 
 
 #: Iterations in a row without a cycle after which the agent has nothing to do.
@@ -223,14 +223,14 @@ class Cycle:
     @property
     def approvals(self) -> list[tuple[str, str]]:
         """Pending actions with the ids of their approvals."""
-        known = {approval for _, approval in self.session.waiting}
+        waiting_ids = {approval for _, approval in self.session.waiting}
         done = self.result.action_results
-        own = [(one.action, one.waits_for) for one in done if one.waits_for]
-        return [*self.session.waiting, *(one for one in own if one[1] not in known)]
+        own = [(result.action, result.waits_for) for result in done if result.waits_for]
+        return [*self.session.waiting, *(pair for pair in own if pair[1] not in waiting_ids)]
 
     @property
-    def hindrance(self) -> str | None:
-        """The reason why it was no cycle: an action not executed, or none chosen."""
+    def obstacle(self) -> str | None:
+        """The error of an action that was not executed, or the rationale for choosing none."""
         chosen = self.result.decision
         if self.decision is None and chosen is not None and chosen.is_no_op:
             return output.one_line(chosen.rationale)
@@ -238,21 +238,23 @@ class Cycle:
 
     @property
     def refusal(self) -> str | None:
-        """The reason why an action was not executed, if it was no cycle."""
+        """The first error of actions that were not executed, if it was no cycle."""
         if self.decision is not None:
             return None
-        errors = (one.error for one in self.result.action_results if not one.waits_for)
+        errors = (result.error for result in self.result.action_results if not result.waits_for)
         return next((output.one_line(error) for error in errors if error), None)
 
     @property
     def is_frozen(self) -> bool:
         """True if a freeze or a revocation kept it from being a cycle."""
         done = self.result.action_results
-        return self.decision is None and any(one.prevented in ("frozen", "revoked") for one in done)
+        return self.decision is None and any(
+            result.prevented in ("frozen", "revoked") for result in done
+        )
 
     def to_wire(self) -> dict[str, Any]:
         """The data to print."""
-        found = {
+        fields = {
             "iteration": self.result.iteration,
             "success": self.result.success,
             "error": self.result.error,
@@ -261,7 +263,7 @@ class Cycle:
             "approvals": [approval for _, approval in self.approvals],
             "questions": self.session.questions,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass
@@ -274,7 +276,7 @@ class CycleRunner:
         session: the current session.
         ending: why it ended: `done` (no active goal), `enough` (limit reached), `spent` (limit of
             the session reached), `idle` (nothing to do), `frozen` or `failed` (an iteration).
-        why: the reason why the last iteration was no cycle, if known.
+        reason: why the last iteration was no cycle, if known.
     """
 
     client: GoalsClient
@@ -282,14 +284,14 @@ class CycleRunner:
     session: api_models.SessionState
     done: int = 0
     ending: str = "enough"
-    why: str | None = None
+    reason: str | None = None
     _idle: int = field(default=0, repr=False)
 
     def cycles(self) -> Iterator[Cycle]:
         """Run and yield cycles."""
         while self._may_go_on():
             cycle = next_cycle(self.client)
-            self.session, self.why = cycle.session, cycle.hindrance
+            self.session, self.reason = cycle.session, cycle.obstacle
             self._idle = 0 if cycle.decision else self._idle + 1
             self.done += cycle.decision is not None
             if cycle.decision or not cycle.result.success:

@@ -17,7 +17,7 @@ from boyd_cli import INTERRUPTED, output
 from boyd_cli.terminal import open_prompt
 from boyd_goals.api_models import Surroundings
 from boyd_goals.cli import goal_views
-from boyd_goals.cli.goals_client import GoalsClient, frozen_line, next_cycle
+from boyd_goals.cli.goals_client import GoalsClient, freeze_notice, next_cycle
 
 #: Memories shown by `recall`, and entries of memory searched for symbols.
 _TOP = 5
@@ -56,7 +56,7 @@ class Repl:
         self._is_over = False
 
     def _commands(self) -> dict[str, ReplCommand]:
-        client, views, known = self._client, goal_views, self._completions
+        client, views, completions = self._client, goal_views, self._completions
 
         def changing(verb: str) -> Callable[[str], None]:
             return lambda id: views.show_standing(client.change(verb, id))
@@ -68,17 +68,17 @@ class Repl:
             "add": command(
                 lambda text: views.show_standing(client.ensure(text)), "DESCRIPTION", "add a goal"
             ),
-            "suspend": command(changing("suspend"), "ID", "suspend a goal", known.goals),
-            "resume": command(changing("resume"), "ID", "resume a goal", known.goals),
-            "fail": command(changing("fail"), "ID", "mark a goal as failed", known.goals),
+            "suspend": command(changing("suspend"), "ID", "suspend a goal", completions.goals),
+            "resume": command(changing("resume"), "ID", "resume a goal", completions.goals),
+            "fail": command(changing("fail"), "ID", "mark a goal as failed", completions.goals),
             "priority": command(
-                self._priority, "ID NUMBER", "change the priority of a goal", known.goals
+                self._priority, "ID NUMBER", "change the priority of a goal", completions.goals
             ),
             "why": command(
                 lambda id: views.show_why(client.why(id)),
                 "ID",
                 "decisions made for a goal",
-                known.goals,
+                completions.goals,
             ),
             "memory": command(
                 lambda _: views.show_memory(client.memory(_TOP)), "", "working memory, newest first"
@@ -88,11 +88,11 @@ class Repl:
                 "QUERY",
                 "memories about something",
             ),
-            "graph": command(self._graph, "SYMBOL", "facts about a symbol", known.symbols),
+            "graph": command(self._graph, "SYMBOL", "facts about a symbol", completions.symbols),
             "questions": command(
                 lambda _: views.show_questions(client, client.questions()), "", "open questions"
             ),
-            "answer": command(self._answer, "ID TEXT", "answer a question", known.questions),
+            "answer": command(self._answer, "ID TEXT", "answer a question", completions.questions),
             "consolidate": command(
                 lambda _: views.show_consolidated(client.consolidate()),
                 "",
@@ -172,7 +172,7 @@ class Repl:
         if not done.result.success:
             raise BoydError("the iteration failed")
         if done.is_frozen:
-            raise BoydError(frozen_line(self._client.api, done.refusal or ""))
+            raise BoydError(freeze_notice(self._client.api, done.refusal or ""))
         if done.refusal:
             raise BoydError(done.refusal)
 
@@ -189,9 +189,9 @@ class Repl:
         goal_views.show_priority(self._client.prioritize(id, int(number)))
 
     def _graph(self, symbol: str) -> None:
-        found = self._client.about(symbol)
-        self._completions.seen(found)
-        goal_views.show_surroundings(found)
+        surroundings = self._client.about(symbol)
+        self._completions.add_symbols(surroundings)
+        goal_views.show_surroundings(surroundings)
 
     def _answer(self, rest: str) -> None:
         id, _, text = rest.partition(" ")
@@ -217,21 +217,23 @@ class _Completions:
         self._asked: dict[str, list[str]] = {}
 
     def goals(self) -> Iterable[str]:
-        return self._once("goals", lambda: [one.id for one in self._client.goals()])
+        return self._once("goals", lambda: [goal.id for goal in self._client.goals()])
 
     def questions(self) -> Iterable[str]:
-        return self._once("questions", lambda: [one.id for one in self._client.questions()])
+        return self._once(
+            "questions", lambda: [question.id for question in self._client.questions()]
+        )
 
     def symbols(self) -> Iterable[str]:
-        """The symbols in working memory and in shown facts."""
+        """The symbols in working memory and in the facts printed so far."""
         entries = self._once(
             "symbols",
-            lambda: [name for one in self._client.memory(_RECENT) for name in one.symbols],
+            lambda: [name for entry in self._client.memory(_RECENT) for name in entry.symbols],
         )
         return {*entries, *self._seen}
 
-    def seen(self, found: Surroundings) -> None:
-        for fact in (*found.out, *found.into):
+    def add_symbols(self, surroundings: Surroundings) -> None:
+        for fact in (*surroundings.out, *surroundings.into):
             self._seen |= {fact.subject, fact.object}
 
     def forget(self) -> None:
@@ -256,20 +258,20 @@ class _WordCompleter(Completer):
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterator[Completion]:
         name, space, argument = document.text_before_cursor.lstrip().partition(" ")
-        typed, known = (
+        typed, candidates = (
             name,
-            [f"{one} " if word.arguments else one for one, word in self._words.items()],
+            [f"{command} " if word.arguments else command for command, word in self._words.items()],
         )
         if space:
             word = self._words.get(name)
             typed = argument.lstrip()
             try:
-                known = sorted(word.values()) if word is not None and word.values else []
+                candidates = sorted(word.values()) if word is not None and word.values else []
             except BoydError:  # nobody answers, and nobody has asked for an error
                 return
-        for one in known:
-            if one.startswith(typed) and one.isprintable():
-                yield Completion(one, start_position=-len(typed))
+        for candidate in candidates:
+            if candidate.startswith(typed) and candidate.isprintable():
+                yield Completion(candidate, start_position=-len(typed))
 
 
 def _history(state: Path) -> History:

@@ -42,11 +42,13 @@ class GoalReader:
     @property
     def is_used(self) -> bool:
         """True if the agent uses the plugin."""
-        return any(one.plugin == PLUGIN for one in self._ctx.agent.entry.catalog.endpoints)
+        return any(
+            endpoint.plugin == PLUGIN for endpoint in self._ctx.agent.entry.catalog.endpoints
+        )
 
     @property
-    def unserved(self) -> str:
-        """The queue that no worker consumes, so that nobody answers; empty if one does."""
+    def idle_queue(self) -> str:
+        """The queue that no worker consumes, if so; then the endpoints do not answer."""
         served = self._ctx.services.store.fleet.of(self._ctx.agent.entry.id).serving(queues.ACT)
         return "" if served else queues.ACT
 
@@ -57,31 +59,31 @@ class GoalReader:
         """
         # Each question is a call of its own, also in the request of a form that has an id.
         ctx = replace(self._ctx, idempotency_key=None)
-        found = plugin_routes.find(ctx, PLUGIN, "GET", path)
-        made = plugin_routes.begin(ctx, found, query)
+        route = plugin_routes.find(ctx, PLUGIN, "GET", path)
+        call = plugin_routes.begin(ctx, route, query)
 
         def reply() -> _M:
-            left = max(0.0, self._deadline - time.monotonic())
-            return _read(model, plugin_routes.await_reply(ctx, made, left))
+            line_end = max(0.0, self._deadline - time.monotonic())
+            return _read(model, plugin_routes.await_reply(ctx, call, line_end))
 
         return reply
 
     def change(self, path: str, model: type[_M], body: Json) -> _M:
         """Change something, once per form. Raises `HttpProblem` if it is refused."""
-        found = plugin_routes.find(self._ctx, PLUGIN, "POST", path)
-        made = plugin_routes.begin(self._ctx, found, {}, body)
-        return _read(model, plugin_routes.await_reply(self._ctx, made, _CHANGE))
+        route = plugin_routes.find(self._ctx, PLUGIN, "POST", path)
+        call = plugin_routes.begin(self._ctx, route, {}, body)
+        return _read(model, plugin_routes.await_reply(self._ctx, call, _CHANGE))
 
 
 def _read(model: type[_M], reply: EndpointReply) -> _M:
     if reply.status >= 400:
-        why = reply.body.get("error") if isinstance(reply.body, dict) else None
-        raise HttpProblem("not-found" if reply.status == 404 else "bad-request", str(why))
+        message = reply.body.get("error") if isinstance(reply.body, dict) else None
+        raise HttpProblem("not-found" if reply.status == 404 else "bad-request", str(message))
     try:
         return model.model_validate(reply.body)
     except ValidationError as error:
-        why = f"the worker's answer is not as expected: {error.error_count()} fields differ"
-        raise HttpProblem("endpoint-failed", why) from None
+        message = f"the worker's answer is not as expected: {error.error_count()} fields differ"
+        raise HttpProblem("endpoint-failed", message) from None
 
 
 #: The size of a node and of the gaps between nodes, in pixels.
@@ -109,13 +111,13 @@ class GraphNode:
     state: str
 
     @property
-    def left(self) -> tuple[int, int]:
-        """The place where lines end."""
+    def line_end(self) -> tuple[int, int]:
+        """The point where lines to it end."""
         return self.x, self.y + HEIGHT // 2
 
     @property
-    def right(self) -> tuple[int, int]:
-        """The place where lines begin."""
+    def line_start(self) -> tuple[int, int]:
+        """The point where lines from it begin."""
         return self.x + WIDTH, self.y + HEIGHT // 2
 
 
@@ -143,12 +145,12 @@ class NodeGraph:
 
     @property
     def width(self) -> int:
-        """Of the whole picture."""
+        """In pixels."""
         return max((node.x for node in self.nodes), default=0) + WIDTH + 4
 
     @property
     def height(self) -> int:
-        """Of the whole picture."""
+        """In pixels."""
         return max((node.y for node in self.nodes), default=0) + HEIGHT + 4
 
     def add(self, id: str, column: int, row: int, text: str, state: str) -> GraphNode:
@@ -158,9 +160,9 @@ class NodeGraph:
         self.nodes.append(GraphNode(id, x, y, short, text, state))
         return self.nodes[-1]
 
-    def connect(self, one: GraphNode, other: GraphNode, label: str = "") -> None:
-        """Draw a line from *one* to *other*, which is further right."""
-        (x, y), (to_x, to_y) = one.right, other.left
+    def connect(self, source: GraphNode, target: GraphNode, label: str = "") -> None:
+        """Draw a line from *source* to *target*, which is further right."""
+        (x, y), (to_x, to_y) = source.line_start, target.line_end
         half = (x + to_x) // 2
         path = f"M{x} {y}C{half} {y} {half} {to_y} {to_x} {to_y}"
         self.edges.append(GraphEdge(path, label, to_x - 4, to_y - 5))
@@ -168,18 +170,18 @@ class NodeGraph:
 
 def tree_of(goals: Sequence[Goal]) -> NodeGraph:
     """The goals that have parts, with their parts: parents left, parts right."""
-    known = {goal.id: goal for goal in goals}
-    roots = [goal for goal in goals if goal.parent not in known and goal.children]
+    goals_by_id = {goal.id: goal for goal in goals}
+    roots = [goal for goal in goals if goal.parent not in goals_by_id and goal.children]
     graph = NodeGraph()
     row = 0
     for root in roots:
-        row = _add_tree(graph, known, root, 0, row, None)
+        row = _add_tree(graph, goals_by_id, root, 0, row, None)
     return graph
 
 
 def _add_tree(
     graph: NodeGraph,
-    known: Mapping[str, Goal],
+    goals_by_id: Mapping[str, Goal],
     goal: Goal,
     column: int,
     row: int,
@@ -194,8 +196,8 @@ def _add_tree(
         graph.connect(parent, node)
     after = row
     for id in goal.children:
-        if id in known:
-            after = _add_tree(graph, known, known[id], column + 1, after, node)
+        if id in goals_by_id:
+            after = _add_tree(graph, goals_by_id, goals_by_id[id], column + 1, after, node)
     return max(after, row + 1)
 
 
@@ -223,7 +225,7 @@ def surroundings_of(goal: Goal, parent: Goal | None, around: Iterable[Around]) -
 
 pages = Pages("boyd_goals.console", NavigationLink("Goals", "goals", "/goals"))
 
-#: What may become of a goal, with its word.
+#: The changes of a goal's status, with the labels of their buttons.
 VERBS = {"suspend": "Suspend", "resume": "Resume", "fail": "Give up"}
 #: The latest decisions that are read for the list of goals.
 _DECISIONS = "200"
@@ -241,13 +243,13 @@ class GoalOverview:
 
     Attributes:
         open: those that are active or suspended, in order of precedence.
-        ended: the others.
+        closed: the others.
         latest: the last decision for each goal, by its id.
     """
 
     session: api.SessionState
     open: list[Goal]
-    ended: list[Goal]
+    closed: list[Goal]
     latest: dict[str, ToolDecision]
     graph: NodeGraph
 
@@ -256,7 +258,7 @@ class GoalOverview:
 class GoalStory:
     """A goal with its decisions, newest first, and what is known about it."""
 
-    why: api.Why
+    why: api.GoalExplanation
     decisions: list[ToolDecision]
     facts: Part[list[api.Surroundings]]
     graph: NodeGraph
@@ -271,13 +273,13 @@ def goals(page: PageRequest) -> PageResult:
 @pages.post("/agents/<agent>/goals", scope="actions")
 def add(page: PageRequest) -> PageResult:
     """Add a goal."""
-    given = {name: request.form.get(name, "").strip() for name in api.NewGoal.model_fields}
+    values = {name: request.form.get(name, "").strip() for name in api.NewGoal.model_fields}
     try:
-        body = read_form(api.NewGoal, **given)
-        made = GoalReader(page).change("/goals", Goal, body.to_wire())
+        body = read_form(api.NewGoal, **values)
+        goal = GoalReader(page).change("/goals", Goal, body.to_wire())
     except HttpProblem as problem:
-        return _list(page, given, problem)
-    return redirect(f"{_address(page)}#goal-{made.id}", 303)
+        return _list(page, values, problem)
+    return redirect(f"{_address(page)}#goal-{goal.id}", 303)
 
 
 @pages.post("/agents/<agent>/questions/<id>/answer", scope="actions")
@@ -303,14 +305,14 @@ def goal(page: PageRequest, id: str) -> PageResult:
 def change(page: PageRequest, id: str, verb: str) -> PageResult:
     """Suspend, resume or give up a goal, or change its priority."""
     try:
-        GoalReader(page).change(f"/goals/{_part(id)}/{_part(verb)}", Goal, _wanted(verb))
+        GoalReader(page).change(f"/goals/{_part(id)}/{_part(verb)}", Goal, _form_body(verb))
     except HttpProblem as problem:
         return _show(page, id, problem)
     return redirect(f"{_address(page)}/{quote(id, safe='')}", 303)
 
 
-def _wanted(verb: str) -> JsonObject:
-    """The body that the form stands for."""
+def _form_body(verb: str) -> JsonObject:
+    """The request body of the form for *verb*. Raises `HttpProblem` if it is invalid."""
     if verb == "priority":
         return read_form(api.Priority, priority=request.form.get("priority", "")).to_wire()
     if verb not in VERBS:
@@ -319,17 +321,17 @@ def _wanted(verb: str) -> JsonObject:
 
 
 def _list(
-    page: PageRequest, given: dict[str, str], problem: HttpProblem | None = None
+    page: PageRequest, values: dict[str, str], problem: HttpProblem | None = None
 ) -> PageResult:
     reader = GoalReader(page)
-    found = read_part(lambda: _read_list(reader)) if reader.is_used else None
+    overview = read_part(lambda: _read_list(reader)) if reader.is_used else None
     return render_page(
         page,
         "goals/list.html",
         problem.kind.status if problem else 200,
-        found=found,
+        part=overview,
         reader=reader,
-        given=given,
+        values=values,
         problem=problem,
         is_unsure=problem is not None and problem.kind.name in _UNSURE,
     )
@@ -339,29 +341,29 @@ def _read_list(reader: GoalReader) -> GoalOverview:
     session = reader.ask("/session", api.SessionState)
     listed = reader.ask("/goals", api.GoalList)
     cycles = reader.ask("/cycles", api.DecisionList, limit=_DECISIONS)
-    found = listed().goals
-    going_on = [one for one in found if one.status in ("Active", "Suspended")]
-    ended = [one for one in found if one.status not in ("Active", "Suspended")]
+    all_goals = listed().goals
+    going_on = [goal for goal in all_goals if goal.status in ("Active", "Suspended")]
+    closed = [goal for goal in all_goals if goal.status not in ("Active", "Suspended")]
     latest: dict[str, ToolDecision] = {}
-    for one in cycles().cycles:
-        latest.setdefault(one.goal, one)
-    return GoalOverview(session(), going_on, ended, latest, tree_of(found))
+    for decision in cycles().cycles:
+        latest.setdefault(decision.goal, decision)
+    return GoalOverview(session(), going_on, closed, latest, tree_of(all_goals))
 
 
 def _show(page: PageRequest, id: str, problem: HttpProblem | None = None) -> PageResult:
     reader = GoalReader(page)
     if not reader.is_used:
         return _list(page, {})
-    found = _read_story(reader, id)
+    story = _read_story(reader, id)
     return render_page(
         page,
         "goals/goal.html",
         problem.kind.status if problem else 200,
-        found=found,
+        part=story,
         id=id,
         reader=reader,
         verbs=VERBS,
-        asked=request.args.get("do", ""),
+        verb=request.args.get("do", ""),
         problem=problem,
         is_unsure=problem is not None and problem.kind.name in _UNSURE,
     )
@@ -370,15 +372,15 @@ def _show(page: PageRequest, id: str, problem: HttpProblem | None = None) -> Pag
 def _read_story(reader: GoalReader, id: str) -> Part[GoalStory]:
     """The story of a goal. Raises `HttpProblem` if there is no such goal."""
     try:
-        why = reader.ask(f"/goals/{_part(id)}/why", api.Why)()
+        explanation = reader.ask(f"/goals/{_part(id)}/why", api.GoalExplanation)()
     except HttpProblem as problem:
         if problem.kind.name == "not-found":
             raise
         return Part(None, str(problem))
-    facts = read_part(lambda: _read_knowledge(reader, why.goal))
-    around = [(one.symbol, one.out) for one in facts.value or []]
-    graph = surroundings_of(why.goal, why.parent, around)
-    return Part(GoalStory(why, why.decisions[::-1], facts, graph))
+    facts = read_part(lambda: _read_knowledge(reader, explanation.goal))
+    around = [(item.symbol, item.out) for item in facts.value or []]
+    graph = surroundings_of(explanation.goal, explanation.parent, around)
+    return Part(GoalStory(explanation, explanation.decisions[::-1], facts, graph))
 
 
 def _read_knowledge(reader: GoalReader, goal: Goal) -> list[api.Surroundings]:
@@ -387,9 +389,11 @@ def _read_knowledge(reader: GoalReader, goal: Goal) -> list[api.Surroundings]:
         "/graph/search", api.SymbolList, query=goal.description, limit=str(_SYMBOLS)
     )
     # What the agent notes about its own goals is not knowledge.
-    names = [one for one in search().symbols if not one.startswith(_OWN)]
-    asked = [reader.ask("/graph", api.Surroundings, symbol=one, limit=str(_FACTS)) for one in names]
-    return [answer() for answer in asked]
+    names = [symbol for symbol in search().symbols if not symbol.startswith(_OWN)]
+    replies = [
+        reader.ask("/graph", api.Surroundings, symbol=symbol, limit=str(_FACTS)) for symbol in names
+    ]
+    return [answer() for answer in replies]
 
 
 def _part(text: str) -> str:

@@ -38,14 +38,14 @@ def find_mentions(graph: Graph, text: str, most: int) -> list[str]:
     most words in common, a literal occurrence, and the earliest one.
     """
     sought = terms(text)
-    found = graph.symbols_with(sought, _LABELS) if sought else {}
-    every = {label for some in found.values() for label in some}
+    labels_by_word = graph.symbols_with(sought, _LABELS) if sought else {}
+    every = {label for some in labels_by_word.values() for label in some}
     labels = [label for label in every if not label.startswith(GOAL)]
     places = list(dict.fromkeys(token for token in tokens(text) if is_place(token)))
     degrees = graph.degrees(places) if places else {}
-    known = [one for one in places if degrees[one]]
+    existing = [place for place in places if degrees[place]]
     ranked = sorted(labels, key=lambda label: _distance(label, text.casefold(), sought))
-    return list(dict.fromkeys([*known, *ranked]))[:most]
+    return list(dict.fromkeys([*existing, *ranked]))[:most]
 
 
 def _distance(label: str, text: str, sought: Sequence[str]) -> tuple[int, int, bool, int, str]:
@@ -79,20 +79,20 @@ class Neighbours:
 
     def around(self, symbols: Iterable[str]) -> set[str]:
         """The direct neighbours of those symbols."""
-        known = list(symbols)
-        objects = {fact.object for symbol in known for fact in self.out[symbol]}
-        return objects | {fact.subject for symbol in known for fact in self.into[symbol]}
+        starts = list(symbols)
+        objects = {fact.object for symbol in starts for fact in self.out[symbol]}
+        return objects | {fact.subject for symbol in starts for fact in self.into[symbol]}
 
 
-def _knowledge(found: dict[str, list[Triple]]) -> dict[str, list[Triple]]:
+def _knowledge(facts: dict[str, list[Triple]]) -> dict[str, list[Triple]]:
     return {
         symbol: [triple for triple in triples if not triple.is_metadata]
-        for symbol, triples in found.items()
+        for symbol, triples in facts.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Activated:
+class Activation:
     """A symbol reached by activation: the value and length of the best path, and its last fact."""
 
     symbol: str
@@ -109,7 +109,7 @@ def activate(
     max_depth: int = 1,
     min_confidence: float = 0.1,
     predicates: Collection[str] | None = None,
-) -> list[Activated]:
+) -> list[Activation]:
     """The symbols most activated by the seeds, without the seeds; ties by label.
 
     A hop multiplies by the confidence of its fact and `DECAY`, and by `AGAINST` against the
@@ -119,7 +119,7 @@ def activate(
     """
     neighbours = Neighbours(graph)
     worth = dict.fromkeys(seeds, 1.0)
-    found: dict[str, Activated] = {}
+    activated: dict[str, Activation] = {}
     frontier = dict(worth)
     for depth in range(1, max_depth + 1):
         widest = sorted(frontier, key=lambda symbol: (-frontier[symbol], symbol))[:WIDTH]
@@ -131,9 +131,9 @@ def activate(
             value = round(frontier[start] * factor, _DIGITS)
             if value >= min_confidence and value > worth.get(end, 0.0):
                 worth[end] = reached[end] = value
-                found[end] = Activated(end, value, depth, fact)
+                activated[end] = Activation(end, value, depth, fact)
         frontier = reached
-    ordered = sorted(found.values(), key=lambda one: (-one.confidence, one.symbol))
+    ordered = sorted(activated.values(), key=lambda item: (-item.confidence, item.symbol))
     return ordered[:top_k]
 
 
@@ -173,10 +173,10 @@ def similar_many(
     neighbours.fetch(symbols)
     neighbours.fetch(neighbours.around(symbols))
     compared = {symbol: _candidates(neighbours, symbol) for symbol in symbols}
-    neighbours.fetch(one for candidates in compared.values() for one in candidates)
-    every = {*symbols, *(one for candidates in compared.values() for one in candidates)}
-    features = {one: _features(neighbours, one) for one in every}
-    return {one: _nearest(one, compared[one], features)[:top_k] for one in symbols}
+    neighbours.fetch(candidate for candidates in compared.values() for candidate in candidates)
+    every = {*symbols, *(candidate for candidates in compared.values() for candidate in candidates)}
+    features = {symbol: _features(neighbours, symbol) for symbol in every}
+    return {symbol: _nearest(symbol, compared[symbol], features)[:top_k] for symbol in symbols}
 
 
 def _candidates(neighbours: Neighbours, symbol: str) -> list[str]:
@@ -184,32 +184,35 @@ def _candidates(neighbours: Neighbours, symbol: str) -> list[str]:
     shared: Counter[str] = Counter()
     for middle in neighbours.around([symbol]):
         shared.update(neighbours.around([middle]) - {symbol})
-    return sorted(shared, key=lambda one: (-shared[one], one))[:COMPARED]
+    return sorted(shared, key=lambda other: (-shared[other], other))[:COMPARED]
 
 
 def _nearest(
     symbol: str, candidates: Iterable[str], features: Mapping[str, _Features]
 ) -> list[Similar]:
     own = features[symbol]
-    found = [Similar(one, round(_likeness(own, features[one]), _DIGITS)) for one in candidates]
-    like = [one for one in found if one.similarity > _UNLIKE]
-    return sorted(like, key=lambda one: (-one.similarity, one.symbol))
+    matches = [
+        Similar(candidate, round(_likeness(own, features[candidate]), _DIGITS))
+        for candidate in candidates
+    ]
+    like = [match for match in matches if match.similarity > _UNLIKE]
+    return sorted(like, key=lambda match: (-match.similarity, match.symbol))
 
 
 def _features(neighbours: Neighbours, symbol: str) -> _Features:
-    found: _Features = {("word", word): SAME_WORD for word in words(symbol)}
+    features: _Features = {("word", word): SAME_WORD for word in words(symbol)}
     for fact in neighbours.out[symbol]:
-        found[("out", fact.predicate)] = SAME_RELATION
-        found[("out", fact.predicate, fact.object)] = SAME_FACT
+        features[("out", fact.predicate)] = SAME_RELATION
+        features[("out", fact.predicate, fact.object)] = SAME_FACT
     for fact in neighbours.into[symbol]:
-        found[("into", fact.predicate)] = SAME_RELATION
-        found[("into", fact.predicate, fact.subject)] = SAME_FACT
-    return found
+        features[("into", fact.predicate)] = SAME_RELATION
+        features[("into", fact.predicate, fact.subject)] = SAME_FACT
+    return features
 
 
-def _likeness(one: _Features, other: _Features) -> float:
-    product = sum(weight * other.get(feature, 0) for feature, weight in one.items())
-    lengths = math.prod(sum(weight**2 for weight in each.values()) for each in (one, other))
+def _likeness(own: _Features, other: _Features) -> float:
+    product = sum(weight * other.get(feature, 0) for feature, weight in own.items())
+    lengths = math.prod(sum(weight**2 for weight in each.values()) for each in (own, other))
     return _UNLIKE + 0.5 * product / math.sqrt(lengths) if lengths else _UNLIKE
 
 
@@ -295,13 +298,13 @@ def _missing_predicates(
 ) -> Iterator[Gap]:
     likes = similar_many(graph, symbols, PEERS)
     peers = {
-        symbol: [one.symbol for one in found if one.similarity >= ALIKE]
-        for symbol, found in likes.items()
+        symbol: [match.symbol for match in matches if match.similarity >= ALIKE]
+        for symbol, matches in likes.items()
     }
-    neighbours.fetch(peer for found in peers.values() for peer in found)
-    for symbol, found in peers.items():
+    neighbours.fetch(peer for alike in peers.values() for peer in alike)
+    for symbol, alike in peers.items():
         own = _predicates(neighbours, symbol)
-        for predicate, share in _shares(neighbours, found).items():
+        for predicate, share in _shares(neighbours, alike).items():
             if share > MOST_PEERS and predicate not in own:
                 detail = f"{share:.0%} of the symbols like {symbol!r} have {predicate!r}"
                 severity = round(0.8 * share, _DIGITS)
@@ -319,11 +322,13 @@ def _incomplete_types(neighbours: Neighbours, symbols: Collection[str]) -> Itera
         kind: sorted(fact.subject for fact in neighbours.into[kind] if fact.predicate == IS_A)
         for kind in every
     }
-    members = {kind: found[:MEMBERS] for kind, found in members.items()}
-    neighbours.fetch(member for found in members.values() for member in found)
+    members = {kind: subjects[:MEMBERS] for kind, subjects in members.items()}
+    neighbours.fetch(member for subjects in members.values() for member in subjects)
     usual = {
-        kind: {name for name, share in _shares(neighbours, found).items() if share > MOST_MEMBERS}
-        for kind, found in members.items()
+        kind: {
+            name for name, share in _shares(neighbours, subjects).items() if share > MOST_MEMBERS
+        }
+        for kind, subjects in members.items()
     }
     for symbol, kinds in types.items():
         for kind in kinds:

@@ -34,7 +34,7 @@ _Pair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class Inference:
     """A fact that follows from others by a rule, which its source `rule:<name>` names."""
 
     triple: Triple
@@ -73,24 +73,24 @@ RULES = (
 )
 
 
-def infer(graph: Graph, *, max_iterations: int = 5, min_confidence: float = 0.1) -> list[Derived]:
+def infer(graph: Graph, *, max_iterations: int = 5, min_confidence: float = 0.1) -> list[Inference]:
     """The new facts that follow from the graph, in order of discovery.
 
     It ends without new facts, after *max_iterations*, or with `MOST_NEW` facts. Of several ways to
     a fact in the same iteration the surest counts; known facts are left alone. No fact relates a
     symbol to itself.
     """
-    known = _Known()
-    fresh = known.add(_read(graph))
-    found: list[Derived] = []
+    index = _FactIndex()
+    fresh = index.add(_read(graph))
+    inferences: list[Inference] = []
     for _ in range(max_iterations):
-        best = _surest(_follow(known, fresh), known, min_confidence)
-        new = [way.derived() for way in best[: MOST_NEW - len(found)]]
-        fresh = known.add(one.triple for one in new)
-        found += new
-        if not fresh or len(found) >= MOST_NEW:
+        best = _surest(_follow(index, fresh), index, min_confidence)
+        new = [way.infer_fact() for way in best[: MOST_NEW - len(inferences)]]
+        fresh = index.add(inference.triple for inference in new)
+        inferences += new
+        if not fresh or len(inferences) >= MOST_NEW:
             break
-    return found
+    return inferences
 
 
 def is_inferred(fact: Triple) -> bool:
@@ -98,15 +98,15 @@ def is_inferred(fact: Triple) -> bool:
     return (fact.source or "").startswith(_SOURCE)
 
 
-def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> list[Derived]:
+def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> list[Inference]:
     """The new facts that follow from one fact, alone or with facts about its ends, in two calls."""
     neighbours = Neighbours(graph)
     neighbours.fetch((fact.subject, fact.object))
-    known = _Known()
-    known.add([fact])
+    index = _FactIndex()
+    index.add([fact])
     for end in dict.fromkeys((fact.subject, fact.object)):
-        known.add([*neighbours.out[end], *neighbours.into[end]])
-    return [way.derived() for way in _surest(_follow(known, [fact]), known, min_confidence)]
+        index.add([*neighbours.out[end], *neighbours.into[end]])
+    return [way.infer_fact() for way in _surest(_follow(index, [fact]), index, min_confidence)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ class _Way:
         mean = fmean(triple.confidence for triple in self.antecedents)
         return round(self.rule.factor * mean, _DIGITS)
 
-    def derived(self) -> Derived:
+    def infer_fact(self) -> Inference:
         parts = dict(zip(("subject", "predicate", "object"), self.place, strict=True))
         source = f"{_SOURCE}{self.rule.name}"
         triple = Triple(**parts, confidence=self.confidence, source=source)
-        return Derived(triple, self.rule.name, self.antecedents)
+        return Inference(triple, self.rule.name, self.antecedents)
 
 
-class _Known:
+class _FactIndex:
     """Facts, indexed by subject and predicate, and by object and predicate."""
 
     def __init__(self) -> None:
@@ -153,37 +153,37 @@ def _read(graph: Graph) -> Iterator[Triple]:
         yield from graph.with_predicate(predicate, MOST_READ)
 
 
-def _follow(known: _Known, fresh: Iterable[Triple]) -> Iterator[_Way]:
+def _follow(index: _FactIndex, fresh: Iterable[Triple]) -> Iterator[_Way]:
     """All derivations with at least one fresh antecedent."""
     for fact in fresh:
         for rule in RULES:
-            for first, second in _joined(known, rule, fact):
+            for first, second in _chain_pairs(index, rule, fact):
                 yield _Way((first.subject, first.predicate, second.object), rule, (first, second))
             for predicate, turned in rule.turns:
                 if fact.predicate == predicate:
                     yield _Way((fact.object, turned, fact.subject), rule, (fact,))
 
 
-def _joined(known: _Known, rule: Rule, fact: Triple) -> Iterator[tuple[Triple, Triple]]:
+def _chain_pairs(index: _FactIndex, rule: Rule, fact: Triple) -> Iterator[tuple[Triple, Triple]]:
     """The pairs of facts that a rule chains, with that fact as first or second."""
     for first, second in rule.chains:
         if fact.predicate == first:
-            yield from ((fact, other) for other in known.about.get((fact.object, second), ()))
+            yield from ((fact, other) for other in index.about.get((fact.object, second), ()))
         if fact.predicate == second:
-            yield from ((other, fact) for other in known.into.get((fact.subject, first), ()))
+            yield from ((other, fact) for other in index.into.get((fact.subject, first), ()))
 
 
-def _surest(ways: Iterable[_Way], known: _Known, min_confidence: float) -> list[_Way]:
+def _surest(ways: Iterable[_Way], index: _FactIndex, min_confidence: float) -> list[_Way]:
     """The surest derivation of each new fact, surest first; ties by label."""
     best: dict[Place, tuple[float, _Way]] = {}
     for way in ways:
         subject, _, object_ = place = way.place
-        if subject == object_ or place in known.places:
+        if subject == object_ or place in index.places:
             continue
         confidence = way.confidence
         if confidence >= min_confidence and (place not in best or confidence > best[place][0]):
             best[place] = (confidence, way)
-    return [best[place][1] for place in sorted(best, key=lambda one: (-best[one][0], one))]
+    return [best[place][1] for place in sorted(best, key=lambda item: (-best[item][0], item))]
 
 
 #: An atom, or an operator with its operands.
@@ -258,10 +258,10 @@ def parse(text: str) -> Expression:
         at = token.end()
     if len(stack) > 1:
         raise ExpressionError("a parenthesis that is not closed", stack[-1][0])
-    found = stack[0][1]
-    if not found:
+    expressions = stack[0][1]
+    if not expressions:
         raise ExpressionError("nothing to read", end + 1)
-    return found[0]
+    return expressions[0]
 
 
 def triples(expression: Expression) -> list[Place]:
@@ -271,7 +271,7 @@ def triples(expression: Expression) -> list[Place]:
             return [(subject, predicate, object_)]
         case str():
             return []
-    return [one for part in expression for one in triples(part)]
+    return [place for part in expression for place in triples(part)]
 
 
 def show(expression: Expression) -> str:
@@ -315,13 +315,13 @@ def _simplify(expression: Expression, steps: list[Step]) -> Expression:
     """The simplest form, rewritten from the inside out."""
     if isinstance(expression, str):
         return expression
-    now: Expression = tuple(_simplify(part, steps) for part in expression)
+    current: Expression = tuple(_simplify(part, steps) for part in expression)
     for rule, apply in _RULES:
-        after = apply(now)
-        if after != now:
-            steps.append(Step(rule, show(now), show(after)))
-            now = after
-    return now
+        after = apply(current)
+        if after != current:
+            steps.append(Step(rule, show(current), show(after)))
+            current = after
+    return current
 
 
 def _cancel_not(expression: Expression) -> Expression:
@@ -333,18 +333,20 @@ def _cancel_not(expression: Expression) -> Expression:
 
 def _cancel_bind(expression: Expression) -> Expression:
     match expression:
-        case ("bind", one, ("bind", first, second)) if one in (first, second):
-            return second if one == first else first
-        case ("bind", ("bind", first, second), one) if one in (first, second):
-            return second if one == first else first
+        case ("bind", outer, ("bind", first, second)) if outer in (first, second):
+            return second if outer == first else first
+        case ("bind", ("bind", first, second), outer) if outer in (first, second):
+            return second if outer == first else first
     return expression
 
 
 def _commute(expression: Expression) -> Expression:
     match expression:
-        case (str(operator), one, other) if operator in COMMUTATIVE:
+        case (str(operator), first, second) if operator in COMMUTATIVE:
             # Atoms first, then by text.
-            operands = sorted((one, other), key=lambda part: (isinstance(part, tuple), show(part)))
+            operands = sorted(
+                (first, second), key=lambda part: (isinstance(part, tuple), show(part))
+            )
             return (operator, *operands)
     return expression
 

@@ -1,4 +1,4 @@
-"""The names of RDF terms in a graph, and the IRIs of symbols."""
+"""Reads and writes facts as Turtle, using rdflib; nothing is ever fetched."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ class Names:
             for subject, label in file.subject_objects(URIRef(predicate)):
                 text = " ".join(str(label).split())
                 if isinstance(label, Literal) and text:
-                    found = (self._strangeness(label.language), rank, text)
-                    best[str(subject)] = min(best.get(str(subject), found), found)
+                    candidate = (self._strangeness(label.language), rank, text)
+                    best[str(subject)] = min(best.get(str(subject), candidate), candidate)
         return {subject: text for subject, (_, _, text) in best.items()}
 
     def _strangeness(self, tag: str | None) -> int:
@@ -166,8 +166,6 @@ class Names:
         return 0 if is_in_language(tag, self._language) else 2
 
 
-# Reads and writes graphs of facts as Turtle, using rdflib; nothing is ever fetched.
-#
 # A fact is an RDF triple. Confidence below 1 and the source of a fact are added as an
 # `rdf:Statement` with `urn:boyd:confidence` and `urn:boyd:source`, so that a graph survives a
 # round trip.
@@ -245,20 +243,22 @@ def read(
     Raises:
         TurtleError: the text is not Turtle, or too large.
     """
-    file = _parse(_bounded(text, max_bytes), max_triples)
+    file = _parse(_decode(text, max_bytes), max_triples)
     names, notes = Names(file, language), _Notes(file)
     skipped: Counter[str] = Counter()
-    found: dict[Place, Triple] = {}
+    facts: dict[Place, Triple] = {}
     for parts in file:
         if parts[0] in notes.nodes:
             continue
-        fact = _unwanted(parts, language, prose) or _fact(names, parts, notes.of(parts, source))
+        fact = _skip_reason(parts, language, prose) or _fact(names, parts, notes.of(parts, source))
         if isinstance(fact, str):
             skipped[fact] += 1
         else:
-            known = found.setdefault(fact.place, fact)
-            found[fact.place] = max(known, fact, key=lambda one: (one.confidence, one.source or ""))
-    return ParsedGraph(tuple(found[key] for key in sorted(found)), dict(sorted(skipped.items())))
+            existing = facts.setdefault(fact.place, fact)
+            facts[fact.place] = max(
+                existing, fact, key=lambda item: (item.confidence, item.source or "")
+            )
+    return ParsedGraph(tuple(facts[key] for key in sorted(facts)), dict(sorted(skipped.items())))
 
 
 def read_apart(text: str, *, source: str | None = None) -> ParsedGraph:
@@ -277,26 +277,26 @@ def read_apart(text: str, *, source: str | None = None) -> ParsedGraph:
     except subprocess_call.Failed as error:
         raise TurtleError(f"it cannot be read: {error}") from None
     head, *parts = answer.splitlines()
-    told = json.loads(head)
-    if "refused" in told:
-        raise TurtleError(told["refused"])
+    reply = json.loads(head)
+    if "refused" in reply:
+        raise TurtleError(reply["refused"])
     # Part by part: parsing all at once would block the interpreter for too long.
     facts = [Triple.model_validate(fact) for part in parts for fact in json.loads(part)]
-    return ParsedGraph(tuple(facts), told["skipped"])
+    return ParsedGraph(tuple(facts), reply["skipped"])
 
 
 def _answer(request: str) -> str:
     """Answer a request of `read_apart`, as one JSON document per line."""
-    asked = json.loads(request)
+    params = json.loads(request)
     try:
-        found = read(asked["text"], source=asked["source"])
+        graph = read(params["text"], source=params["source"])
     except TurtleError as error:
         return json.dumps({"refused": str(error)})
     except MemoryError:
         return json.dumps({"refused": "it takes too much memory to read"})
-    facts = [fact.model_dump(mode="json") for fact in found.triples]
+    facts = [fact.model_dump(mode="json") for fact in graph.triples]
     parts = (facts[at : at + _PART] for at in range(0, len(facts), _PART))
-    return "\n".join(map(json.dumps, ({"skipped": dict(found.skipped)}, *parts)))
+    return "\n".join(map(json.dumps, ({"skipped": dict(graph.skipped)}, *parts)))
 
 
 def write(triples: Iterable[Triple]) -> str:
@@ -306,8 +306,8 @@ def write(triples: Iterable[Triple]) -> str:
 
 def statements(triples: Iterable[Triple]) -> str:
     """The facts in their order, as Turtle without the header."""
-    named: set[str] = set()
-    lines = (line for one in triples if not one.is_metadata for line in _lines(one, named))
+    labelled: set[str] = set()
+    lines = (line for fact in triples if not fact.is_metadata for line in _lines(fact, labelled))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -318,18 +318,18 @@ def parts(text: str) -> list[str]:
     return [HEADER + part for part in text.removeprefix(HEADER).split(PART)]
 
 
-def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
-    """The statements for a fact, and labels of terms that are not in *named* yet."""
+def _lines(fact: Triple, labelled: set[str]) -> Iterator[str]:
+    """The statements for a fact, and a label for each term that is not in *labelled*."""
     predicate = _SHORT.get(fact.predicate) or _term(fact.predicate)
     ends = (_term(fact.subject), predicate, _term(fact.object))
     yield f"{' '.join(ends)} ."
     for term, label in zip(ends, fact.place, strict=True):
-        if term.startswith("<") and term not in named:
-            named.add(term)
+        if term.startswith("<") and term not in labelled:
+            labelled.add(term)
             yield f"{term} rdfs:label {_quote(label)} ."
     if fact.confidence < 1 or fact.source is not None:
-        of = "rdf:type" if predicate == "a" else predicate
-        note = f"rdf:subject {ends[0]} ; rdf:predicate {of} ; rdf:object {ends[2]}"
+        rdf_predicate = "rdf:type" if predicate == "a" else predicate
+        note = f"rdf:subject {ends[0]} ; rdf:predicate {rdf_predicate} ; rdf:object {ends[2]}"
         source = "" if fact.source is None else f" ; boyd:source {_quote(fact.source)}"
         sure = format(Decimal(repr(fact.confidence)), "f")
         yield f"[] a rdf:Statement ; {note} ; boyd:confidence {sure}{source} ."
@@ -357,8 +357,8 @@ class _Notes:
         self.nodes: set[Node] = {*confidences, *sources}
         self._notes: dict[_Parts, tuple[str | None, str | None]] = {}
         for node in self.nodes:
-            of = (rdflib.RDF.subject, rdflib.RDF.predicate, rdflib.RDF.object)
-            subject, predicate, object_ = (file.value(node, part) for part in of)
+            roles = (rdflib.RDF.subject, rdflib.RDF.predicate, rdflib.RDF.object)
+            subject, predicate, object_ = (file.value(node, part) for part in roles)
             if subject is not None and predicate is not None and object_ is not None:
                 note = (_text(confidences.get(node)), _text(sources.get(node)))
                 self._notes[subject, predicate, object_] = note
@@ -367,11 +367,11 @@ class _Notes:
         """The confidence of a fact, 0 if it is invalid, and its source, by default *source*."""
         if parts not in self._notes:
             return 1.0, source
-        confidence, named = self._notes[parts]
-        return _confidence(confidence), source if named is None else named
+        confidence, own_source = self._notes[parts]
+        return _confidence(confidence), source if own_source is None else own_source
 
 
-def _bounded(text: str | bytes, max_bytes: int) -> str:
+def _decode(text: str | bytes, max_bytes: int) -> str:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > max_bytes:
         raise TurtleError(f"it has {len(data)} bytes, and at most {max_bytes} are read")
@@ -422,7 +422,7 @@ def _explain(text: str, error: Exception) -> str:
     return f"line {line} is not Turtle: {state.get('_why', 'it cannot be read')}"
 
 
-def _unwanted(parts: _Parts, language: str, prose: bool) -> str | None:
+def _skip_reason(parts: _Parts, language: str, prose: bool) -> str | None:
     """The reason to skip a triple before anything is named."""
     from rdflib import RDF, BNode, Literal
 

@@ -9,7 +9,7 @@ import pytest
 from boyd.models import Triple
 from boyd.testing.lab import MemoryGraph
 from boyd_goals.knowledge import association
-from boyd_goals.knowledge.association import Activated, activate
+from boyd_goals.knowledge.association import Activation, activate
 
 
 def fact(subject: str, object: str, confidence: float = 1.0, predicate: str = "knows") -> Triple:
@@ -39,7 +39,7 @@ def test_a_symbol_has_the_worth_of_its_best_way_not_of_the_shortest() -> None:
     facts = [fact("a", "c", 0.2), fact("a", "b"), fact("b", "c"), fact("c", "d")]
     found = {one.symbol: one for one in activate(MemoryGraph(facts), ["a"], max_depth=3)}
 
-    assert found["c"] == Activated("c", 0.7225, 2, facts[2])
+    assert found["c"] == Activation("c", 0.7225, 2, facts[2])
     assert found["d"].confidence == pytest.approx(0.85**3)
 
 

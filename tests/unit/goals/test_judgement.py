@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd_goals.judgement import StepFinding, ToolStep, findings_in, inherited, is_met, judge
+from boyd_goals.judgement import StepFinding, ToolStep, findings_in, is_met, judge, judge_by_parts
 from boyd_goals.progress import criteria_of, own_acts, subject_of, verb_of
 from boyd_goals.state import Config, Goal, GoalEvidence
 from goals_kit import CONFIG, a_goal
@@ -251,8 +251,8 @@ def test_a_goal_in_parts_is_met_when_every_part_is() -> None:
     done = a_goal("Read a.txt", id="2", status="Completed", evidence=evidence)
     other = a_goal("Read b.txt", id="3", status="Failed")
 
-    assert not is_met(goal, inherited(goal, [done, other], CONFIG).evidence)
-    assert is_met(goal, inherited(goal, [done, done], CONFIG).evidence)
+    assert not is_met(goal, judge_by_parts(goal, [done, other], CONFIG).evidence)
+    assert is_met(goal, judge_by_parts(goal, [done, done], CONFIG).evidence)
 
 
 @pytest.mark.parametrize(

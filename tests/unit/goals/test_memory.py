@@ -18,7 +18,7 @@ from boyd_goals.memory import (
     push,
     recall,
     score,
-    teaching_nothing,
+    uninformative_entries,
 )
 from boyd_goals.state import Config, Episode, GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, remembering
@@ -267,7 +267,7 @@ def test_only_what_teaches_something_becomes_an_episode(
     named = [symbol(id) if one == "GOAL" else one for one in fields.pop("symbols", [])]
     session = remembering(0.9, session=session, symbols=named, **fields)
     session = remembering(*[0.1] * 5, session=session, content="newer")
-    idle = teaching_nothing(session, {"whale": 2, symbol(id): 3})
+    idle = uninformative_entries(session, {"whale": 2, symbol(id): 3})
     _, kept = consolidate(session, {}, 1, NOW, CONFIG, without=idle, on_demand=True)
 
     assert (1 not in idle, len(kept)) == (teaches, int(teaches))
@@ -276,13 +276,13 @@ def test_only_what_teaches_something_becomes_an_episode(
 def test_consolidated_memories_are_not_consolidated_again() -> None:
     session = remembering(0.9, 0.9, symbols=["whale"], kind="Inference")
     session = remembering(*[0.1] * 5, session=session, content="newer")
-    first = teaching_nothing(session, {"whale": 2})
+    first = uninformative_entries(session, {"whale": 2})
     after, _ = consolidate(session, {}, 1, NOW, CONFIG, without=first, on_demand=True)
 
     assert 2 in first
     assert len(after.episodes) == 1
     again = remembering(0.9, session=after, symbols=["whale"], kind="Inference")
-    assert again.memories in teaching_nothing(again, {"whale": 2})
+    assert again.memories in uninformative_entries(again, {"whale": 2})
 
 
 @pytest.mark.parametrize(

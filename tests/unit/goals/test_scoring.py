@@ -54,7 +54,7 @@ def test_the_breakdown_is_exactly_as_the_specification_has_it() -> None:
         "[score=0.98: base=0.80 recency=-0.00 novelty=+0.15 episodic=+0.00 "
         "pressure=+0.00 archetype=+0.030]"
     )
-    assert best.rationale == f"{best.why} {best.score.breakdown}"
+    assert best.rationale == f"{best.reason} {best.score.breakdown}"
 
 
 def test_a_negative_leaning_has_its_sign_and_zero_is_positive() -> None:
