@@ -351,7 +351,7 @@ def test_a_statement_that_is_refused_is_no_outage(lab: Lab, archive: Archive) ->
 
     with pytest.raises(ArchiveRefused, match="refused a statement"):
         access.ask(refused)
-    assert access.ask(lambda reader: reader.numbered("test", 3)) is not None
+    assert access.ask(lambda reader: reader.by_number("test", 3)) is not None
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from boyd.health.finding import Finding
-from boyd.health.queue_checks import UnservedQueue, unserved_queues
+from boyd.health.queue_checks import UnservedQueue, queues_without_worker
 from boyd.health.reader import read_health
 from boyd.health.server_checks import check_archive, check_traces
 from boyd.health.snapshot import HealthSnapshot
@@ -109,13 +109,13 @@ def _gaps(health: HealthSnapshot) -> Iterator[FleetGap]:
     roster = health.roster
     for agent in health.agents:
         name = agent.entry.id
-        if roster.retired(name):
+        if roster.is_retired(name):
             continue
         if not roster.live("worker", name):
             what = "worker" if roster.live("beat", name) else "process"
             yield FleetGap(name, f"no {what} runs it, so it does nothing", "boyd worker")
         else:
-            yield from map(_queue_gap, unserved_queues(health, agent))
+            yield from map(_queue_gap, queues_without_worker(health, agent))
         if agent.entry.needs_beat and not roster.live("beat", name):
             yield FleetGap(name, "no beat starts its iterations", "boyd beat")
 

@@ -225,7 +225,7 @@ def _findings(health: HealthSnapshot) -> Metric:
 def _present(health: HealthSnapshot) -> HealthSnapshot:
     """The same, without retired agents."""
     roster = health.roster
-    present = {name: entry for name, entry in roster.agents.items() if not roster.retired(name)}
+    present = {name: entry for name, entry in roster.agents.items() if not roster.is_retired(name)}
     messages = health.messages
     return replace(
         health,

@@ -107,7 +107,7 @@ def _missing(roster: Roster, default: str | None) -> Iterator[str]:
     if default is not None and default not in roster.agents:
         yield f"agent {default} has never been started"
     for name, entry in roster.agents.items():
-        if roster.retired(name) and name != default:
+        if roster.is_retired(name) and name != default:
             continue
         if not roster.live("worker", name):
             yield f"no worker is alive for agent {name}"

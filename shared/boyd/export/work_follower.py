@@ -62,7 +62,7 @@ class WorkFollower(ABC, Generic[_S]):
     def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
         """Go on with an agent; return the number of new records.
 
-        *investigations* are ids of those that are known to have ended; None: look at everything.
+        *investigations* are ids of ended ones; without it everything is checked.
         """
 
     @abstractmethod
@@ -93,7 +93,7 @@ class WorkFollower(ABC, Generic[_S]):
                 self._round()
                 pause = RETRY[0]
             except self.failures as error:
-                self._failed(error)
+                self._record_failure(error)
                 self._stopping.wait(pause)
                 pause = min(2 * pause, RETRY[1])
         announcer.join(timeout=ANNOUNCE)
@@ -136,11 +136,11 @@ class WorkFollower(ABC, Generic[_S]):
         self._recent |= dict.fromkeys({name for name, _ in events}, until)
         done = self._on_deployment()
         for agent_id in sorted(self._recent):
-            ended = _ended_investigations(event for name, event in events if name == agent_id)
-            done += self._work(agent_id, ended)
+            investigations = _investigation_ids(event for name, event in events if name == agent_id)
+            done += self._work(agent_id, investigations)
         return done
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         self._look_at = 0.0  # afterwards everything is compared again
         if self._status.error is None:
             self._log.error("%s; nothing is lost while Redis keeps it; trying again", error)
@@ -164,6 +164,6 @@ class WorkFollower(ABC, Generic[_S]):
                 return
 
 
-def _ended_investigations(events: Iterable[Event]) -> list[str]:
-    ended = (e for e in events if e.kind == "investigation.ended")
-    return list(dict.fromkeys(str(e.data["investigation"]) for e in ended))
+def _investigation_ids(events: Iterable[Event]) -> list[str]:
+    ends = (e for e in events if e.kind == "investigation.ended")
+    return list(dict.fromkeys(str(e.data["investigation"]) for e in ends))

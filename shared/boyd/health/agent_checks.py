@@ -36,7 +36,7 @@ TEXT_CALLS = 86400.0
 def check_agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator[Finding]:
     """Run all checks of one agent."""
     roster, subject = health.roster, _subject(agent)
-    if roster.retired(agent.entry.id):
+    if roster.is_retired(agent.entry.id):
         yield ok(subject, f"retired: {_retirement_text(roster, agent)}")
         return
     workers = roster.live("worker", agent.entry.id)
@@ -60,8 +60,8 @@ def check_agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Ite
 def check_stops(health: HealthSnapshot) -> Iterator[Finding]:
     """Name what somebody has stopped on purpose, so that nobody looks for it elsewhere."""
     if health.frozen is not None:
-        what = f"actions of all agents are frozen: {health.frozen}"
-        yield warning("freeze", what, "boyd unfreeze --all")
+        problem = f"actions of all agents are frozen: {health.frozen}"
+        yield warning("freeze", problem, "boyd unfreeze --all")
     for agent in health.agents:
         subject, option, stops = _subject(agent), f"--agent {agent.entry.id}", agent.stops
         if stops.frozen is not None:
@@ -85,11 +85,11 @@ def _retirement_text(roster: Roster, agent: AgentHealth) -> str:
 def _missing_workers(roster: Roster, agent: AgentHealth) -> Finding:
     name = agent.entry.id
     advice = f"start one with `boyd worker --agent FILE`, or `boyd retire --agent {name}`"
-    what = "no live worker runs it"
+    problem = "no live worker runs it"
     swept = roster.swept.get(name)
     if swept is not None and roster.now - swept > LATE and not roster.live(None, name):
-        what += f"; unused for {_idle_time(roster, agent)}"
-    return warning(_subject(agent), what, advice)
+        problem += f"; unused for {_idle_time(roster, agent)}"
+    return warning(_subject(agent), problem, advice)
 
 
 def _idle_time(roster: Roster, agent: AgentHealth) -> str:
@@ -107,12 +107,12 @@ def _check_agent_files(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         # The last group has the youngest process: in a rolling restart that is the new file.
         groups = sorted(by_file.values(), key=lambda group: group[-1].started_at)
         texts = "; ".join(_group_text(roster, n, group) for n, group in enumerate(groups, 1))
-        what = f"its processes run {len(groups)} different agent files: {texts}"
+        problem = f"its processes run {len(groups)} different agent files: {texts}"
         advice = (
             "restart the processes with the old file; if none is old, give all the same file,"
             " plugins and options"
         )
-        yield warning(_subject(agent), what, advice)
+        yield warning(_subject(agent), problem, advice)
 
 
 def _group_text(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
@@ -136,10 +136,10 @@ def _check_beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         since = max(
             agent.stops.resumed_at or 0.0, min(beat.started_at.timestamp() for beat in beats)
         )
-        for what in (_missing_tick(roster, agent, since), _missing_start(roster, agent, since)):
-            if what is not None:
+        for problem in (_missing_tick(roster, agent, since), _missing_start(roster, agent, since)):
+            if problem is not None:
                 advice = "check the log of beat and restart it"
-                yield error(_subject(agent), f"beat has stalled: {what}", advice)
+                yield error(_subject(agent), f"beat has stalled: {problem}", advice)
 
 
 def _missing_tick(roster: Roster, agent: AgentHealth, since: float) -> str | None:
@@ -168,12 +168,12 @@ def _check_progress(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     subject, now, progress = _subject(agent), roster.now, agent.progress
     if progress.deadline is not None and now - progress.deadline > LATE:
         silence = span(now - progress.deadline)
-        what = f"{_current_step(agent)} has stalled: no process has handled it for {silence}"
-        yield error(subject, what, "start a worker for it; it resumes where it stopped")
+        problem = f"{_current_step(agent)} has stalled: no process has handled it for {silence}"
+        yield error(subject, problem, "start a worker for it; it resumes where it stopped")
     elif progress.flight is not None and progress.flight.is_stuck(now):
-        what = f"{_current_step(agent)} has stalled: no process will pick it up"
+        problem = f"{_current_step(agent)} has stalled: no process will pick it up"
         advice = f"check the logs of its workers; `boyd abandon --agent {agent.entry.id}` ends it"
-        yield error(subject, what, advice)
+        yield error(subject, problem, advice)
     else:
         yield from _check_pace(roster, agent)
 
@@ -182,19 +182,19 @@ def _check_pace(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that no step waits long for a busy worker, and no phase takes long."""
     subject, now, progress = _subject(agent), roster.now, agent.progress
     late = [step for step in agent.backlog.waiting if now - step.since > LATE]
-    served = [step for step in late if step.queue in roster.served(agent.entry.id)]
+    served = [step for step in late if step.queue in roster.live_queues(agent.entry.id)]
     if served:
         oldest = min(served, key=lambda step: step.since)
         waited = span(now - oldest.since)
-        what = f"{oldest.what} has been waiting for {waited} in queue {oldest.queue!r}"
+        problem = f"{oldest.what} has been waiting for {waited} in queue {oldest.queue!r}"
         advice = "its workers are busy: start another one, or check whether they hang"
-        yield warning(subject, what, advice)
+        yield warning(subject, problem, advice)
     if progress.phase_since is not None and now - progress.phase_since > LONG and not late:
         where = f" on {progress.worker}" if progress.worker else ""
         duration = span(now - progress.phase_since)
-        what = f"{_current_step(agent)} has been running for {duration}{where}"
+        problem = f"{_current_step(agent)} has been running for {duration}{where}"
         advice = "check the log of its worker, unless it is expected to take that long"
-        yield warning(subject, what, advice)
+        yield warning(subject, problem, advice)
 
 
 def _check_observing(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
@@ -205,9 +205,9 @@ def _check_observing(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     silence = roster.now - observed
     beats = roster.live("beat", entry.id)
     if beats and silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST):
-        what = f"it has made no observations for {span(silence)}: {_current_step(agent)}"
+        problem = f"it has made no observations for {span(silence)}: {_current_step(agent)}"
         advice = f"check what it is waiting for; `boyd abandon --agent {entry.id}` ends it"
-        yield warning(_subject(agent), what, advice)
+        yield warning(_subject(agent), problem, advice)
 
 
 def _check_stored_state(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
@@ -215,11 +215,13 @@ def _check_stored_state(roster: Roster, agent: AgentHealth) -> Iterator[Finding]
     subject, state = _subject(agent), agent.state
     if state.events_lost is not None and roster.now - state.events_lost < LOST_EVENTS:
         age = span(max(0.0, roster.now - state.events_lost))
-        what = f"an event could not be written {age} ago: {state.events_error}"
-        yield warning(subject, what, "allow XADD for the Redis user")
+        problem = f"an event could not be written {age} ago: {state.events_error}"
+        yield warning(subject, problem, "allow XADD for the Redis user")
     if state.format > FORMAT:
-        what = f"a newer release keeps it in format {state.format}; this one reads up to {FORMAT}"
-        yield warning(subject, what, "upgrade all processes, or keep the newer ones running")
+        problem = (
+            f"a newer release keeps it in format {state.format}; this one reads up to {FORMAT}"
+        )
+        yield warning(subject, problem, "upgrade all processes, or keep the newer ones running")
 
 
 def _check_model(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
@@ -227,8 +229,8 @@ def _check_model(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     at = agent.totals.model.spoken_at
     if at is not None and roster.now - at < TEXT_CALLS:
         age = span(max(0.0, roster.now - at))
-        what = f"its model server returned a tool call as plain text {age} ago"
-        yield warning(_subject(agent), what, PARSE_CALLS)
+        problem = f"its model server returned a tool call as plain text {age} ago"
+        yield warning(_subject(agent), problem, PARSE_CALLS)
 
 
 def _current_step(agent: AgentHealth) -> str:
@@ -243,5 +245,5 @@ def _check_approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     if backlog.next_deadline is None or roster.now - backlog.next_deadline <= OVERDUE:
         return
     late = span(roster.now - backlog.next_deadline)
-    what = f"{counted(backlog.expired, 'approval')} still pending {late} after the deadline"
-    yield warning(_subject(agent), what, "start a worker or beat for it: both expire approvals")
+    problem = f"{counted(backlog.expired, 'approval')} still pending {late} after the deadline"
+    yield warning(_subject(agent), problem, "start a worker or beat for it: both expire approvals")

@@ -17,9 +17,9 @@ from boyd.health.agent_replies import (
     WAITING,
     FieldSource,
     answer,
+    hash_counts,
+    hash_field,
     seconds,
-    stored,
-    stored_counts,
 )
 from boyd.health.agent_totals import Totals
 from boyd.health.agent_work import InFlightIteration, LastIteration, WaitingWork, oldest_by_queue
@@ -51,7 +51,7 @@ def _first_time(members: Sequence[tuple[str, float]]) -> float | None:
     return members[0][1] / 1000 if members else None
 
 
-def _resumed(events: Sequence[tuple[str, Mapping[str, str]]]) -> float | None:
+def _resume_time(events: Sequence[tuple[str, Mapping[str, str]]]) -> float | None:
     """The time when the agent was resumed, if that is its latest event."""
     for name, fields in events:
         if fields.get("kind") == "agent.resumed":
@@ -65,12 +65,12 @@ class Progress:
 
     iterations: int = declare(
         "Iterations started.",
-        stored("loop", "iteration", lambda text: stored_int(text) or 0),
+        hash_field("loop", "iteration", lambda text: stored_int(text) or 0),
         counter("boyd_agent_iterations"),
     )
     ended: dict[str, int] = declare(
         "Iterations ended, by outcome.",
-        stored_counts("loop", "ended", ("completed", "failed")),
+        hash_counts("loop", "ended", ("completed", "failed")),
         counter_by("outcome", "boyd_agent_iterations_ended"),
     )
     last: LastIteration | None = declare(
@@ -95,7 +95,7 @@ class Progress:
     flight: InFlightIteration | None = declare("The iteration in flight.", FLIGHT)
     flight_since: float | None = declare(
         "Start of the iteration in flight.",
-        stored("iteration", "startedAt", seconds),
+        hash_field("iteration", "startedAt", seconds),
         gauge(
             "boyd_agent_in_flight_seconds",
             "Age of the iteration in flight; 0: none.",
@@ -103,16 +103,17 @@ class Progress:
         ),
     )
     phase: str = declare(
-        "The phase in flight, or `idle`.", stored("iteration", "phase", lambda text: text or "idle")
+        "The phase in flight, or `idle`.",
+        hash_field("iteration", "phase", lambda text: text or "idle"),
     )
     phase_since: float | None = declare(
         "Start of the phase in flight.",
-        stored("iteration", "phaseAt", seconds),
+        hash_field("iteration", "phaseAt", seconds),
         gauge("boyd_agent_phase_seconds", "Age of the phase in flight; 0: none.", seconds_since),
     )
     worker: str | None = declare(
         "The worker that entered the phase.",
-        stored("iteration", "entered", lambda text: text.partition("/")[0] if text else None),
+        hash_field("iteration", "entered", lambda text: text.partition("/")[0] if text else None),
     )
     deadline: float | None = declare(
         "The earliest deadline among the due members.",
@@ -126,13 +127,13 @@ class BeatHealth:
 
     slot: float | None = declare(
         "Start of the slot of the last tick of beat.",
-        stored("loop", "slot", seconds),
+        hash_field("loop", "slot", seconds),
         gauge("boyd_agent_last_tick_timestamp_seconds"),
     )
     scheduled: float | None = declare(
-        "The last start by the schedule.", stored("loop", "scheduled", seconds)
+        "The last start by the schedule.", hash_field("loop", "scheduled", seconds)
     )
-    swept_at: float | None = declare("The last sweep.", stored("loop", "sweptAt", seconds))
+    swept_at: float | None = declare("The last sweep.", hash_field("loop", "sweptAt", seconds))
 
 
 @health_fields
@@ -197,12 +198,12 @@ class Stops:
 
     paused: str | None = declare(
         "The reason of its pause.",
-        stored("loop", "paused"),
+        hash_field("loop", "paused"),
         gauge("boyd_agent_paused", "1 if it is paused.", is_set),
     )
     resumed_at: float | None = declare(
         "The time when it was resumed, if nothing has happened since.",
-        answer("events", lambda pipe, key, _: pipe.xrevrange(key, count=1), _resumed),
+        answer("events", lambda pipe, key, _: pipe.xrevrange(key, count=1), _resume_time),
     )
     frozen: str | None = declare(
         "The reason of its freeze or the deployment's.",
@@ -228,15 +229,16 @@ class StoredState:
     """The state of an agent as Redis keeps it."""
 
     events_lost: float | None = declare(
-        "The last time when an event could not be written.", stored("loop", "eventsLostAt", seconds)
+        "The last time when an event could not be written.",
+        hash_field("loop", "eventsLostAt", seconds),
     )
     events_error: str = declare(
-        "The error of that event.", stored("loop", "eventsLostWhy", lambda text: text or "")
+        "The error of that event.", hash_field("loop", "eventsLostWhy", lambda text: text or "")
     )
     format: int = declare(
         "The newest format version of its state and its iteration in flight.",
         FieldSource(
-            lambda it: max(stored_int(it.stored(key, _FORMAT)) or 1 for key in _FORMATTED),
+            lambda it: max(stored_int(it.hash_field(key, _FORMAT)) or 1 for key in _FORMATTED),
             tuple((key, _FORMAT) for key in _FORMATTED),
         ),
     )
@@ -282,7 +284,7 @@ class AgentHealth:
     )
 
     @property
-    def named_queues(self) -> dict[str, list[str]]:
+    def parts_by_queue(self) -> dict[str, list[str]]:
         """The ids of its actions and endpoints, by the queue they name."""
         ids: dict[str, list[str]] = {}
         catalog = self.entry.catalog

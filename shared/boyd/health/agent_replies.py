@@ -134,18 +134,18 @@ class AgentReplies:
         """Take the replies of the second round."""
         self._second = replies
 
-    def stored(self, key: str, name: str) -> str | None:
+    def hash_field(self, key: str, name: str) -> str | None:
         """A field of a hash."""
-        text: str | None = _checked(key, self._first[key, name])
+        text: str | None = _check_reply(key, self._first[key, name])
         return text
 
     def reply(self, question: AgentQuestion) -> Any:
         """The reply to a question of the first round."""
-        return _checked(question.key, self._first[question])
+        return _check_reply(question.key, self._first[question])
 
     def detail(self, name: Hashable) -> Any:
         """A reply of the second round; None for what was not asked."""
-        return _checked(str(name), self._second.get(name))
+        return _check_reply(str(name), self._second.get(name))
 
     def _ask(self, question: AgentQuestion | _HashQuestion, key: str, pipe: Client) -> None:
         question.ask(pipe, key, self)
@@ -156,7 +156,7 @@ def hash_fields(key: str, *names: str) -> Command:
     return lambda pipe: pipe.hmget(key, names)
 
 
-def _checked(name: str, reply: Any) -> Any:
+def _check_reply(name: str, reply: Any) -> Any:
     if isinstance(reply, redis.RedisError):
         raise UnreadableRecord(f"{name}: {reply}")
     return reply
@@ -165,19 +165,20 @@ def _checked(name: str, reply: Any) -> Any:
 # Sources
 
 
-def stored(
+def hash_field(
     key: str, name: str, parse: Callable[[str | None], Any] = lambda text: text
 ) -> FieldSource:
     """A field of a hash, as *parse* reads its text."""
-    return FieldSource(lambda replies: parse(replies.stored(key, name)), ((key, name),))
+    return FieldSource(lambda replies: parse(replies.hash_field(key, name)), ((key, name),))
 
 
-def stored_counts(key: str, prefix: str, outcomes: Iterable[str]) -> FieldSource:
+def hash_counts(key: str, prefix: str, outcomes: Iterable[str]) -> FieldSource:
     """The counts in the fields `prefix:outcome` of a hash, by outcome."""
     names = {outcome: f"{prefix}:{outcome}" for outcome in outcomes}
     return FieldSource(
         lambda replies: {
-            outcome: stored_int(replies.stored(key, name)) or 0 for outcome, name in names.items()
+            outcome: stored_int(replies.hash_field(key, name)) or 0
+            for outcome, name in names.items()
         },
         tuple((key, name) for name in names.values()),
     )
@@ -208,7 +209,7 @@ _FLIGHT = (("iteration", "phase"), ("iteration", "phaseAt"))
 
 def _flight(replies: AgentReplies) -> InFlightIteration | None:
     """The iteration in flight, from its phase and the phase's start; None without one."""
-    phase, began = replies.stored(*_FLIGHT[0]), seconds(replies.stored(*_FLIGHT[1]))
+    phase, began = replies.hash_field(*_FLIGHT[0]), seconds(replies.hash_field(*_FLIGHT[1]))
     if not phase or began is None:
         return None
     due = replies.reply(DUE)
@@ -238,17 +239,17 @@ def _last(replies: AgentReplies) -> LastIteration | None:
     members = replies.reply(_LAST)
     if not members:
         return None
-    (number, ended), (success, _) = members[0], replies.detail("past")
-    return LastIteration(int(number), ended / 1000, success == "1" if success else None)
+    (number, end), (success, _) = members[0], replies.detail("past")
+    return LastIteration(int(number), end / 1000, success == "1" if success else None)
 
 
-def _observed(replies: AgentReplies) -> float | None:
+def _observation_time(replies: AgentReplies) -> float | None:
     _, began = replies.detail("past") or (None, None)
-    return seconds(replies.stored("iteration", "startedAt") or began)
+    return seconds(replies.hash_field("iteration", "startedAt") or began)
 
 
 LAST = FieldSource(_last, questions=(_LAST,), details=_ask_past)
-OBSERVED = FieldSource(_observed, (("iteration", "startedAt"),), (_LAST,), _ask_past)
+OBSERVED = FieldSource(_observation_time, (("iteration", "startedAt"),), (_LAST,), _ask_past)
 
 
 # Steps that no worker has taken
@@ -272,13 +273,13 @@ def _waiting(replies: AgentReplies) -> tuple[WaitingWork, ...]:
     for member, _ in replies.reply(DUE):
         texts = replies.detail(member)
         if texts is not None:
-            what = _JOBS.get(naming.parts(member)[0])
-            steps.append(_waiting_job(what, *texts) if what else _waiting_batch(*texts))
+            kind = _JOBS.get(naming.parts(member)[0])
+            steps.append(_waiting_job(kind, *texts) if kind else _waiting_batch(*texts))
     return tuple(step for step in steps if step is not None)
 
 
 def _waiting_phase(replies: AgentReplies) -> WaitingWork | None:
-    phase, entered, sent, queue = (replies.stored(*name) for name in _SENT)
+    phase, entered, sent, queue = (replies.hash_field(*name) for name in _SENT)
     since = seconds(sent)
     if not phase or phase == "observe" or entered or since is None:
         return None
@@ -293,12 +294,12 @@ def _waiting_batch(by: str | None, sent: str | None, payload: str | None) -> Wai
 
 
 def _waiting_job(
-    what: str, state: str | None, queued: str | None, queue: str | None
+    kind: str, state: str | None, queued: str | None, queue: str | None
 ) -> WaitingWork | None:
     since = seconds(queued)
     if state != "queued" or since is None:
         return None
-    return WaitingWork(what, queue or queues.ACT, since)
+    return WaitingWork(kind, queue or queues.ACT, since)
 
 
 _SENT = tuple(("iteration", name) for name in ("phase", "entered", "sentAt", "queue"))

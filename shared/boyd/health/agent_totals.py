@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from boyd.health.agent_replies import AgentQuestion, AgentReplies, FieldSource, stored_counts
+from boyd.health.agent_replies import AgentQuestion, AgentReplies, FieldSource, hash_counts
 from boyd.health.declaration import HealthMetric, counter_by, declare, health_fields
 from boyd.models import EffectName
 from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
@@ -25,7 +25,7 @@ def _model_totals(replies: AgentReplies) -> ModelTotals:
     return replace(
         totals,
         tokens={(model, "input"): 0, (model, "output"): 0} | totals.tokens,
-        requests={(model, how): 0 for how in get_args(RequestOutcome)} | totals.requests,
+        requests={(model, outcome): 0 for outcome in get_args(RequestOutcome)} | totals.requests,
         cost={model: 0.0} | totals.cost,
         ended=dict.fromkeys(get_args(Ending), 0) | totals.ended,
     )
@@ -56,7 +56,7 @@ class Totals:
 
     audited: dict[str, int] = declare(
         "Sealed entries of the audit trail, by kind.",
-        stored_counts("audit_head", "of", COUNTED),
+        hash_counts("audit_head", "of", COUNTED),
         counter_by(
             "status", "boyd_approvals_resolved", "Approvals resolved, by status.", "approval."
         ),
@@ -66,22 +66,22 @@ class Totals:
     )
     notified: dict[str, int] = declare(
         "Notifications of approvals, by how they ended.",
-        stored_counts("loop", "notified", ("succeeded", "failed", "skipped")),
+        hash_counts("loop", "notified", ("succeeded", "failed", "skipped")),
         counter_by("state", "boyd_notifications"),
     )
     verdicts: dict[str, int] = declare(
         "Executions that were verified, by what they achieved.",
-        stored_counts("loop", "verdict", get_args(EffectName)),
+        hash_counts("loop", "verdict", get_args(EffectName)),
         counter_by("verdict", "boyd_verdicts"),
     )
     autonomy: dict[str, int] = declare(
         "Grants to run alone, by whether they were given or taken away.",
-        stored_counts("loop", "autonomy", ("granted", "withdrawn", "revoked")),
+        hash_counts("loop", "autonomy", ("granted", "withdrawn", "revoked")),
         counter_by("change", "boyd_autonomy_changes"),
     )
     procedures: dict[str, int] = declare(
         "Procedures that stopped for a person, went back, or ended, by state.",
-        stored_counts(
+        hash_counts(
             "loop", "procedure", ("stopped", "compensating", "succeeded", "failed", "cancelled")
         ),
         counter_by("state", "boyd_procedures"),

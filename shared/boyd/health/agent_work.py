@@ -27,7 +27,7 @@ class InFlightIteration:
     deadline: float | None
 
     def is_stuck(self, now: float) -> bool:
-        """Tell whether it has been stuck for longer than any sweeper allows."""
+        """Report whether it has been stuck for longer than any sweeper allows."""
         if not self.is_swept:
             return now - self.since > STUCK
         return self.deadline is not None and now - self.deadline > STUCK

@@ -63,18 +63,18 @@ def declare(meaning: str, source: object = None, *metrics: HealthMetric) -> Any:
     return dataclasses.field(metadata={_METADATA: Declaration(meaning, source, complete)})
 
 
-def group(of: type[Any]) -> Any:
+def group(fields: type[Any]) -> Any:
     """Declare a field that holds the fields of a group."""
-    meaning = (of.__doc__ or "").partition("\n")[0]
-    return dataclasses.field(metadata={_METADATA: Declaration(meaning, group=of)})
+    meaning = (fields.__doc__ or "").partition("\n")[0]
+    return dataclasses.field(metadata={_METADATA: Declaration(meaning, group=fields)})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(declare, group))
 def health_fields(cls: type[_T]) -> type[_T]:
     """Make *cls* a frozen dataclass of declared fields."""
-    made: Any = dataclass(frozen=True)(cls)
-    made.declarations = {it.name: it.metadata[_METADATA] for it in dataclasses.fields(made)}
-    complete: type[_T] = made
+    declared: Any = dataclass(frozen=True)(cls)
+    declared.declarations = {it.name: it.metadata[_METADATA] for it in dataclasses.fields(declared)}
+    complete: type[_T] = declared
     return complete
 
 

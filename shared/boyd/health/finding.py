@@ -25,19 +25,19 @@ class Finding(Model):
     what_to_do: str = ""
 
 
-def ok(subject: str, what: str) -> Finding:
+def ok(subject: str, message: str) -> Finding:
     """A check that passed."""
-    return Finding(level="ok", subject=subject, what=what)
+    return Finding(level="ok", subject=subject, what=message)
 
 
-def warning(subject: str, what: str, what_to_do: str) -> Finding:
+def warning(subject: str, message: str, what_to_do: str) -> Finding:
     """A possible problem."""
-    return Finding(level="warning", subject=subject, what=what, what_to_do=what_to_do)
+    return Finding(level="warning", subject=subject, what=message, what_to_do=what_to_do)
 
 
-def error(subject: str, what: str, what_to_do: str) -> Finding:
+def error(subject: str, message: str, what_to_do: str) -> Finding:
     """A problem."""
-    return Finding(level="error", subject=subject, what=what, what_to_do=what_to_do)
+    return Finding(level="error", subject=subject, what=message, what_to_do=what_to_do)
 
 
 def span(seconds: float) -> str:

@@ -28,35 +28,35 @@ def check_queues(
     health: HealthSnapshot, agent: AgentHealth, needs: Mapping[str, list[str]] | None
 ) -> Iterator[Finding]:
     """Report the queues of an agent that no live worker consumes."""
-    return map(_finding, unserved_queues(health, agent, needs))
+    return map(_finding, queues_without_worker(health, agent, needs))
 
 
 def check_agent_files(roster: Roster, needs: Needs) -> Iterator[Finding]:
     """Report the agents of known files that have never been started, and the queues they need."""
     for name in (name for name in needs if name not in roster.agents):
-        what = "it has never been started against this Redis"
-        yield warning(f"agent {name}", what, "start it with `boyd worker --agent FILE`")
-        served = roster.served(name)
+        problem = "it has never been started against this Redis"
+        yield warning(f"agent {name}", problem, "start it with `boyd worker --agent FILE`")
+        served = roster.live_queues(name)
         for queue, parts in needs[name].items():
             if queue not in served:
                 yield _finding(UnservedQueue(name, queue, _need_text(parts)))
 
 
-def unserved_queues(
+def queues_without_worker(
     health: HealthSnapshot, agent: AgentHealth, needs: Mapping[str, list[str]] | None = None
 ) -> Iterator[UnservedQueue]:
     """Required, named or non-empty queues without a worker; *needs* is from the agent file."""
-    served = health.roster.served(agent.entry.id)
-    for queue, why in _reasons(health, agent, needs or {}).items():
+    served = health.roster.live_queues(agent.entry.id)
+    for queue, reason in _reasons(health, agent, needs or {}).items():
         if queue not in served:
-            yield UnservedQueue(agent.entry.id, queue, why)
+            yield UnservedQueue(agent.entry.id, queue, reason)
 
 
 def _reasons(
     health: HealthSnapshot, agent: AgentHealth, needs: Mapping[str, list[str]]
 ) -> dict[str, str]:
     """The queues that an agent needs or that hold its work, with the reasons."""
-    parts_of = agent.named_queues  # by the catalogue
+    parts_of = agent.parts_by_queue  # by the catalogue
     for queue, parts in needs.items():
         parts_of[queue] = list(dict.fromkeys([*parts, *parts_of.get(queue, ())]))
     reasons = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
@@ -78,6 +78,6 @@ def _need_text(parts: Iterable[str]) -> str:
 
 
 def _finding(missing: UnservedQueue) -> Finding:
-    what = f"no live worker consumes queue {missing.queue!r}{missing.why}"
+    problem = f"no live worker consumes queue {missing.queue!r}{missing.why}"
     advice = f"start one with `boyd worker --agent FILE -Q {missing.queue}`"
-    return error(f"agent {missing.agent_id}", what, advice)
+    return error(f"agent {missing.agent_id}", problem, advice)

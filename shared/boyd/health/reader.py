@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import redis
@@ -18,8 +19,8 @@ from boyd.health.agent_replies import (
     Command,
     FieldSource,
     first_round,
+    hash_field,
     seconds,
-    stored,
 )
 from boyd.health.declaration import build
 from boyd.health.server_health import ServerHealth, read_cluster
@@ -52,7 +53,7 @@ from boyd.text import queues
 
 #: Queues that every agent has.
 _SHARED = (queues.LOOP, queues.OBSERVE, queues.ACT, queues.CALLBACK, queues.THINK)
-_SWEPT = stored("loop", "sweptAt", seconds)
+_SWEPT = hash_field("loop", "sweptAt", seconds)
 
 _T = TypeVar("_T")
 _Q = TypeVar("_Q", bound=Hashable)
@@ -97,17 +98,17 @@ def read_health(
     latency = time.monotonic() - began
     roster = _roster(first)
     freezes = {} if has_wrong_type(first["freezes"]) else first["freezes"]
-    asked = _Agents(roster, freezes)
-    asked.ask(client, SOURCES)
-    asked.ask_details(client, SOURCES)
-    agents = asked.healths()
+    readings = _Agents(roster, freezes)
+    readings.ask(client, SOURCES)
+    readings.ask_details(client, SOURCES)
+    agents = readings.healths()
     messages, broker_error = _messages(brokers or [client], roster, agents, queues_of or {})
     info, masters = first["info"], read_cluster(client)
     server = ServerHealth.of(info, first["rules"]) if info is not None else None
     servers = [master.server for master in masters if master.server is not None]
     return HealthSnapshot(
-        roster=_completed(roster, agents, asked.away),
-        server=max(servers, key=lambda one: one.fullness, default=server),
+        roster=_complete_roster(roster, agents, readings.away),
+        server=max(servers, key=attrgetter("fullness"), default=server),
         skew=roster.now - (clock + latency / 2),
         latency=latency,
         frozen=reason_in(freezes.get(DEPLOYMENT)),
@@ -117,7 +118,7 @@ def read_health(
         archive=parse_status(ArchiveStatus, first["archive"]),
         traces=parse_status(TraceStatus, first["traces"]),
         cluster=masters,
-        unreached=sorted(asked.away),
+        unreached=sorted(readings.away),
     )
 
 
@@ -275,7 +276,9 @@ def _roster(replies: Mapping[str, Any]) -> Roster:
     return Roster(whole + micros / 1e6, agents, processes, unreadable, foreign=foreign)
 
 
-def _completed(roster: Roster, agents: Sequence[AgentHealth], away: Collection[str]) -> Roster:
+def _complete_roster(
+    roster: Roster, agents: Sequence[AgentHealth], away: Collection[str]
+) -> Roster:
     """The roster with the last sweeps, and with the agents whose values cannot be read."""
     sweeps = {agent.entry.id: agent.beat.swept_at for agent in agents}
     broken = sorted(roster.agents.keys() - sweeps.keys() - set(away))
@@ -305,7 +308,7 @@ def _messages(
         name = agent.entry.id
         running = [process for process in roster.processes if name in process.agents]
         names = {queue for process in running for queue in process.queues}
-        names |= {*_SHARED, *agent.named_queues, *agent.oldest, *more.get(name, ())}
+        names |= {*_SHARED, *agent.parts_by_queue, *agent.oldest, *more.get(name, ())}
         own = commands[queues.broker_of(name, len(brokers))]
         own |= {(name, queue): _length(queue, name) for queue in sorted(names)}
     lengths: dict[tuple[str, str], int] = {}

@@ -74,17 +74,17 @@ def _check_host_names(workers: Iterable[WorkerInfo]) -> Iterator[Finding]:
         if queues.of_host(worker.host) in worker.queues:
             by_host.setdefault(worker.host, []).append(worker)
     for host, there in sorted(by_host.items()):
-        if any(_differ(one.machine, other.machine) for one, other in combinations(there, 2)):
+        if any(_differ(a.machine, b.machine) for a, b in combinations(there, 2)):
             names = ", ".join(sorted(worker.name for worker in there))
-            what = f"several machines have this name, so only one of them is observed: {names}"
+            problem = f"several machines have this name, so only one of them is observed: {names}"
             advice = "give each its own BOYD_WORKER__HOST, or another host name, and restart them"
-            yield error(f"host {host}", what, advice)
+            yield error(f"host {host}", problem, advice)
 
 
-def _differ(one: str | None, other: str | None) -> bool:
-    """Tell whether two machines differ in boot or system, as far as both are known."""
-    parts = zip((one or "").split("."), (other or "").split("."), strict=False)
-    return any(mine and theirs and mine != theirs for mine, theirs in parts)
+def _differ(first: str | None, second: str | None) -> bool:
+    """Compare two machines by those of boot and system that are known of both."""
+    pairs = zip((first or "").split("."), (second or "").split("."), strict=False)
+    return any(left and right and left != right for left, right in pairs)
 
 
 def check_approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
@@ -92,18 +92,18 @@ def check_approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
     keys = sorted({worker.approval_key or "none" for worker in workers})
     advice = "set the same approval_secret, or pair of keys, for all workers and the API"
     if keys == ["none"]:
-        what = "they are not signed: whoever can write to Redis can approve"
-        yield warning("approvals", what, advice)
+        problem = "they are not signed: whoever can write to Redis can approve"
+        yield warning("approvals", problem, advice)
     elif len(keys) > 1:
-        what = f"workers check them with different secrets or keys: {' and '.join(keys)}"
-        yield error("approvals", what, advice)
+        problem = f"workers check them with different secrets or keys: {' and '.join(keys)}"
+        yield error("approvals", problem, advice)
     elif keys:
         yield ok("approvals", f"signed, secret or key {keys[0]}")
 
 
 def check_intakes(roster: Roster) -> Iterator[Finding]:
     """Check that the libraries are installed here that intakes of agents need."""
-    present = [entry for name, entry in roster.agents.items() if not roster.retired(name)]
+    present = [entry for name, entry in roster.agents.items() if not roster.is_retired(name)]
     intakes = [(entry.id, intake) for entry in present for intake in entry.intakes]
     needs = {
         "jmespath": sorted({agent for agent, intake in intakes if intake.mapping}),
@@ -111,11 +111,11 @@ def check_intakes(roster: Roster) -> Iterator[Finding]:
     }
     for library, agents in needs.items():
         if agents and find_spec(library) is None:
-            what = f"those of {', '.join(agents)} need {library}, which is not installed here"
+            problem = f"those of {', '.join(agents)} need {library}, which is not installed here"
             advice = (
                 "run `pip install 'boyd[intakes]'` where the API runs; until then it answers 503"
             )
-            yield warning("intakes", what, advice)
+            yield warning("intakes", problem, advice)
 
 
 def _label(process: WorkerInfo) -> str:
@@ -141,12 +141,12 @@ def _check_follower(
     """Check a process that copies ended work *into* something."""
     behind = seconds_behind(status, health.roster.now)
     if not works(status, health.roster.now):
-        kept = "nothing is lost while Redis keeps its last iterations"
+        reassurance = "nothing is lost while Redis keeps its last iterations"
         age = span(max(0.0, health.roster.now - (status.down_since or status.at).timestamp()))
         if status.down_since is None:
-            advice = f"start `boyd {name}` again, or check its log; {kept}"
+            advice = f"start `boyd {name}` again, or check its log; {reassurance}"
             return error(name, f"silent for {age}", advice)
-        return error(name, f"down for {age}: {status.error}", f"check its {into}; {kept}")
+        return error(name, f"down for {age}: {status.error}", f"check its {into}; {reassurance}")
     if behind is None:
         return ok(name, "starts")
     if behind > BEHIND:
@@ -210,8 +210,8 @@ def _check_cluster(health: HealthSnapshot) -> Iterator[Finding]:
             elif master is masters[0]:
                 yield finding
     for agent in health.unreached:
-        what = "the server with its state does not answer"
-        yield error(f"agent {agent}", what, "start it, or let a replica take its place")
+        problem = "the server with its state does not answer"
+        yield error(f"agent {agent}", problem, "start it, or let a replica take its place")
 
 
 def _check_master(master: MasterHealth, now: float) -> Iterator[Finding]:
@@ -224,9 +224,9 @@ def _check_master(master: MasterHealth, now: float) -> Iterator[Finding]:
         advice = "set cluster-require-full-coverage no"
         yield warning("coverage", "stops when another master is away", advice)
     if master.node_timeout is not None and not LEAST <= master.node_timeout <= MOST:
-        what = f"others count as down after {span(master.node_timeout)}"
+        problem = f"others count as down after {span(master.node_timeout)}"
         advice = f"set cluster-node-timeout between {LEAST * 1000:.0f} and {MOST * 1000:.0f}"
-        yield warning("failover", what, advice)
+        yield warning("failover", problem, advice)
     yield from _check_server(master.server, now)
 
 
@@ -250,14 +250,14 @@ def _check_persistence(server: ServerHealth) -> Finding:
     if server.aof:
         return ok(subject, "append-only file")
     if server.rdb is None:
-        what = "no append-only file; no permission to check for snapshots"
-        return warning(subject, what, advice)
+        problem = "no append-only file; no permission to check for snapshots"
+        return warning(subject, problem, advice)
     if not server.rdb:
-        what = "nothing is written to disk: a Redis restart loses all state"
-        return warning(subject, what, f"{advice}; completed work may run again")
+        problem = "nothing is written to disk: a Redis restart loses all state"
+        return warning(subject, problem, f"{advice}; completed work may run again")
     worst = max(seconds for seconds, _ in server.rdb)
-    what = f"snapshots only: a crash may lose up to the last {span(worst)}"
-    return warning(subject, what, advice)
+    problem = f"snapshots only: a crash may lose up to the last {span(worst)}"
+    return warning(subject, problem, advice)
 
 
 def _check_snapshots(server: ServerHealth, now: float) -> Finding:
@@ -277,8 +277,8 @@ def _check_eviction(server: ServerHealth) -> Finding:
     if server.policy == "noeviction":
         return ok("eviction", server.policy)
     if server.limit:
-        what = f"{server.policy}: Redis evicts keys when its memory is full"
-        return error("eviction", what, advice)
+        problem = f"{server.policy}: Redis evicts keys when its memory is full"
+        return error("eviction", problem, advice)
     return warning("eviction", f"{server.policy}, no memory limit yet", advice)
 
 

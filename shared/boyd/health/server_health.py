@@ -130,7 +130,7 @@ class MasterHealth:
         server: its state; None when it does not answer.
         replicas: the number of its connected replicas.
         unserved: the number of slots that nobody serves, as it knows.
-        node_timeout: seconds of silence after which it calls another server down; None: unknown.
+        node_timeout: seconds of silence after which it calls another server down, if known.
         full_coverage: whether it stops when a slot is not served.
     """
 

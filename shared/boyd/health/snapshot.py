@@ -62,12 +62,12 @@ class Roster:
         assert process.last_beat is not None
         return self.now - process.last_beat.timestamp()
 
-    def served(self, agent_id: str) -> set[str]:
+    def live_queues(self, agent_id: str) -> set[str]:
         """The queues that live workers consume for an agent, by short name."""
         return {queue for worker in self.live("worker", agent_id) for queue in worker.queues}
 
-    def retired(self, agent_id: str) -> bool:
-        """Tell whether an agent was retired, or no process has run it for `RETIRED` seconds."""
+    def is_retired(self, agent_id: str) -> bool:
+        """Report whether an agent was retired, or no process has run it for `RETIRED` seconds."""
         entry = self.agents.get(agent_id)
         if entry is not None and entry.retired_at is not None:
             return True
@@ -81,7 +81,7 @@ class Roster:
 
 
 def _replaces(process: WorkerInfo, lost: WorkerInfo) -> bool:
-    """Tell whether *process* started on the host of *lost*, for the same agents and queues."""
+    """Report whether *process* started on the host of *lost*, for the same agents and queues."""
     same = process.role == lost.role and process.host == lost.host
     covers = set(process.agents) >= set(lost.agents) and set(process.queues) >= set(lost.queues)
     assert lost.last_beat is not None
@@ -123,7 +123,7 @@ PROCESS_METRICS = (
 
 
 def works(status: FollowerStatus, now: float) -> bool:
-    """Tell whether archive or traces run, and what they write to answers."""
+    """Report whether archive or traces run and can write."""
     return status.works_at(from_ms(now * 1000))
 
 

@@ -42,7 +42,7 @@ def archive(settings: Settings) -> None:
     archiving = Archiving(*stores, database, settings.archive_keep)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: archiving.stop())
-    archive_log.info("archive %s", database.shown)
+    archive_log.info("archive %s", database.safe_url)
     archiving.run()
     database.close()
     sys.exit(0)

@@ -22,7 +22,7 @@ class ArchiveAccess:
     """The archive for readers; thread-safe."""
 
     def __init__(self, url: str | None) -> None:
-        """Read the archive at *url*; None: there is none."""
+        """Read the archive at *url*, if there is one."""
         self._url = url
         self._lock = threading.Lock()
         self._reader: ArchiveReader | None = None
@@ -31,7 +31,7 @@ class ArchiveAccess:
 
     @property
     def exists(self) -> bool:
-        """Tell whether there is an archive."""
+        """Report whether there is an archive."""
         return self._url is not None
 
     def ask(self, question: Callable[[ArchiveReader], _T]) -> _T:

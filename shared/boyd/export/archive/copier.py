@@ -69,8 +69,8 @@ class Copier:
         """
         agent = self._store.agent(agent_id)
         done = sum(self._kind(agent, kind, completely) for kind in KINDS)
-        known = agent.ended_work.places("investigation", investigations)
-        done += self._places(agent, "investigation", known)
+        places = agent.ended_work.places("investigation", investigations)
+        done += self._places(agent, "investigation", places)
         return done + self._audit(agent_id, agent.audit_trail)
 
     def copy_deployment(self) -> int:
@@ -110,8 +110,8 @@ class Copier:
         """Copy those that had not ended when they were copied."""
         names = self._writer.open_names(agent.agent_id, kind)
         places = agent.ended_work.places(kind, names)
-        gone = set(names) - {member for member, _ in places}
-        self._writer.close(agent.agent_id, kind, sorted(gone))
+        missing = set(names) - {member for member, _ in places}
+        self._writer.close(agent.agent_id, kind, sorted(missing))
         return self._places(agent, kind, places)
 
     def _places(
@@ -120,8 +120,8 @@ class Copier:
         """Copy those that are new or have changed; the last transaction notes *reached*."""
         name = agent.agent_id
         marks = agent.ended_work.marks(kind, places)
-        known = self._writer.stamps(name, kind, [mark.name for mark in marks])
-        changed = [mark for mark in marks if known.get(mark.name) != mark.stamp]
+        stamps = self._writer.stamps(name, kind, [mark.name for mark in marks])
+        changed = [mark for mark in marks if stamps.get(mark.name) != mark.stamp]
         last = reached if reached != self._writer.place(name, kind) else ""
         done = 0
         while changed or last:
@@ -156,15 +156,15 @@ class Copier:
     def _audit(self, whose: str, audit: Audit) -> int:
         done = 0
         oldest = self._oldest()
-        for some in _batches(self._sealed(whose, audit)):
+        for some in _batches(self._new_audit_entries(whose, audit)):
             if self._stopping.is_set():
                 return done
-            kept = [entries.of_audit(whose, e) for e in some if e.at.timestamp() * 1000 >= oldest]
+            recent = [entries.of_audit(whose, e) for e in some if e.at.timestamp() * 1000 >= oldest]
             place = f"{some[-1].seq}:{some[-1].hash}"
-            done += self._writer.write(whose, "audit", kept, place)
+            done += self._writer.write(whose, "audit", recent, place)
         return done
 
-    def _sealed(self, whose: str, audit: Audit) -> Iterator[AuditEntry]:
+    def _new_audit_entries(self, whose: str, audit: Audit) -> Iterator[AuditEntry]:
         """The sealed entries that were not copied yet."""
         number, _, digest = (self._writer.place(whose, "audit") or "0:").partition(":")
         last = int(number)
@@ -174,7 +174,7 @@ class Copier:
 
 
 def _goes_on(audit: Audit, seq: int, digest: str) -> bool:
-    """Tell whether the chain is still the one whose entry *seq* has that hash."""
+    """Report whether the chain is still the one whose entry *seq* has that hash."""
     first = next(audit.entries(after=seq - 1), None)
     if first is None:
         return False
@@ -194,7 +194,7 @@ def _entry(
         return entries.of_approval(name, read_item(fields), at, stamp)
     if kind == "execution":
         return entries.of_execution(name, read_ledger_entry(mark.name, fields), at, stamp)
-    log = [one for one in agent.investigations.log(mark.name) if one.entry is not None]
+    log = [line for line in agent.investigations.log(mark.name) if line.entry is not None]
     record = InvestigationRecord(investigation=read_investigation(fields), log=log)
     return entries.of_investigation(name, record, at, stamp)
 

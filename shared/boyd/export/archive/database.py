@@ -45,7 +45,7 @@ class Database:
         Raises:
             ConfigError: *url* names no SQLite or PostgreSQL database, or its driver is missing.
         """
-        self._url = _checked(url)
+        self._url = _parse_url(url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self._writes = writes
         try:
@@ -60,7 +60,7 @@ class Database:
             event.listen(self._engine, "begin", _begin_immediate if writes else _begin)
 
     @property
-    def shown(self) -> str:
+    def safe_url(self) -> str:
         """The URL without its password."""
         return self._url.render_as_string(hide_password=True)
 
@@ -71,7 +71,7 @@ class Database:
         Raises:
             ArchiveUnavailable: the database did not do what was asked; nothing was changed.
         """
-        with translated(), self._engine.begin() as connection:
+        with translate_errors(), self._engine.begin() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql(_BEGIN_WRITING if self._writes else _BEGIN_READING)
             yield connection
@@ -125,7 +125,7 @@ class Database:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turn errors of the database into `ArchiveUnavailable` or `ArchiveRefused`."""
     try:
         yield
@@ -137,17 +137,17 @@ def translated() -> Iterator[None]:
         raise ArchiveUnavailable(f"the archive does not answer: {reason}") from error
 
 
-def _checked(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
-        found = make_url(url)
+        parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise ConfigError("archive_url is not a URL such as postgresql://user@host/boyd") from None
-    if found.drivername == "sqlite" and found.database:
-        return found
-    if found.get_backend_name() in ("postgresql", "postgres"):
-        return found.set(drivername="postgresql+psycopg")
+    if parsed.drivername == "sqlite" and parsed.database:
+        return parsed
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
     raise ConfigError(
-        f"archive_url begins with {found.drivername}://; it should be postgresql://USER@HOST/NAME,"
+        f"archive_url begins with {parsed.drivername}://; it should be postgresql://USER@HOST/NAME,"
         " or sqlite:////PATH with the path of a file"
     )
 

@@ -90,7 +90,7 @@ def of_iteration(result: LoopResult, at: float, stamp: str) -> ArchiveEntry:
 
 def of_run(agent: str, run: Run, at: float, stamp: str) -> ArchiveEntry:
     """An ended run."""
-    terms = _given(status=run.status, priority=run.priority, source=run.source)
+    terms = _terms(status=run.status, priority=run.priority, source=run.source)
     return ArchiveEntry("run", agent, run.id, at, stamp, run.to_json(), terms=terms)
 
 
@@ -102,7 +102,7 @@ def of_approval(agent: str, item: ApprovalItem, at: float, stamp: str) -> Archiv
 
 def of_execution(agent: str, entry: ExecutionEntry, at: float, stamp: str) -> ArchiveEntry:
     """An execution in the ledger; it is open while it runs."""
-    terms = _given(host=entry.host, worker=entry.worker, action=entry.action, state=entry.state)
+    terms = _terms(host=entry.host, worker=entry.worker, action=entry.action, state=entry.state)
     return ArchiveEntry(
         kind="execution",
         agent=agent,
@@ -120,15 +120,15 @@ def of_investigation(
     agent: str, record: InvestigationRecord, at: float, stamp: str
 ) -> ArchiveEntry:
     """An ended investigation with its log."""
-    one = record.investigation
+    investigation = record.investigation
     return ArchiveEntry(
         kind="investigation",
         agent=agent,
-        name=one.id,
+        name=investigation.id,
         at=at,
         stamp=stamp,
         body=record.to_json(),
-        outline=one.to_json(),
+        outline=investigation.to_json(),
     )
 
 
@@ -136,9 +136,9 @@ def of_audit(agent: str, entry: AuditEntry) -> ArchiveEntry:
     """A sealed audit entry."""
     parts = entry.kind.split(".")
     kinds = (".".join(parts[:size]) for size in range(1, len(parts) + 1))
-    named = {name: entry.what.get(name) for name in ("action", "host", "worker")}
+    fields = {name: entry.what.get(name) for name in ("action", "host", "worker")}
     people = {Term("by", cut(who)) for who in (entry.who, entry.claims) if who}
-    terms = _given(**named) | people | {Term("kind", cut(kind)) for kind in kinds}
+    terms = _terms(**fields) | people | {Term("kind", cut(kind)) for kind in kinds}
     name = audit_name(entry)
     return ArchiveEntry("audit", agent, name, exact_ms(entry.at), "", entry.to_json(), terms=terms)
 
@@ -148,9 +148,9 @@ def audit_name(entry: AuditEntry) -> str:
     return f"{entry.seq}:{entry.hash}"
 
 
-def wanted(query: HistoryFilter) -> list[Term]:
+def query_terms(query: HistoryFilter) -> list[Term]:
     """The terms that iterations need to match *query*, besides its period."""
-    named = {
+    fields = {
         "host": query.host,
         "worker": query.worker,
         "action": query.action,
@@ -158,22 +158,22 @@ def wanted(query: HistoryFilter) -> list[Term]:
         "trigger": query.trigger,
         "status": query.status,
     }
-    return [*sorted(_given(**named)), *_searched(query.q or "")]
+    return [*sorted(_terms(**fields)), *_word_terms(query.q or "")]
 
 
 def fits(query: HistoryFilter, result: LoopResult) -> bool:
-    """Tell whether an iteration matches *query*."""
+    """Report whether an iteration matches *query*."""
     if query.since is not None and result.ended_at < query.since:
         return False
     if query.until is not None and result.ended_at >= query.until:
         return False
-    terms = wanted(query)
+    terms = query_terms(query)
     return not terms or _holds(frozenset(_terms_of(result)), terms)
 
 
-def needed(**values: str | None) -> list[Term]:
+def terms_for(**values: str | None) -> list[Term]:
     """The terms of those *values* that are given."""
-    return sorted(_given(**values))
+    return sorted(_terms(**values))
 
 
 def exact_ms(time: datetime) -> int:
@@ -209,16 +209,16 @@ def _terms_of(result: LoopResult) -> Iterator[Term]:
     done = result.action_results
     runs = result.observer_runs
     decided = [result.decision.action] if result.decision else []
-    of: Mapping[str, Iterable[str | None]] = {
-        "host": [*(one.host for one in runs), *(one.host for one in done)],
-        "worker": [*(one.worker for one in runs), *(one.worker for one in done)],
-        "action": [*decided, *(one.action for one in done)],
-        "source": [*(one.id for one in runs), *(one.source for one in result.observations)],
+    values_by_field: Mapping[str, Iterable[str | None]] = {
+        "host": [*(item.host for item in runs), *(item.host for item in done)],
+        "worker": [*(item.worker for item in runs), *(item.worker for item in done)],
+        "action": [*decided, *(item.action for item in done)],
+        "source": [*(item.id for item in runs), *(item.source for item in result.observations)],
         "trigger": [result.trigger],
         "status": ["ok" if result.success else "failed"],
         "word": _words(result),
     }
-    for name, values in of.items():
+    for name, values in values_by_field.items():
         yield from (Term(name, cut(value)) for value in set(values) if value)
 
 
@@ -229,10 +229,10 @@ def _words(result: LoopResult) -> list[str]:
         result.situation.summary if result.situation else "",
         result.error or "",
         f"{decision.action} {decision.rationale}" if decision else "",
-        *(one.error or "" for one in result.action_results),
+        *(result.error or "" for result in result.action_results),
     ]
-    found = (word for text in texts for word in words(text))
-    return list(dict.fromkeys(found))[:WORDS]
+    all_words = (word for text in texts for word in words(text))
+    return list(dict.fromkeys(all_words))[:WORDS]
 
 
 def words(text: str) -> list[str]:
@@ -240,20 +240,20 @@ def words(text: str) -> list[str]:
     return [word[:LONGEST] for word in _WORD.findall(text.casefold())]
 
 
-def _searched(text: str) -> list[Term]:
-    found = dict.fromkeys(words(text))
-    return [Term("word", word, prefix=len(word) >= BEGINNING) for word in found]
+def _word_terms(text: str) -> list[Term]:
+    unique = dict.fromkeys(words(text))
+    return [Term("word", word, prefix=len(word) >= BEGINNING) for word in unique]
 
 
 def _holds(terms: frozenset[Term], required: Iterable[Term]) -> bool:
-    for one in required:
-        if Term(one.field, one.value) in terms:
+    for expected in required:
+        if Term(expected.field, expected.value) in terms:
             continue
-        same = (term.value for term in terms if one.prefix and term.field == one.field)
-        if not any(value.startswith(one.value) for value in same):
+        same = (term.value for term in terms if expected.prefix and term.field == expected.field)
+        if not any(value.startswith(expected.value) for value in same):
             return False
     return True
 
 
-def _given(**values: str | None) -> frozenset[Term]:
+def _terms(**values: str | None) -> frozenset[Term]:
     return frozenset(Term(name, cut(value)) for name, value in values.items() if value)

@@ -67,9 +67,9 @@ class Past:
             ArchiveUnavailable: Redis does not have it, and the archive does not answer.
         """
         number, _, timeline = name.partition(".")
-        found = self._store.history.get(int(number))
-        if found is not None and (not timeline or found.id == f"{self._agent}:{name}"):
-            return found
+        result = self._store.history.get(int(number))
+        if result is not None and (not timeline or result.id == f"{self._agent}:{name}"):
+            return result
         if not self._archive.exists:
             return None
         text = self._archive.ask(lambda reader: reader.iteration(self._agent, name))
@@ -104,24 +104,24 @@ class Past:
     def _newest(self, limit: int, number: int | None) -> IterationList:
         """Iterations from Redis and, if it has no more, from the archive."""
         page = self._store.history.outlines(limit, number)
-        found = page.iterations
+        iterations = page.iterations
         if page.before is not None or not self._archive.exists:
             cursor = str(page.before) if page.before else None
-            return IterationList(iterations=found, next_cursor=cursor)
-        last = found[-1].iteration if found else number
-        room = limit - len(found)
+            return IterationList(iterations=iterations, next_cursor=cursor)
+        last = iterations[-1].iteration if iterations else number
+        room = limit - len(iterations)
         try:
             before = None if last is None else self._key(last)
             if last is not None and before is None:
-                return IterationList(iterations=found)
-            older = self._archived(max(1, room), before, _ALL)
+                return IterationList(iterations=iterations)
+            older = self._search_archive(max(1, room), before, _ALL)
         except ArchiveUnavailable as error:
-            return IterationList(iterations=found, missing=str(error))
+            return IterationList(iterations=iterations, missing=str(error))
         if room == 0:
-            cursor = str(found[-1].iteration) if older.iterations else None
-            return IterationList(iterations=found, next_cursor=cursor)
-        rest = [one for _, one in older.iterations]
-        return IterationList(iterations=[*found, *rest], next_cursor=older.cursor)
+            cursor = str(iterations[-1].iteration) if older.iterations else None
+            return IterationList(iterations=iterations, next_cursor=cursor)
+        rest = [summary for _, summary in older.iterations]
+        return IterationList(iterations=[*iterations, *rest], next_cursor=older.cursor)
 
     def _search(self, limit: int, before: int | None, query: HistoryFilter) -> IterationList:
         """Matching iterations: those that were not copied yet, and those in the archive."""
@@ -130,12 +130,14 @@ class Past:
         if self._archive.exists:
             try:
                 newest = self._archive.ask(lambda reader: reader.newest(self._agent, "iteration"))
-                older = self._archived(limit, before, query)
+                older = self._search_archive(limit, before, query)
             except ArchiveUnavailable as error:
                 newest, missing = None, str(error)
-        recent = self._uncopied(newest, before, query)
-        floor = max((one.floor for one in (older, recent) if one.floor is not None), default=None)
-        both = {one.id: (key, one) for key, one in (*older.iterations, *recent.iterations)}
+        recent = self._search_redis(newest, before, query)
+        floor = max(
+            (item.floor for item in (older, recent) if item.floor is not None), default=None
+        )
+        both = {item.id: (key, item) for key, item in (*older.iterations, *recent.iterations)}
         rows = sorted(
             (row for row in both.values() if floor is None or row[0] >= floor),
             key=lambda row: -row[0],
@@ -143,18 +145,18 @@ class Past:
         if len(rows) > limit:
             rows = rows[:limit]
             floor = rows[-1][0]
-        shown = _Found(rows, floor)
+        result = _Found(rows, floor)
         return IterationList(
-            iterations=[one for _, one in shown.iterations],
-            next_cursor=shown.cursor,
+            iterations=[item for _, item in result.iterations],
+            next_cursor=result.cursor,
             missing=missing,
         )
 
-    def _uncopied(self, newest: int | None, before: int | None, query: HistoryFilter) -> _Found:
+    def _search_redis(self, newest: int | None, before: int | None, query: HistoryFilter) -> _Found:
         """Matching iterations in Redis that are not in the archive yet."""
-        ended = self._store.ended_work
+        work = self._store.ended_work
         since = float("-inf") if newest is None else newest - SLACK
-        places = [place for page in ended.pages("iteration", since) for place in page]
+        places = [place for page in work.pages("iteration", since) for place in page]
         places = [p for p in reversed(places) if before is None or lowest_key(p[1]) < before]
         rows = list(self._fitting(places[:SCANNED], query))
         floor = lowest_key(places[SCANNED - 1][1]) if len(places) > SCANNED else None
@@ -163,13 +165,13 @@ class Past:
     def _fitting(
         self, places: Sequence[Place], query: HistoryFilter
     ) -> Iterator[tuple[int, IterationSummary]]:
-        ended = self._store.ended_work
-        for mark, fields in ended.fields("iteration", ended.marks("iteration", places)):
+        work = self._store.ended_work
+        for mark, fields in work.fields("iteration", work.marks("iteration", places)):
             result = read_iteration(self._agent, fields)
             if entries.fits(query, result):
                 yield lowest_key(mark.at), summary_of(result)
 
-    def _archived(self, limit: int, before: int | None, query: HistoryFilter) -> _Found:
+    def _search_archive(self, limit: int, before: int | None, query: HistoryFilter) -> _Found:
         """Up to *limit* matching iterations in the archive below a key."""
         until = None if query.until is None else lowest_key(exact_ms(query.until))
         ends = [key for key in (before, until) if key is not None]
@@ -178,16 +180,16 @@ class Past:
                 self._agent,
                 "iteration",
                 limit,
-                required=entries.wanted(query),
+                required=entries.query_terms(query),
                 before=min(ends) if ends else None,
                 since=None if query.since is None else exact_ms(query.since),
             )
         )
-        found = [
+        rows = [
             (lowest_beside(hit.key), IterationSummary.from_json(hit.outline)) for hit in page.hits
         ]
         floor = None if page.before is None else lowest_beside(page.before)
-        return _Found(found, floor)
+        return _Found(rows, floor)
 
     def _key(self, number: int) -> int | None:
         """The key of an iteration, by its number; None if no such iteration ever ended.
@@ -198,7 +200,7 @@ class Past:
         if places:
             return lowest_key(places[0][1])
         if self._archive.exists:
-            hit = self._archive.ask(lambda reader: reader.numbered(self._agent, number))
+            hit = self._archive.ask(lambda reader: reader.by_number(self._agent, number))
             if hit is not None:
                 return lowest_beside(hit.key)
         return HIGHEST if self._is_ahead(number) else None

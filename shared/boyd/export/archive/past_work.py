@@ -118,28 +118,28 @@ def _merge(here: Listing[_M], older: _Older[_M], begin: _Bookmark, limit: int) -
     ends = [lowest_key(here.next[1])] if here.next else []
     ends += [lowest_beside(older.before)] if older.before is not None else []
     cut = max(ends, default=0)
-    shown = [row for row in rows if row.order >= cut][:limit]
-    if len(shown) == limit:
-        cut = shown[-1].order
+    visible = [row for row in rows if row.order >= cut][:limit]
+    if len(visible) == limit:
+        cut = visible[-1].order
     return _Page(
-        [row.record for row in shown],
-        _Bookmark(_place_after(here, shown, begin), _key_after(older, shown, begin, cut)),
-        more=bool(ends) or len(shown) < len(rows),
+        [row.record for row in visible],
+        _Bookmark(_place_after(here, visible, begin), _key_after(older, visible, begin, cut)),
+        more=bool(ends) or len(visible) < len(rows),
     )
 
 
-def _place_after(here: Listing[_M], shown: Sequence[_Row[_M]], begin: _Bookmark) -> Position:
-    places = [row.place for row in shown if row.place is not None]
+def _place_after(here: Listing[_M], visible: Sequence[_Row[_M]], begin: _Bookmark) -> Position:
+    places = [row.place for row in visible if row.place is not None]
     if len(places) == len(here.rows) and here.next is not None:
         return here.next
     return places[-1] if places else begin.place
 
 
 def _key_after(
-    older: _Older[_M], shown: Sequence[_Row[_M]], begin: _Bookmark, cut: int
+    older: _Older[_M], visible: Sequence[_Row[_M]], begin: _Bookmark, cut: int
 ) -> int | None:
     """The upper bound for keys of the next page, at *cut*: Redis may forget records meanwhile."""
-    keys = [row.key for row in shown if row.key is not None and row.order == cut]
+    keys = [row.key for row in visible if row.key is not None and row.order == cut]
     if keys:
         return keys[-1]
     if older.before is not None and lowest_beside(older.before) == cut:
@@ -162,7 +162,7 @@ class PastWork:
         """Runs that match the filters of `Runs.page`, newest first."""
         _, begin = _load_bookmark(cursor)
         here = self._store.runs.listing(limit, begin.place, **filters)
-        terms = entries.needed(**filters)
+        terms = entries.terms_for(**filters)
         page = self._page("run", Run.from_json, here, begin, limit, terms)
         return RunPage(
             runs=page.records,
@@ -194,11 +194,11 @@ class PastWork:
 
     def execution(self, id: str) -> ExecutionEntry | None:
         """One execution; `loop:12` names that of iteration 12."""
-        found = self._store.executions.get(id)
-        if found is not None:
-            return found
+        entry = self._store.executions.get(id)
+        if entry is not None:
+            return entry
         archived = self._read("execution", self._store.executions.whole(id), ExecutionEntry)
-        return _settled(archived) if archived else None
+        return _with_final_state(archived) if archived else None
 
     def executions(
         self,
@@ -212,11 +212,11 @@ class PastWork:
         """Executions that match the filters of `ActionLedger.page`, without results."""
 
         def read(text: str) -> ExecutionEntry:
-            return _settled(ExecutionEntry.from_json(text))
+            return _with_final_state(ExecutionEntry.from_json(text))
 
         _, begin = _load_bookmark(cursor)
         here = self._store.executions.listing(limit, begin.place, since, until, **filters)
-        terms = entries.needed(**filters)
+        terms = entries.terms_for(**filters)
         page = self._page("execution", read, here, begin, limit, terms, since, until)
         return ExecutionPage(
             executions=page.records, next_cursor=page.next_cursor, missing=page.missing
@@ -307,14 +307,14 @@ def audit_page(
     cursor: str | None,
     since: datetime | None,
     until: datetime | None,
-    wanted: AuditFilter,
+    query: AuditFilter,
 ) -> AuditPage:
     """Audit entries of an agent, or of the deployment without one, newest first.
 
     A chain has exactly the newest: the archive goes on where it ends.
     """
     within = _ARCHIVED.fullmatch(cursor or "")
-    page = AuditPage(entries=[]) if within else audit.page(limit, cursor, since, until, wanted)
+    page = AuditPage(entries=[]) if within else audit.page(limit, cursor, since, until, query)
     if page.next_cursor is not None or not archive.exists:
         return page
     whose = DEPLOYMENT if agent_id is None else agent_id
@@ -327,7 +327,7 @@ def audit_page(
             whose,
             "audit",
             room,
-            required=entries.needed(**wanted.model_dump()),
+            required=entries.terms_for(**query.model_dump()),
             before=min(begins, ends),
             since=None if since is None else exact_ms(since),
         )
@@ -354,6 +354,6 @@ def _end_of(audit: Audit, whose: str, reader: ArchiveReader) -> int:
     return entries.audit_key(exact_ms(oldest.at), oldest.seq) if key is None else key
 
 
-def _settled(entry: ExecutionEntry) -> ExecutionEntry:
-    """An archived execution: one that Redis has lost while it ran never told its outcome."""
+def _with_final_state(entry: ExecutionEntry) -> ExecutionEntry:
+    """The outcome of an execution is unknown if Redis lost it while it ran."""
     return entry.patched({"state": "unknown"}) if entry.state == "running" else entry

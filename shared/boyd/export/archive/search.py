@@ -72,18 +72,18 @@ class ArchiveReader:
         query = (
             select(bodies.c.body)
             .join(records, records.c.key == bodies.c.key)
-            .where(_named(agent, kind), records.c.name == name)
+            .where(_belongs_to(agent, kind), records.c.name == name)
         )
         with self._database.begin() as connection:
-            found: str | None = connection.scalar(query)
-        return found
+            text: str | None = connection.scalar(query)
+        return text
 
     def key(self, agent: str, kind: Kind, name: str) -> int | None:
         """The key of a record."""
-        query = select(records.c.key).where(_named(agent, kind), records.c.name == name)
+        query = select(records.c.key).where(_belongs_to(agent, kind), records.c.name == name)
         with self._database.begin() as connection:
-            found: int | None = connection.scalar(query)
-        return found
+            key: int | None = connection.scalar(query)
+        return key
 
     def bodies(self, keys: Sequence[int]) -> dict[int, str]:
         """Records as JSON, by key."""
@@ -93,26 +93,26 @@ class ArchiveReader:
 
     def iteration(self, agent: str, name: str) -> str | None:
         """An iteration as JSON, by its name, or the newest one by its number."""
-        hit = None if "." in name else self.numbered(agent, int(name))
+        hit = None if "." in name else self.by_number(agent, int(name))
         return self.body(agent, "iteration", hit.name if hit else name)
 
-    def numbered(self, agent: str, number: int) -> Hit | None:
+    def by_number(self, agent: str, number: int) -> Hit | None:
         """The newest iteration of that number."""
         # `12`, or `12.` and a timeline; a slash sorts just after a dot. PostgreSQL takes no
         # collation within BETWEEN.
         name = records.c.name
         names = (name == f"{number}") | ((name >= f"{number}.") & (name < f"{number}/"))
-        query = _hits().where(_named(agent, "iteration"), names).order_by(records.c.key.desc())
+        query = _hits().where(_belongs_to(agent, "iteration"), names).order_by(records.c.key.desc())
         with self._database.begin() as connection:
             row = connection.execute(query.limit(1)).first()
         return Hit(row.name, row.key, row.at, row.outline) if row else None
 
     def newest(self, agent: str, kind: Kind) -> int | None:
         """The time of the newest record, in milliseconds."""
-        query = select(records.c.at).where(_named(agent, kind)).order_by(records.c.key.desc())
+        query = select(records.c.at).where(_belongs_to(agent, kind)).order_by(records.c.key.desc())
         with self._database.begin() as connection:
-            found: int | None = connection.scalar(query.limit(1))
-        return found
+            time: int | None = connection.scalar(query.limit(1))
+        return time
 
     def page(
         self,
@@ -143,7 +143,7 @@ class ArchiveReader:
             lists = [_term_ids(connection, agent, kind, term) for term in required]
             if not all(lists):
                 return ArchivePage([])
-            return _search(connection, _named(agent, kind), lists, limit, span)
+            return _search(connection, _belongs_to(agent, kind), lists, limit, span)
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,12 @@ class _Span:
 
     def of(self, column: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """The conditions for a column of keys."""
-        found = []
+        conditions = []
         if self.before is not None:
-            found.append(column < self.before)
+            conditions.append(column < self.before)
         if self.since is not None:
-            found.append(column >= self.since)
-        return found
+            conditions.append(column >= self.since)
+        return conditions
 
 
 def _search(
@@ -171,7 +171,7 @@ def _search(
     span: _Span,
 ) -> ArchivePage:
     first, others = _shortest(connection, lists, span)
-    sources = [_Source(postings.c.key, postings.c.term == one) for one in first]
+    sources = [_Source(postings.c.key, postings.c.term == term_id) for term_id in first]
     window = _window(
         connection,
         sources or [_Source(records.c.key, whose)],
@@ -180,9 +180,9 @@ def _search(
     )
     table = window.keys.subquery("window")
     fitting = select(table.c.key).where(*(_has(table, ids) for ids in others))
-    found = list(connection.scalars(fitting.order_by(table.c.key.desc()).limit(limit + 1)))
-    hits = _read(connection, found[:limit])
-    return ArchivePage(hits, found[limit - 1] if len(found) > limit else window.floor)
+    keys = list(connection.scalars(fitting.order_by(table.c.key.desc()).limit(limit + 1)))
+    hits = _read(connection, keys[:limit])
+    return ArchivePage(hits, keys[limit - 1] if len(keys) > limit else window.floor)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Window:
-    """The newest keys of some lists, down to `floor`; None: all of them."""
+    """The newest keys of some lists, down to `floor` if there is one."""
 
     keys: Select[Any]
     floor: int | None
@@ -210,8 +210,8 @@ def _window(connection: Connection, sources: Sequence[_Source], each: int, span:
     """The newest keys that any of the lists has: up to *each* of it, and none between left out."""
     # Below the last key that one of them may contribute, some of its keys are missing.
     ends = [source.newest(span).offset(each - 1).limit(1) for source in sources]
-    found: list[int | None] = [connection.scalar(end) for end in ends]
-    floor = max((key for key in found if key is not None), default=None)
+    floors: list[int | None] = [connection.scalar(end) for end in ends]
+    floor = max((key for key in floors if key is not None), default=None)
     whole = _Span(span.before, floor if floor is not None else span.since)
     parts = [source.newest(whole).order_by(None) for source in sources]
     keys = parts[0] if len(parts) == 1 else select(union(*parts).subquery().c.key)
@@ -234,8 +234,8 @@ def _shortest(
 def _size(connection: Connection, ids: Sequence[int], span: _Span) -> int:
     """The number of keys that any of these terms has, as far as it is below `_COUNTED`."""
     size = 0
-    for one in ids:
-        keys = _Source(postings.c.key, postings.c.term == one).newest(span).limit(_COUNTED)
+    for term_id in ids:
+        keys = _Source(postings.c.key, postings.c.term == term_id).newest(span).limit(_COUNTED)
         size += connection.scalar(select(func.count()).select_from(keys.subquery())) or 0
     return size
 
@@ -250,12 +250,12 @@ def _term_ids(connection: Connection, agent: str, kind: Kind, term: Term) -> lis
     if not term.prefix:
         return list(connection.scalars(query.where(terms.c.term == text)))
     begins = query.where(terms.c.term >= text, terms.c.term < text + "\U0010ffff")
-    found = list(connection.scalars(begins.limit(WORDS + 1)))
-    if len(found) > WORDS:
+    ids = list(connection.scalars(begins.limit(WORDS + 1)))
+    if len(ids) > WORDS:
         raise TooManyMatches(
             f"more than {WORDS} words begin with {term.value!r}; write more of the word"
         )
-    return found
+    return ids
 
 
 def _read(connection: Connection, keys: Sequence[int]) -> list[Hit]:
@@ -269,5 +269,5 @@ def _hits() -> Select[Any]:
     return select(records.c.name, records.c.key, records.c.at, records.c.outline)
 
 
-def _named(agent: str, kind: Kind) -> ColumnElement[bool]:
+def _belongs_to(agent: str, kind: Kind) -> ColumnElement[bool]:
     return (records.c.agent == agent) & (records.c.kind == kind)

@@ -58,8 +58,8 @@ class ArchiveWriter:
     def stamps(self, agent: str, kind: Kind, names: Sequence[str]) -> dict[str, str]:
         """The stamps of those of *names* that the archive has."""
         with self._database.begin() as connection:
-            found = _stored(connection, agent, kind, names)
-        return {name: one.stamp for name, one in found.items()}
+            records_by_name = _read_stored(connection, agent, kind, names)
+        return {name: record.stamp for name, record in records_by_name.items()}
 
     def open_names(self, agent: str, kind: Kind) -> list[str]:
         """The names of the records that are still going to change."""
@@ -84,19 +84,21 @@ class ArchiveWriter:
             positions.c.agent == agent, positions.c.kind == kind
         )
         with self._database.begin() as connection:
-            found: str | None = connection.scalar(query)
-        return found
+            reached: str | None = connection.scalar(query)
+        return reached
 
     def write(
         self, agent: str, kind: Kind, entries: Sequence[ArchiveEntry], place: str = ""
     ) -> int:
         """Write *entries* and the *place* that they reach; return how many were new or changed."""
         with self._database.begin() as connection:
-            found = _stored(connection, agent, kind, [entry.name for entry in entries])
+            present = _read_stored(connection, agent, kind, [entry.name for entry in entries])
             latest = {entry.name: entry for entry in entries}.values()
-            changed = [e for e in latest if e.name not in found or found[e.name].stamp != e.stamp]
+            changed = [
+                e for e in latest if e.name not in present or present[e.name].stamp != e.stamp
+            ]
             if changed:
-                self._write(connection, agent, kind, changed, found)
+                self._write(connection, agent, kind, changed, present)
             if place:
                 row = {"agent": agent, "kind": kind, "place": place}
                 self._upsert(connection, positions, [row], ["agent", "kind"])
@@ -108,15 +110,15 @@ class ArchiveWriter:
         agent: str,
         kind: Kind,
         entries: Sequence[ArchiveEntry],
-        found: Mapping[str, _Stored],
+        present: Mapping[str, _Stored],
     ) -> None:
-        new = [entry for entry in entries if entry.name not in found]
-        keys = _new_keys(connection, new) | {name: one.key for name, one in found.items()}
+        new = [entry for entry in entries if entry.name not in present]
+        keys = _new_keys(connection, new) | {name: record.key for name, record in present.items()}
         self._upsert(connection, records, [_row(e, keys[e.name]) for e in entries], ["key"])
         contents = [{"key": keys[entry.name], "body": entry.body} for entry in entries]
         self._upsert(connection, bodies, contents, ["key"])
         # Only records that change are found by terms that no longer hold.
-        old = [found[entry.name].key for entry in entries if entry.name in found]
+        old = [present[entry.name].key for entry in entries if entry.name in present]
         scope = term_text(agent, kind, "", "")[:-1]
         for some in _chunks(old):
             connection.execute(delete(postings).where(postings.c.key.in_(some), _within(scope)))
@@ -187,15 +189,15 @@ class ArchiveWriter:
         return len(keys)
 
     def purge_terms(self, before: int) -> None:
-        """Remove what found records that are older than *before*, and terms without a record."""
+        """Remove postings of records that are older than *before*, and terms without a posting."""
         limit, last = lowest_key(before), 0
         while True:
             some = select(terms.c.id).where(terms.c.id > last).order_by(terms.c.id).limit(CHUNK)
             with self._database.begin() as connection:
                 ids = list(connection.scalars(some))
-                for one in ids:
+                for term_id in ids:
                     connection.execute(
-                        delete(postings).where(postings.c.term == one, postings.c.key < limit)
+                        delete(postings).where(postings.c.term == term_id, postings.c.key < limit)
                     )
                 unused = ~exists().where(postings.c.term == terms.c.id)
                 within = terms.c.id.between(last + 1, ids[-1] if ids else last)
@@ -205,35 +207,35 @@ class ArchiveWriter:
             last = ids[-1]
 
 
-def _stored(
+def _read_stored(
     connection: Connection, agent: str, kind: Kind, names: Sequence[str]
 ) -> dict[str, _Stored]:
-    found: dict[str, _Stored] = {}
+    result: dict[str, _Stored] = {}
     for some in _chunks(names):
         query = select(records.c.name, records.c.key, records.c.stamp).where(
             records.c.agent == agent, records.c.kind == kind, records.c.name.in_(some)
         )
-        found |= {name: _Stored(key, stamp) for name, key, stamp in connection.execute(query)}
-    return found
+        result |= {name: _Stored(key, stamp) for name, key, stamp in connection.execute(query)}
+    return result
 
 
 def _new_keys(connection: Connection, entries: Sequence[ArchiveEntry]) -> dict[str, int]:
     """A key for each entry, in order of time and used by no other record."""
-    first = {entry.name: _preferred_key(entry) for entry in entries}
-    taken: set[int] = set()
+    first = {entry.name: _default_key(entry) for entry in entries}
+    used: set[int] = set()
     for some in _chunks(sorted(first.values())):
-        taken |= set(connection.scalars(select(records.c.key).where(records.c.key.in_(some))))
+        used |= set(connection.scalars(select(records.c.key).where(records.c.key.in_(some))))
     keys: dict[str, int] = {}
     for name, key in first.items():
-        while key in taken:
+        while key in used:
             key = _next_key(key)
-            taken |= set(connection.scalars(select(records.c.key).where(records.c.key == key)))
-        taken.add(key)
+            used |= set(connection.scalars(select(records.c.key).where(records.c.key == key)))
+        used.add(key)
         keys[name] = key
     return keys
 
 
-def _preferred_key(entry: ArchiveEntry) -> int:
+def _default_key(entry: ArchiveEntry) -> int:
     """The key of an entry, unless another one has it."""
     if entry.kind == "audit":
         return audit_key(entry.at, int(entry.name.partition(":")[0]))

@@ -84,18 +84,18 @@ class EndedTraces:
     ) -> Iterator[Portion]:
         """The portions of what has ended and was not exported, as *progress* tells.
 
-        *investigations* are those that are known to have ended; None: look at all.
+        *investigations* are ids of ended ones; without it all are checked.
         """
         since = float(progress.get(_SINCE, 0))
         if not since:
             since = (self._agent.clock.seconds() - BACK) * 1000
             yield Portion((), {_SINCE: repr(since)})
-        yield from self._reopened(progress)
+        yield from self._pending_records(progress)
         for kind in _INDEXED:
-            yield from self._indexed(kind, progress.get(_AT + kind), since)
+            yield from self._new_records(kind, progress.get(_AT + kind), since)
         yield from self._investigations(entry, progress, since, investigations)
 
-    def _reopened(self, progress: Fields) -> Iterator[Portion]:
+    def _pending_records(self, progress: Fields) -> Iterator[Portion]:
         """Those that had not ended when they were found."""
         for name in [name for name in progress if name.startswith(_OPEN)]:
             kind, _, member = name.removeprefix(_OPEN).partition(":")
@@ -104,7 +104,7 @@ class EndedTraces:
                 if spans is not None:
                     yield Portion(spans, {name: ""})
 
-    def _indexed(self, kind: IndexedKind, place: str | None, since: float) -> Iterator[Portion]:
+    def _new_records(self, kind: IndexedKind, place: str | None, since: float) -> Iterator[Portion]:
         """Those of a kind after the place that was reached."""
         score, names = json.loads(place) if place else (since, [])
         for page in self._agent.ended_work.pages(kind, score):
@@ -120,8 +120,8 @@ class EndedTraces:
                 yield Portion(spans or (), changes)
 
     def _spans(self, kind: str, member: str, at: float) -> list[Span] | None:
-        """The spans of one record; None: it has not ended. What cannot be read has none."""
-        work: IndexedKind = next(one for one in _INDEXED if one == kind)
+        """The spans of one record, none if it is unreadable; None if it has not ended."""
+        work: IndexedKind = next(indexed for indexed in _INDEXED if indexed == kind)
         fields = self._agent.ended_work.hashes(work, [member])[0]
         return self._readable(f"{kind} {member}", lambda: self._build[kind](member, at, fields))
 
@@ -142,8 +142,12 @@ class EndedTraces:
             return []
         result = read_iteration(self._agent.agent_id, fields)
         name = naming.iteration(int(fields["iteration"]), fields.get("timeline", ""))
-        ended = self._agent.ended_work
-        runs = [read_ended_run(found) for found in ended.hashes("run", result.runs) if found]
+        work = self._agent.ended_work
+        runs = [
+            read_ended_run(run_fields)
+            for run_fields in work.hashes("run", result.runs)
+            if run_fields
+        ]
         return iteration_spans(self._ids, result, runs, self._entry(naming.loop(name)))
 
     def _approval(self, member: str, at: float, fields: Fields) -> list[Span] | None:
@@ -157,7 +161,7 @@ class EndedTraces:
         )
         iteration = naming.parts(loop)[1] or None
         entry = self._entry(naming.approval(item.id))
-        return approval_spans(self._ids, item, at, iteration, entry, _lost(fields))
+        return approval_spans(self._ids, item, at, iteration, entry, _lost_attempts(fields))
 
     def _execution(self, member: str, at: float, fields: Fields) -> list[Span] | None:
         if "action" not in fields:
@@ -174,48 +178,50 @@ class EndedTraces:
         record = read_procedure(fields)
         if not record.ended:
             return None
-        steps = [one.execution for one in record.progress]
-        undone = [one.compensation.execution for one in record.progress if one.compensation]
+        steps = [progress.execution for progress in record.progress]
+        undone = [
+            progress.compensation.execution for progress in record.progress if progress.compensation
+        ]
         entries = {
             name: entry for name in (*steps, *undone) if name and (entry := self._entry(name))
         }
-        return procedure_spans(self._ids, record, entries, _lost(fields))
+        return procedure_spans(self._ids, record, entries, _lost_attempts(fields))
 
     def _entry(self, name: str) -> ExecutionEntry | None:
         fields = self._agent.ended_work.hashes("execution", [name])[0]
         return read_ledger_entry(name, fields) if "action" in fields else None
 
     def _investigations(
-        self, entry: AgentEntry, progress: Fields, since: float, known: Sequence[str] | None
+        self, entry: AgentEntry, progress: Fields, since: float, ids: Sequence[str] | None
     ) -> Iterator[Portion]:
         """The new parts of investigations that have ended."""
-        ended = self._agent.ended_work
-        if known is None:
-            pages = ended.pages("investigation", 0)
+        work = self._agent.ended_work
+        if ids is None:
+            pages = work.pages("investigation", 0)
             places: list[Place] = [place for page in pages for place in page]
-            told = {n.removeprefix(_TOLD) for n in progress if n.startswith(_TOLD)}
-            gone = told - {member for member, _ in places}
-            if gone:
-                yield Portion((), {_TOLD + name: "" for name in gone})
+            exported = {n.removeprefix(_TOLD) for n in progress if n.startswith(_TOLD)}
+            missing = exported - {member for member, _ in places}
+            if missing:
+                yield Portion((), {_TOLD + name: "" for name in missing})
         else:
-            places = ended.places("investigation", known)
-        for mark in ended.marks("investigation", places):
+            places = work.places("investigation", ids)
+        for mark in work.marks("investigation", places):
             version, _, after = progress.get(_TOLD + mark.name, "").partition(" ")
             if version != mark.stamp:
                 yield self._investigation(mark, after or f"{round(since)}-0", entry)
 
     def _investigation(self, mark: WorkMark, after: str, entry: AgentEntry) -> Portion:
         fields = self._agent.ended_work.hashes("investigation", [mark.name])[0]
-        log = self._ended_log(mark.name)
+        log = self._log_until_end(mark.name)
         name = f"investigation {mark.name}"
         spans = self._readable(name, lambda: self._parts(mark.name, fields, log, after, entry))
-        told = f"{mark.stamp} {log[-1].id if log else after}"
-        return Portion(spans or (), {_TOLD + mark.name: told})
+        reached = f"{mark.stamp} {log[-1].id if log else after}"
+        return Portion(spans or (), {_TOLD + mark.name: reached})
 
-    def _ended_log(self, id: str) -> list[Logged]:
+    def _log_until_end(self, id: str) -> list[Logged]:
         """The log up to the last end; another question may have come since."""
-        lines = [one for one in self._agent.investigations.log(id) if one.entry is not None]
-        ends = [n for n, one in enumerate(lines, 1) if isinstance(one.entry, Ended)]
+        lines = [line for line in self._agent.investigations.log(id) if line.entry is not None]
+        ends = [n for n, line in enumerate(lines, 1) if isinstance(line.entry, Ended)]
         return lines[: ends[-1]] if ends else lines
 
     def _parts(
@@ -223,17 +229,17 @@ class EndedTraces:
     ) -> list[Span] | None:
         if "status" not in fields:
             return []
-        found = read_investigation(fields)
+        investigation = read_investigation(fields)
         calls = [naming.tool_call(id, call) for call in tool_calls(lines)]
         return investigation_spans(
             self._ids,
-            found,
+            investigation,
             lines,
             after,
             InvestigationModel(entry.name, entry.model),
-            caller=self._caller(id) if found.source == "run" else None,
+            caller=self._caller(id) if investigation.source == "run" else None,
             executed=self._agent.ended_work.present("execution", calls),
-            lost=_lost(fields),
+            lost=_lost_attempts(fields),
         )
 
     def _caller(self, run_id: str) -> TraceContext | None:
@@ -241,5 +247,5 @@ class EndedTraces:
         return parse_traceparent(run.traceparent) if run else None
 
 
-def _lost(fields: Fields) -> LostAttempts:
+def _lost_attempts(fields: Fields) -> LostAttempts:
     return read_lost(fields.get("executionLost", ""))

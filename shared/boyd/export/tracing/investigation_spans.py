@@ -58,10 +58,10 @@ class InvestigationModel:
 
 def investigation_spans(
     ids: TraceIds,
-    found: Investigation,
+    investigation: Investigation,
     log: Sequence[Logged],
     after: str,
-    of: InvestigationModel,
+    model: InvestigationModel,
     *,
     caller: TraceContext | None = None,
     executed: Collection[str] = (),
@@ -75,7 +75,7 @@ def investigation_spans(
     for part in _parts(log):
         if _order(part.entries[-1].id) > _order(after):
             links = foreign_link(caller, "run") if part.number == 1 else []
-            trace = _PartTrace(ids, found, part, of, executed)
+            trace = _PartTrace(ids, investigation, part, model, executed)
             spans += trace.build(links, lost)
     return spans
 
@@ -102,14 +102,14 @@ class _PartTrace:
     def __init__(
         self,
         ids: TraceIds,
-        found: Investigation,
+        investigation: Investigation,
         part: _Part,
-        of: InvestigationModel,
+        model: InvestigationModel,
         executed: Collection[str],
     ) -> None:
-        self._found = found
+        self._found = investigation
         self._part = part
-        self._of = of
+        self._of = model
         self._executed = executed
         self._trace = Trace(ids, self._name(part.number))
         #: When the model was asked, and when each tool was started.
@@ -121,18 +121,18 @@ class _PartTrace:
         return f"{naming.investigation(self._found.id)}#{number}"
 
     def build(self, links: list[SpanLink], lost: LostAttempts) -> list[Span]:
-        began, ended = self._part.times
+        began, end = self._part.times
         self._add_root(links)
         for logged in self._part.entries:
             self._add(logged)
-        within = [one for one in lost if began <= one[2] <= ended]
+        within = [attempt for attempt in lost if began <= attempt[2] <= end]
         add_lost(self._trace, within, ROOT)
         return self._trace.spans
 
     def _add_root(self, links: list[SpanLink]) -> None:
-        entries = [one.entry for one in self._part.entries]
-        said = [one for one in entries if isinstance(one, Said)]
-        end = next((one.ending for one in entries if isinstance(one, Ended)), None)
+        entries = [item.entry for item in self._part.entries]
+        turns = [item for item in entries if isinstance(item, Said)]
+        end = next((item.ending for item in entries if isinstance(item, Ended)), None)
         if self._part.number > 1:
             before = self._name(self._part.number - 1)
             links = [*links, self._trace.link_to("before", before)]
@@ -147,9 +147,9 @@ class _PartTrace:
                 names.CONVERSATION_ID: self._found.id,
                 names.INVESTIGATION: self._found.id,
                 names.STATE: end or "waiting",
-                names.STEPS: len(said),
-                names.TOOL_CALLS: sum(isinstance(one, Result) for one in entries),
-                **_tokens(sum((one.usage for one in said), Usage())),
+                names.STEPS: len(turns),
+                names.TOOL_CALLS: sum(isinstance(item, Result) for item in entries),
+                **_tokens(sum((item.usage for item in turns), Usage())),
             },
             links=links,
             error=end if end and end not in _FINE else None,
@@ -223,7 +223,7 @@ def _tokens(usage: Usage) -> dict[str, Value | None]:
 
 def tool_calls(log: Sequence[Logged]) -> list[str]:
     """The ids of the calls in a log that were started."""
-    return [one.entry.call_id for one in log if isinstance(one.entry, Started)]
+    return [line.entry.call_id for line in log if isinstance(line.entry, Started)]
 
 
 def _at(logged: Logged) -> float:

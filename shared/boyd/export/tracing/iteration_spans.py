@@ -52,7 +52,9 @@ class _IterationTrace:
         for run in runs:
             self._add_run(run)
         # The phases before the batches and the execution that are below them.
-        for phase in sorted(self._result.phase_runs, key=lambda one: one.batch is not None):
+        for phase in sorted(
+            self._result.phase_runs, key=lambda phase_run: phase_run.batch is not None
+        ):
             self._add_phase(phase)
         for observer in self._result.observer_runs:
             self._add_observer(observer)
@@ -75,13 +77,16 @@ class _IterationTrace:
                 names.RETRIES: result.retries,
                 names.STATE: "succeeded" if result.success else "failed",
             },
-            links=self._sent_by(),
+            links=self._intake_links(),
             error=None if result.success else names.FAILED,
         )
 
-    def _sent_by(self) -> list[SpanLink]:
+    def _intake_links(self) -> list[SpanLink]:
         """Links to the spans that sent observations, each once."""
-        texts = [(one.metadata or {}).get("traceparent") for one in self._result.observations]
+        texts = [
+            (observation.metadata or {}).get("traceparent")
+            for observation in self._result.observations
+        ]
         links = chain.from_iterable(foreign_link(parse_traceparent(t), "intake") for t in texts)
         return list(dict.fromkeys(links))[:MOST_LINKS]
 
@@ -119,7 +124,7 @@ class _IterationTrace:
             (began, began + run.duration),
             attributes | (self._action() if acts and not run.lost else {}),
             parent=self._observe if batch else ROOT,
-            links=self._asked() if acts and not run.lost else [],
+            links=self._approval_links() if acts and not run.lost else [],
             error=names.LEASE_LOST if run.lost else None,
         )
         if run.phase == "observe" and not batch and not run.lost:
@@ -144,12 +149,12 @@ class _IterationTrace:
             names.GATE: gate.outcome if gate else None,
         }
 
-    def _asked(self) -> list[SpanLink]:
-        waits = [one.waits_for for one in self._result.action_results if one.waits_for]
+    def _approval_links(self) -> list[SpanLink]:
+        waits = [result.waits_for for result in self._result.action_results if result.waits_for]
         return [self._trace.link_to("approval", naming.approval(id)) for id in waits]
 
     def _add_observer(self, run: ObserverRun) -> None:
-        failed = any(_same(run, one) for one in self._failed_observers())
+        failed = any(_same(run, failure) for failure in self._observer_failures())
         began = self._began + (run.offset or 0.0)
         self._add_observed(
             run.id,
@@ -167,13 +172,13 @@ class _IterationTrace:
     def _add_not_run(self) -> None:
         """Add the observers that no worker took, or whose workers were lost."""
         ran = {run.id for run in self._result.observer_runs}
-        for observer, duration, host in self._failed_observers():
+        for observer, duration, host in self._observer_failures():
             if observer not in ran:
                 times = (self._began, min(self._began + duration, self._ended))
                 self._add_observed(observer, times, {names.HOST_NAME: host}, "not_run")
 
-    def _failed_observers(self) -> list[tuple[str, float, str | None]]:
-        return [(one.id, one.duration, one.host) for one in self._result.observer_errors]
+    def _observer_failures(self) -> list[tuple[str, float, str | None]]:
+        return [(error.id, error.duration, error.host) for error in self._result.observer_errors]
 
     def _add_observed(
         self,

@@ -109,7 +109,7 @@ def iteration_trace(name: str) -> str:
 
 
 def trace_link(settings: TracesSettings, result: LoopResult) -> str | None:
-    """The address of an iteration's trace; None: there is none, or it is not exported."""
+    """The address of an iteration's trace, if it is exported and traces have addresses."""
     name = iteration_trace(result.id.removeprefix(f"{result.agent_id}:"))
     trace = TraceIds(settings.deployment, result.agent_id).trace(name)
     if settings.link is None or not is_sampled(trace, settings.ratio):
@@ -132,7 +132,7 @@ def trace_of_execution(execution: str) -> str:
 
 
 def is_sampled(trace_id: int, ratio: float) -> bool:
-    """Tell whether to export a trace, in the way of OpenTelemetry's sampler by trace id."""
+    """Decide whether to export a trace, as OpenTelemetry's sampler by trace id does."""
     return (trace_id & ((1 << _SPAN_BITS) - 1)) < round(ratio * (1 << _SPAN_BITS))
 
 
@@ -195,9 +195,9 @@ class Trace:
         """
         number = self._used[key] = self._used.get(key, 0) + 1
         own = key if number == 1 else (*key, number)
-        given = {name: value for name, value in attributes.items() if value is not None}
+        present = {name: value for name, value in attributes.items() if value is not None}
         if error:
-            given[ERROR_TYPE] = error
+            present[ERROR_TYPE] = error
         above = None if own == ROOT or parent is None else self.ids.span(self.name, *parent)
         self.spans.append(
             Span(
@@ -211,7 +211,7 @@ class Trace:
                 attributes={
                     DEPLOYMENT: self.ids.deployment,
                     AGENT: self.ids.agent_id,
-                    **given,
+                    **present,
                 },
                 links=links,
                 error=error,
@@ -219,14 +219,14 @@ class Trace:
         )
         return own
 
-    def link_to(self, why: str, name: str, key: Key = ROOT) -> SpanLink:
+    def link_to(self, reason: str, name: str, key: Key = ROOT) -> SpanLink:
         """A link to a span of the trace of that name."""
-        return SpanLink(self.ids.trace(name), self.ids.span(name, *key), why)
+        return SpanLink(self.ids.trace(name), self.ids.span(name, *key), reason)
 
 
-def foreign_link(context: TraceContext | None, why: str) -> list[SpanLink]:
+def foreign_link(context: TraceContext | None, reason: str) -> list[SpanLink]:
     """A link to a span of another system, if there is one."""
-    return [SpanLink(context.trace_id, context.span_id, why)] if context else []
+    return [SpanLink(context.trace_id, context.span_id, reason)] if context else []
 
 
 def ms(time: datetime) -> float:

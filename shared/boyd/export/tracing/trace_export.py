@@ -67,7 +67,7 @@ class OtlpSender:
     """Sends batches of spans, one at a time."""
 
     def __init__(self, endpoint: str | None) -> None:
-        """Send to the base URL *endpoint*; None: to what `OTEL_EXPORTER_OTLP_*` names."""
+        """Send to the base URL *endpoint*, or to the one in `OTEL_EXPORTER_OTLP_*`."""
         self._session = _Session()
         self._session.hooks["response"].append(self._note)
         url = f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
@@ -83,14 +83,14 @@ class OtlpSender:
             CollectorUnavailable: it did not acknowledge the batch.
         """
         self._status = None
-        done = self._exporter.export(list(self._encoded(spans))) is SpanExportResult.SUCCESS
+        done = self._exporter.export(list(self._encode(spans))) is SpanExportResult.SUCCESS
         # The exporter takes a redirection, which it does not follow, for an acknowledgement.
         if done and (self._status or 0) < HTTPStatus.MULTIPLE_CHOICES:
             return True
         if self._status in _REFUSED:
             return False
-        why = f"answered {self._status}" if self._status else "does not answer"
-        raise CollectorUnavailable(f"the collector {why}")
+        problem = f"answered {self._status}" if self._status else "does not answer"
+        raise CollectorUnavailable(f"the collector {problem}")
 
     def close(self) -> None:
         """Give up a batch that is being sent."""
@@ -99,7 +99,7 @@ class OtlpSender:
     def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self._status = response.status_code
 
-    def _encoded(self, spans: Sequence[Span]) -> Iterator[ReadableSpan]:
+    def _encode(self, spans: Sequence[Span]) -> Iterator[ReadableSpan]:
         for span in spans:
             parent = _context(span.trace_id, span.parent_id) if span.parent_id else None
             yield ReadableSpan(
@@ -122,11 +122,11 @@ class OtlpSender:
 
 def _resource() -> Resource:
     """The resource of all spans, with what `OTEL_RESOURCE_ATTRIBUTES` and its kin say."""
-    found = Resource.create({names.SERVICE_VERSION: VERSION})
-    named = str(found.attributes.get(names.SERVICE_NAME, ""))
-    if named and not named.startswith("unknown_service"):
-        return found
-    return found.merge(Resource({names.SERVICE_NAME: "boyd"}))
+    resource = Resource.create({names.SERVICE_VERSION: VERSION})
+    service = str(resource.attributes.get(names.SERVICE_NAME, ""))
+    if service and not service.startswith("unknown_service"):
+        return resource
+    return resource.merge(Resource({names.SERVICE_NAME: "boyd"}))
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
@@ -191,7 +191,7 @@ class TraceExport(WorkFollower[TraceStatus]):
     def export(self, agent_id: str, investigations: Sequence[str] | None = None) -> int:
         """Export what has ended of one agent; return the number of spans.
 
-        *investigations* are ids of those that are known to have ended; None: look at all.
+        *investigations* are ids of ended ones; without it all are checked.
 
         Raises:
             CollectorUnavailable: the collector did not acknowledge a batch.
@@ -206,7 +206,7 @@ class TraceExport(WorkFollower[TraceStatus]):
         done, batch = 0, list[Portion]()
         for portion in traces.portions(entry, progress, investigations):
             batch.append(portion)
-            if sum(len(one.spans) for one in batch) >= BATCH:
+            if sum(len(part.spans) for part in batch) >= BATCH:
                 done += self._flush(agent_id, batch)
                 batch = []
             if self._stopping.is_set():
@@ -214,7 +214,7 @@ class TraceExport(WorkFollower[TraceStatus]):
         return done + self._flush(agent_id, batch)
 
     def _take(self, agent_id: str) -> dict[str, str] | None:
-        """Take or keep an agent's export; None: another process has it."""
+        """Acquire or keep an agent's export; None if another process has it."""
         progress = self._store.agent(agent_id).trace_progress.take(self._status.name)
         if progress is None:
             self._held.pop(agent_id, None)

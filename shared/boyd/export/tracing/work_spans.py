@@ -38,9 +38,9 @@ def key_of(execution: str) -> Key:
     return ROOT if own else (_EXECUTION, execution)
 
 
-def link_to_execution(trace: Trace, execution: str, why: str) -> SpanLink:
+def link_to_execution(trace: Trace, execution: str, reason: str) -> SpanLink:
     """A link to the span of an execution."""
-    return trace.link_to(why, trace_of_execution(execution), key_of(execution))
+    return trace.link_to(reason, trace_of_execution(execution), key_of(execution))
 
 
 def add_execution(
@@ -54,12 +54,12 @@ def add_execution(
     if entry.started_at is None:
         return
     began = ms(entry.started_at)
-    ended = ms(entry.ended_at) if entry.ended_at else until or began
+    end = ms(entry.ended_at) if entry.ended_at else until or began
     result = entry.result
     trace.add(
         key_of(entry.id),
         f"action {entry.action}",
-        (began, min(ended, until) if until else ended),
+        (began, min(end, until) if until else end),
         {
             **action_attributes(entry.action),
             names.EXECUTION: entry.id,
@@ -84,25 +84,25 @@ def action_attributes(action: str) -> dict[str, Value | None]:
 
 def add_verification(trace: Trace, entry: ExecutionEntry) -> None:
     """Add the verification of an execution that has a verdict, below its span."""
-    seen = entry.verification
-    if seen is None or seen.ended_at is None:
+    verification = entry.verification
+    if verification is None or verification.ended_at is None:
         return
-    done = seen.compensation
-    ended = ms(seen.ended_at)
+    done = verification.compensation
+    end = ms(verification.ended_at)
     trace.add(
         ("verification", entry.id),
         f"verify {entry.action}",
-        (ms(entry.ended_at) if entry.ended_at else ended, ended),
+        (ms(entry.ended_at) if entry.ended_at else end, end),
         {
             names.ACTION: entry.action,
             names.EXECUTION: entry.id,
-            names.VERDICT: seen.verdict,
-            names.CHECKS: seen.checks,
+            names.VERDICT: verification.verdict,
+            names.CHECKS: verification.checks,
             names.COMPENSATION: done.state if done else None,
         },
         parent=key_of(entry.id),
         links=_undoing(trace, done) if done else [],
-        error="worse" if seen.verdict == "worse" else None,
+        error="worse" if verification.verdict == "worse" else None,
     )
 
 
@@ -137,12 +137,12 @@ def approval_spans(
     """
     trace = Trace(ids, naming.approval(item.id))
     done = item.execution
-    ended = ms(done.ended_at) if done and done.ended_at else resolved
+    end = ms(done.ended_at) if done and done.ended_at else resolved
     result = item.result
     trace.add(
         ROOT,
         f"approval {item.action_id}",
-        (resolved, ended),
+        (resolved, end),
         {
             **action_attributes(item.action_id),
             names.APPROVAL: item.id,
@@ -158,7 +158,7 @@ def approval_spans(
     )
     add_lost(trace, lost, ROOT)
     if execution is not None and not item.undoes:
-        add_execution(trace, execution, ROOT, until=None if execution.ended_at else ended)
+        add_execution(trace, execution, ROOT, until=None if execution.ended_at else end)
     return trace.spans
 
 
@@ -192,11 +192,11 @@ def procedure_spans(
 ) -> list[Span]:
     """The spans of an ended procedure, its steps, and their *executions* by name."""
     trace = Trace(ids, naming.procedure(record.id))
-    began, ended = ms(record.started_at), _or(record.ended_at, ms(record.started_at))
+    began, end = ms(record.started_at), _or(record.ended_at, ms(record.started_at))
     trace.add(
         ROOT,
         f"procedure {record.action}",
-        (began, ended),
+        (began, end),
         {names.ACTION: record.action, names.EXECUTION: record.id, names.STATE: record.state},
         links=[link_to_execution(trace, record.id, "execution")],
         error=None if record.state == "succeeded" else record.state,
@@ -204,7 +204,7 @@ def procedure_spans(
     add_lost(trace, lost, ROOT)
     for step, done in zip(record.steps, record.progress, strict=False):
         if done.started_at is not None:
-            _add_step(trace, step, done, executions, ended)
+            _add_step(trace, step, done, executions, end)
     return trace.spans
 
 
@@ -213,15 +213,15 @@ def _add_step(
     step: ProcedureStep,
     done: StepProgress,
     executions: Mapping[str, ExecutionEntry],
-    ended: float,
+    end: float,
 ) -> None:
-    began = _or(done.started_at, ended)
+    began = _or(done.started_at, end)
     approval = [trace.link_to("approval", naming.approval(done.approval))] if done.approval else []
     undone = done.compensation
     key = trace.add(
         (names.STEP, step.id),
         f"step {step.id}",
-        (began, _or(done.ended_at, ended)),
+        (began, _or(done.ended_at, end)),
         {
             names.STEP: step.id,
             names.ACTION: step.action,
@@ -237,16 +237,16 @@ def _add_step(
         entry = executions.get(name or "")
         # A rollback, or what was approved, is in another trace.
         if entry is not None and trace_of_execution(entry.id) == trace.name:
-            add_execution(trace, entry, key, until=ended)
+            add_execution(trace, entry, key, until=end)
 
 
 def add_lost(trace: Trace, lost: LostAttempts, parent: Key) -> None:
     """Add a span for each attempt whose worker was lost."""
-    for number, began, ended, worker in lost:
+    for number, began, end, worker in lost:
         trace.add(
             ("attempt", number),
             "attempt",
-            (began, ended),
+            (began, end),
             {
                 names.ATTEMPT: number,
                 names.WORKER: worker,
@@ -264,4 +264,4 @@ def _or(time: datetime | None, otherwise: float) -> float:
 def read_lost(text: str) -> LostAttempts:
     """The lost attempts at a job, from the lines that `retry_job.lua` writes."""
     lines = (line.split(" ", 3) for line in text.splitlines())
-    return [(int(n), float(began), float(ended), worker) for n, began, ended, worker in lines]
+    return [(int(n), float(began), float(end), worker) for n, began, end, worker in lines]

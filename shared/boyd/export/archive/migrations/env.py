@@ -1,4 +1,4 @@
-"""Runs migrations in the transaction of whoever asked for them."""
+"""Runs migrations in the caller's transaction."""
 
 from alembic import context
 
