@@ -89,7 +89,7 @@ class Crowd:
         items = [self.store.approvals.get(id) for id in self.approvals]
         approved = all(item is not None and item.result is not None for item in items)
         # A procedure stops for a person when the worker that undid its step was killed.
-        ended = all(one.ended or one.state == "stopped" for one in self.store.procedures.all())
+        ended = all(one.has_ended or one.state == "stopped" for one in self.store.procedures.all())
         return approved and ended and all(self._ended(call) for call in self.calls)
 
 

@@ -458,7 +458,7 @@ def test_a_stricter_rule_does_not_accept_an_old_grant() -> None:
     stricter = AutonomyRule(mode="earned", at_least=0.6).earned
     assert stricter is not None
 
-    assert office.record.granted(stricter, office.lab.store.clock.now()) is None
+    assert office.record.valid_grant(stricter, office.lab.store.clock.now()) is None
 
 
 def test_an_approved_offer_is_refused_if_the_record_has_become_worse() -> None:
@@ -547,7 +547,7 @@ def test_calibration_is_never_worse_than_the_base_rate_or_there_is_none(
     record = TrackRecord(action=ACTION, situation="s", label="")
     for confidence, effective in history:
         record = counted(record, confidence, effective)
-    calibrated = record.calibrated(stated)
+    calibrated = record.calibrate(stated)
 
     if calibrated is None:
         assert record.scored < 10 or record.calibrated_error > record.base_error

@@ -292,7 +292,7 @@ def test_changes_by_hooks_are_recorded_with_before_and_after() -> None:
             {"params": {"n": 2}, "requiresApproval": True},
         )
     ]
-    assert result.trace.asked_by == "p"
+    assert result.trace.approval_required_by == "p"
 
 
 def test_a_changed_value_that_is_too_large_is_named_and_not_kept() -> None:

@@ -40,10 +40,10 @@ SYSTEM = Path("/etc/machine-id")
 def machine() -> str | None:
     """Digests of the boot and the system, as `boot.system`; an unknown one is empty.
 
-    Digests, as nobody else should know the id of a machine. None: neither is known.
+    The ids themselves stay secret. None if neither is known.
     """
-    found = [_digest(path) for path in (BOOT, SYSTEM)]
-    return ".".join(found) if any(found) else None
+    digests = [_digest(path) for path in (BOOT, SYSTEM)]
+    return ".".join(digests) if any(digests) else None
 
 
 def _digest(path: Path) -> str:
@@ -83,7 +83,7 @@ class AgentHost:
         self.settings = settings
         self.name = naming.worker(settings.worker.host, os.getpid())
         self.role = role
-        self.queues = _resolved(consumes, settings.worker.host)
+        self.queues = _resolve_queues(consumes, settings.worker.host)
         urls = settings.broker_urls or [settings.redis_url]
         self.agents = {
             name: agent
@@ -156,8 +156,12 @@ class AgentHost:
 
     def problem(self) -> str | None:
         """The calendars and sandboxes of its agents that it cannot use, if there are any."""
-        found = [f"agent {a.id}: {why}" for a in self.agents.values() for why in a.rules.problems()]
-        return "; ".join([*found, *self._unenforced]) or None
+        problems = [
+            f"agent {agent.id}: {problem}"
+            for agent in self.agents.values()
+            for problem in agent.rules.problems()
+        ]
+        return "; ".join([*problems, *self._unenforced]) or None
 
     def _try_sandboxes(self) -> Iterator[str]:
         """Try out the sandboxes of the actions that this process may execute."""
@@ -166,9 +170,11 @@ class AgentHost:
                 sandbox = agent.sandbox(action.id)
                 if sandbox is None or (action.queue or queues.ACT) not in self.queues:
                     continue
-                if why := host_means.missing(sandbox):
-                    what = f"agent {agent.id}: {action.id} does not run here: its sandbox"
-                    yield f"{what} cannot be enforced: {why}"
+                if problem := host_means.missing(sandbox):
+                    yield (
+                        f"agent {agent.id}: {action.id} does not run here: its sandbox cannot be "
+                        f"enforced: {problem}"
+                    )
 
     def _engines(self) -> dict[str, Engine]:
         worker = self.settings.worker
@@ -203,7 +209,7 @@ class AgentHost:
 
 
 def _post(settings: CallbackSettings) -> Post:
-    """Sends callbacks as the settings say."""
+    """A function that sends callbacks as the settings say."""
 
     def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         return post_callback(
@@ -236,9 +242,9 @@ def _identity(settings: Settings, name: str) -> IdentitySigner | None:
 
 def timing(settings: Settings) -> Timing:
     """The store's timing, from the settings of the process."""
-    given = settings.timing
-    return Timing(given.resend_after, given.lease, given.queue_timeout, given.attempts)
+    seconds = settings.timing
+    return Timing(seconds.resend_after, seconds.lease, seconds.queue_timeout, seconds.attempts)
 
 
-def _resolved(consumes: Iterable[str], host: str) -> list[str]:
+def _resolve_queues(consumes: Iterable[str], host: str) -> list[str]:
     return [queues.of_host(host) if name == queues.HOST else name for name in consumes]

@@ -43,7 +43,7 @@ class SlotSchedule(BaseSchedule):  # type: ignore[misc]
         return Slot.at(self._clock.seconds(), self._interval)
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
-        """Tell whether the current slot is untried, and the seconds until the next one."""
+        """Return whether the current slot is untried, and the seconds until the next one."""
         now = self._clock.seconds()
         slot = Slot.at(now, self._interval)
         due = slot != self.last  # also an earlier one: the clock of Redis may have been set back
@@ -64,7 +64,7 @@ class ClockSchedule(BaseSchedule):  # type: ignore[misc]
         return Slot.of(self._schedule, self._clock.now())
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
-        """Tell whether the current slot is untried, and the seconds until the next look."""
+        """Return whether the current slot is untried, and the seconds until the next check."""
         slot, now = self.slot(), self._clock.seconds()
         left = max(0.0, (slot.begins + slot.length) / 1000 - now)
         # The clock may be set, and Redis may not have answered.

@@ -33,7 +33,7 @@ class ActionConfiner:
         }
 
     def missing(self, sandbox: Sandbox) -> str | None:
-        """The limit that this host cannot enforce, and why; None: it enforces all."""
+        """The limit that this host cannot enforce, with the cause, if there is one."""
         return host_means.missing(sandbox)
 
     def call(
@@ -67,15 +67,15 @@ def perform_action(request: str) -> str:
     from boyd.phases.verify import look_confined
     from boyd.plugin import Context
 
-    given = json.loads(request)
-    agent = load_agents(given["agents"])[given["agent"]]
-    before = given["result"]
+    fields = json.loads(request)
+    agent = load_agents(fields["agents"])[fields["agent"]]
+    before = fields["result"]
     call = ConfinedCall(
-        given["action"],
-        given["function"],
-        given["params"],
-        given["iteration"],
-        given["execution_id"],
+        fields["action"],
+        fields["function"],
+        fields["params"],
+        fields["iteration"],
+        fields["execution_id"],
         ActionResult.from_json(before) if before else None,
     )
     action = agent.host.actions[call.action]
@@ -85,11 +85,11 @@ def perform_action(request: str) -> str:
         plugin.id,
         NoState(),
         call.iteration,
-        host=given["host"],
-        worker=given["worker"],
+        host=fields["host"],
+        worker=fields["worker"],
         catalog=agent.catalog,
         execution_id=call.execution_id,
-        _destinations=given["destinations"],
+        _destinations=fields["destinations"],
     )
     plugin.init(context)
     run = look_confined if call.function == "verify" else perform

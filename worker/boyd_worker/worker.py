@@ -64,7 +64,7 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
     def run(*message: Any) -> None:
         _check_format()
         try:
-            agent_id, ids = _checked(message)
+            agent_id, ids = _validate(message)
             if agent_id not in steps:
                 raise ValueError(f"agent {agent_id!r} does not run on this worker")
         except ValueError as error:
@@ -84,8 +84,8 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
 def _job(jobs: Mapping[str, JobRunner]) -> Callable[..., None]:
     def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
         _check_format()
-        named = isinstance(name, str) and _is_number(attempt)
-        if not named or agent_id not in jobs:
+        names_job = isinstance(name, str) and _is_number(attempt)
+        if not names_job or agent_id not in jobs:
             log.error("ignoring a message: it names no job of an agent on this worker")
             return
         try:
@@ -112,8 +112,8 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 < value < 2**53
 
 
-def _checked(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
-    """Check a message, which anybody with access to the broker can write.
+def _validate(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
+    """Validate and split a message, which anybody with access to the broker can write.
 
     Raises:
         ValueError: it does not hold an agent's id and one to three numbers.
@@ -171,20 +171,20 @@ def _hush() -> None:
     warnings.simplefilter("ignore", SecurityWarning)
     # After each lost connection: of tasks that were acknowledged early nothing is cancelled.
     warnings.simplefilter("ignore", CPendingDeprecationWarning)
-    logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)
+    logging.getLogger("celery.worker.consumer.consumer").addFilter(_drop_traceback)
     for name in ("celery.app.trace", "celery.worker.request"):
-        logging.getLogger(name).addFilter(_refused_without_traceback)
+        logging.getLogger(name).addFilter(_drop_traceback_of_refusal)
     if os.geteuid() == 0:
         log.warning("this worker and its plugins run as root: use a dedicated user")
 
 
-def _without_traceback(record: logging.LogRecord) -> bool:
+def _drop_traceback(record: logging.LogRecord) -> bool:
     """Drop the traceback of a lost connection: the message has the error, and nothing is broken."""
     record.exc_info = None
     return True
 
 
-def _refused_without_traceback(record: logging.LogRecord) -> bool:
+def _drop_traceback_of_refusal(record: logging.LogRecord) -> bool:
     """Drop the traceback of a message that Redis refused to take or to acknowledge.
 
     The first is sent again by the sweeper, the second is delivered again and then ignored.

@@ -32,8 +32,8 @@ _PASSED = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 def run_group(brokers: int) -> int:
     """Run this command once for each broker, and return the first exit status that is not 0.
 
-    A process without agents ends at once. When one fails, the others are told to end too, so that
-    whoever supervises this one starts all of them again.
+    A process without agents ends at once. When one fails, the others are terminated, too, so that
+    the supervisor of this one restarts all of them.
     """
     group = _Group()
     for broker in range(1, brokers + 1):
@@ -115,10 +115,11 @@ def worker(
     from boyd_worker.agent_host import AgentHost
     from boyd_worker.worker import run_worker
 
-    given = {"concurrency": concurrency, "pool": pool}
-    changes = {key: value for key, value in given.items() if value is not None}
-    how = settings.worker.model_copy(update=changes)
-    settings = with_redis(with_agents(settings, agents)).model_copy(update={"worker": how})
+    options = {"concurrency": concurrency, "pool": pool}
+    changes = {key: value for key, value in options.items() if value is not None}
+    worker_settings = settings.worker.model_copy(update=changes)
+    settings = with_redis(with_agents(settings, agents))
+    settings = settings.model_copy(update={"worker": worker_settings})
     setup_logging(settings.log_level, settings.log_format)
     clean_prints()
     consumes = [name.strip() for name in names.split(",") if name.strip()]

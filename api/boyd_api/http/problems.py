@@ -29,7 +29,7 @@ from boyd.errors import (
     UnreadableRecord,
 )
 from boyd.models import Model, explain
-from boyd.models.base import MAX_MISTAKES, told
+from boyd.models.base import MAX_MISTAKES, strip_prefix
 
 log = logging.getLogger("boyd.api")
 
@@ -305,7 +305,7 @@ def invalid(error: ValidationError, *, query: bool = False) -> HttpProblem:
     found = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         steps = [str(step) for step in item["loc"]]
-        detail = told(item["msg"])
+        detail = strip_prefix(item["msg"])
         if query:
             found.append(FieldError(parameter=".".join(steps) or None, detail=detail))
         else:

@@ -233,7 +233,7 @@ class Agent:
         if own is None or ours is None:
             return own or ours
         try:
-            return own.tightened(ours)
+            return own.tighten(ours)
         except ValueError as error:
             raise ConfigError(f"sandbox.{action_id}.{error}") from None
 

@@ -144,7 +144,7 @@ class Rules:
 
     def allows(self, action: Action, votes: list[Vote]) -> bool:
         """Tell whether votes satisfy every policy that may apply to an action."""
-        return all(one.satisfied_by(votes) for one in self._possible_policies(action))
+        return all(one.is_met_by(votes) for one in self._possible_policies(action))
 
     def _possible_policies(self, action: Action) -> Iterator[ApprovalPolicy]:
         """The policies for an action, whatever the situation, params and decision are."""

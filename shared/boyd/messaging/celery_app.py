@@ -83,14 +83,14 @@ def _consuming(transport: type[Any]) -> type[Any]:
     """A transport that waits for long, and stops at once."""
 
     class Channel(transport.Channel):  # type: ignore[misc, name-defined]
-        #: The server's number of the connection that waits; None: not asked yet.
+        #: The server's number of the connection that waits, once asked for.
         _number: int | None = None
         _pool: Any
 
         def _connparams(self, asynchronous: bool = False) -> Any:
-            """Without PING before each BRPOP, whose answer kombu expects in time anyway."""
-            found = super()._connparams(asynchronous)
-            return {**found, "health_check_interval": 0} if asynchronous else found
+            """Skip the PING before each BRPOP: kombu expects the answer of that in time anyway."""
+            params = super()._connparams(asynchronous)
+            return {**params, "health_check_interval": 0} if asynchronous else params
 
         def _on_connection_disconnect(self, connection: Any) -> None:
             self._number = None
@@ -99,7 +99,7 @@ def _consuming(transport: type[Any]) -> type[Any]:
         def _brpop_start(self, timeout: float | None = None) -> None:
             if self._number is None:
                 self._number = _number(self.client.connection)
-                # What declared the queues is not needed any more.
+                # The connections that declared the queues are no longer needed.
                 pool, self._pool = self._pool, None
                 if pool is not None:
                     pool.disconnect()
@@ -220,7 +220,7 @@ def _kombu_url(address: Address) -> str:
     places = address.sentinels or ((options.get("host", "localhost"), options.get("port", 6379)),)
     scheme = "sentinel" if address.sentinels else "redis"
     return ";".join(
-        f"{scheme}://{_user(options)}{_bracketed(host)}:{port}/{db}" for host, port in places
+        f"{scheme}://{_user(options)}{_bracket(host)}:{port}/{db}" for host, port in places
     )
 
 
@@ -229,7 +229,7 @@ def _user(options: Mapping[str, Any]) -> str:
     return f"{name}:{password}@" if password else f"{name}@" if name else ""
 
 
-def _bracketed(host: str) -> str:
+def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

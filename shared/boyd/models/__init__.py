@@ -24,7 +24,7 @@ from boyd.models.action import (
     Prevention,
     Reversibility,
     Sandbox,
-    unexplained,
+    default_rationale,
 )
 from boyd.models.actor import SCOPES, Actor, ApiKey, Delegable, Delegation, Scope, agent_of
 from boyd.models.approval import (
@@ -288,13 +288,13 @@ __all__ = [
     "Vote",
     "VoteSignature",
     "agent_of",
+    "default_rationale",
     "digest_of",
     "explain",
     "from_ms",
     "mean_confidence",
     "no_op",
     "to_ms",
-    "unexplained",
     "unstorable",
     "utc_now",
 ]

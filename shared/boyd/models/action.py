@@ -37,8 +37,8 @@ def _folder(text: str) -> str:
 
 
 def _destination(text: str) -> str:
-    found = _DESTINATION.fullmatch(text)
-    if found is None or not 0 < int(found[1]) < 65536:
+    match = _DESTINATION.fullmatch(text)
+    if match is None or not 0 < int(match[1]) < 65536:
         raise ValueError(f"{text!r} is not a destination such as api.example.com:443")
     return text.lower()
 
@@ -92,38 +92,38 @@ class Sandbox(Model):
             ("suspended after", f"{counted(self.violations, 'violation')} in {self.window:g} s"),
         ]
 
-    def tightened(self, ours: Sandbox) -> Self:
-        """A copy with the limits that *ours* sets.
+    def tighten(self, ours: Sandbox) -> Self:
+        """Copy the sandbox with the limits that *ours* sets.
 
         Raises:
             ValueError: one of them is looser; the message names it.
         """
-        given = {name: getattr(ours, name) for name in ours.model_fields_set}
-        for name, value in given.items():
+        limits = {name: getattr(ours, name) for name in ours.model_fields_set}
+        for name, value in limits.items():
             if not _is_tighter(name, getattr(self, name), value):
                 raise ValueError(f"{name}: it is looser than what the action declares")
-        return self.patched(given)
+        return self.patched(limits)
 
 
-def _is_tighter(name: str, declared: object, given: object) -> bool:
-    """Tell whether the limit *given* allows nothing that the *declared* one does not."""
+def _is_tighter(name: str, declared: object, value: object) -> bool:
+    """Check that the limit *value* allows nothing that the *declared* one does not."""
     if name == "user":
-        return declared is None or declared == given
+        return declared is None or declared == value
     if name == "network":
-        within = isinstance(declared, list) and isinstance(given, list)
-        return declared == "any" or (within and set(_texts(given)) <= set(_texts(declared)))
+        within = isinstance(declared, list) and isinstance(value, list)
+        return declared == "any" or (within and set(_texts(value)) <= set(_texts(declared)))
     if name == "files":
         folders = [PurePosixPath(text) for text in _texts(declared)]
-        return all(any(PurePosixPath(g).is_relative_to(f) for f in folders) for g in _texts(given))
+        return all(any(PurePosixPath(g).is_relative_to(f) for f in folders) for g in _texts(value))
     if not isinstance(declared, int | float):
         return True
-    if not isinstance(given, int | float):
+    if not isinstance(value, int | float):
         return False
-    return given >= declared if name == "window" else given <= declared
+    return value >= declared if name == "window" else value <= declared
 
 
 def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 class LimitViolation(Model):
@@ -343,7 +343,7 @@ class EndpointReply(Model):
     failed: str | None = None
 
 
-def unexplained(principal: str) -> str:
+def default_rationale(principal: str) -> str:
     """The rationale of a call for which *principal* gave none."""
     return f"requested by {principal}"
 
@@ -355,7 +355,7 @@ class CallRequest(Model):
         kind: what is to be done.
         action: the action's id; of an endpoint its plugin and name, `plugin:name`.
         params: for an action.
-        rationale: why, for the audit and for whoever has to approve.
+        rationale: for the audit and for approvers.
         requires_approval: ask a person in any case.
         by_person: only a person may approve it; hooks and grants change nothing about that.
         undoes: the execution to roll back.

@@ -83,11 +83,11 @@ class ApiKey(Model):
         )
 
     def allows(self, scope: Scope) -> bool:
-        """Tell whether the key has *scope*."""
+        """Check whether the key has *scope*; `admin` includes all."""
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, agent_id: str) -> bool:
-        """Tell whether the key may access that agent."""
+        """Check whether the key may access that agent."""
         return not self.agents or agent_id in self.agents
 
 
@@ -114,7 +114,7 @@ class Delegation(Model):
     runs: list[str] = Field(default_factory=list)
     actions: list[str] = Field(default_factory=list)
 
-    def allows(self, what: Delegable, agent_id: str) -> bool:
-        """Tell whether that agent may do *what*."""
-        allowed: list[str] = getattr(self, what)
-        return agent_id in allowed or (what == "read_graph" and agent_id in self.write_graph)
+    def allows(self, right: Delegable, agent_id: str) -> bool:
+        """Check whether that agent has *right*; writing a graph includes reading it."""
+        agents: list[str] = getattr(self, right)
+        return agent_id in agents or (right == "read_graph" and agent_id in self.write_graph)

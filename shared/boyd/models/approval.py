@@ -45,7 +45,7 @@ class ApprovalOutcome(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Tell whether the answer counts; all others are refused."""
+        """True if the answer counts; all others are refused."""
         return self in _COUNTING
 
 
@@ -100,7 +100,7 @@ class ApprovalPolicy(Model):
 
     @property
     def impossible(self) -> str | None:
-        """The reason why nobody can meet it, or None."""
+        """The error of a policy that nobody can meet, else None."""
         able = len(set(self.principals))
         if self.groups or not able or able >= self.min_approvals:
             return None
@@ -108,11 +108,11 @@ class ApprovalPolicy(Model):
         return f"it needs {self.min_approvals} approvals, but only {may} may approve"
 
     def admits(self, actor: Actor) -> bool:
-        """Tell whether *actor* may approve."""
+        """Check whether *actor* may approve."""
         return self._admits(actor.principal, actor.person, actor.groups)
 
-    def satisfied_by(self, votes: list[Vote]) -> bool:
-        """Tell whether those *votes* suffice; each principal has one."""
+    def is_met_by(self, votes: list[Vote]) -> bool:
+        """Check whether those *votes* suffice; each principal has one."""
         counted = [vote for vote in votes if self._admits(vote.by, vote.person, vote.groups)]
         return len(counted) >= self.min_approvals
 
@@ -183,14 +183,14 @@ class Proposal(Model):
         reason: why it needs an approval.
         required: the policy for approving it.
         requested_by: the principals who requested it; empty: the agent itself.
-        undoes: the execution that it rolls back; None: it executes the action.
+        undoes: the execution that it rolls back, if it is a rollback.
         undone: the result of that execution.
         wakes: the jobs that wait for it, such as `investigation:<id>`.
-        bound_to: the only execution it is for; None: equal proposals join it.
+        bound_to: the only execution it is for; if None, equal proposals join it.
         preview: the result of the action's dry run.
         instead_of: why the actions that were decided first are not repeated, one line each.
         plan: the steps of a procedure; empty for other actions.
-        situation: as conditions of policies saw it; None: there are no such conditions.
+        situation: as conditions of policies saw it, if there are any.
         record: the track record of the action in this class of situation, as it was then; None:
             its outcome does not count, as the agent did not decide on it, or cannot be verified.
         code: the plugin of the action with its version, or a digest of its file, as it was then.
@@ -298,8 +298,8 @@ class ApprovalItem(Proposal):
     def askers(self) -> list[str]:
         """The requesters, in words."""
         agent = f"agent:{self.agent_id}"
-        named = ["the agent" if name == agent else name for name in self.requested_by]
-        return named or ["the agent"]
+        names = ["the agent" if name == agent else name for name in self.requested_by]
+        return names or ["the agent"]
 
 
 class ApprovalQueue(Model):
@@ -327,7 +327,7 @@ class NotificationRecipient(Model):
         id: unique among the recipients of the plugin, and the same on every worker.
         group: the group of recipients.
         kind: the kind of service, such as `slack`.
-        not_before: the end of its quiet hours; None: send at once.
+        not_before: the end of its quiet hours, before which nothing is sent.
     """
 
     id: str = Field(max_length=200)
@@ -340,7 +340,7 @@ class NotificationRecord(Model):
     """A notification of one stage to one recipient, and its delivery.
 
     `queued` waits for its first or next attempt, at `next_at` if that is later. `skipped` was not
-    wanted any more, as `error` says. `at` is the time of the last attempt.
+    wanted after all, as `error` says. `at` is the time of the last attempt.
     """
 
     stage: NotificationStage
@@ -360,11 +360,11 @@ class NotificationRecord(Model):
         return f"{self.stage}:{self.plugin}:{self.recipient}"
 
     @property
-    def ended(self) -> bool:
-        """Tell whether nothing more is sent."""
+    def has_ended(self) -> bool:
+        """True if there is no further attempt."""
         return self.state in ("succeeded", "failed", "skipped")
 
-    def replaced_by(self, other: NotificationRecord) -> bool:
-        """Tell whether *other* tells the same recipient something later."""
+    def is_obsolete_after(self, other: NotificationRecord) -> bool:
+        """Check whether *other* is of a later stage, to the same recipient."""
         same = (self.plugin, self.recipient) == (other.plugin, other.recipient)
         return same and STAGES.index(other.stage) > STAGES.index(self.stage)

@@ -102,13 +102,13 @@ class AuditFilter(Model):
         return not any(getattr(self, name) for name in AuditFilter.model_fields)
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Tell whether *entry* matches."""
+        """Check whether *entry* matches."""
         if self.by and self.by not in (entry.who, entry.claims):
             return False
         if self.kind and not f"{entry.kind}.".startswith(f"{self.kind.rstrip('.')}."):
             return False
-        wanted = {"action": self.action, "host": self.host, "worker": self.worker}
-        return all(entry.what.get(name) == value for name, value in wanted.items() if value)
+        required = {"action": self.action, "host": self.host, "worker": self.worker}
+        return all(entry.what.get(name) == value for name, value in required.items() if value)
 
 
 class AuditPage(Model):

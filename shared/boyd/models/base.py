@@ -31,12 +31,12 @@ MAX_MISTAKES = 1000
 
 
 def unstorable(value: Any) -> str | None:
-    """The reason why a stored JSON value could not be read back, or None."""
+    """Explain why a JSON value could not be read back once stored; None if it could."""
     layer = [value]
     for _ in range(MAX_DEPTH + 1):
         if any(map(_is_out_of_range, layer)):
             return "it has a number that JSON cannot hold"
-        layer = [child for one in layer for child in _children(one)]
+        layer = [child for parent in layer for child in _children(parent)]
         if not layer:
             return None
     return f"it nests deeper than {MAX_DEPTH} levels"
@@ -55,9 +55,9 @@ def _children(value: Any) -> list[Any]:
 
 
 def _storable(value: Any) -> Any:
-    why = unstorable(value)
-    if why:
-        raise ValueError(why)
+    problem = unstorable(value)
+    if problem:
+        raise ValueError(problem)
     return value
 
 
@@ -122,15 +122,15 @@ class Model(BaseModel):
         return cls.model_validate_json(text, extra="ignore")
 
     def patched(self, changes: Mapping[str, Any]) -> Self:
-        """A validated copy with changed fields.
+        """Copy the model with changed fields, validated.
 
         Raises:
             pydantic.ValidationError: a field is unknown or invalid.
         """
-        known = {field.alias or name: name for name, field in type(self).model_fields.items()}
-        named = {known.get(key, key): value for key, value in changes.items()}
+        names = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        updates = {names.get(key, key): value for key, value in changes.items()}
         current = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self).model_validate({**current, **named})
+        return type(self).model_validate({**current, **updates})
 
 
 def explain(error: ValidationError, *above: str | int) -> str:
@@ -144,8 +144,8 @@ def explain(error: ValidationError, *above: str | int) -> str:
     for item in error.errors(include_url=False, include_context=False):
         where = ".".join(str(step) for step in (*above, *item["loc"]))
         is_json = item["type"] != "invalid-json-value"
-        said = told(item["msg"]) if is_json else _no_json(item["input"])
-        parts.append(f"{where}: {said}" if where else said)
+        message = strip_prefix(item["msg"]) if is_json else _no_json(item["input"])
+        parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)
 
 
@@ -157,6 +157,6 @@ def _no_json(value: object) -> str:
     return f"{kind} is not valid JSON; use {better}"
 
 
-def told(message: str) -> str:
-    """A validator's message without pydantic's prefix."""
+def strip_prefix(message: str) -> str:
+    """Strip pydantic's prefix from a validator's message."""
     return message.removeprefix("Value error, ")

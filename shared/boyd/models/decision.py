@@ -25,8 +25,8 @@ class Review(Model):
     reason: str
 
     def __str__(self) -> str:
-        said = {"allow": "has no objection", "ask": "asks for a person", "deny": "objects"}
-        return f"{self.by} {said.get(self.verdict, 'could not review it')}: {self.reason}"
+        phrases = {"allow": "has no objection", "ask": "asks for a person", "deny": "objects"}
+        return f"{self.by} {phrases.get(self.verdict, 'could not review it')}: {self.reason}"
 
 
 class Decision(Model):
@@ -75,13 +75,15 @@ class Change(Model):
     def of(cls, plugin: str, fields: Iterable[str], before: Model, after: Model) -> Self:
         """The change that *plugin* made to those *fields*."""
         names = sorted(fields)
-        first, second = (_values(one.to_wire(), names) for one in (before, after))
+        first, second = (_values(model.to_wire(), names) for model in (before, after))
         return cls(plugin=plugin, fields=names, before=first, after=second)
 
 
 def _values(wire: Mapping[str, Any], names: Iterable[str]) -> JsonObject:
-    known = {to_camel(name) if name not in wire else name for name in names} & wire.keys()
-    return {name: wire[name] for name in sorted(known) if len(json.dumps(wire[name])) < MAX_CHANGED}
+    present = {to_camel(name) if name not in wire else name for name in names} & wire.keys()
+    return {
+        name: wire[name] for name in sorted(present) if len(json.dumps(wire[name])) < MAX_CHANGED
+    }
 
 
 _FALSE = "its predicate is false in this situation"
@@ -134,30 +136,30 @@ class DecisionTrace(Model):
     held: list[HeldDecision] = Field(default_factory=list)
     verdicts: list[StrategyVerdict] = Field(default_factory=list)
 
-    def judged(self, failures: Mapping[str, str]) -> DecisionTrace:
-        """The trace with its verdicts; *failures* has the errors of strategies by id."""
+    def with_verdicts(self, failures: Mapping[str, str]) -> DecisionTrace:
+        """Add a verdict on each strategy; *failures* has the errors of strategies by id."""
         verdicts = [self._verdict(name, failures.get(name)) for name in self.strategies]
         return self.model_copy(update={"verdicts": verdicts})
 
     def _verdict(self, name: str, error: str | None) -> StrategyVerdict:
         if name not in self.applicable:
-            why = f"its predicate failed: {error}" if error else _FALSE
-            return StrategyVerdict(strategy=name, verdict="not applicable", why=why)
-        held = next((one.reason for one in self.held if one.strategy == name), None)
+            reason = f"its predicate failed: {error}" if error else _FALSE
+            return StrategyVerdict(strategy=name, verdict="not applicable", why=reason)
+        held = next((decision.reason for decision in self.held if decision.strategy == name), None)
         if held:
             return StrategyVerdict(strategy=name, verdict="held", why=held)
         if name != self.chosen:
-            why = f"{self.chosen or 'another'} applies and comes first"
-            return StrategyVerdict(strategy=name, verdict="passed over", why=why)
+            reason = f"{self.chosen or 'another'} applies and comes first"
+            return StrategyVerdict(strategy=name, verdict="passed over", why=reason)
         if error:
             return StrategyVerdict(strategy=name, verdict="failed", why=error)
         first = "it is the first that applies"
-        why = f"{first} and whose action is not held" if self.held else first
-        return StrategyVerdict(strategy=name, verdict="chosen", why=why)
+        reason = f"{first} and whose action is not held" if self.held else first
+        return StrategyVerdict(strategy=name, verdict="chosen", why=reason)
 
     @property
-    def asked_by(self) -> str | None:
+    def approval_required_by(self) -> str | None:
         """The plugin whose hook last required an approval."""
         names = {"requires_approval", "requiresApproval"}
-        asked = [change.plugin for change in self.changes if names & set(change.fields)]
-        return asked[-1] if asked else None
+        plugins = [change.plugin for change in self.changes if names & set(change.fields)]
+        return plugins[-1] if plugins else None

@@ -139,7 +139,7 @@ class Hold(Model):
 
     @property
     def in_flight(self) -> bool:
-        """Tell whether an execution in flight holds the action, until it ends."""
+        """True if an execution in flight holds the action, until that ends."""
         return self.kind in IN_FLIGHT
 
     @property
@@ -148,27 +148,27 @@ class Hold(Model):
         return self.kind == "queued" and self.execution.startswith("call:")
 
     def binds(self, situation: Situation) -> bool:
-        """Tell whether it holds the action in *situation*."""
+        """Check whether the hold applies in *situation*."""
         if self.kind != "no effect" or not self.situations:
             return True
         return situation.class_for(self.action.partition(":")[0]) in self.situations
 
     @property
     def reason(self) -> str:
-        """The reason why the action is not repeated, in one line."""
-        what = f"{self.action} on {self.target}" if self.target else self.action
+        """The obstacle to repeating the action, in one line."""
+        subject = f"{self.action} on {self.target}" if self.target else self.action
         # The part after the dot tells apart what lost data had the same number.
         done = self.execution.partition(".")[0]
-        seen = f": {self.evidence}" if self.evidence else ""
+        evidence = f": {self.evidence}" if self.evidence else ""
         if self.in_flight:
-            return f"{what} is not repeated yet: {self.course}"
+            return f"{subject} is not repeated yet: {self.course}"
         if self.because == "violations":
-            return f"{what} is suspended: {done} went beyond its sandbox{seen}"
+            return f"{subject} is suspended: {done} went beyond its sandbox{evidence}"
         if self.kind == "suspended":
-            return f"{what} is suspended: {done} made it worse{seen}"
+            return f"{subject} is suspended: {done} made it worse{evidence}"
         if self.kind == "rolled back":
-            return f"{what} is not repeated: {done} made it worse and was rolled back{seen}"
-        return f"{what} is not repeated: {done} had no effect{seen}"
+            return f"{subject} is not repeated: {done} made it worse and was rolled back{evidence}"
+        return f"{subject} is not repeated: {done} had no effect{evidence}"
 
     @property
     def course(self) -> str:
@@ -281,8 +281,8 @@ class TrackRecord(Model):
     brier: float | None = None
     base_brier: float | None = None
 
-    def measured(self) -> Self:
-        """The record with its rate, the lower bound of it, and Brier scores."""
+    def with_rates(self) -> Self:
+        """Fill in the rate, its lower bound, and the Brier scores."""
         rated = self.outcomes or None
         scored = self.scored or None
         return self.patched(
@@ -303,18 +303,18 @@ class TrackRecord(Model):
         """The lower bound of the true share, which is ever wrong with a probability of *error*."""
         return lower_bound(self.effective, self.failed, error)
 
-    def calibrated(self, stated: Confidence) -> float | None:
-        """The confidence with which a *stated* one comes true here; None: not known yet.
+    def calibrate(self, stated: Confidence) -> float | None:
+        """Estimate the probability that a decision of *stated* confidence is effective.
 
-        The stated one counts as `PRIOR` outcomes. There is none while there are few outcomes, or if
-        it has predicted them worse than their share alone.
+        The stated one counts as `PRIOR` outcomes. None while there are few outcomes, or if stated
+        confidences have predicted them worse than the share of effective ones alone.
         """
         if self.scored < FEWEST or self.calibrated_error > self.base_error:
             return None
         return (self.effective + PRIOR * stated) / (self.outcomes + PRIOR)
 
     def counting(self, stated: Confidence, rule: EarnedAutonomy | None) -> JsonObject:
-        """The way to count an outcome of a *stated* confidence in it, for the script that does."""
+        """The arguments with which a script counts an outcome of a *stated* confidence."""
         plan: JsonObject = {"class": self.situation, "label": self.label}
         plan |= {"confidence": stated, "prior": PRIOR}
         if rule is None:
@@ -323,15 +323,15 @@ class TrackRecord(Model):
         return plan | {"success": test.success, "failure": test.failure, "limit": test.limit}
 
     def has_earned(self, rule: EarnedAutonomy) -> bool:
-        """Tell whether it justifies that the action runs alone."""
+        """Check whether the record justifies that the action runs alone."""
         # Each new attempt after a withdrawal has half the chance of an error, so that all attempts
         # together have at most twice that of the first.
         error = rule.false_grants / 2**self.withdrawn
-        shown = stake(self.effective, self.failed, rule.at_least) >= 1 / error
-        return shown and self.outcomes >= rule.after and self.drop == 0
+        has_evidence = stake(self.effective, self.failed, rule.at_least) >= 1 / error
+        return has_evidence and self.outcomes >= rule.after and self.drop == 0
 
-    def granted(self, rule: EarnedAutonomy, now: datetime) -> AutonomyGrant | None:
-        """Its right to run alone now under *rule*, if it has it."""
+    def valid_grant(self, rule: EarnedAutonomy, now: datetime) -> AutonomyGrant | None:
+        """The grant, if it is valid now and under *rule*."""
         grant = self.grant
         valid = grant and grant.until > now and grant.at_least >= rule.at_least
         return grant if valid else None
@@ -342,15 +342,15 @@ class TrackRecord(Model):
         if not self.outcomes:
             unclear = f", {self.unclear} could not be told" if self.unclear else ""
             return f"no verified outcome yet{unclear}"
-        said = f"{self.effective} of {self.outcomes} effective, at least {self.bound(ERROR):.2f}"
+        share = f"{self.effective} of {self.outcomes} effective, at least {self.bound(ERROR):.2f}"
         if not self.scored:
-            return said
+            return share
         brier, base = self.stated_error / self.scored, self.base_error / self.scored
-        return f"{said}; Brier score {brier:.3f}, base rate {base:.3f}"
+        return f"{share}; Brier score {brier:.3f}, base rate {base:.3f}"
 
     def about(self, stated: Confidence) -> str:
         """The record in one line, with what a *stated* confidence is worth."""
-        calibrated = self.calibrated(stated)
+        calibrated = self.calibrate(stated)
         worth = "no calibration yet" if calibrated is None else f"calibrated {calibrated:.2f}"
         return f"{worth}; {self.words}"
 

@@ -53,9 +53,9 @@ class ExecutionTerms:
         held: whether holds of the action bind it.
         within: holds that executions with this prefix have caused do not bind it.
         grant: by which it runs alone, if it needs one.
-        concurrency: the limit of executions in flight; None: any number.
-        verification: how its effect is verified; None: it is not.
-        counting: how its outcome is counted in its track record; None: it does not count.
+        concurrency: the limit of executions in flight; None for no limit.
+        verification: how its effect is verified, if it is.
+        counting: how its outcome is counted in its track record, if it is.
         sandbox: that it runs in; too many violations suspend the action.
         queue: of the workers that verify it and tell people of a suspension.
         read_only: whether it changes nothing.
@@ -88,7 +88,7 @@ class ExecutionRequest:
         timeout: seconds that it may take.
         by: the principal that the audit names.
         host: where it runs.
-        fence: it is claimed only while this holds; None: always.
+        fence: the claim succeeds only while this holds, or always if None.
     """
 
     id: str
@@ -162,6 +162,6 @@ class Claim:
         return f"{lead}: {self.detail}" if lead else self.detail
 
     @property
-    def prevented(self) -> Prevention | None:
+    def prevention(self) -> Prevention | None:
         """The kind of a refusal."""
         return _PREVENTIONS.get(self.outcome)

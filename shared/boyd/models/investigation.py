@@ -148,7 +148,7 @@ class ToolObservation(Model):
     Attributes:
         schema_: the name and version of this shape.
         time: when it ended.
-        step: the turn that asked for it; whoever logs it says which.
+        step: the turn that asked for it; set by the caller that logs it.
         tool: its name, as the model knows it.
         call_id: which call it answers.
         command: of a shell tool.
@@ -272,10 +272,10 @@ class Compacted(Model):
     Attributes:
         why: `full`: the server refused it as too long; `cut`: it left no room for the answer;
             `near`: it would soon be too long.
-        results: the ids of the calls whose results the model is not shown any more.
+        results: the ids of the calls whose results the model no longer sees.
         folded: how many of the first messages are replaced by the summary.
-        summary: what is told in their place.
-        longest: how many characters of each remaining result are shown; None: as before.
+        summary: the text in their place.
+        longest: how many characters of each remaining result are shown; None for no change.
         before: how many characters the conversation had.
         after: how many it has now.
         usage: what the request has cost that was refused.
@@ -326,20 +326,20 @@ _entry: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 def read_entry(text: str | bytes) -> Entry | None:
-    """Read an entry of a log; None: this release does not know its kind."""
+    """Read an entry of a log; None if this release does not know its kind."""
     try:
         return _entry.validate_json(text, extra="ignore")
     except ValidationError:
         return None
 
 
-def redacted(entry: Entry) -> Entry:
-    """The same entry without secrets."""
+def redact_entry(entry: Entry) -> Entry:
+    """Remove secrets from an entry."""
     return _entry.validate_json(json.dumps(redactor().redact_json(entry.to_wire())))
 
 
 class Logged(Model):
-    """An entry with its place in the log; None: this release does not know its kind."""
+    """An entry with its place in the log; None if this release does not know its kind."""
 
     id: str
     entry: Entry | None
@@ -439,7 +439,7 @@ class ModelTotals:
         requests: by model and outcome.
         cost: by model, in the currency of its prices.
         ended: investigations by outcome.
-        spoken_at: the last time when its server returned a tool call as text; None: never.
+        spoken_at: the last time when its server returned a tool call as text.
     """
 
     tokens: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -212,7 +212,7 @@ class FollowerStatus(Model):
     copied: int = 0
 
     def works_at(self, now: datetime) -> bool:
-        """Tell whether the process lives at the time *now* and what it writes to answers."""
+        """Check whether the process is alive, and its database or collector answers."""
         return self.down_since is None and (now - self.at).total_seconds() < SILENT
 
 

@@ -137,33 +137,35 @@ class ProcedureRecord(Model):
     cancelled_by: str | None = None
 
     @property
-    def ended(self) -> bool:
-        """True if nothing more is done for it."""
+    def has_ended(self) -> bool:
+        """True once no step or compensation will run."""
         return self.state in ("succeeded", "failed", "cancelled")
 
     @property
     def is_compensating(self) -> bool:
         """True if it goes back, also while it is stopped."""
-        return any(one.compensation for one in self.progress) or self.state == "compensating"
+        return any(step.compensation for step in self.progress) or self.state == "compensating"
 
     @property
     def compensated(self) -> list[str]:
         """The ids of the steps that were compensated, the latest first."""
         pairs = zip(self.steps, self.progress, strict=False)
         done = [
-            step.id for step, one in pairs if one.compensation and one.compensation.state == "done"
+            step.id
+            for step, progress in pairs
+            if progress.compensation and progress.compensation.state == "done"
         ]
         return done[::-1]
 
     @property
     def summary(self) -> str:
         """Its state and current step, in one line."""
-        if self.ended or self.at >= len(self.steps):
+        if self.has_ended or self.at >= len(self.steps):
             return self.state
         where = f"step {self.at + 1} of {len(self.steps)} ({self.steps[self.at].id})"
-        now = self.progress[self.at] if self.at < len(self.progress) else StepProgress()
-        if self.state == "running" and now.state == "asked":
-            return f"{where} waits for approval {(now.approval or '')[:8]}"
+        progress = self.progress[self.at] if self.at < len(self.progress) else StepProgress()
+        if self.state == "running" and progress.state == "asked":
+            return f"{where} waits for approval {(progress.approval or '')[:8]}"
         return f"{self.state}, {where}"
 
 

@@ -23,32 +23,34 @@ _SHORT = 8
 _NO_REASON = "no reason given"
 
 
-def outcome_kind(ended: LoopResult | IterationSummary) -> OutcomeKind:
+def outcome_kind(iteration: LoopResult | IterationSummary) -> OutcomeKind:
     """The outcome of an iteration; of several, the one that most needs a person."""
-    results = results_of(ended)
-    if not ended.success or any(_failed(one) for one in results):
+    results = results_of(iteration)
+    if not iteration.success or any(map(_has_failed, results)):
         return "failed"
-    if any(one.waits_for for one in results):
+    if any(result.waits_for for result in results):
         return "waits"
-    if any(one.prevented for one in results):
+    if any(result.prevented for result in results):
         return "prevented"
     return "acted" if results else "idle"
 
 
-def outcome(ended: LoopResult | IterationSummary, shorten: Callable[[str], str] = str.strip) -> str:
+def outcome(
+    iteration: LoopResult | IterationSummary, shorten: Callable[[str], str] = str.strip
+) -> str:
     """The outcome of an iteration: its actions, or why it failed; *shorten* cuts reasons."""
-    if not ended.success:
-        return shorten(ended.error or _NO_REASON)
-    results = results_of(ended)
+    if not iteration.success:
+        return shorten(iteration.error or _NO_REASON)
+    results = results_of(iteration)
     if results:
-        return "; ".join(action_outcome(one, shorten=shorten) for one in results)
-    if isinstance(ended, IterationSummary):
-        return ended.decision or NO_OP
-    if ended.decision is None:
+        return "; ".join(action_outcome(result, shorten=shorten) for result in results)
+    if isinstance(iteration, IterationSummary):
+        return iteration.decision or NO_OP
+    if iteration.decision is None:
         return ""
-    vetoed = ended.trace.vetoed if ended.trace else None
-    if vetoed is None or not ended.decision.is_no_op:
-        return ended.decision.action
+    vetoed = iteration.trace.vetoed if iteration.trace else None
+    if vetoed is None or not iteration.decision.is_no_op:
+        return iteration.decision.action
     return f"{NO_OP}: {vetoed.action or 'the action'} vetoed by {vetoed.by}"
 
 
@@ -56,13 +58,13 @@ def action_outcome(
     result: ActionResult, title: str = "", shorten: Callable[[str], str] = str.strip
 ) -> str:
     """The outcome of an action; *title* replaces the action's name."""
-    what = title or result.action
+    subject = title or result.action
     if result.success:
-        return f"{what} started" if result.procedure else f"{what} ok"
+        return f"{subject} started" if result.procedure else f"{subject} ok"
     if result.waits_for:
-        return f"{what} waits for approval {result.waits_for[:_SHORT]}"
-    how = "outcome unknown" if result.unknown else "failed"
-    return f"{what} {how}: {shorten(error_of(result) or _NO_REASON)}"
+        return f"{subject} waits for approval {result.waits_for[:_SHORT]}"
+    verdict = "outcome unknown" if result.unknown else "failed"
+    return f"{subject} {verdict}: {shorten(error_of(result) or _NO_REASON)}"
 
 
 def error_of(result: ActionResult) -> str | None:
@@ -70,12 +72,14 @@ def error_of(result: ActionResult) -> str | None:
     return result.error and result.error.removeprefix("Outcome unknown: ")
 
 
-def results_of(ended: LoopResult | IterationSummary) -> list[ActionResult]:
+def results_of(iteration: LoopResult | IterationSummary) -> list[ActionResult]:
     """The results of its actions."""
-    return ended.results if isinstance(ended, IterationSummary) else ended.action_results
+    return (
+        iteration.results if isinstance(iteration, IterationSummary) else iteration.action_results
+    )
 
 
-def _failed(result: ActionResult) -> bool:
+def _has_failed(result: ActionResult) -> bool:
     return not (result.success or result.waits_for or result.prevented)
 
 
@@ -269,9 +273,9 @@ class Standing(Model):
 
 
 class StandingAll(Model):
-    """The reason why the deployment is frozen, if it is.
+    """The freeze of the deployment: its reason, or absent.
 
-    `unreached` names agents whose Redis server did not answer; they are told of it afterwards.
+    `unreached` names agents whose Redis server did not answer; they are notified later.
     """
 
     success: Literal[True] = True

@@ -51,8 +51,8 @@ class ActionPerformed(Model):
     @classmethod
     def of(cls, result: ActionResult) -> ActionPerformed:
         """The short form of *result*."""
-        said = result.error or (result.output if isinstance(result.output, str) else "done")
-        return cls(action=result.action, success=result.success, description=said)
+        description = result.error or (result.output if isinstance(result.output, str) else "done")
+        return cls(action=result.action, success=result.success, description=description)
 
 
 class RunResult(Model):

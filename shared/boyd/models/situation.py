@@ -90,8 +90,10 @@ class SituationAssessment(Model):
 
 def mean_confidence(assessments: Iterable[SituationAssessment]) -> float:
     """The mean over the assessments that have a confidence; 0 when none has."""
-    known = [one.confidence for one in assessments if one.confidence is not None]
-    return sum(known) / len(known) if known else 0.0
+    confidences = [
+        assessment.confidence for assessment in assessments if assessment.confidence is not None
+    ]
+    return sum(confidences) / len(confidences) if confidences else 0.0
 
 
 class Situation(Model):
@@ -115,13 +117,19 @@ class Situation(Model):
 
     def label_for(self, plugin_id: str) -> str:
         """The class of the situation for actions of a plugin, in words."""
-        found = sorted({_label(one) for one in self._classing(plugin_id)})
-        label = "; ".join(found) or "no anomaly"
+        labels = sorted({_label(anomaly) for anomaly in self._classing(plugin_id)})
+        label = "; ".join(labels) or "no anomaly"
         return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
 
     def _classing(self, plugin_id: str) -> list[Anomaly]:
-        own = [one for one in self.assessments if one.source.startswith(f"{plugin_id}:")]
-        return [a for one in own for a in one.anomalies or []] if own else self.anomalies
+        own = [
+            assessment
+            for assessment in self.assessments
+            if assessment.source.startswith(f"{plugin_id}:")
+        ]
+        return (
+            [a for assessment in own for a in assessment.anomalies or []] if own else self.anomalies
+        )
 
     def evidence(self, source: str) -> JsonObject:
         """The typed data that the orienter *source* (`plugin:name`) gave, or an empty object."""

@@ -152,8 +152,8 @@ Difference: TypeAlias = Literal[
 class Course(Model):
     """The decision of an iteration, and what the gate makes of it.
 
-    `reason` is that of the gate or of whoever refused; `target` is what the action acts on, and
-    `required` the policy for its approval.
+    `reason` is that of the gate or of the plugin that refused; `target` is what the action acts on,
+    and `required` the policy for its approval.
     """
 
     action: str
@@ -188,8 +188,8 @@ class ReplayedIteration(Model):
     @property
     def action(self) -> str:
         """The action that it is about: the new one, or else the recorded one."""
-        courses = [one for one in (self.after, self.before) if one is not None]
-        acting = [one.action for one in courses if one.fate != "none"]
+        courses = [course for course in (self.after, self.before) if course is not None]
+        acting = [course.action for course in courses if course.fate != "none"]
         return next(iter(acting), "no-op" if courses else "")
 
 
@@ -226,13 +226,13 @@ class ReplayReport(Model):
     confined_by: list[str] = Field(default_factory=list)
 
     @property
-    def changed(self) -> int:
+    def changes(self) -> int:
         """The number of iterations that are different, or of which it cannot be told."""
         return self.iterations - self.unchanged
 
     def count(self, difference: Difference) -> int:
         """The number of iterations with that difference."""
-        return sum(one.counts.get(difference, 0) for one in self.actions)
+        return sum(row.counts.get(difference, 0) for row in self.actions)
 
 
 class PublishedReplay(Model):

@@ -167,10 +167,10 @@ def _root(error: BaseException) -> BaseException:
     """The original cause."""
     while True:
         inside = [getattr(error, "reason", None), *error.args[::-1], error.__cause__]
-        found = next((item for item in inside if isinstance(item, BaseException)), None)
-        if found is None:
+        cause = next((item for item in inside if isinstance(item, BaseException)), None)
+        if cause is None:
             return error
-        error = found
+        error = cause
 
 
 def _hint(status: int | None) -> str:

@@ -48,7 +48,7 @@ _SPECIAL = tuple(
 
 
 def check_url(url: str, *, allow_private: bool = False) -> str | None:
-    """The reason why nothing may be sent to *url*, or None.
+    """Explain why no request may be sent to *url*; None if it may.
 
     Names are not resolved here; `GuardedSession` checks the resolved address.
     """
@@ -186,8 +186,8 @@ class GuardedSession(HTTPSession):
         refused = refuse_destination(request.url or "", self._destinations)
         if refused:
             raise ConnectionError(refused, request=request)
-        found: Response = super().send(request, **options)
-        return found
+        response: Response = super().send(request, **options)
+        return response
 
     def get_redirect_target(self, resp: Response) -> str | None:
         """None: requests would read the whole body to prepare the next request."""
@@ -221,7 +221,7 @@ class _Open(HTTPAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> HTTPConnectionPool:
         """A pool whose connections are watched."""
-        return _watched(super().get_connection_with_tls_context(*args, **options), self._line)
+        return _watch(super().get_connection_with_tls_context(*args, **options), self._line)
 
 
 class _Guarded(IPFilterAdapter):
@@ -248,10 +248,10 @@ class _Guarded(IPFilterAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> HTTPConnectionPool:
         """A pool whose connections are watched."""
-        return _watched(super().get_connection_with_tls_context(*args, **options), self._line)
+        return _watch(super().get_connection_with_tls_context(*args, **options), self._line)
 
 
-def _watched(pool: Any, line: Lifeline) -> HTTPConnectionPool:
+def _watch(pool: Any, line: Lifeline) -> HTTPConnectionPool:
     assert isinstance(pool, HTTPConnectionPool)
     base = _SecureConnection if pool.scheme == "https" else _Connection
     pool.ConnectionCls = type(base.__name__, (base,), {"line": line})

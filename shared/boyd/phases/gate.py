@@ -85,7 +85,7 @@ def _confidence(rules: Rules, of: Circumstances) -> tuple[str, float | None]:
     stated = of.decision.confidence
     if not rules.calibrates(of.action.id):
         return "confidence", stated
-    calibrated = of.record.calibrated(stated) if of.record else None
+    calibrated = of.record.calibrate(stated) if of.record else None
     return "confidence" if calibrated is None else "calibrated confidence", calibrated
 
 
@@ -113,7 +113,7 @@ def _rule(rules: Rules, of: Circumstances) -> EarnedAutonomy | None:
 def _earned(rules: Rules, of: Circumstances, earned: EarnedAutonomy, reason: str) -> Gate:
     """The answer for an action that has to earn to run alone, and may do so for that *reason*."""
     record = of.record
-    grant = record.granted(earned, of.now) if record else None
+    grant = record.valid_grant(earned, of.now) if record else None
     if record is None or grant is None:
         words = record.words if record else "its track record is not known"
         reason = f"nobody lets it run alone in such situations yet: {words}"

@@ -44,7 +44,7 @@ from pydantic import (
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
-from boyd.models.base import told
+from boyd.models.base import strip_prefix
 from boyd.models.investigation import Category
 from boyd.plugin.own_copy import own_copy
 
@@ -236,7 +236,7 @@ class Component:
         except ValidationError as error:
             for one in error.errors(include_url=False, include_context=False):
                 name = str(one["loc"][0])
-                said = f"{self.name}: {name} is {given[name]!r}: {told(one['msg'])}"
+                said = f"{self.name}: {name} is {given[name]!r}: {strip_prefix(one['msg'])}"
                 raise ValueError(said) from None
 
     def has(self, function: str) -> bool:

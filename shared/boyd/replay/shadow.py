@@ -305,7 +305,9 @@ class _Phases:
     ) -> Gate | None:
         """The gate's answer to a decision; nothing is executed or proposed."""
         acting = self.begin("act", after)
-        request = act.Request("replay", decision, asked_by=trace.asked_by, situation=situation)
+        request = act.Request(
+            "replay", decision, asked_by=trace.approval_required_by, situation=situation
+        )
         ledger = ShadowLedger(self._agent, self._record, self._gaps)
         known = len(self._gaps.late)
         self._gaps.is_late = True

@@ -270,7 +270,7 @@ class IterationSteps:
             return _refuse(action_call.unknown(decision.action))
         queue = action.queue or queues.ACT
         circumstances = ctx.circumstances(action, decision, situation)
-        verdict = judge(self._agent, circumstances, trace.asked_by)
+        verdict = judge(self._agent, circumstances, trace.approval_required_by)
         if verdict.outcome == "asked":
             return self._proposing(action, annotate(self._agent, circumstances, verdict))
         if verdict.outcome == "refused":
@@ -305,7 +305,7 @@ class IterationSteps:
                 instead_of=tuple(h.reason for h in record.trace.held) if record.trace else (),
             ),
             retry=entry.epoch > 1,
-            asked_by=record.trace.asked_by if record.trace else None,
+            asked_by=record.trace.approval_required_by if record.trace else None,
             unserved=entry.fields.get("unserved", ""),
             gate=record.gate,
             fence=Fence(entry.iteration, entry.epoch, entry.worker),

@@ -14,7 +14,7 @@ import platformdirs
 from pydantic import BaseModel, ValidationError
 
 from boyd.errors import ConfigError
-from boyd.models.base import explain, told
+from boyd.models.base import explain, strip_prefix
 from boyd.text.formatting import message_of
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -114,7 +114,7 @@ def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
     parts = []
     for item in _closest(error, model):
         place = item["loc"]
-        said = told(item["msg"])
+        said = strip_prefix(item["msg"])
         if item["type"] == "extra_forbidden":
             said = f"is not known{nearest(str(place[-1]), _names(model, place[:-1]))}"
         where = ".".join(str(step) for step in place)

@@ -24,9 +24,9 @@ from boyd.models import (
     JoinedRequest,
     Proposal,
     Vote,
+    default_rationale,
     from_ms,
     to_ms,
-    unexplained,
     utc_now,
 )
 from boyd.store.audit_trail import actor_fields
@@ -481,7 +481,7 @@ def _digest_of(preview: ActionResult) -> str:
 def _rationale(proposal: Proposal) -> str:
     """The requester's reason; empty when there is none."""
     rationale = proposal.decision.rationale
-    return "" if rationale in map(unexplained, proposal.requested_by) else rationale
+    return "" if rationale in map(default_rationale, proposal.requested_by) else rationale
 
 
 def _new_title(proposal: Proposal) -> str:

@@ -22,7 +22,7 @@ from boyd.models.investigation import (
     InvestigationRequest,
     Logged,
     read_entry,
-    redacted,
+    redact_entry,
     title_of,
 )
 from boyd.store.audit_trail import actor_fields
@@ -285,7 +285,7 @@ class Investigations:
 
 def _line(entry: Entry) -> str:
     """A log entry as stored, with secrets redacted."""
-    return redacted(entry).to_json()
+    return redact_entry(entry).to_json()
 
 
 def _safe(request: InvestigationRequest) -> str:

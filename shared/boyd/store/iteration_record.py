@@ -236,7 +236,7 @@ class Record:
         """The trace of the decision."""
         text = self._fields.get("trace")
         failures = {one.id: one.error for one in self.problems if one.phase == "decide"}
-        return DecisionTrace.from_json(text).judged(failures) if text else None
+        return DecisionTrace.from_json(text).with_verdicts(failures) if text else None
 
     @property
     def situation_changes(self) -> list[Change]:

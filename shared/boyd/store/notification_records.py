@@ -63,7 +63,7 @@ class NotificationRecords:
             name=record.name,
             record=record.to_json(),
             stage=record.stage,
-            ended=record.state if record.ended else "",
+            ended=record.state if record.has_ended else "",
         )
         return bool(stored)
 

@@ -112,7 +112,7 @@ def _read(action: str, situation: str, text: str | None) -> TrackRecord | None:
     named = {**_timed(known), "action": action, "situation": situation}
     if isinstance(named.get("grant"), dict):
         named["grant"] = _timed(named["grant"])
-    return TrackRecord.model_validate(named, extra="ignore").measured()
+    return TrackRecord.model_validate(named, extra="ignore").with_rates()
 
 
 def _timed(known: Mapping[str, Any]) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def show(report: ReplayReport) -> None:
     """Print it."""
     output.say(
         f"{report.agent_id}: {counted(report.iterations, 'iteration')} replayed,"
-        f" {report.unchanged} as recorded, {report.changed} not"
+        f" {report.unchanged} as recorded, {report.changes} not"
     )
     if report.actions:
         output.say()

@@ -176,7 +176,7 @@ class EndedTraces:
         if "id" not in fields:
             return []
         record = read_procedure(fields)
-        if not record.ended:
+        if not record.has_ended:
             return None
         steps = [progress.execution for progress in record.progress]
         undone = [

@@ -39,7 +39,7 @@ from boyd.models.investigation import (
     ToolObservation,
     Waits,
     Warned,
-    redacted,
+    redact_entry,
 )
 from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
@@ -375,7 +375,7 @@ class Move:
             Stale: another worker owns it.
         """
         at = to_ms(self._now())
-        safe = [redacted(self._log.with_duration(entry, at)) for entry in entries]
+        safe = [redact_entry(self._log.with_duration(entry, at)) for entry in entries]
         after = self._log.after(safe, at)
         keep = self._engine.retention.of_runs()[0] if after.ended else None
         kind = "ended" if after.ended else event

@@ -52,7 +52,7 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
         decision=decision,
         approved=request.approved and _is_same(decision, request.decision),
         situation=situation,
-        asked_by=trace.asked_by or request.asked_by,
+        asked_by=trace.approval_required_by or request.asked_by,
     )
     result, _ = act.act(ctx, reviewed, ledger, engine.approvals)
     return result
@@ -183,7 +183,7 @@ class ApprovedActionHandler:
         situation = item.situation or NO_SITUATION
         circumstances = Circumstances(action, _decision(item), situation, lambda: item.created_at)
         required = self._engine.agent.policy(circumstances)
-        if not required.satisfied_by(item.approvals):
+        if not required.is_met_by(item.approvals):
             return "Refused: the policy has been tightened since the approval"
         code = self._engine.agent.code_of(item.action_id)
         if "same" in (required.code, item.required.code) and code != item.code:
@@ -192,7 +192,7 @@ class ApprovedActionHandler:
         signer = self._engine.settings.signer
         if signer is None:
             return None
-        return None if required.satisfied_by(signer.signed(item)) else _UNSIGNED
+        return None if required.is_met_by(signer.signed(item)) else _UNSIGNED
 
     def _finish(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.

@@ -17,8 +17,8 @@ from boyd.models import (
     EndpointReply,
     Fence,
     JsonObject,
+    default_rationale,
     explain,
-    unexplained,
 )
 from boyd.phases import act, action_call, time_limit
 from boyd.phases.act import Ledger
@@ -150,7 +150,7 @@ class ClientCallHandler:
         return Decision(
             action=action,
             params=params,
-            rationale=call.rationale or unexplained(call.actor.principal),
+            rationale=call.rationale or default_rationale(call.actor.principal),
             confidence=1.0,
             risk=definition.risk,
             requires_approval=call.requires_approval,

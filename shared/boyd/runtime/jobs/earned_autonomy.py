@@ -58,7 +58,7 @@ class AutonomyOffers:
         rule = self._engine.agent.rules.earned(entry.action)
         if action is None or rule is None or not record.has_earned(rule):
             return
-        if record.granted(rule, self._engine.store.clock.now()):
+        if record.valid_grant(rule, self._engine.store.clock.now()):
             return
         if record.offered is not None and record.outcomes < record.offered + rule.after:
             return
@@ -76,7 +76,7 @@ class AutonomyOffers:
         signer = self._engine.settings.signer
         votes = item.approvals if signer is None else signer.signed(item)
         required = self._policy(action)
-        if not (required.satisfied_by(votes) and agent.rules.allows(action, votes)):
+        if not (required.is_met_by(votes) and agent.rules.allows(action, votes)):
             return _refusal("its approvals do not suffice, or were not signed by this deployment")
         record = self._tracks.get(action.id, str(item.params.get("situation")))
         if record is None or not record.has_earned(rule):
@@ -167,7 +167,7 @@ class AutonomyOffers:
         at = (then.gate and then.gate.at) or then.ended_at
         endless = AutonomyGrant(id="replay", at_least=1, since=at, until=from_ms(2**42), by=[])
         granted = record.patched({"grant": endless})
-        asked_by = then.trace.asked_by if then.trace else None
+        asked_by = then.trace.approval_required_by if then.trace else None
         situation = then.situation or NO_SITUATION
         circumstances = Circumstances(
             action, then.decision, situation, lambda: at, lambda *_: granted

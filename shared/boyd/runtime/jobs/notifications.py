@@ -100,7 +100,7 @@ class NotificationHandler:
         obsolete = [
             earlier.name
             for earlier in item.notifications
-            if not earlier.ended and earlier.stage != stage
+            if not earlier.has_ended and earlier.stage != stage
         ]
         jobs = engine.store.notification_records.plan(item.id, records, waits, obsolete)
         for name in jobs:
@@ -124,7 +124,7 @@ class DeliveryHandler:
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Make one attempt, unless the notification is obsolete or has to wait."""
         item, record = self._find(id)
-        if item is None or record is None or record.ended:
+        if item is None or record is None or record.has_ended:
             return _ENDED
         if obstacle := _reason_to_skip(item, record):
             return self._end(item, record, "skipped", fence, obstacle)
@@ -149,7 +149,7 @@ class DeliveryHandler:
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""
         item, record = self._find(id)
-        if item is None or record is None or record.ended:
+        if item is None or record is None or record.has_ended:
             return _FAILED
         fence = Fence(naming.delivery(item.id, record.name), stuck.attempt, stuck.worker)
         return self._end(item, record, "failed", fence, "it took down its workers")
@@ -259,7 +259,9 @@ def _record(
 def _is_news(item: ApprovalItem, record: NotificationRecord) -> bool:
     """Report whether the recipient needs to know: of an answer only if it knows of the question."""
     earlier = [
-        notification for notification in item.notifications if notification.replaced_by(record)
+        notification
+        for notification in item.notifications
+        if notification.is_obsolete_after(record)
     ]
     return (
         record.stage != "answered"
@@ -276,7 +278,7 @@ def _reason_to_skip(item: ApprovalItem, record: NotificationRecord) -> str | Non
         (
             notification.stage
             for notification in item.notifications
-            if record.replaced_by(notification)
+            if record.is_obsolete_after(notification)
         ),
         None,
     )

@@ -63,7 +63,7 @@ class ProcedureMove:
         Raises:
             StillRunning: another live worker executes the step.
         """
-        if self._record.ended:
+        if self._record.has_ended:
             return self._notify()
         if self._fields.get("cancelled"):
             return self._cancel()
@@ -213,7 +213,7 @@ class ProcedureMove:
             self._write({"tell": str(tries + 1) if ctx.problems else ""})
             if ctx.problems:
                 return Later(_RETRY)
-        if not self._record.ended:
+        if not self._record.has_ended:
             return Later(KEEP)
         return Done("succeeded" if self._record.state == "succeeded" else "failed", KEEP)
 
@@ -382,7 +382,7 @@ class ProcedureMove:
 
     def give_up(self, reason: str) -> Done:
         """Fail it after its workers were lost repeatedly; nothing is undone."""
-        if self._record.ended:
+        if self._record.has_ended:
             return Done("failed", KEEP)
         if self._record.at < len(self._record.steps) and self._progress.state == "running":
             result = self._engine.store.executions.settle(self._progress.execution or "")

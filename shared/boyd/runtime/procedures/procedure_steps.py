@@ -254,7 +254,7 @@ class ProcedureSteps:
             for vote in votes
             if vote.by not in own and (vote.note or not required.require_note)
         ]
-        return required.satisfied_by(counted)
+        return required.is_met_by(counted)
 
     def _approval(self) -> ApprovalItem | None:
         kind, id = naming.parts(self._record.id)
