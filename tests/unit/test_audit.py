@@ -172,14 +172,14 @@ def test_a_page_and_an_export_hold_the_entries_that_fit(
 ) -> None:
     chain, found = executed(whole.audit_trail), AuditFilter(**wanted)
 
-    assert [entry.seq for entry in chain.page(wanted=found).entries] == seqs
-    assert [json.loads(line)["seq"] for line in chain.export(wanted=found)] == seqs[::-1]
+    assert [entry.seq for entry in chain.page(filters=found).entries] == seqs
+    assert [json.loads(line)["seq"] for line in chain.export(filters=found)] == seqs[::-1]
 
 
 def test_a_page_of_those_that_fit_leads_to_the_next(whole: Store) -> None:
     chain, wanted = executed(whole.audit_trail), AuditFilter(kind="action.started")
-    first = chain.page(2, wanted=wanted)
-    second = chain.page(2, first.next_cursor, wanted=wanted)
+    first = chain.page(2, filters=wanted)
+    second = chain.page(2, first.next_cursor, filters=wanted)
 
     assert [[e.seq for e in page.entries] for page in (first, second)] == [[5, 3], [1]]
     assert second.next_cursor is None
@@ -191,9 +191,9 @@ def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
     monkeypatch.setattr("boyd.store.audit_trail.SCANNED", 10)
     monkeypatch.setattr("boyd.store.audit_trail.BATCH", 4)
     chain, wanted = filled(executed(whole.audit_trail), 20), AuditFilter(host="a")
-    first = chain.page(5, wanted=wanted)
-    second = chain.page(5, first.next_cursor, wanted=wanted)
-    third = chain.page(5, second.next_cursor, wanted=wanted)
+    first = chain.page(5, filters=wanted)
+    second = chain.page(5, first.next_cursor, filters=wanted)
+    third = chain.page(5, second.next_cursor, filters=wanted)
 
     assert [page.next_cursor for page in (first, second, third)] == ["18", "8", None]
     assert [[e.seq for e in page.entries] for page in (first, second, third)] == [[], [], [2, 1]]

@@ -217,13 +217,13 @@ class AgentStore:
         """The reason why the agent's model is halted; None: it may be asked."""
         return FreezeCopy(self._client, self._scripts).halt()
 
-    def graph(self, name: str, of: str | None = None) -> FactGraph:
-        """A fact graph of this agent, or of the agent *of*.
+    def graph(self, name: str, agent_id: str | None = None) -> FactGraph:
+        """A fact graph of this agent, or of *agent_id*.
 
         Raises:
-            NotDelegated: the agent *of* does not let this one read it.
+            NotDelegated: the agent *agent_id* does not let this one read it.
         """
-        owner = of or self.agent_id
+        owner = agent_id or self.agent_id
         keys = GraphKeys(owner, name)
         scripts = self._all_scripts.of(keys)
         if owner == self.agent_id:

@@ -104,9 +104,9 @@ class ApiKeys:
             created_by=by.principal,
             expires_at=None if expires_in is None else from_ms(now + expires_in * 1000),
         )
-        record, what = key.to_json(), _in_words(key)
+        record, description = key.to_json(), _in_words(key)
         if self._scripts.run(
-            "create_api_key", id=key.id, record=record, what=what, actor=actor_fields(by)
+            "create_api_key", id=key.id, record=record, what=description, actor=actor_fields(by)
         ):
             return key, f"boyd_{key.id}_{secret}"
         return self.get(key.id) or key, None
@@ -114,8 +114,8 @@ class ApiKeys:
     def all(self) -> list[ApiKey]:
         """All keys, including expired ones, oldest first."""
         with translated(API_KEYS):
-            found = self._client.hgetall(API_KEYS)
-        read = [readable(_name(id), ApiKey.from_json, text) for id, text in found.items()]
+            texts = self._client.hgetall(API_KEYS)
+        read = [readable(_name(id), ApiKey.from_json, text) for id, text in texts.items()]
         keys = [key for key in read if key is not None]
         return sorted(keys, key=lambda key: (key.created_at, key.id))
 
@@ -209,8 +209,8 @@ def _read(key_id: str, text: str) -> ApiKey:
         return ApiKey.from_json(text)
 
 
-def _refuse(why: Refused) -> Admission:
-    return Admission(None, why, 0.0, 0, 0.0)
+def _refuse(refusal: Refused) -> Admission:
+    return Admission(None, refusal, 0.0, 0, 0.0)
 
 
 def _digest(secret: str) -> str:

@@ -158,15 +158,15 @@ class Approvals:
             fingerprint=fingerprint(proposal),
             fields=["agentId", self._agent_id, *fields],
         )
-        found = propose(options=options)
-        if found == ["unconfirmed"]:
+        reply = propose(options=options)
+        if reply == ["unconfirmed"]:
             FreezeCopy(self._client, self._scripts).compare()
-            found = propose(options={**options, "compared": True})
-        if isinstance(found, list) and found[0] == "in-flight":
-            raise ActionHeld(f"{naming.short(found[1])} has not ended")
-        if isinstance(found, list):
-            raise AgentRevoked(f"{REVOKED}: {found[1]}")
-        return str(found)
+            reply = propose(options={**options, "compared": True})
+        if isinstance(reply, list) and reply[0] == "in-flight":
+            raise ActionHeld(f"{naming.short(reply[1])} has not ended")
+        if isinstance(reply, list):
+            raise AgentRevoked(f"{REVOKED}: {reply[1]}")
+        return str(reply)
 
     def _options(
         self, proposal: Proposal, retention: Retention, notify: bool, unless_in_flight: bool
@@ -205,17 +205,17 @@ class Approvals:
         with translated():
             fields = ["sameAs", "id"]
             same, own = self._client.hmget(self._keys.approval(approval_id), fields)
-        found: str | None = same or own
-        return found
+        item_id: str | None = same or own
+        return item_id
 
     def waits(self, proposal: Proposal) -> bool:
         """Tell whether an equal proposal is pending and does not expire within `SOON`."""
         keys = self._keys
         with translated():
-            found = self._client.hget(keys.approvals_fingerprints, fingerprint(proposal))
-            if found is None:
+            item_id = self._client.hget(keys.approvals_fingerprints, fingerprint(proposal))
+            if item_id is None:
                 return False
-            deadline = self._client.zscore(keys.approvals_pending, found)
+            deadline = self._client.zscore(keys.approvals_pending, item_id)
             seconds, micros = near(self._client, keys.loop).time()
         return deadline is not None and seconds + micros / 1e6 + SOON < deadline / 1000
 
@@ -275,8 +275,8 @@ class Approvals:
         if not keys:
             return False
         with translated(API_KEYS):
-            known = self._client.hmget(API_KEYS, list(keys.values()))
-        revoked = [pair for pair, text in zip(keys.items(), known, strict=True) if text is None]
+            texts = self._client.hmget(API_KEYS, list(keys.values()))
+        revoked = [pair for pair, text in zip(keys.items(), texts, strict=True) if text is None]
         if not revoked:
             return False
         dropped = self._scripts.run(
@@ -294,9 +294,9 @@ class Approvals:
         """
         expired: list[str] = []
         while True:
-            found = self._scripts.run("expire_approvals", retention=retention.limits())
-            expired += found
-            if len(found) < EXPIRED_AT_ONCE:
+            batch = self._scripts.run("expire_approvals", retention=retention.limits())
+            expired += batch
+            if len(batch) < EXPIRED_AT_ONCE:
                 return self._read(expired, passing_over=True)
 
     def set_deadlines(self, retention: Retention) -> None:
@@ -312,8 +312,8 @@ class Approvals:
 
     def get(self, approval_id: str) -> ApprovalItem | None:
         """One item."""
-        found = self._read([approval_id])
-        return found[0] if found else None
+        items = self._read([approval_id])
+        return items[0] if items else None
 
     def page(self, limit: int, cursor: str | None = None, history: bool = True) -> ApprovalQueue:
         """Pending items by deadline and resolved ones, newest first; up to *limit* each.
@@ -364,8 +364,8 @@ class Approvals:
     def watched(self) -> dict[str, tuple[str, set[str]]]:
         """The strategy and observers of each item that is withdrawn when its situation clears."""
         with translated():
-            found = self._client.hgetall(self._keys.approvals_clearing)
-        return {name: (text.split()[0], set(text.split()[1:])) for name, text in found.items()}
+            texts = self._client.hgetall(self._keys.approvals_clearing)
+        return {name: (text.split()[0], set(text.split()[1:])) for name, text in texts.items()}
 
     def unwatch(self, approval_ids: Sequence[str]) -> None:
         """Forget the strategies and observers of these items."""
@@ -379,8 +379,8 @@ class Approvals:
             pipe.zmscore(self._keys.approvals_pending, list(approval_ids))
             pipe.time()
             scores, now = pipe.execute()
-        found = zip(approval_ids, scores, strict=True)
-        return {name for name, score in found if score is not None and score > _ms(now)}
+        pairs = zip(approval_ids, scores, strict=True)
+        return {name for name, score in pairs if score is not None and score > _ms(now)}
 
     def id_for(self, proposed_by: str) -> str:
         """The id of the item that an execution of this name would propose."""
@@ -395,14 +395,16 @@ class Approvals:
                 pipe.hgetall(self._keys.approval(approval_id))
                 pipe.zscore(self._keys.approvals_pending, approval_id)
             pipe.time()
-            *found, now = replies_by_type(pipe)
-        rows = zip(found[::2], found[1::2], strict=True)
-        known = [(id, row) for id, row in zip(ids, rows, strict=True) if "status" in (row[0] or ())]
+            *replies, now = replies_by_type(pipe)
+        rows = zip(replies[::2], replies[1::2], strict=True)
+        present = [
+            (id, row) for id, row in zip(ids, rows, strict=True) if "status" in (row[0] or ())
+        ]
         if not passing_over:
-            return self._in_flight.show_in([_read_now(*row, _ms(now)) for _, row in known])
+            return self._in_flight.show_in([_read_now(*row, _ms(now)) for _, row in present])
         read = [
             readable(f"approval {id}", partial(_read_now, at=at, now=_ms(now)), fields)
-            for id, (fields, at) in known
+            for id, (fields, at) in present
         ]
         items = [item for item in read if item is not None]
         return self._in_flight.show_in(items)
@@ -422,9 +424,9 @@ class Approvals:
             for place, fields in zip(places, hashes, strict=False)
             if "status" in fields
         ]
-        kept = [(place, item) for place, item in read if item is not None]
-        items = self._in_flight.show_in([item for _, item in kept])
-        rows = [(place, item) for (place, _), item in zip(kept, items, strict=True)]
+        readable_items = [(place, item) for place, item in read if item is not None]
+        items = self._in_flight.show_in([item for _, item in readable_items])
+        rows = [(place, item) for (place, _), item in zip(readable_items, items, strict=True)]
         more = len(places) == limit or len(hashes) < len(places)
         last = places[len(hashes) - 1] if hashes else position or FIRST
         return Listing(rows, last if more else None)
@@ -447,11 +449,11 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
     """
     try:
         votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
-        asked = [_read_asked(fields, name) for name in fields if name.startswith("asked:")]
+        requests = [_read_asked(fields, name) for name in fields if name.startswith("asked:")]
         return restore(ApprovalItem, fields).patched(
             {
                 "title": _title(fields),
-                "asked": sorted(asked, key=lambda one: one.at),
+                "asked": sorted(requests, key=lambda request: request.at),
                 "approvals": sorted(votes, key=lambda vote: vote.at),
                 "execution": read_execution(fields),
                 "notifications": read_notifications(fields),
@@ -518,7 +520,7 @@ def fingerprint(proposal: Proposal) -> str:
     canonical = json.dumps(proposal.params, sort_keys=True, separators=(",", ":"))
     undoes = f"\n{proposal.undoes}" if proposal.undoes else ""
     bound = f"\n=> {proposal.bound_to}" if proposal.bound_to else ""
-    steps = [one.to_wire() for one in proposal.plan]
+    steps = [step.to_wire() for step in proposal.plan]
     plan = f"\n# {json.dumps(steps, sort_keys=True)}" if steps else ""
     text = f"{proposal.action_id}\n{canonical}{undoes}{bound}{plan}"
     return hashlib.sha256(text.encode()).hexdigest()

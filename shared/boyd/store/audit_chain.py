@@ -92,8 +92,8 @@ class Link:
     @classmethod
     def read(cls, place: str, fields: Mapping[str, str]) -> Link:
         """Read a stream entry; absent or unreadable fields are empty, because it may be forged."""
-        given = [fields.get(name, "") for name in ("at", "body", "prev", "by", "hash")]
-        return cls(place, _number(fields.get("seq", "")), *given)
+        values = [fields.get(name, "") for name in ("at", "body", "prev", "by", "hash")]
+        return cls(place, _number(fields.get("seq", "")), *values)
 
     @property
     def stands_at(self) -> int:
@@ -113,7 +113,7 @@ class Link:
     def entry(self) -> AuditEntry:
         """The entry for display; a forged one as far as it is readable."""
         fields = _fields(self.body)
-        named = {name: fields.get(name) for name in _NAMED - {"kind"}}
+        values = {name: fields.get(name) for name in _NAMED - {"kind"}}
         return AuditEntry.model_validate(
             {
                 "seq": self.stands_at,
@@ -124,7 +124,7 @@ class Link:
                 "sealedBy": self.sealed_by,
                 "prev": self.prev,
                 "hash": self.hash,
-                **named,
+                **values,
             }
         )
 
@@ -154,10 +154,10 @@ def _number(text: str) -> int:
 
 def _fields(body: str) -> dict[str, str]:
     try:
-        found = json.loads(body)
+        fields = json.loads(body)
     except ValueError:
         return {}
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    return {str(k): str(v) for k, v in fields.items()} if isinstance(fields, dict) else {}
 
 
 #: Entries to read at a time, and to search for an entry that was moved.
@@ -228,10 +228,10 @@ class Verifier:
             return _misfit(last.seq + 1, None, "missing", detail)
         with translated():
             place = f"{head.seq}-0"
-            found = self._client.xrange(self._keys.audit, place, place)
-        if not found:
+            rows = self._client.xrange(self._keys.audit, place, place)
+        if not rows:
             return _misfit(head.seq, None, "missing", "the noted entry is missing")
-        link = Link.read(*found[0])
+        link = Link.read(*rows[0])
         if link.hash == head.hash:
             return None
         return _misfit(head.seq, link, "changed", "its hash differs from the noted one")
@@ -266,8 +266,8 @@ class Verifier:
 
     def _noted_end(self) -> AuditHead:
         with translated():
-            found = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
-        return noted(*found) or START
+            fields = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
+        return noted(*fields) or START
 
     def _checkpoint(self) -> tuple[AuditHead, str]:
         with translated():
@@ -286,8 +286,8 @@ class Verifier:
 
     def _read(self, place: str, count: int = _PAGE) -> list[Link]:
         with translated():
-            found = self._client.xrange(self._keys.audit, place, "+", count=count)
-        return [Link.read(*item) for item in found]
+            rows = self._client.xrange(self._keys.audit, place, "+", count=count)
+        return [Link.read(*item) for item in rows]
 
 
 class _Walk:
@@ -357,8 +357,8 @@ class _Walk:
         return follows and other.is_whole(self._sealing)
 
 
-def _misfit(seq: int, link: Link | None, why: Fault, detail: str) -> Misfit:
-    return Misfit(seq=seq, id=link.at if link else None, why=why, detail=detail)
+def _misfit(seq: int, link: Link | None, fault: Fault, detail: str) -> Misfit:
+    return Misfit(seq=seq, id=link.at if link else None, why=fault, detail=detail)
 
 
 def _words(sealed_by: str) -> str:

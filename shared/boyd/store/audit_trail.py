@@ -50,7 +50,7 @@ def actor_fields(actor: Actor | None) -> list[str]:
     """An actor as field, value, field, value, as scripts take it."""
     if actor is None:
         return []
-    named = {
+    fields = {
         "who": actor.principal,
         "name": actor.name,
         "key": actor.key,
@@ -58,7 +58,7 @@ def actor_fields(actor: Actor | None) -> list[str]:
         "claims": actor.claims,
         "link": actor.link,
     }
-    return [text for name, value in named.items() if value for text in (name, value)]
+    return [text for name, value in fields.items() if value for text in (name, value)]
 
 
 class Audit:
@@ -142,10 +142,10 @@ class Audit:
     def _last(self) -> tuple[AuditHead, str | None]:
         """The head read from the chain itself, for when the recorded head is lost."""
         with translated():
-            found = self._client.xrevrange(self._keys.audit, count=1)
-        if not found:
+            rows = self._client.xrevrange(self._keys.audit, count=1)
+        if not rows:
             return START, None
-        link = Link.read(*found[0])
+        link = Link.read(*rows[0])
         return AuditHead(seq=link.stands_at, hash=link.hash), link.sealed_by
 
     def _to_trim(self, last: int, trimmed: int) -> Sequence[Any]:
@@ -153,10 +153,10 @@ class Audit:
         if last <= trimmed:
             return "", "", ""
         with translated():
-            found = self._client.xrevrange(self._keys.audit, f"{last}-0", f"{trimmed}-0", count=1)
-        if not found:
+            rows = self._client.xrevrange(self._keys.audit, f"{last}-0", f"{trimmed}-0", count=1)
+        if not rows:
             return "", "", ""
-        link = Link.read(*found[0])
+        link = Link.read(*rows[0])
         if link.stands_at <= trimmed:
             return "", "", ""
         head = AuditHead(seq=link.stands_at, hash=link.hash)
@@ -168,7 +168,7 @@ class Audit:
         cursor: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        wanted: AuditFilter = _ALL,
+        filters: AuditFilter = _ALL,
     ) -> AuditPage:
         """Sealed entries from *since* until before *until*, newest first, at a bounded cost.
 
@@ -178,20 +178,20 @@ class Audit:
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
         """
-        found: list[AuditEntry] = []
+        entries: list[AuditEntry] = []
         last = self._start(cursor, until)
-        links = self._backwards(last, min(BATCH, limit + 1) if wanted.is_open else BATCH)
+        links = self._backwards(last, min(BATCH, limit + 1) if filters.is_open else BATCH)
         for number, link in enumerate(links):
             entry = link.entry()
             if since is not None and entry.at < since:
                 break
-            fits = wanted.fits(entry)
-            if number == SCANNED or (fits and len(found) == limit):
-                return AuditPage(entries=found, next_cursor=str(last))
+            fits = filters.fits(entry)
+            if number == SCANNED or (fits and len(entries) == limit):
+                return AuditPage(entries=entries, next_cursor=str(last))
             if fits:
-                found.append(entry)
+                entries.append(entry)
             last = link.stands_at or last
-        return AuditPage(entries=found)
+        return AuditPage(entries=entries)
 
     def _start(self, cursor: str | None, until: datetime | None) -> int | None:
         """The number below which a page begins; None: begin with the newest entry."""
@@ -204,12 +204,12 @@ class Audit:
         place = "+" if after is None else f"({after}-0"
         while True:
             with translated():
-                found = self._client.xrevrange(self._keys.audit, place, "-", count=step)
-            for item in found:
+                rows = self._client.xrevrange(self._keys.audit, place, "-", count=step)
+            for item in rows:
                 yield Link.read(*item)
-            if len(found) < step:
+            if len(rows) < step:
                 return
-            place = f"({found[-1][0]}"
+            place = f"({rows[-1][0]}"
 
     def entries(self, after: int = 0, since: datetime | None = None) -> Iterator[AuditEntry]:
         """Sealed entries after number *after* and not older than *since*, oldest first.
@@ -221,24 +221,24 @@ class Audit:
         place = f"({after}-0"
         while True:
             with translated():
-                found = self._client.xrange(self._keys.audit, place, "+", count=BATCH)
-            for item in found:
+                rows = self._client.xrange(self._keys.audit, place, "+", count=BATCH)
+            for item in rows:
                 yield Link.read(*item).entry()
-            if len(found) < BATCH:
+            if len(rows) < BATCH:
                 return
-            place = f"({found[-1][0]}"
+            place = f"({rows[-1][0]}"
 
     def export(
         self,
         since: datetime | None = None,
         until: datetime | None = None,
-        wanted: AuditFilter = _ALL,
+        filters: AuditFilter = _ALL,
     ) -> Iterator[str]:
         """Sealed entries, oldest first, each as a line of JSON without the line break."""
-        found = self.entries(since=since)
+        entries = self.entries(since=since)
         if until is not None:
-            found = takewhile(lambda entry: entry.at < until, found)
-        return (entry.to_json() for entry in found if wanted.fits(entry))
+            entries = takewhile(lambda entry: entry.at < until, entries)
+        return (entry.to_json() for entry in entries if filters.fits(entry))
 
     def wait(self, after: int, seconds: float) -> list[AuditEntry]:
         """Wait for entries sealed after number *after*.
@@ -247,8 +247,8 @@ class Audit:
         """
         with translated():
             block = max(1, milliseconds(seconds))
-            found = self._client.xread({self._keys.audit: f"{after}-0"}, BATCH, block)
-        return [Link.read(*item).entry() for _, items in found or [] for item in items]
+            streams = self._client.xread({self._keys.audit: f"{after}-0"}, BATCH, block)
+        return [Link.read(*item).entry() for _, items in streams or [] for item in items]
 
     def head(self) -> AuditHead | None:
         """The recorded end of the chain; None when it is empty."""
@@ -278,8 +278,8 @@ class Audit:
         while low < high:
             middle = (low + high + 1) // 2
             with translated():
-                found = self._client.xrange(self._keys.audit, f"{middle}-0", "+", count=1)
-            if found and Link.read(*found[0]).entry().at < since:
+                rows = self._client.xrange(self._keys.audit, f"{middle}-0", "+", count=1)
+            if rows and Link.read(*rows[0]).entry().at < since:
                 low = middle
             else:
                 high = middle - 1

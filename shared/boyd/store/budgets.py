@@ -55,4 +55,4 @@ class BudgetBook:
 
     def _targets(self, action: str, since: datetime) -> Iterator[str]:
         recent = self._ledger.page(_RECENT, action=action, since=since).executions
-        return iter(dict.fromkeys(one.target for one in recent) or [""])
+        return iter(dict.fromkeys(entry.target for entry in recent) or [""])

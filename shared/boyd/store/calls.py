@@ -112,21 +112,21 @@ def kept(call: CallRequest) -> float:
     return KEEP_READ if _is_get(call) else KEEP
 
 
-def _refusal(execution: str, why: str, what: str) -> str:
+def _refusal(execution: str, reason: str, obstacle: str) -> str:
     """The reason why an execution cannot be rolled back, from the reply of the script."""
-    shown = naming.short(execution)[:_SHOWN]
-    if why == "rollback":
-        return f"{shown} is a rollback, and a rollback cannot be rolled back"
-    if why == "state":
-        state = f"is {what}" if what else "was never executed"
-        return f"{shown} {state}; only a successful execution can be rolled back"
-    if why == "requested":
-        return f"{shown} is being rolled back already, by {naming.short(what)}"
-    if why == "asked":
-        return f"the rollback of {shown} waits for approval {naming.short(what)} already"
-    if why == "compensating":
-        return f"{shown} made it worse, and Boyd is compensating it already"
-    return f"{shown} {_ROLLED_BACK.get(what, _ROLLED_BACK['succeeded'])}"
+    name = naming.short(execution)[:_SHOWN]
+    if reason == "rollback":
+        return f"{name} is a rollback, and a rollback cannot be rolled back"
+    if reason == "state":
+        state = f"is {obstacle}" if obstacle else "was never executed"
+        return f"{name} {state}; only a successful execution can be rolled back"
+    if reason == "requested":
+        return f"{name} is being rolled back already, by {naming.short(obstacle)}"
+    if reason == "asked":
+        return f"the rollback of {name} waits for approval {naming.short(obstacle)} already"
+    if reason == "compensating":
+        return f"{name} made it worse, and Boyd is compensating it already"
+    return f"{name} {_ROLLED_BACK.get(obstacle, _ROLLED_BACK['succeeded'])}"
 
 
 def _is_get(call: CallRequest) -> bool:

@@ -22,8 +22,8 @@ class Delegations:
         #: The refusals that this process has noted: an agent may try with each iteration.
         self._noted: set[tuple[str, str, str]] = set()
 
-    def check(self, owner: str, caller: str, what: Delegable) -> None:
-        """Check that the agent *owner* lets the agent *caller* do *what*.
+    def check(self, owner: str, caller: str, right: Delegable) -> None:
+        """Check that the agent *owner* lets the agent *caller* do *right*.
 
         Raises:
             NotDelegated: it does not, or the right of *caller* to act is revoked.
@@ -36,24 +36,26 @@ class Delegations:
             pipe.hget(FREEZES, revocation_of(caller))
             entry, mark = pipe.execute()
         revoked = reason_in(mark)
-        given = AgentEntry.from_json(entry).delegation if entry else Delegation()
-        if revoked is None and given.allows(what, caller):
+        delegation = AgentEntry.from_json(entry).delegation if entry else Delegation()
+        if revoked is None and delegation.allows(right, caller):
             return
-        why = f"the right of agent {caller!r} to act is revoked: {revoked}"
+        reason = f"the right of agent {caller!r} to act is revoked: {revoked}"
         if revoked is None:
-            why = (
+            reason = (
                 f"agent {owner!r} does not let agent {caller!r} do this: its file has no "
-                f"{caller!r} in `{what}` of the table [delegation]"
+                f"{caller!r} in `{right}` of the table [delegation]"
             )
         if entry:
-            self._note(owner, caller, what, why)
-        raise NotDelegated(why)
+            self._note(owner, caller, right, reason)
+        raise NotDelegated(reason)
 
-    def _note(self, owner: str, caller: str, what: str, why: str) -> None:
+    def _note(self, owner: str, caller: str, right: str, reason: str) -> None:
         """Record a refusal in the owner's audit trail, once for each process."""
-        if (owner, caller, what) in self._noted:
+        if (owner, caller, right) in self._noted:
             return
         keys = Keys(owner)
         audit = Audit(self._client, self._scripts.of(keys), keys, Sealing())
-        audit.append("delegation.refused", Actor(principal=f"agent:{caller}"), of=what, note=why)
-        self._noted.add((owner, caller, what))
+        audit.append(
+            "delegation.refused", Actor(principal=f"agent:{caller}"), of=right, note=reason
+        )
+        self._noted.add((owner, caller, right))

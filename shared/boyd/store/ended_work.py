@@ -121,16 +121,16 @@ class EndedWork:
         skip = 0
         while True:
             with translated():
-                found: list[Place] = self._client.zrangebyscore(
+                rows: list[Place] = self._client.zrangebyscore(
                     self._indexes[kind], since, "+inf", start=skip, num=PAGE, withscores=True
                 )
-            if found:
-                yield found
-            if len(found) < PAGE:
+            if rows:
+                yield rows
+            if len(rows) < PAGE:
                 return
-            last = found[-1][1]
+            last = rows[-1][1]
             # Those with the last score were read; there may be more with the same.
-            same = sum(score == last for _, score in found)
+            same = sum(score == last for _, score in rows)
             skip = skip + same if last == since else same
             since = last
 
@@ -140,14 +140,14 @@ class EndedWork:
             return []
         with translated():
             scores = self._client.zmscore(self._indexes[kind], list(members))
-        found = zip(members, scores, strict=True)
-        return [(member, score) for member, score in found if score is not None]
+        pairs = zip(members, scores, strict=True)
+        return [(member, score) for member, score in pairs if score is not None]
 
     def oldest(self, kind: IndexedKind) -> float | None:
         """The lowest score in the index."""
         with translated():
-            found = self._client.zrange(self._indexes[kind], 0, 0, withscores=True)
-        return found[0][1] if found else None
+            rows = self._client.zrange(self._indexes[kind], 0, 0, withscores=True)
+        return rows[0][1] if rows else None
 
     def present(self, kind: IndexedKind, names: Sequence[str]) -> set[str]:
         """Those of *names* that Redis has."""
@@ -157,15 +157,17 @@ class EndedWork:
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.exists(self._keys.of(kind, name))
-            found = zip(names, pipe.execute(), strict=True)
-        return {name for name, there in found if there}
+            pairs = zip(names, pipe.execute(), strict=True)
+        return {name for name, there in pairs if there}
 
     def marks(self, kind: IndexedKind, places: Sequence[Place]) -> list[WorkMark]:
         """The marks of those that have ended, or have begun if they are executions."""
         names = _STAMP[kind]
         hashes = self._hashes(kind, [member for member, _ in places], names)
-        made = _MARKS.get(kind, _whole_mark)
-        marks = [made(place, found) for place, found in zip(places, hashes, strict=True) if found]
+        make_mark = _MARKS.get(kind, _whole_mark)
+        marks = [
+            make_mark(place, fields) for place, fields in zip(places, hashes, strict=True) if fields
+        ]
         return [mark for mark in marks if mark is not None]
 
     def fields(
@@ -177,9 +179,9 @@ class EndedWork:
             unread = [mark.member for mark in some if not mark.fields]
             read = iter(self._hashes(kind, unread, ()))
             for mark in some:
-                found = dict(mark.fields) or next(read)
-                if found:
-                    yield mark, found
+                fields = dict(mark.fields) or next(read)
+                if fields:
+                    yield mark, fields
 
     def times(self, kind: IndexedKind, marks: Sequence[WorkMark]) -> dict[str, float]:
         """The times by which lists order these records, by member: runs by when they came."""
@@ -198,7 +200,7 @@ class EndedWork:
     def _hashes(
         self, kind: IndexedKind, members: Sequence[str], names: Sequence[str]
     ) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = []
+        hashes: list[dict[str, str]] = []
         step = STEP if not names else PAGE
         for first in range(0, len(members), step):
             with translated():
@@ -207,8 +209,8 @@ class EndedWork:
                     key = self._keys.of(kind, member)
                     pipe.hmget(key, names) if names else pipe.hgetall(key)
                 answers = pipe.execute()
-            found += [_named(names, answer) if names else answer for answer in answers]
-        return found
+            hashes += [_named(names, answer) if names else answer for answer in answers]
+        return hashes
 
 
 def read_iteration(agent_id: str, fields: Mapping[str, str]) -> LoopResult:
@@ -226,24 +228,24 @@ def _named(names: Sequence[str], answer: Sequence[str | None]) -> dict[str, str]
     return {name: value for name, value in zip(names, answer, strict=True) if value is not None}
 
 
-def _iteration_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
-    if "iteration" not in found or "endedAt" not in found:
+def _iteration_mark(place: Place, fields: Mapping[str, str]) -> WorkMark | None:
+    if "iteration" not in fields or "endedAt" not in fields:
         return None
-    name = naming.iteration(int(found["iteration"]), found.get("timeline", ""))
-    return WorkMark(name, *place, found["endedAt"])
+    name = naming.iteration(int(fields["iteration"]), fields.get("timeline", ""))
+    return WorkMark(name, *place, fields["endedAt"])
 
 
-def _execution_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
-    return WorkMark(place[0], *place, _digest(found)) if "action" in found else None
+def _execution_mark(place: Place, fields: Mapping[str, str]) -> WorkMark | None:
+    return WorkMark(place[0], *place, _digest(fields)) if "action" in fields else None
 
 
-def _investigation_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
-    ended = found.get("status") == "ended"
-    return WorkMark(place[0], *place, found.get("version", "")) if ended else None
+def _investigation_mark(place: Place, fields: Mapping[str, str]) -> WorkMark | None:
+    has_ended = fields.get("status") == "ended"
+    return WorkMark(place[0], *place, fields.get("version", "")) if has_ended else None
 
 
-def _whole_mark(place: Place, found: Mapping[str, str]) -> WorkMark | None:
-    return WorkMark(place[0], *place, _digest(found), found) if "status" in found else None
+def _whole_mark(place: Place, fields: Mapping[str, str]) -> WorkMark | None:
+    return WorkMark(place[0], *place, _digest(fields), fields) if "status" in fields else None
 
 
 _MARKS: Mapping[IndexedKind, Callable[[Place, Mapping[str, str]], WorkMark | None]] = {

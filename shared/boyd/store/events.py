@@ -45,8 +45,8 @@ class StreamTail:
         Raises:
             redis.RedisError: the server did not answer.
         """
-        found = self._client.xread(dict(after), count=count, block=max(1, milliseconds(seconds)))
-        return list(found or [])
+        streams = self._client.xread(dict(after), count=count, block=max(1, milliseconds(seconds)))
+        return list(streams or [])
 
 
 @dataclass
@@ -90,8 +90,8 @@ class ClusterTail(StreamTail):
         if not seconds:
             return self._look(parts.values(), count)
         rest = list(parts.values())[MOST:]
-        if rest and (found := self._look(rest, count)):
-            return found
+        if rest and (streams := self._look(rest, count)):
+            return streams
         self._ask(dict(islice(parts.items(), MOST)), count)
         return self._replies(min(seconds, ROUND) if rest else seconds)
 
@@ -189,10 +189,10 @@ class Events:
 
     def follow(self, agent_ids: Iterable[str]) -> bool:
         """Follow these agents too, from the next `wait` on; True when any of them is new."""
-        known = len(self._streams)
+        before = len(self._streams)
         for agent_id in agent_ids:
             self._streams.setdefault(Keys(agent_id).events, (agent_id, "$"))
-        return len(self._streams) > known
+        return len(self._streams) > before
 
     def wait(self, seconds: float) -> list[tuple[str, Event]]:
         """Wait for events since the last call; return pairs of agent id and event."""
@@ -202,9 +202,9 @@ class Events:
         with translated():
             self._resolve()
             after = {stream: last for stream, (_, last) in self._streams.items() if last != "$"}
-            found = self._tail.read(after, PAGE, seconds)
+            streams = self._tail.read(after, PAGE, seconds)
         events = []
-        for stream, entries in found:
+        for stream, entries in streams:
             agent_id = self._streams[stream][0]
             for entry_id, fields in entries:
                 self._streams[stream] = (agent_id, entry_id)
@@ -229,8 +229,8 @@ class AgentEvents:
     def newest(self) -> str:
         """The id of the newest event; `0-0` without any."""
         with translated():
-            found = self._client.xrevrange(self._stream, count=1)
-        return str(found[0][0]) if found else "0-0"
+            rows = self._client.xrevrange(self._stream, count=1)
+        return str(rows[0][0]) if rows else "0-0"
 
     def reaches(self, event_id: str) -> bool:
         """Tell whether all events after *event_id* are still stored.
@@ -245,19 +245,19 @@ class AgentEvents:
                 return False
             if not is_later(oldest[0][0], event_id):
                 return True
-            kept = self._client.xinfo_stream(self._stream)
+            info = self._client.xinfo_stream(self._stream)
         # Redis before 7.0 does not count added entries; trimming leaves at least KEPT.
-        added = kept.get("entries-added")
-        return bool(kept["length"] < KEPT if added is None else added == kept["length"])
+        added = info.get("entries-added")
+        return bool(info["length"] < KEPT if added is None else added == info["length"])
 
     def after(self, event_id: str, count: int = PAGE) -> list[Event]:
         """Up to *count* events after *event_id*, oldest first; empty at the end."""
         while True:
             with translated():
                 rows = self._client.xrange(self._stream, min=f"({event_id}", count=count)
-            found = [event for row in rows if (event := _event(*row)) is not None]
-            if found or len(rows) < count:
-                return found
+            events = [event for row in rows if (event := _event(*row)) is not None]
+            if events or len(rows) < count:
+                return events
             event_id = rows[-1][0]  # the whole page was unreadable
 
 
@@ -294,9 +294,9 @@ class StreamWatcher:
 
     def follow(self, topics: Iterable[Topic]) -> set[Topic]:
         """Watch exactly these *topics* from now on; return the new ones."""
-        wanted = set(topics)
-        self._last = {topic: last for topic, last in self._last.items() if topic in wanted}
-        new = wanted - self._last.keys()
+        watched = set(topics)
+        self._last = {topic: last for topic, last in self._last.items() if topic in watched}
+        new = watched - self._last.keys()
         self._note_ends(new)
         return new
 
@@ -308,8 +308,8 @@ class StreamWatcher:
         streams = {_stream(topic): topic for topic in self._last}
         after = {name: self._last[topic] for name, topic in streams.items()}
         with translated():
-            found = self._tail.read(after, 1, seconds)
-        grown = {streams[name] for name, _ in found}
+            replies = self._tail.read(after, 1, seconds)
+        grown = {streams[name] for name, _ in replies}
         self._note_ends(grown)
         return grown
 
@@ -326,10 +326,10 @@ def _ends(client: Client, streams: Sequence[str]) -> dict[str, str]:
     pipe = client.pipeline(transaction=False)
     for stream in streams:
         pipe.xrevrange(stream, count=1)
-    found = zip(streams, replies_of_some(pipe), strict=True)
+    pairs = zip(streams, replies_of_some(pipe), strict=True)
     return {
         stream: rows[0][0] if rows else "0-0"
-        for stream, rows in found
+        for stream, rows in pairs
         if not isinstance(rows, redis.RedisError)
     }
 

@@ -88,9 +88,9 @@ class ActionLedger:
         """The result of an execution; None while it has not ended."""
         with translated():
             names = ["result", "state", "action", "lost"]
-            found = self._client.hmget(self._keys.execution(execution_id), names)
+            values = self._client.hmget(self._keys.execution(execution_id), names)
         with reading(f"execution {execution_id}"):
-            return _result(*found)
+            return _result(*values)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
         """The ledger's entry for an execution; `loop:12` names that of iteration 12."""
@@ -137,9 +137,9 @@ class ActionLedger:
         """The same page, from *position* on, with the place of each execution."""
         if position is None and until is not None:
             position = (_BEFORE, to_ms(until))
-        wanted = {name: value for name, value in filters.items() if value is not None}
+        values = {name: value for name, value in filters.items() if value is not None}
         oldest = to_ms(since) if since is not None else -math.inf
-        page = self._search.page(limit, position, wanted, fields=_LISTED, oldest=oldest)
+        page = self._search.page(limit, position, values, fields=_LISTED, oldest=oldest)
         return page.map(_listed)
 
     def whole(self, execution_id: str) -> str:
@@ -149,8 +149,8 @@ class ActionLedger:
         number = naming.loop_number(done)
         if number is None:  # also for a roll-back of a roll-back, which does not exist
             return execution_id
-        found = self.of_iteration(number)
-        return naming.rollback(found) if undoes else found
+        name = self.of_iteration(number)
+        return naming.rollback(name) if undoes else name
 
     def of_iteration(self, number: int) -> str:
         """The name of the execution of an iteration, in flight or in history."""
@@ -160,8 +160,8 @@ class ActionLedger:
             pipe.hmget(keys.iteration, "iteration", "timeline")
             pipe.hget(keys.archived(number), "timeline")
             (current, timeline), archived = pipe.execute()
-        found = timeline if current == str(number) else archived
-        return naming.loop(naming.iteration(number, found or ""))
+        run_timeline = timeline if current == str(number) else archived
+        return naming.loop(naming.iteration(number, run_timeline or ""))
 
     def settle(self, execution_id: str, origin: int | str | None = None) -> ActionResult | None:
         """Return an execution's result; if its worker was lost, the outcome becomes unknown.
@@ -221,7 +221,7 @@ class ActionLedger:
     def _claim(
         self, keys: Mapping[str, str], token: str, options: JsonObject, fields: list[Any]
     ) -> Sequence[Any]:
-        found: Sequence[Any] = self._scripts.run(
+        reply: Sequence[Any] = self._scripts.run(
             "claim_execution",
             **keys,
             worker=self._worker,
@@ -229,7 +229,7 @@ class ActionLedger:
             options=options,
             fields=fields,
         )
-        return found
+        return reply
 
     def forgo(self, execution_id: str, fence: Fence) -> Claim:
         """Give up an execution of an iteration for good; the claim tells of an earlier attempt.
@@ -294,14 +294,14 @@ class ActionLedger:
         *send* gets the name, the attempt and the queue of the job that has waited for this end, if
         there is one; otherwise the sweeper sends it.
         """
-        seen = result.violation
+        violation = result.violation
         recorded, *following = self._scripts.run(
             "finish_execution",
             execution=self._keys.execution(execution_id),
             token=token,
             state=result.state,
             result=result.to_json(),
-            violation=f"{seen.limit}: {seen.detail}" if seen else "",
+            violation=f"{violation.limit}: {violation.detail}" if violation else "",
         )
         if following and send is not None:
             name, attempt, queue = following
@@ -335,14 +335,14 @@ def read_verification(fields: Mapping[str, str]) -> EffectVerification | None:
     verdict = fields.get("verdict")
     if verdict is None:
         return None
-    ended, compensation = fields.get("verifiedAt"), fields.get("compensation")
+    ended_at, compensation = fields.get("verifiedAt"), fields.get("compensation")
     return EffectVerification.model_validate(
         {
             "verdict": None if verdict == "open" else verdict,
             "evidence": fields.get("evidence") or None,
             "until": from_ms(float(fields["verifyUntil"])),
             "checks": int(fields.get("checks", 0)),
-            "ended_at": from_ms(float(ended)) if ended else None,
+            "ended_at": from_ms(float(ended_at)) if ended_at else None,
             "compensation": Compensation.from_json(compensation) if compensation else None,
         }
     )
@@ -361,9 +361,9 @@ def _result(
         return ActionResult.from_json(result)
     if state != "unknown":
         return None
-    why = f"Outcome unknown: {lost}" if lost else "Outcome unknown"
+    error = f"Outcome unknown: {lost}" if lost else "Outcome unknown"
     return ActionResult(
-        action=action or "unknown", success=False, error=why, duration=0.0, unknown=True
+        action=action or "unknown", success=False, error=error, duration=0.0, unknown=True
     )
 
 

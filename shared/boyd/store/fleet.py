@@ -83,12 +83,14 @@ class AgentEntry(Model):
 
     def obstacle(self, processes: Iterable[WorkerInfo]) -> Obstacle | None:
         """The reason why it does not look, with these live *processes*."""
-        serving = [one for one in processes if self.id in one.agents]
-        served = {name for one in serving if one.role == "worker" for name in one.queues}
+        serving = [process for process in processes if self.id in process.agents]
+        served = {
+            name for process in serving if process.role == "worker" for name in process.queues
+        }
         for name in (queues.LOOP, queues.OBSERVE):
             if name not in served:
                 return Obstacle(f"no worker consumes `{name}`", f"boyd worker -Q {name}")
-        if self.needs_beat and not any(one.role == "beat" for one in serving):
+        if self.needs_beat and not any(process.role == "beat" for process in serving):
             return Obstacle("no beat starts its iterations", "boyd beat")
         return None
 
@@ -96,7 +98,7 @@ class AgentEntry(Model):
         """The item with the code of now, if it waits and was proposed with another."""
         actions = self.catalog.actions
         return item.compare_code(
-            next((one.code for one in actions if one.id == item.action_id), None)
+            next((action.code for action in actions if action.id == item.action_id), None)
         )
 
     def next_start(self, now: datetime) -> datetime | None:
@@ -153,14 +155,14 @@ class Fleet:
         to the copies of its agents, in case whoever changed them did not reach those.
         """
         registered = [part for name in info.agents for part in self._registered(name)]
-        lost, kept, server, compared = self._scripts.run(
+        lost, marks, server, compared = self._scripts.run(
             "record_heartbeat",
             name=info.name,
             info=info.to_json(),
             known=registered,
             remembered=flat(self._freezes),
         )
-        self._freezes = pairs(kept)
+        self._freezes = pairs(marks)
         if server != self._server:  # it may have lost marks that the copies have
             self._compared.clear()
             self._server = server
@@ -214,8 +216,8 @@ class Fleet:
 
     def workers(self) -> list[WorkerInfo]:
         """The processes with a heartbeat in the last `ALIVE` seconds."""
-        now, found = self._read()
-        return [info for beat, info in found if beat >= now - ALIVE]
+        now, beats = self._read()
+        return [info for beat, info in beats if beat >= now - ALIVE]
 
     def of(self, agent_id: str) -> AgentFleet:
         """The workers as one agent sees them."""
@@ -241,10 +243,10 @@ class Fleet:
     def agents(self) -> dict[str, AgentEntry]:
         """All registered agents, by id."""
         with translated(AGENTS):
-            found = self._client.hgetall(AGENTS)
+            texts = self._client.hgetall(AGENTS)
         read = {
             name: readable(f"the entry of agent {name}", AgentEntry.from_json, text)
-            for name, text in sorted(found.items())
+            for name, text in sorted(texts.items())
         }
         return {name: entry for name, entry in read.items() if entry is not None}
 
@@ -254,11 +256,11 @@ class Fleet:
             pipe = self._client.pipeline(transaction=False)
             for name in agent_ids:
                 pipe.hmget(Keys(name).loop, ["paused", "pausedAt"])
-            found = dict(zip(agent_ids, replies_by_type(pipe), strict=True))
+            rows = dict(zip(agent_ids, replies_by_type(pipe), strict=True))
         return {
-            name: Stop(why, from_ms(float(at)) if at else None)
-            for name, (why, at) in ((name, row or (None, None)) for name, row in found.items())
-            if why is not None
+            name: Stop(reason, from_ms(float(at)) if at else None)
+            for name, (reason, at) in ((name, row or (None, None)) for name, row in rows.items())
+            if reason is not None
         }
 
     def recent(self, fresh: bool = False) -> list[WorkerInfo]:
@@ -274,14 +276,14 @@ class Fleet:
         if not fresh and time.monotonic() - read_at <= _CACHE:
             return workers
         try:
-            known = self._known(self._lively(), {worker.name: worker for worker in workers})
+            infos = self._known(self._lively(), {worker.name: worker for worker in workers})
         except StoreUnavailable:
             if not workers:
                 raise
             return workers
         with self._lock:
-            self._seen = (time.monotonic(), known)
-        return known
+            self._seen = (time.monotonic(), infos)
+        return infos
 
     def _lively(self) -> set[str]:
         """The names of the live processes."""
@@ -297,8 +299,8 @@ class Fleet:
             texts = self._client.hmget(WORKER_INFO, new) if new else []
         # A process that has just left has no text.
         read = [_info(name, text) for name, text in zip(new, texts, strict=True) if text]
-        kept = [worker for name, worker in before.items() if name in names]
-        return [*kept, *(worker for worker in read if worker is not None)]
+        unchanged = [worker for name, worker in before.items() if name in names]
+        return [*unchanged, *(worker for worker in read if worker is not None)]
 
     def _read(self) -> tuple[float, list[tuple[float, WorkerInfo]]]:
         """The Redis server's time, and each process with the time of its last beat; in seconds."""
@@ -313,12 +315,12 @@ class Fleet:
                 note_unreadable(key, "it holds something else")
         beats, infos = listed[0] or [], listed[1] or {}
         read = [(beat, _info(name, infos[name])) for name, beat in beats if name in infos]
-        found = [
+        workers = [
             (beat / 1000, info.patched({"last_beat": from_ms(beat)}))
             for beat, info in read
             if info is not None
         ]
-        return seconds + micros / 1e6, found
+        return seconds + micros / 1e6, workers
 
 
 def _info(name: str, text: str) -> WorkerInfo | None:
@@ -354,8 +356,8 @@ class AgentFleet:
     def _count(self, queue: str, fresh: bool) -> int:
         """Count them all once: planning for a thousand hosts asks for each of them."""
         there = self._fleet.recent(fresh)
-        known, counts = self._counted
-        if known is not there:
+        counted_for, counts = self._counted
+        if counted_for is not there:
             counts = Counter(name for worker in self._of(there) for name in set(worker.queues))
             self._counted = there, counts
         return counts[queue]

@@ -46,12 +46,14 @@ class FreezeCopy:
             pipe = self._client.pipeline(transaction=False)
             pipe.hexists(REGISTERED, self._agent_id)
             pipe.hmget(FREEZES, ["+", *scopes])
-            registered, (whole, *found) = pipe.execute()
+            registered, (whole, *values) = pipe.execute()
         # Without `+`, Redis has lost marks that the next heartbeat brings back.
-        known = bool(registered) and whole is not None
-        marks = {scope: mark for scope, mark in zip(scopes, found, strict=True) if mark is not None}
-        _, later = self._scripts.run("confirm_freezes", known=known, marks=flat(marks))
-        return known, marks | pairs(later)
+        is_known = bool(registered) and whole is not None
+        marks = {
+            scope: mark for scope, mark in zip(scopes, values, strict=True) if mark is not None
+        }
+        _, later = self._scripts.run("confirm_freezes", known=is_known, marks=flat(marks))
+        return is_known, marks | pairs(later)
 
     def halt(self) -> str | None:
         """The reason why the agent's model is halted: revoked, or all agents are frozen; or None.
@@ -121,15 +123,15 @@ def _read_mark(mark: str) -> Stop:
 
 def first_reason(marks: Sequence[str | None]) -> str | None:
     """The reason of the first freeze in *marks*; None without any."""
-    return next((why for mark in marks if (why := reason_in(mark)) is not None), None)
+    return next((reason for mark in marks if (reason := reason_in(mark)) is not None), None)
 
 
 def halt_text(revoked: str | None, deployment: str | None) -> str | None:
     """The reason why no model works for an agent, from the marks; None: it may."""
-    if (why := reason_in(revoked)) is not None:
-        return f"{REVOKED}: {why}"
-    why = reason_in(deployment)
-    return None if why is None else f"{FROZEN}: {why}"
+    if (reason := reason_in(revoked)) is not None:
+        return f"{REVOKED}: {reason}"
+    reason = reason_in(deployment)
+    return None if reason is None else f"{FROZEN}: {reason}"
 
 
 class Freezes:
@@ -235,7 +237,9 @@ class Freezes:
         """
         names = [agent_id] if agent_id else self._roster()
         scripts = [self._scripts.of(Keys(name)) for name in names]
-        replies = self._scripts.run_each([one.call("announce_freeze", **change) for one in scripts])
+        replies = self._scripts.run_each(
+            [agent_scripts.call("announce_freeze", **change) for agent_scripts in scripts]
+        )
         return {
             name: None if isinstance(reply, StoreError) else int(reply)
             for name, reply in zip(names, replies, strict=True)
@@ -253,9 +257,9 @@ class Freezes:
         return sorted({*entered, *registered, *served})
 
 
-def reason_text(who: str, why: str | None) -> str:
+def reason_text(who: str, reason: str | None) -> str:
     """The reason for a pause or freeze, as stored and shown."""
-    return f"{why or 'no reason given'} (by {who})"
+    return f"{reason or 'no reason given'} (by {who})"
 
 
 def _agents_in(info: str) -> list[str]:

@@ -63,8 +63,8 @@ def restore(kind: type[_M], fields: Mapping[str, str]) -> _M:
 
     Unknown fields are ignored, also inside of values, because a later release may add some.
     """
-    known = {field.alias or name for name, field in kind.model_fields.items()}
-    values = {k: _value(k, text) for k, text in fields.items() if k in known}
+    names = {field.alias or name for name, field in kind.model_fields.items()}
+    values = {k: _value(k, text) for k, text in fields.items() if k in names}
     return kind.model_validate(values, extra="ignore")
 
 

@@ -54,8 +54,8 @@ def summary_of(result: LoopResult) -> IterationSummary:
 def _in_short(result: ActionResult) -> ActionResult:
     """The result without its output, which may be large."""
     waits = {"approvalId": result.waits_for} if result.waits_for else None
-    why = result.error[:REASON] if result.error else None
-    return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": why})
+    error = result.error[:REASON] if result.error else None
+    return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": error})
 
 
 def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
@@ -64,9 +64,9 @@ def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
         return None
     outline = IterationSummary.from_json(fields["outline"])
     # The record has the end by the Redis server's clock.
-    ended = from_ms(float(fields["endedAt"]))
-    duration = (ended - outline.started_at).total_seconds() * 1000
-    return outline.patched({"ended_at": ended, "duration": duration})
+    ended_at = from_ms(float(fields["endedAt"]))
+    duration = (ended_at - outline.started_at).total_seconds() * 1000
+    return outline.patched({"ended_at": ended_at, "duration": duration})
 
 
 class History:
@@ -111,14 +111,14 @@ class History:
         numbers = range(last, max(0, last - limit - 1), -1)
         budget = ByteBudget(self._scripts)
         read = budget.read("iteration", list(map(str, numbers)), FIELDS)
-        found: list[IterationSummary] = []
+        outlines: list[IterationSummary] = []
         for number, fields in zip(numbers, read, strict=False):
             outline = readable(f"iteration {number}", partial(self._outline, number), fields)
             if outline is not None:
-                found.append(outline)
-        shown = found[:limit]
-        more = len(found) > limit or budget.full
-        return Summaries(shown, shown[-1].iteration if more and shown else None)
+                outlines.append(outline)
+        page = outlines[:limit]
+        more = len(outlines) > limit or budget.full
+        return Summaries(page, page[-1].iteration if more and page else None)
 
     def last(self) -> Record | None:
         """The record of the iteration in flight, or of the last one that ended."""

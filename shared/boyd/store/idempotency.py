@@ -74,16 +74,16 @@ class IdempotentAnswers:
         )
         return bool(renewed)
 
-    def keep(self, digest: str, token: str, given: StoredAnswer, kept: float = KEPT) -> bool:
-        """Store the answer for *kept* seconds; False when the lease is lost."""
+    def keep(self, digest: str, token: str, response: StoredAnswer, seconds: float = KEPT) -> bool:
+        """Store the answer for so many *seconds*; False when the lease is lost."""
         stored = self._scripts.run(
             "store_answer",
             answer=answer(digest),
             token=token,
-            status=given.status,
-            headers=json.dumps(dict(given.headers)),
-            body=given.body,
-            ttl=milliseconds(kept),
+            status=response.status,
+            headers=json.dumps(dict(response.headers)),
+            body=response.body,
+            ttl=milliseconds(seconds),
         )
         return bool(stored)
 

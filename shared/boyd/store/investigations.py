@@ -206,23 +206,23 @@ class Investigations:
     def status(self, id: str) -> str | None:
         """The status of an investigation; None when there is no such investigation."""
         with translated():
-            found: str | None = self._client.hget(
+            status: str | None = self._client.hget(
                 self._keys.job(naming.investigation(id)), "status"
             )
-        return found
+        return status
 
     def newest(self, id: str) -> str:
         """The id of the newest entry in its log; `0-0` without any."""
         with translated():
-            found = self._client.xrevrange(self._keys.log(id), count=1)
-        return str(found[0][0]) if found else "0-0"
+            rows = self._client.xrevrange(self._keys.log(id), count=1)
+        return str(rows[0][0]) if rows else "0-0"
 
     def log(self, id: str, after: str = "0-0") -> list[Logged]:
         """The log entries after *after*, oldest first."""
-        found: list[Logged] = []
-        while page := self.entries(id, found[-1].id if found else after):
-            found += page
-        return found
+        entries: list[Logged] = []
+        while page := self.entries(id, entries[-1].id if entries else after):
+            entries += page
+        return entries
 
     def log_from(self, id: str, first: str) -> list[Logged]:
         """The log entry *first* and all after it; empty if the log does not have it."""
@@ -252,8 +252,8 @@ class Investigations:
         """The ids of up to *most* investigations that have not ended, in no order."""
         begin = naming.investigation("")
         with translated():
-            found = self._client.sscan_iter(self._keys.jobs, match=f"{begin}*", count=PAGE)
-            return [name.removeprefix(begin) for name in islice(found, most)]
+            names = self._client.sscan_iter(self._keys.jobs, match=f"{begin}*", count=PAGE)
+            return [name.removeprefix(begin) for name in islice(names, most)]
 
     def forget(self, id: str, places: Sequence[str]) -> None:
         """Remove log entries whose content later entries repeat in full."""

@@ -74,8 +74,8 @@ class BatchRun:
         for number, text in _indexed(fields, _RAN).items():
             host, worker, tasks = json.loads(text)
             attempt, build, *offsets = json.loads(began.get(number, '[null,""]'))
-            known = {int(index): (n, ms) for index, (n, ms) in tasks.items()}
-            yield number, cls(host, worker, known, attempt, offsets, build)
+            durations = {int(index): (n, ms) for index, (n, ms) in tasks.items()}
+            yield number, cls(host, worker, durations, attempt, offsets, build)
 
     def observer_runs(self, batch: int, names: Sequence[str]) -> Iterator[tuple[int, ObserverRun]]:
         """The run of each task, by index; *names* has their observers."""
@@ -141,8 +141,8 @@ class Record:
     @property
     def observers(self) -> list[str]:
         """The observer of each task, by index."""
-        found: list[str] = json.loads(self._fields.get("observers", "[]"))
-        return found
+        observers: list[str] = json.loads(self._fields.get("observers", "[]"))
+        return observers
 
     @property
     def seen(self) -> dict[int, str]:
@@ -180,27 +180,27 @@ class Record:
     def builds(self) -> list[AgentBuild]:
         """The builds of the agent that took part, first the one that started the iteration."""
         texts = [v for k, v in self._fields.items() if k.startswith("build:")]
-        found = map(AgentBuild.from_json, texts)
-        return sorted(found, key=lambda build: build.id != self.build)
+        builds = map(AgentBuild.from_json, texts)
+        return sorted(builds, key=lambda build: build.id != self.build)
 
     @property
     def intake(self) -> list[Observation]:
         """Observations from outside; repeated ones have their number as `occurrences`."""
-        found = _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
+        observations = _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
         for index, times in json.loads(self._fields.get("intakeTimes", "{}")).items():
-            one = found[int(index)]
-            counted = {**(one.metadata or {}), "occurrences": times}
-            found[int(index)] = one.model_copy(update={"metadata": counted})
-        return found
+            observation = observations[int(index)]
+            counted = {**(observation.metadata or {}), "occurrences": times}
+            observations[int(index)] = observation.model_copy(update={"metadata": counted})
+        return observations
 
     @property
     def observations(self) -> list[Observation]:
         """All observations, as given to the orienters."""
-        seen = self.seen
+        texts = self.seen
         own = [
             o
-            for index in sorted(seen)
-            for o in _observations.validate_json(seen[index], extra="ignore")
+            for index in sorted(texts)
+            for o in _observations.validate_json(texts[index], extra="ignore")
         ]
         return own + _observations.validate_json(self._fields.get("added", "[]"), extra="ignore")
 
@@ -235,7 +235,9 @@ class Record:
     def trace(self) -> DecisionTrace | None:
         """The trace of the decision."""
         text = self._fields.get("trace")
-        failures = {one.id: one.error for one in self.problems if one.phase == "decide"}
+        failures = {
+            problem.id: problem.error for problem in self.problems if problem.phase == "decide"
+        }
         return DecisionTrace.from_json(text).with_verdicts(failures) if text else None
 
     @property
@@ -247,7 +249,7 @@ class Record:
     def reads(self) -> list[PluginReads]:
         """The reads of components and hooks in orient and decide."""
         texts = [self._fields.get(f"reads:{phase}", "[]") for phase in get_args(TapedPhase)]
-        return [one for text in texts for one in _reads.validate_json(text, extra="ignore")]
+        return [reads for text in texts for reads in _reads.validate_json(text, extra="ignore")]
 
     @property
     def gate(self) -> Gate | None:
@@ -262,8 +264,8 @@ class Record:
 
     def result(self, agent_id: str, ended_at: datetime) -> LoopResult:
         """The iteration's result for clients, only from what this iteration produced."""
-        ended = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
-        ended_at = from_ms(ended) if ended else ended_at
+        end_ms = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
+        ended_at = from_ms(end_ms) if end_ms else ended_at
         return LoopResult(
             id=f"{agent_id}:{self.id}",
             agent_id=agent_id,
@@ -309,12 +311,12 @@ class Record:
         )
 
 
-def build_fields(build: AgentBuild, known: str = "", phase: str = "") -> dict[str, str]:
+def build_fields(build: AgentBuild, known_id: str = "", phase: str = "") -> dict[str, str]:
     """The fields that tell of a worker's build, in a record that knows the build with that id.
 
     None are needed for the same one again. *phase* is the one that the worker ran; empty: start.
     """
-    if build.id == known:
+    if build.id == known_id:
         return {}
     return {
         f"build:{build.id}": build.to_json(),
@@ -331,7 +333,7 @@ def _phase_runs(steps: Iterable[list[str]], builds: Mapping[str, str]) -> list[P
     lost: Counter[str] = Counter()
     for phase, offset, duration, mark, worker in steps:
         batch, _, attempt = mark.partition(".")
-        known = {
+        fields = {
             "phase": phase,
             "offset": float(offset),
             "duration": float(duration),
@@ -342,7 +344,7 @@ def _phase_runs(steps: Iterable[list[str]], builds: Mapping[str, str]) -> list[P
             "batch": int(batch) if attempt else None,
             "build": None if mark != "-" else builds.get(phase),
         }
-        runs.append(PhaseRun.model_validate(known))
+        runs.append(PhaseRun.model_validate(fields))
         lost[phase] += mark == "x"
     return runs
 

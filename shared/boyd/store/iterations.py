@@ -310,7 +310,7 @@ class Iterations:
         return Retry(int(reply[1]), int(reply[2]), reply[3], reply[4] or None, reply[0] == "send")
 
     def settle_act(
-        self, iteration: int, epoch: int, why: str, execution: str, patience: float
+        self, iteration: int, epoch: int, reason: str, execution: str, patience: float
     ) -> int:
         """Take the act phase away from a queue that nobody serves.
 
@@ -324,14 +324,14 @@ class Iterations:
             execution=self._keys.execution(execution),
             n=iteration,
             epoch=epoch,
-            why=why,
+            why=reason,
             resend_after=self._resend_after,
             patience=milliseconds(patience),
         )
         return int(settled)
 
     def abandon(
-        self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
+        self, reason: str, actor: Actor, iteration: int | None = None, last: bool = False
     ) -> tuple[Literal["abandoned", "over", "idle"], int, int]:
         """Abandon the iteration in flight: its worker loses it, and it only completes.
 
@@ -344,7 +344,7 @@ class Iterations:
         outcome, *rest = self._scripts.run(
             "abandon_iteration",
             meant=iteration,
-            why=why,
+            why=reason,
             resend_after=self._resend_after,
             last=last,
             actor=actor_fields(actor),

@@ -108,7 +108,7 @@ class Jobs:
             state=state,
             keep=milliseconds(keep),
             retention=(retention or Retention()).limits(),
-            ends=[(run, status, what.to_json()) for run, status, what in runs],
+            ends=[(run, status, result.to_json()) for run, status, result in runs],
             fields=flat(fields),
         )
         return bool(left)

@@ -25,8 +25,8 @@ class LatestReplay:
 
     def publish(self, report: ReplayReport, by: str, at: datetime) -> None:
         """Publish a report, with its first findings."""
-        kept = report.patched({"findings": report.findings[:FINDINGS]})
-        text = PublishedReplay(report=kept, by=by, at=at).to_json()
+        excerpt = report.patched({"findings": report.findings[:FINDINGS]})
+        text = PublishedReplay(report=excerpt, by=by, at=at).to_json()
         with translated():
             self._client.set(self._key, text, px=milliseconds(KEPT))
 

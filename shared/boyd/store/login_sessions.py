@@ -105,7 +105,7 @@ class LoginSessions:
 
         *renew*: a person sent the request, so the session's idle time starts again.
         """
-        now, *found = self._scripts.run(
+        now, *values = self._scripts.run(
             "admit_session",
             session=session(digest(secret)),
             idle=milliseconds(IDLE),
@@ -115,9 +115,9 @@ class LoginSessions:
             burst=burst,
         )
         at = from_ms(now)
-        if not found:
+        if not values:
             return SessionAdmission(None, "unknown", at)
-        record, confirmed, wait, _, _ = found
+        record, confirmed, wait, _, _ = values
         with reading("the key of a session"):
             key = ApiKey.from_json(record)
         if key.expires_at is not None and key.expires_at <= at:
@@ -127,7 +127,7 @@ class LoginSessions:
 
     def is_open(self, id: str) -> bool:
         """Tell whether a session is open and its key is good."""
-        return any(one.id == id for one in self._read([id]))
+        return any(session.id == id for session in self._read([id]))
 
     def all(self) -> list[OpenSession]:
         """The open sessions, newest first."""
@@ -144,8 +144,8 @@ class LoginSessions:
 
     def close_all(self, principal: str, by: Actor) -> int:
         """Close every session of a principal; return their number."""
-        found = [one.id for one in self.all() if one.principal == principal]
-        return sum(self.close(id, by) for id in found)
+        ids = [session.id for session in self.all() if session.principal == principal]
+        return sum(self.close(id, by) for id in ids)
 
     def create_link(self, key_id: str) -> str:
         """A token that logs in once, within `LINK` seconds, with that API key."""
@@ -171,27 +171,27 @@ class LoginSessions:
                 pipe.hgetall(session(id))
             pipe.hgetall(API_KEYS)
             pipe.time()
-            *found, keys, now = replies_by_type(pipe)
-        pairs = zip(ids, found, strict=True)
+            *replies, keys, now = replies_by_type(pipe)
+        pairs = zip(ids, replies, strict=True)
         read = [
-            readable(f"session {id}", partial(_read, id, keys=keys, now=now), fields)
+            readable(f"session {id}", partial(_read, id, keys=keys, time=now), fields)
             for id, fields in pairs
             if fields
         ]
-        return [one for one in read if one is not None]
+        return [row for row in read if row is not None]
 
 
-def _good(record: str | None, now: tuple[int, int]) -> ApiKey | None:
+def _good(record: str | None, time: tuple[int, int]) -> ApiKey | None:
     """The key of a record; None if it was revoked, or has expired."""
     key = ApiKey.from_json(record) if record else None
-    at = from_ms(now[0] * 1000 + now[1] / 1000)
+    at = from_ms(time[0] * 1000 + time[1] / 1000)
     return None if key is None or (key.expires_at and key.expires_at <= at) else key
 
 
 def _read(
-    id: str, fields: Mapping[str, str], keys: Mapping[str, str], now: tuple[int, int]
+    id: str, fields: Mapping[str, str], keys: Mapping[str, str], time: tuple[int, int]
 ) -> OpenSession | None:
-    key = _good(fields.get("identity") or keys.get(fields.get("keyId", "")), now)
+    key = _good(fields.get("identity") or keys.get(fields.get("keyId", "")), time)
     if key is None:
         return None
     return OpenSession(

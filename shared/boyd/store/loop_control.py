@@ -154,7 +154,7 @@ class Loop:
             most_bytes=limits.bytes,
             remember_for=REMEMBERED if request else 0,
             actor=actor_fields(actor),
-            observations=[item for one in observations for item in _handed(one)],
+            observations=[item for observation in observations for item in _handed(observation)],
         )
         return int(n)
 
@@ -199,29 +199,34 @@ class Loop:
         )
 
 
-def _handed(one: Observation) -> tuple[str, ...]:
+def _handed(observation: Observation) -> tuple[str, ...]:
     """An observation as script arguments: its digests, itself as JSON, and its change, if any."""
-    alert = _digest(one, FINGERPRINT)
-    return alert, _digest(one, EVENT_ID), one.to_json(), *_change(one, alert)
+    alert = _digest(observation, FINGERPRINT)
+    return (
+        alert,
+        _digest(observation, EVENT_ID),
+        observation.to_json(),
+        *_change(observation, alert),
+    )
 
 
-def _digest(one: Observation, field: str) -> str:
-    name = (one.metadata or {}).get(field)
+def _digest(observation: Observation, field: str) -> str:
+    name = (observation.metadata or {}).get(field)
     if not isinstance(name, str) or not name:
         return ""
-    return _digest_of(one.source, name)
+    return _digest_of(observation.source, name)
 
 
-def _change(one: Observation, alert: str) -> tuple[str, str, str]:
+def _change(observation: Observation, alert: str) -> tuple[str, str, str]:
     """The status of an alert, a digest of how it came about, and its time; empty if it is none.
 
     The end of an alert is known by its beginning: two senders need not agree on when it ended.
     """
-    status, began = one.data.get("status"), _time(one.data.get(STARTS_AT))
+    status, began = observation.data.get("status"), _time(observation.data.get(STARTS_AT))
     if not alert or status not in ("firing", "resolved") or began is None:
         return "", "", ""
-    at = began if status == "firing" else _time(one.data.get(ENDS_AT)) or began
-    change = _digest_of(alert, str(status), began.isoformat(), one.severity or "")
+    at = began if status == "firing" else _time(observation.data.get(ENDS_AT)) or began
+    change = _digest_of(alert, str(status), began.isoformat(), observation.severity or "")
     return str(status), change, str(to_ms(at))
 
 

@@ -52,19 +52,19 @@ class ModelUsage:
 
 def read_totals(fields: Mapping[str, str]) -> ModelTotals:
     """The totals in a hash; unknown ones of a later release are ignored."""
-    found = ModelTotals(spoken_at=_seconds(fields.get(SPOKEN)))
+    totals = ModelTotals(spoken_at=_seconds(fields.get(SPOKEN)))
     for name, number in fields.items():
         kind, _, rest = name.partition(" ")
-        what, _, model = rest.partition(" ")
+        label, _, model = rest.partition(" ")
         if kind == "tokens":
-            found.tokens[model, what] = int(number)
+            totals.tokens[model, label] = int(number)
         elif kind == "requests":
-            found.requests[model, what] = int(number)
+            totals.requests[model, label] = int(number)
         elif kind == "price":
-            found.cost[rest] = int(number) / 1e6
+            totals.cost[rest] = int(number) / 1e6
         elif kind == "ended":
-            found.ended[what] = int(number)
-    return found
+            totals.ended[label] = int(number)
+    return totals
 
 
 def _seconds(ms: str | None) -> float | None:

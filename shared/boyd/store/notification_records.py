@@ -70,6 +70,6 @@ class NotificationRecords:
 
 def read_notifications(fields: Mapping[str, str]) -> list[NotificationRecord]:
     """The notifications of an approval from its hash, by stage."""
-    found = [text for name, text in fields.items() if name.startswith(_FIELD)]
-    records = map(NotificationRecord.from_json, found)
-    return sorted(records, key=lambda one: (STAGES.index(one.stage), one.name))
+    texts = [text for name, text in fields.items() if name.startswith(_FIELD)]
+    records = map(NotificationRecord.from_json, texts)
+    return sorted(records, key=lambda record: (STAGES.index(record.stage), record.name))

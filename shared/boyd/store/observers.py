@@ -32,8 +32,8 @@ class Observers:
             return {}
         with translated():
             texts = self._client.hmget(self._keys.observers_health, list(observers))
-        found = zip(observers, texts, strict=True)
-        return _read({name: text for name, text in found if text})
+        pairs = zip(observers, texts, strict=True)
+        return _read({name: text for name, text in pairs if text})
 
 
 def _read(texts: Mapping[str, str]) -> dict[str, ObserverHealth]:

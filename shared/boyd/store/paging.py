@@ -58,8 +58,8 @@ def load_cursor(text: str | None, count: int) -> Sequence[Position]:
         return [None] * count
     try:
         padded = text + "=" * (-len(text) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        positions = [_position(item) for item in found]
+        items = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        positions = [_position(item) for item in items]
         if len(positions) != count:
             raise ValueError
     except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
@@ -160,9 +160,9 @@ class Listing(Generic[_T]):
     def map(self, read: Callable[[_T], _S | None]) -> Listing[_S]:
         """Read each record, without those that *read* makes None of or that cannot be read."""
         rows = [
-            (place, made)
+            (place, item)
             for place, record in self.rows
-            if (made := readable(f"{self.kind} {place[0]}", read, record)) is not None
+            if (item := readable(f"{self.kind} {place[0]}", read, record)) is not None
         ]
         return Listing(rows, self.next, self.kind)
 
@@ -237,8 +237,8 @@ class Search:
             for name, _ in places:
                 pipe.hmget(self._scripts.keys.of(self._kind, name), list(filters))
             answers = replies_by_type(pipe)
-        wanted = list(filters.values())
-        return [place for place, found in zip(places, answers, strict=True) if found == wanted]
+        expected = list(filters.values())
+        return [place for place, values in zip(places, answers, strict=True) if values == expected]
 
 
 def _fits(hash: Mapping[str, str], filters: Mapping[str, str]) -> bool:

@@ -15,8 +15,8 @@ class People:
     def all(self) -> dict[str, str]:
         """Every known name, by principal."""
         with translated():
-            found: dict[str, str] = self._client.hgetall(PEOPLE)
-        return found
+            names: dict[str, str] = self._client.hgetall(PEOPLE)
+        return names
 
     def remember(self, principal: str, name: str) -> None:
         """Keep the name that a principal has now."""

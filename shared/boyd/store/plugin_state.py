@@ -158,14 +158,14 @@ class FactGraph:
             PayloadTooLarge: the graph would hold more than `MOST`; the batch was not added.
             ValueError: a label cannot be stored.
         """
-        known = list(triples)
+        facts = list(triples)
         added = 0
-        for at in range(0, len(known), BATCH):
-            given = [_fact(triple) for triple in known[at : at + BATCH]]
-            found = self._scripts.run("add_facts", graph=self._keys.graph, most=MOST, given=given)
-            if found < 0:
+        for at in range(0, len(facts), BATCH):
+            batch = [_fact(triple) for triple in facts[at : at + BATCH]]
+            count = self._scripts.run("add_facts", graph=self._keys.graph, most=MOST, given=batch)
+            if count < 0:
                 raise PayloadTooLarge(f"a graph holds at most {MOST} facts")
-            added += found
+            added += count
         return added
 
     def remove(self, subject: str, predicate: str, object: str) -> bool:
@@ -193,14 +193,14 @@ class FactGraph:
 
     def out_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
         """The facts about each symbol."""
-        found = self._members("out", symbols)
-        pairs = {s: [tuple(m.split(_BETWEEN)) for m in found[s]] for s in symbols}
+        members = self._members("out", symbols)
+        pairs = {s: [tuple(m.split(_BETWEEN)) for m in members[s]] for s in symbols}
         return self._read({s: [(s, p, o) for p, o in pairs[s]] for s in symbols})
 
     def into_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
         """The facts that name each symbol as their object."""
-        found = self._members("into", symbols)
-        pairs = {o: [tuple(m.split(_BETWEEN)) for m in found[o]] for o in symbols}
+        members = self._members("into", symbols)
+        pairs = {o: [tuple(m.split(_BETWEEN)) for m in members[o]] for o in symbols}
         return self._read({o: [(s, p, o) for s, p in pairs[o]] for o in symbols})
 
     def with_predicate(self, predicate: str, limit: int = PAGE) -> list[Triple]:
@@ -223,12 +223,12 @@ class FactGraph:
 
     def symbols_with(self, words: Collection[str], limit: int = PAGE) -> dict[str, list[str]]:
         """Up to *limit* labels with each word, as split by `boyd.text.tokenizer`."""
-        wanted = list(words)
+        distinct = list(words)
         with translated():
             pipe = self._client.pipeline(transaction=False)
-            for word in wanted:
+            for word in distinct:
                 pipe.zrange(self._keys.index("word", word), 0, limit - 1)
-            return dict(zip(wanted, pipe.execute(), strict=True))
+            return dict(zip(distinct, pipe.execute(), strict=True))
 
     def size(self) -> int:
         """The number of facts."""
@@ -242,9 +242,9 @@ class FactGraph:
 
     def page(self, after: Place | None = None, limit: int = PAGE) -> list[Triple]:
         """Up to *limit* facts in the order of their labels, from *after* on."""
-        found: list[Triple] = []
+        facts: list[Triple] = []
         first = "-" if after is None else "[" + after[0]
-        while len(found) < limit:
+        while len(facts) < limit:
             with translated():
                 names = self._client.zrange(
                     self._keys.subjects, first, "+", bylex=True, offset=0, num=_SUBJECTS
@@ -252,9 +252,9 @@ class FactGraph:
             if not names:
                 break
             about = self.out_many(names)
-            found += [one for name in names for one in about[name] if _is_after(one, after)]
+            facts += [fact for name in names for fact in about[name] if _is_after(fact, after)]
             first = "(" + names[-1]
-        return found[:limit]
+        return facts[:limit]
 
     def all(self) -> Iterator[Triple]:
         """Every fact, in the order of their labels.
@@ -262,17 +262,17 @@ class FactGraph:
         Facts added or removed during the iteration may be missing or included.
         """
         last: Place | None = None
-        while found := self.page(last):
-            yield from found
-            last = found[-1].place
+        while facts := self.page(last):
+            yield from facts
+            last = facts[-1].place
 
     def _members(self, index: str, symbols: Sequence[str]) -> dict[str, list[str]]:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for symbol in symbols:
                 pipe.smembers(self._keys.index(index, symbol))
-            found = pipe.execute()
-        return {symbol: sorted(members) for symbol, members in zip(symbols, found, strict=True)}
+            replies = pipe.execute()
+        return {symbol: sorted(members) for symbol, members in zip(symbols, replies, strict=True)}
 
     def _read(self, places: dict[str, list[tuple[str, ...]]]) -> dict[str, list[Triple]]:
         """The facts at these places; those just removed are left out."""
@@ -281,10 +281,10 @@ class FactGraph:
         for at in range(0, len(every), PAGE):
             some = every[at : at + PAGE]
             with translated():
-                found = self._client.hmget(
+                texts = self._client.hmget(
                     self._keys.facts, [_BETWEEN.join(place) for place in some]
                 )
-            values |= dict(zip(some, found, strict=True))
+            values |= dict(zip(some, texts, strict=True))
         return {
             name: [_triple(place, value) for place in group if (value := values[place])]
             for name, group in places.items()
@@ -313,12 +313,12 @@ def _fact(triple: Triple) -> list[Any]:
 
 def _label_words(triple: Triple) -> list[Any]:
     """Triples of label, word, and the number of other words in the label."""
-    found: list[Any] = []
+    rows: list[Any] = []
     for label in _parts(triple):
         own = words(label)
         for word in own:
-            found += [label, word, len(own) - 1]
-    return found
+            rows += [label, word, len(own) - 1]
+    return rows
 
 
 def _triple(place: tuple[str, ...], value: str) -> Triple:

@@ -34,7 +34,7 @@ class ProcedureStore:
         """Turn the execution claimed by *token* into a procedure; False: the claim was lost."""
         fields = dict(zip(*[iter(flatten(record))] * 2, strict=True))
         own = {name: text for name, text in fields.items() if name not in _SCRIPTED}
-        kept = self._scripts.run(
+        has_begun = self._scripts.run(
             "begin_procedure",
             execution=self._keys.execution(record.id),
             job=self._job(record.id),
@@ -45,7 +45,7 @@ class ProcedureStore:
             keep=milliseconds(KEEP),
             fields=flat(own),
         )
-        return bool(kept)
+        return bool(has_begun)
 
     def get(self, id: str) -> ProcedureRecord | None:
         """One procedure, by the id of its execution."""
@@ -108,7 +108,7 @@ class ProcedureStore:
 
         For *hold_for* seconds the action is not repeated in the same situation.
         """
-        ended = self._scripts.run(
+        has_ended = self._scripts.run(
             "end_procedure",
             job=self._job(record.id),
             execution=self._keys.execution(record.id),
@@ -122,7 +122,7 @@ class ProcedureStore:
             hold_for=milliseconds(hold_for),
             keep=milliseconds(KEEP),
         )
-        return bool(ended)
+        return bool(has_ended)
 
     def cancel(self, id: str, by: Actor, note: str = "") -> Literal["ok", "over", "unknown"]:
         """Cancel a procedure; its worker undoes the steps that took effect."""
@@ -137,14 +137,19 @@ class ProcedureStore:
         return outcome
 
     def resume(
-        self, id: str, how: ResumeMode, by: Actor, note: str = ""
+        self, id: str, mode: ResumeMode, by: Actor, note: str = ""
     ) -> Literal["ok", "not stopped", "unknown"]:
         """Let a stopped procedure go on.
 
         `go on`: what was lost or failed counts as done; `repeat`: it is executed again.
         """
         outcome: Literal["ok", "not stopped", "unknown"] = self._scripts.run(
-            "resume_procedure", job=self._job(id), id=id, how=how, note=note, actor=actor_fields(by)
+            "resume_procedure",
+            job=self._job(id),
+            id=id,
+            how=mode,
+            note=note,
+            actor=actor_fields(by),
         )
         return outcome
 
@@ -159,11 +164,11 @@ def step_field(index: int) -> str:
 
 def read_procedure(fields: Mapping[str, str]) -> ProcedureRecord:
     """A procedure from its hash."""
-    found = restore(ProcedureRecord, fields)
+    record = restore(ProcedureRecord, fields)
     progress = [
         StepProgress.from_json(fields[step_field(index)])
         if step_field(index) in fields
         else StepProgress()
-        for index in range(len(found.steps))
+        for index in range(len(record.steps))
     ]
-    return found.patched({"progress": progress})
+    return record.patched({"progress": progress})

@@ -120,8 +120,8 @@ class Runs:
 
     def get(self, run_id: str) -> Run | None:
         """One run."""
-        found = self._read([run_id])
-        return found[0] if found else None
+        runs = self._read([run_id])
+        return runs[0] if runs else None
 
     def requesters(self, run_ids: Sequence[str]) -> list[str]:
         """The principals who submitted these runs."""
@@ -131,8 +131,8 @@ class Runs:
             pipe = self._client.pipeline(transaction=False)
             for run_id in run_ids:
                 pipe.hget(self._keys.run(run_id), "requestedBy")
-            found = pipe.execute()
-        return list(dict.fromkeys(by for text in found if text for by in text.split()))
+            texts = pipe.execute()
+        return list(dict.fromkeys(by for text in texts if text for by in text.split()))
 
     def page(
         self,
@@ -158,8 +158,8 @@ class Runs:
 
     def listing(self, limit: int, position: Position, **filters: str | None) -> Listing[Run]:
         """The same page, from *position* on, with the place of each run."""
-        wanted = {name: value for name, value in filters.items() if value is not None}
-        return self._search.page(limit, position, wanted).map(read_run)
+        values = {name: value for name, value in filters.items() if value is not None}
+        return self._search.page(limit, position, values).map(read_run)
 
     def claimed_by(self, iteration: int) -> list[str]:
         """The runs that an iteration investigates; use it rarely, because it scans all runs."""
@@ -174,14 +174,14 @@ class Runs:
     def redeliver(self, run_id: str, actor: Actor | None = None) -> bool:
         """Send a run's callback again, with all its retries; False when it has none."""
         name = naming.callback(run_id)
-        found = self._scripts.run(
+        is_sent = self._scripts.run(
             "redeliver_callback",
             callback=self._keys.job(name),
             name=name,
             keep=KEEP_CALLBACK,
             actor=actor_fields(actor),
         )
-        return bool(found)
+        return bool(is_sent)
 
     def _read(self, ids: Sequence[str]) -> list[Run]:
         if not ids:
@@ -190,10 +190,10 @@ class Runs:
             pipe = self._client.pipeline(transaction=False)
             for run_id in ids:
                 pipe.hgetall(self._keys.run(run_id))
-            found = pipe.execute()
+            hashes = pipe.execute()
         with reading(f"run {ids[0]}"):
             # A run may have been deleted between two reads.
-            return [read_run(fields) for fields in found if "status" in fields]
+            return [read_run(fields) for fields in hashes if "status" in fields]
 
 
 def read_run(fields: Mapping[str, str]) -> Run:

@@ -35,7 +35,7 @@ class TraceProgress:
     def _hold(
         self, holder: str, changes: Mapping[str, str], *, goes_on: bool, seconds: float = SILENT
     ) -> dict[str, str] | None:
-        outcome, found = self._scripts.run(
+        outcome, fields = self._scripts.run(
             "hold_traces",
             traces=self._scripts.keys.traces,
             holder=holder,
@@ -44,4 +44,4 @@ class TraceProgress:
             keep=milliseconds(KEEP),
             fields=flat(changes),
         )
-        return pairs(found) if outcome == "held" else None
+        return pairs(fields) if outcome == "held" else None

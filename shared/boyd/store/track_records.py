@@ -40,13 +40,14 @@ class TrackRecords:
             for action in names:
                 pipe.hgetall(self._keys.track(action))
             hashes = replies_by_type(pipe)
-        found = [
+        records = [
             record
             for action, texts in zip(names, hashes, strict=True)
             for situation, text in (texts or {}).items()
             if (record := _readable(action, situation, text)) is not None
         ]
-        return sorted(found, key=lambda one: one.updated.timestamp() if one.updated else 0.0)[::-1]
+        records.sort(key=lambda record: record.updated.timestamp() if record.updated else 0.0)
+        return records[::-1]
 
     def grant(
         self,
@@ -104,17 +105,17 @@ def _readable(action: str, situation: str, text: str) -> TrackRecord | None:
 
 def _read(action: str, situation: str, text: str | None) -> TrackRecord | None:
     try:
-        known: Any = json.loads(text or "")
+        fields: Any = json.loads(text or "")
     except ValueError:
         return None
-    if not isinstance(known, dict):
+    if not isinstance(fields, dict):
         return None
-    named = {**_timed(known), "action": action, "situation": situation}
-    if isinstance(named.get("grant"), dict):
-        named["grant"] = _timed(named["grant"])
-    return TrackRecord.model_validate(named, extra="ignore").with_rates()
+    values = {**_timed(fields), "action": action, "situation": situation}
+    if isinstance(values.get("grant"), dict):
+        values["grant"] = _timed(values["grant"])
+    return TrackRecord.model_validate(values, extra="ignore").with_rates()
 
 
-def _timed(known: Mapping[str, Any]) -> dict[str, Any]:
-    times = {name: from_ms(float(known[name])) for name in _TIMES if name in known}
-    return {**known, **times}
+def _timed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}
+    return {**fields, **times}

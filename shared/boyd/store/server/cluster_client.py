@@ -252,8 +252,8 @@ class ClusterPipeline(_Commands):
             pipe = server.client.pipeline()
             for command in commands:
                 pipe.execute_command(*command.args, **command.options)
-            found: list[Any] = pipe.execute()
-            return found
+            replies: list[Any] = pipe.execute()
+            return replies
 
         [slot] = {slot_of(*command.args) for command in commands}
         assert slot is not None

@@ -182,11 +182,11 @@ class Sentinels(Sentinel):
         Raises:
             redis.sentinel.MasterNotFoundError: no sentinel knows a master.
         """
-        asked = copy.copy(self)
-        asked.sentinels = list(self.sentinels)
-        found: tuple[str, int] = super(Sentinels, asked).discover_master(service_name)  # type: ignore[no-untyped-call]
-        self.sentinels = asked.sentinels
-        return found
+        copied = copy.copy(self)
+        copied.sentinels = list(self.sentinels)
+        address: tuple[str, int] = super(Sentinels, copied).discover_master(service_name)  # type: ignore[no-untyped-call]
+        self.sentinels = copied.sentinels
+        return address
 
 
 class Pool(ClosingIdle, SentinelConnectionPool):
@@ -213,15 +213,15 @@ class Pool(ClosingIdle, SentinelConnectionPool):
     def _check_master(self) -> None:
         before = self.master_address
         try:
-            found = self.get_master_address()  # type: ignore[no-untyped-call]
+            address = self.get_master_address()  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
             # Existing connections work without sentinels.
             log.warning("no sentinel knows a master of %s: %s", self.service_name, error)
             self._check_at = time.monotonic() + CHECK_AFTER_FAILURE
             return
         self._check_at = time.monotonic() + CHECK
-        if before is not None and before != found:
-            log.warning("the master of %s is now %s:%s", self.service_name, *found)
+        if before is not None and before != address:
+            log.warning("the master of %s is now %s:%s", self.service_name, *address)
 
 
 #: A `redis.Redis` with decoded replies, which its annotations cannot express.

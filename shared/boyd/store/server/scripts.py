@@ -91,25 +91,25 @@ class Source:
 def source_of(name: str) -> Source:
     """The source of a script, read when it is first used: no process runs all of them."""
     text = _read(name)
-    names = {what: tuple(re.findall(r"\w+", listed)) for listed, what in _NAMES.findall(text)}
+    names = {kind: tuple(re.findall(r"\w+", listed)) for listed, kind in _NAMES.findall(text)}
     rest = _REST.search(text)
     whole = _included(text, set())
     commands = sorted(set(_COMMAND.findall(whole)))
     permitted = _PERMITTED % ", ".join(f"'{command}'" for command in commands)
-    found = rest[1] if rest else None
-    return Source(permitted + whole, names["KEYS"], names.get("ARGV", ()), found)
+    rest_name = rest[1] if rest else None
+    return Source(permitted + whole, names["KEYS"], names.get("ARGV", ()), rest_name)
 
 
 def _included(text: str, done: set[str]) -> str:
     """*text* with each include inserted once."""
 
     def include(match: re.Match[str]) -> str:
-        found = ""
+        inserted = ""
         for name in match[1].split():
             if name not in done:
                 done.add(name)
-                found += _included(_read(f"lib/{name}"), done)
-        return found
+                inserted += _included(_read(f"lib/{name}"), done)
+        return inserted
 
     return _INCLUDE.sub(include, text)
 
@@ -211,14 +211,14 @@ class ScriptCall:
     arguments: list[Any] = field(repr=False)
 
     @classmethod
-    def of(cls, name: str, keys: Keys, given: dict[str, Any]) -> ScriptCall:
-        """Order the keys and arguments *given* by name."""
+    def of(cls, name: str, keys: Keys, values: dict[str, Any]) -> ScriptCall:
+        """Put keys and arguments, given by name, in the order of the script."""
         source = source_of(name)
-        own = [given.pop(key) if key in given else getattr(keys, key) for key in source.keys]
-        arguments = [_argument(given.pop(argument)) for argument in source.arguments]
+        own = [values.pop(key) if key in values else getattr(keys, key) for key in source.keys]
+        arguments = [_argument(values.pop(argument)) for argument in source.arguments]
         if source.rest is not None:
-            arguments += given.pop(source.rest)
-        assert not given, f"{name} does not take {', '.join(given)}"
+            arguments += values.pop(source.rest)
+        assert not values, f"{name} does not take {', '.join(values)}"
         return cls(name, own, arguments)
 
     def parts(self) -> tuple[Any, ...]:
@@ -242,19 +242,19 @@ class KeyedScripts:
         self._scripts = scripts
         self.keys = keys
 
-    def run(self, name: str, /, **given: Any) -> Any:
-        """Run the script *name* with the keys and arguments *given* by name.
+    def run(self, name: str, /, **values: Any) -> Any:
+        """Run the script *name*; *values* are its keys and arguments by name.
 
         Raises:
             StoreUnavailable: Redis did not answer.
             NewerFormat: a newer release wrote the data.
             StoreError: the script failed.
         """
-        return self._scripts.run(self.call(name, **given))
+        return self._scripts.run(self.call(name, **values))
 
-    def call(self, name: str, /, **given: Any) -> ScriptCall:
+    def call(self, name: str, /, **values: Any) -> ScriptCall:
         """The call of the script *name*, to run later."""
-        return ScriptCall.of(name, self.keys, given)
+        return ScriptCall.of(name, self.keys, values)
 
     def run_call(self, call: ScriptCall) -> Any:
         """Run a call made by `call`."""

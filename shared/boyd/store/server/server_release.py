@@ -64,8 +64,8 @@ class Release:
     @classmethod
     def printed(cls, text: str) -> Self | None:
         """Read the output of `--version`; None when it is another program's."""
-        found = _PRINTED.match(text)
-        return cls(found[1], found[2]) if found else None
+        match = _PRINTED.match(text)
+        return cls(match[1], match[2]) if match else None
 
     def __str__(self) -> str:
         return f"{self.product} {self.version or 'of an unknown version'}"

@@ -81,11 +81,11 @@ class SlotMap:
             with self._learning:
                 if not self._serving:
                     self._learn()
-        found = self._serving[slot]
-        if found is None:
+        server = self._serving[slot]
+        if server is None:
             self.refresh()
             raise redis.ConnectionError(f"no server of the cluster serves slot {slot}")
-        return found
+        return server
 
     def masters(self) -> list[Server]:
         """The servers that serve slots.
@@ -95,7 +95,7 @@ class SlotMap:
         """
         if not self._serving:
             self.server(0)
-        return list(dict.fromkeys(one for one in self._serving if one is not None))
+        return list(dict.fromkeys(server for server in self._serving if server is not None))
 
     def at(self, host: str, port: int) -> Server:
         """The server at that place."""
@@ -104,11 +104,11 @@ class SlotMap:
                 self._servers[host, port] = Server((host, port), self._connect((host, port)))
             return self._servers[host, port]
 
-    def moved(self, error: MovedError, asked: Server) -> Server:
-        """The server that serves a slot instead of the one *asked*, as that one says."""
-        found = self.at(error.host or asked.place[0], error.port)
-        self._serving[error.slot_id] = found
-        return found
+    def moved(self, error: MovedError, source: Server) -> Server:
+        """The server that serves a slot instead of *source*, as that one says."""
+        server = self.at(error.host or source.place[0], error.port)
+        self._serving[error.slot_id] = server
+        return server
 
     def lost(self, server: Server) -> None:
         """Ask a server no more until it answers; another one may take its place meanwhile."""
@@ -160,11 +160,11 @@ class SlotMap:
     def _learn(self) -> None:
         """Ask servers in turn, those that are away last."""
         away = {place for place, server in self._servers.items() if server.away}
-        known, seeds = list(self._known), list(self._seeds)
-        random.shuffle(known)
+        places, seeds = list(self._known), list(self._seeds)
+        random.shuffle(places)
         random.shuffle(seeds)
         failed: redis.RedisError | None = None
-        for place in sorted(dict.fromkeys([*known, *seeds]), key=away.__contains__):
+        for place in sorted(dict.fromkeys([*places, *seeds]), key=away.__contains__):
             try:
                 self._take(place, self._slots_of(place))
                 return
@@ -172,21 +172,21 @@ class SlotMap:
                 failed = error
         raise redis.ConnectionError(f"no server of the cluster answers: {failed}")
 
-    def _take(self, asked: Place, rows: Sequence[Any]) -> None:
+    def _take(self, source: Place, rows: Sequence[Any]) -> None:
         serving: list[Server | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
-        known: list[Place] = []
+        all_places: list[Place] = []
         for first, last, *servers in rows:
-            places = [(host or asked[0], int(port)) for host, port, *_ in servers]
+            places = [(host or source[0], int(port)) for host, port, *_ in servers]
             serving[first : last + 1] = [self.at(*places[0])] * (last + 1 - first)
-            known += places
-        self._serving, self._known = serving, tuple(dict.fromkeys(known))
+            all_places += places
+        self._serving, self._known = serving, tuple(dict.fromkeys(all_places))
 
     def _slots_of(self, place: Place) -> Sequence[Any]:
         with self._connect_quickly(place) as client:
-            found: Sequence[Any] = client.execute_command("CLUSTER SLOTS")
-        if not found:
+            rows: Sequence[Any] = client.execute_command("CLUSTER SLOTS")
+        if not rows:
             raise redis.ConnectionError(f"{place[0]}:{place[1]} knows no server of any slot")
-        return found
+        return rows
 
     def _answers(self, server: Server) -> bool:
         try:
