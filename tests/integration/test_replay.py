@@ -71,7 +71,7 @@ class Place:
     def replay(self, *more: str, prefix: tuple[str, ...] = ()) -> tuple[int, str, str]:
         """The status and the output of a replay of its records."""
         process = self.boyd("replay", "--records", str(self.records), *more, prefix=prefix)
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=500)
         return process.returncode, out, errors
 
 
@@ -223,7 +223,7 @@ def test_no_process_of_a_replay_writes_connects_or_starts_a_program(
     given = f"{task}\n1\n{text}\n"
     process = [sys.executable, "-P", "-m", "boyd.replay.shadow_process"]
     command = ["strace", "-f", "-qq", "-e", calls, "-o", str(trace), *process]
-    done = subprocess.run(command, input=given, text=True, stdout=subprocess.PIPE, timeout=120)
+    done = subprocess.run(command, input=given, text=True, stdout=subprocess.PIPE, timeout=500)
     seen = trace.read_text().splitlines()
     confined = next(number for number, line in enumerate(seen) if "EACCES" in line)
     writing = ("O_WRONLY", "O_RDWR", "O_CREAT", "socket(", "execve(", "kill(", "rename", "mkdir")
