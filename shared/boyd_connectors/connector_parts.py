@@ -13,8 +13,8 @@ from boyd.plugin import Context
 from boyd.text.formatting import message_of
 
 
-def approved_preview(ctx: Context) -> JsonObject:
-    """The output of the dry run of the approval that is executed; empty: there was none."""
+def approval_preview(ctx: Context) -> JsonObject:
+    """The output of the dry run of the approval that is executed, or an empty one."""
     _, id = naming.parts(ctx.execution_id or "")
     if naming.approval(id) != ctx.execution_id:
         return {}
@@ -28,7 +28,7 @@ def approved_preview(ctx: Context) -> JsonObject:
 
 
 class CheckReport:
-    """Collects what a check finds; at most *max_items* things are reported, the rest is counted.
+    """Collects the findings of a check: reports up to *max_items*, and counts the rest.
 
     Each observation has the data *common*, too.
     """
@@ -41,26 +41,26 @@ class CheckReport:
 
     def add(
         self,
-        what: str,
+        kind: str,
         severity: Severity,
         data: JsonObject,
         type: ObservationType = "state",
     ) -> None:
-        """Report a thing in trouble, of the kind *what*."""
-        self._found.append(self._observation(what, severity, data, type))
+        """Report something in trouble, as an observation of that *kind*."""
+        self._found.append(self._observation(kind, severity, data, type))
 
-    def observations(self, what: str, **counts: int) -> list[Observation]:
-        """The first things, and one observation with *counts* and the number of things left out."""
-        kept = self._found[: self._max_items]
-        omitted = len(self._found) - len(kept)
-        return [*kept, self._observation(what, "info", {**counts, "omitted": omitted}, "state")]
+    def observations(self, kind: str, **counts: int) -> list[Observation]:
+        """The first findings, and an observation with *counts* and the number of the others."""
+        first = self._found[: self._max_items]
+        omitted = len(self._found) - len(first)
+        return [*first, self._observation(kind, "info", {**counts, "omitted": omitted}, "state")]
 
     def _observation(
-        self, what: str, severity: Severity, data: Mapping[str, object], type: ObservationType
+        self, kind: str, severity: Severity, data: Mapping[str, object], type: ObservationType
     ) -> Observation:
         return Observation.model_validate(
             {
-                "source": f"{self._ctx.plugin_id}/{what}",
+                "source": f"{self._ctx.plugin_id}/{kind}",
                 "type": type,
                 "severity": severity,
                 "timestamp": self._ctx.now(),
@@ -77,19 +77,21 @@ class Sample(NamedTuple):
     clear: float
 
 
-def raised(ctx: Context, key: str, samples: Mapping[str, Sample], times: int) -> set[str]:
-    """The names among *samples* that are in alarm, after *times* bad samples in a row.
+def names_in_alarm(ctx: Context, key: str, samples: Mapping[str, Sample], times: int) -> set[str]:
+    """The names of *samples* that are in alarm, after *times* bad samples in a row.
 
-    What was counted is kept in the state of the plugin under *key*; each iteration counts once. A
-    name that is no longer among the samples is forgotten.
+    The counts are kept in the plugin's state under *key*; each iteration counts once. Names that
+    are no longer among the samples are dropped.
     """
 
-    def change(known: Any) -> dict[str, Any]:
-        known = known or {}
-        if ctx.iteration is not None and known.get("iteration") == ctx.iteration:
-            return dict(known)
-        before: Mapping[str, int] = known.get("counts", {})
-        counts = {name: _count(before.get(name, 0), one, times) for name, one in samples.items()}
+    def change(stored: Any) -> dict[str, Any]:
+        stored = stored or {}
+        if ctx.iteration is not None and stored.get("iteration") == ctx.iteration:
+            return dict(stored)
+        before: Mapping[str, int] = stored.get("counts", {})
+        counts = {
+            name: _count(before.get(name, 0), sample, times) for name, sample in samples.items()
+        }
         return {"iteration": ctx.iteration, "counts": {k: n for k, n in counts.items() if n}}
 
     counted: Mapping[str, int] = ctx.state.update(key, change)["counts"]
@@ -125,21 +127,21 @@ class SeparateReads:
         Raises:
             Exception: none could be read; it is the error of the first.
         """
-        wanted, until = list(names), self._clock() + self._seconds
-        found: dict[_K, _V] = {}
+        keys, until = list(names), self._clock() + self._seconds
+        results: dict[_K, _V] = {}
         errors: dict[_K, Exception] = {}
-        for name in sorted(wanted, key=self._failed.__contains__):
+        for name in sorted(keys, key=self._failed.__contains__):
             try:
                 if self._clock() > until:
                     raise TimeoutError("was not asked: the others took too long")
-                found[name] = read(name)
+                results[name] = read(name)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is about this one only
                 errors[name] = error
-        self._failed = (self._failed - set(wanted)) | errors.keys()
-        if errors and not found:
+        self._failed = (self._failed - set(keys)) | errors.keys()
+        if errors and not results:
             raise next(iter(errors.values()))
-        lost = {name: _text_of(errors[name]) for name in wanted if name in errors}
-        return {name: found[name] for name in wanted if name in found}, lost
+        lost = {name: _text_of(errors[name]) for name in keys if name in errors}
+        return {name: results[name] for name in keys if name in results}, lost
 
 
 def _text_of(error: Exception) -> str:

@@ -290,7 +290,7 @@ def test_a_deployment_changed_since_the_approval_is_not_touched(
     cluster.put("deployments", meanwhile)
     for name, asked in (("scale", scale), ("rollout_undo", undone)):
         monkeypatch.setattr(
-            "boyd_connectors.kubernetes.plugin.approved_preview", lambda ctx, name=name: seen[name]
+            "boyd_connectors.kubernetes.plugin.approval_preview", lambda ctx, name=name: seen[name]
         )
         with pytest.raises(StateError, match="has changed since it was approved: before was"):
             rig.act(name, asked)

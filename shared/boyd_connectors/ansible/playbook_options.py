@@ -23,7 +23,7 @@ from boyd.plugin import Secret
 MAX_FILES, MAX_BYTES = 10_000, 67_108_864
 #: Folders that have no part in what a playbook does.
 _IGNORED = (".git", "__pycache__")
-#: Seconds between two looks at a lock that somebody holds.
+#: Seconds between two attempts to acquire the lock.
 _PAUSE = 0.2
 
 
@@ -39,7 +39,7 @@ def digest_of(folders: Iterable[Path], unpinned: Iterable[str], hosts: Iterable[
     Raises:
         AnsibleFailure: a file cannot be read, or there is too much.
     """
-    found = hashlib.sha256("\n".join(sorted(hosts)).encode())
+    digest = hashlib.sha256("\n".join(sorted(hosts)).encode())
     count = size = 0
     patterns = tuple(unpinned)
     for folder in folders:
@@ -53,8 +53,8 @@ def digest_of(folders: Iterable[Path], unpinned: Iterable[str], hosts: Iterable[
                 content = hashlib.sha256(path.read_bytes()).digest()
             except OSError as error:
                 raise AnsibleFailure(f"{path}: {error.strerror}") from None
-            found.update(os.fsencode(path.relative_to(folder)) + b"\0" + content)
-    return f"sha256:{found.hexdigest()}"
+            digest.update(os.fsencode(path.relative_to(folder)) + b"\0" + content)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _files(folder: Path, unpinned: tuple[str, ...]) -> Iterator[Path]:
@@ -63,17 +63,17 @@ def _files(folder: Path, unpinned: tuple[str, ...]) -> Iterator[Path]:
             raise AnsibleFailure(f"{folder}: does not exist")
         yield folder
         return
-    seen = set()
+    visited = set()
     for here, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)
-        if real in seen:  # a link to a folder above it
+        if real in visited:  # a link to a folder above it
             folders.clear()
             continue
-        seen.add(real)
+        visited.add(real)
         folders[:] = sorted(name for name in folders if name not in _IGNORED)
         for name in sorted(names):
             path = Path(here, name)
-            if path.is_file() and not any(fnmatchcase(name, one) for one in unpinned):
+            if path.is_file() and not any(fnmatchcase(name, pattern) for pattern in unpinned):
                 yield path
 
 
@@ -81,7 +81,7 @@ def _files(folder: Path, unpinned: tuple[str, ...]) -> Iterator[Path]:
 def running_lock(folder: Path, patience: float = 0.0) -> Iterator[int]:
     """The lock of what runs in *folder* on this host, as the descriptor of a file.
 
-    It is waited for during *patience* seconds.
+    Waits up to *patience* seconds for it.
 
     A process that inherits the descriptor keeps the lock, so that it outlives a worker that was
     killed as long as its playbook does.
@@ -95,7 +95,7 @@ def running_lock(folder: Path, patience: float = 0.0) -> Iterator[int]:
         raise AnsibleFailure(f"{folder}: {error.strerror}") from None
     try:
         until = time.monotonic() + patience
-        while not _locked(descriptor):
+        while not _try_lock(descriptor):
             if time.monotonic() >= until:
                 raise AnsibleFailure(f"a playbook of {folder} still runs; wait for its end")
             time.sleep(_PAUSE)
@@ -104,7 +104,7 @@ def running_lock(folder: Path, patience: float = 0.0) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -136,7 +136,7 @@ class PlaybookParams(Model):
 
 
 class PlaybookVariable(BaseModel):
-    """A variable that whoever asks for a playbook gives.
+    """A variable that is set for each run of a playbook.
 
     Attributes:
         type: of its values.
@@ -144,8 +144,8 @@ class PlaybookVariable(BaseModel):
         choices: the only values.
         minimum: the lowest number.
         maximum: the highest number.
-        default: the value if none is given; without it, one has to be given.
-        description: for people who give it.
+        default: the value if none is set; without a default, one has to be set.
+        description: for people who set it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -168,7 +168,7 @@ class PlaybookVariable(BaseModel):
             bounds = {"pattern": f"^(?:{self.pattern})$", "max_length": 4000}
         elif self.type != "boolean":
             bounds = {"ge": self.minimum, "le": self.maximum, "allow_inf_nan": False}
-            bounds = {key: one for key, one in bounds.items() if one is not None}
+            bounds = {key: value for key, value in bounds.items() if value is not None}
         if self.type == "integer":
             bounds.pop("allow_inf_nan", None)
         if self.type == "string":
@@ -217,10 +217,10 @@ class AnsiblePlaybook(BaseModel):
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
-        for name, one in self.variables.items():
+        for name, variable in self.variables.items():
             if name == "hosts" or name.startswith(("ansible_", "boyd_")):
                 raise ValueError(f"variable {name}: this name is taken; give it another one")
-            if self.drift and one.default is None:
+            if self.drift and variable.default is None:
                 raise ValueError(f"variable {name}: has no default, which `drift` needs")
         try:
             if self.drift:
@@ -232,7 +232,7 @@ class AnsiblePlaybook(BaseModel):
 
     def params(self, name: str) -> type[PlaybookParams]:
         """The model of what it takes."""
-        fields = {key: one.field(key) for key, one in self.variables.items()}
+        fields = {key: variable.field(key) for key, variable in self.variables.items()}
         return create_model(f"{name}_params", __base__=PlaybookParams, **fields)
 
 

@@ -20,7 +20,7 @@ from boyd.plugins.command import CommandFailed, CompletedCommand, run
 from boyd.text.redaction import clean
 from boyd_connectors.ansible.playbook_options import AnsibleAccess, AnsibleFailure
 
-#: The most bytes of events that are read, and the most changes and hosts that are told.
+#: The most bytes of events that are read, and the most changes and hosts that are reported.
 MAX_EVENTS, MAX_CHANGES, MAX_HOSTS = 8_000_000, 50, 200
 
 HostState = Literal["unchanged", "changed", "failed", "unreachable", "unfinished"]
@@ -35,7 +35,7 @@ class HostReport:
         left_out: tasks that check mode skips.
         ran: tasks that changed something although only check mode was asked for.
         late: whether it was lost, or a task ran out of time, after others had begun.
-        counts: those of Ansible's recap; None: the playbook did not end.
+        counts: those of Ansible's recap; None if the playbook did not end.
     """
 
     changes: list[JsonObject] = field(default_factory=list)
@@ -60,61 +60,61 @@ class HostReport:
 
     def details(self) -> JsonObject:
         """All but its state and facts."""
-        told: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if self.changes:
-            told["changes"] = list(self.changes[:MAX_CHANGES])
+            result["changes"] = list(self.changes[:MAX_CHANGES])
         if len(self.changes) > MAX_CHANGES:
-            told["moreChanges"] = len(self.changes) - MAX_CHANGES
+            result["moreChanges"] = len(self.changes) - MAX_CHANGES
         for name, tasks in (("notPreviewed", self.left_out), ("ranInCheckMode", self.ran)):
             if tasks:
-                told[name] = list(dict.fromkeys(tasks))[:MAX_CHANGES]
+                result[name] = list(dict.fromkeys(tasks))[:MAX_CHANGES]
         if self.error and self.state != "unchanged":
-            told["error"] = self.error
-        return told
+            result["error"] = self.error
+        return result
 
 
 @dataclass
 class PlaybookReport:
-    """The reports of all hosts, by name; `ended`: the playbook came to its end."""
+    """The reports of all hosts, by name; `has_ended` is false if the playbook was cut off."""
 
     hosts: dict[str, HostReport]
-    ended: bool
+    has_ended: bool
 
     def names(self, *states: HostState) -> list[str]:
         """The hosts in one of *states*."""
-        return sorted(name for name, one in self.hosts.items() if one.state in states)
+        return sorted(name for name, host in self.hosts.items() if host.state in states)
 
     def output(self) -> JsonObject:
-        """The states of all hosts, and what happened on those of which there is more to tell.
+        """The states of all hosts, with the details of those that have any.
 
-        Hosts on which the same happened are told together.
+        Hosts with the same details share an entry.
         """
         states: dict[str, list[str]] = defaultdict(list)
         alike: dict[str, list[str]] = defaultdict(list)
-        for name, one in sorted(self.hosts.items())[:MAX_HOSTS]:
-            states[one.state].append(name)
-            if details := one.details():
+        for name, host in sorted(self.hosts.items())[:MAX_HOSTS]:
+            states[host.state].append(name)
+            if details := host.details():
                 alike[json.dumps(details, sort_keys=True)].append(name)
-        told: dict[str, Any] = {"hosts": dict(states)}
+        result: dict[str, Any] = {"hosts": dict(states)}
         if len(self.hosts) > MAX_HOSTS:
-            told["moreHosts"] = len(self.hosts) - MAX_HOSTS
-        told["details"] = [{"hosts": names, **json.loads(one)} for one, names in alike.items()]
-        return told
+            result["moreHosts"] = len(self.hosts) - MAX_HOSTS
+        result["details"] = [{"hosts": names, **json.loads(text)} for text, names in alike.items()]
+        return result
 
 
 def read_events(path: Path) -> PlaybookReport:
     """The report that the callback's events make; lines that were cut are left out."""
     hosts: dict[str, HostReport] = defaultdict(HostReport)
-    ended = False
+    has_ended = False
     for event in _events(path):
         kind = event.get("event")
         if kind == "ended":
-            ended = True
+            has_ended = True
             for name, counts in event["hosts"].items():
                 hosts[name].counts = counts
         else:
             _note(hosts[event["host"]], kind, event)
-    return PlaybookReport(dict(hosts), ended)
+    return PlaybookReport(dict(hosts), has_ended)
 
 
 def _note(host: HostReport, kind: str | None, event: Mapping[str, Any]) -> None:
@@ -145,77 +145,79 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 continue
 
 
-#: The names of hosts that are told in a line.
+#: The most names of hosts in a line.
 SHOWN = 20
 
 
-def previewed(run: CompletedRun) -> JsonObject:
+def preview_of(run: CompletedRun) -> JsonObject:
     """The changes that check mode reports, and what it cannot know, by host."""
     report = run.report
     states: dict[str, list[str]] = {}
-    for name, one in sorted(report.hosts.items()):
-        state = {"changed": "would change", "unchanged": "would not change"}.get(one.state)
+    for name, host in sorted(report.hosts.items()):
+        state = {"changed": "would change", "unchanged": "would not change"}.get(host.state)
         if state is None or run.trouble:
-            state = "unreachable" if one.unreachable else "check mode failed"
-        elif one.left_out and not one.changes:
+            state = "unreachable" if host.unreachable else "check mode failed"
+        elif host.left_out and not host.changes:
             state = "cannot know"
         states.setdefault(state, []).append(name)
-    told: dict[str, Any] = {"hosts": states, "details": report.output()["details"]}
-    if any(one.left_out for one in report.hosts.values()):
-        told["note"] = "check mode cannot know what the tasks in notPreviewed do"
+    preview: dict[str, Any] = {"hosts": states, "details": report.output()["details"]}
+    if any(host.left_out for host in report.hosts.values()):
+        preview["note"] = "check mode cannot know what the tasks in notPreviewed do"
     if run.trouble:
-        told["error"] = run.trouble
-    return told
+        preview["error"] = run.trouble
+    return preview
 
 
-def checked_by(playbook: str, run: CompletedRun) -> EffectVerdict:
-    """Effective if the *playbook* that checks it has succeeded on all hosts."""
+def verdict_by_playbook(playbook: str, run: CompletedRun) -> EffectVerdict:
+    """The verdict of the *playbook* that verifies it: effective if it succeeded on all hosts."""
     report = run.report
     if run.trouble or not report.hosts or report.names("unreachable", "unfinished"):
-        return _undecided(run)
+        return _cannot_tell(run)
     if report.names("failed"):
-        says = f"{playbook}: {'; '.join(troubled(report))}"
+        says = f"{playbook}: {'; '.join(troubles(report))}"
         return EffectVerdict(verdict="no effect", evidence=says, final=False)
-    says = f"{playbook} succeeded on {listed(sorted(report.hosts))}"
+    says = f"{playbook} succeeded on {join_names(sorted(report.hosts))}"
     return EffectVerdict(verdict="effective", evidence=says)
 
 
-def unchanged(run: CompletedRun) -> EffectVerdict:
-    """Effective if check mode would change nothing, and knows.
+def verdict_by_check_mode(run: CompletedRun) -> EffectVerdict:
+    """The verdict of check mode: effective if it would change nothing, and can know.
 
-    A task that would change something without showing a difference, such as a restart, may always
-    say so.
+    A task that reports a change without a difference, such as a restart, may always do so: then it
+    cannot tell.
     """
     report = run.report
     if run.trouble or not report.hosts or report.names("failed", "unreachable", "unfinished"):
-        return _undecided(run)
+        return _cannot_tell(run)
     hosts = report.hosts.items()
-    differ = [name for name, one in hosts if any("diff" in change for change in one.changes)]
+    differ = [name for name, host in hosts if any("diff" in change for change in host.changes)]
     if differ:
-        says = f"check mode still shows differences on {listed(sorted(differ))}"
+        says = f"check mode still shows differences on {join_names(sorted(differ))}"
         return EffectVerdict(verdict="no effect", evidence=says, final=False)
-    again = [name for name, one in hosts if one.changes or one.left_out or one.ran]
+    again = [name for name, host in hosts if host.changes or host.left_out or host.ran]
     if again:
-        says = f"check mode cannot know for {listed(sorted(again))}; give the playbook a `verify`"
+        says = (
+            f"check mode cannot know for {join_names(sorted(again))}; give the playbook a `verify`"
+        )
         return EffectVerdict(verdict="cannot tell", evidence=says)
-    says = f"check mode would change nothing on {listed(report.names('unchanged'))}"
+    says = f"check mode would change nothing on {join_names(report.names('unchanged'))}"
     return EffectVerdict(verdict="effective", evidence=says)
 
 
-def _undecided(run: CompletedRun) -> EffectVerdict:
-    says = "; ".join(filter(None, [run.trouble, *troubled(run.report)]))
+def _cannot_tell(run: CompletedRun) -> EffectVerdict:
+    says = "; ".join(filter(None, [run.trouble, *troubles(run.report)]))
     return EffectVerdict(verdict="cannot tell", evidence=says or "it matched no host", final=False)
 
 
-def troubled(report: PlaybookReport) -> Iterator[str]:
-    """The hosts in trouble, each with its reason."""
+def troubles(report: PlaybookReport) -> Iterator[str]:
+    """The hosts in trouble, each with the reason."""
     for name in report.names("failed", "unreachable", "unfinished")[:SHOWN]:
-        one = report.hosts[name]
-        yield f"{name} {one.state}{': ' if one.error else ''}{one.error[:200]}"
+        host = report.hosts[name]
+        yield f"{name} {host.state}{': ' if host.error else ''}{host.error[:200]}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+def join_names(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
 
@@ -271,7 +273,7 @@ class AnsibleRunner:
         self._settings = settings
         self._access = access
 
-    def run(self, wanted: PlaybookRun, keep: Sequence[int] = ()) -> CompletedRun:
+    def run(self, request: PlaybookRun, keep: Sequence[int] = ()) -> CompletedRun:
         """Run a playbook, which inherits the file descriptors *keep*.
 
         Raises:
@@ -280,26 +282,26 @@ class AnsibleRunner:
         """
         with tempfile.TemporaryDirectory(prefix="boyd") as name:
             folder, events = Path(name), Path(name) / "events"
-            given = folder / "variables.json"
-            given.write_text(json.dumps({**wanted.variables, **self._connection(folder)}))
+            variables_file = folder / "variables.json"
+            variables_file.write_text(json.dumps({**request.variables, **self._connection(folder)}))
             arguments = [
-                *("--limit", ",".join(wanted.hosts), "--forks", str(self._settings.forks)),
-                *("--extra-vars", f"@{given}"),
-                *(("--check", "--diff") if wanted.check else ("--diff",)),
+                *("--limit", ",".join(request.hosts), "--forks", str(self._settings.forks)),
+                *("--extra-vars", f"@{variables_file}"),
+                *(("--check", "--diff") if request.check else ("--diff",)),
             ]
             env = {"BOYD_ANSIBLE_EVENTS": str(events)}
-            if wanted.facts:
+            if request.facts:
                 env["BOYD_ANSIBLE_FACTS"] = "1"
             trouble = ""
             try:
-                ended = self._call(
-                    ["ansible-playbook", *arguments, "--", str(wanted.file)],
-                    wanted.timeout,
+                result = self._call(
+                    ["ansible-playbook", *arguments, "--", str(request.file)],
+                    request.timeout,
                     folder,
                     env,
                     keep,
                 )
-                trouble = _trouble(ended)
+                trouble = _trouble(result)
             except CommandFailed as error:
                 if not events.exists():
                     raise AnsibleFailure(clean(str(error))) from None
@@ -316,17 +318,17 @@ class AnsibleRunner:
             output = Path(name) / "inventory"
             argv = ["ansible-inventory", "--list", "--output", str(output)]
             try:
-                ended = self._call(argv, INVENTORY_TIME, Path(name), {})
+                result = self._call(argv, INVENTORY_TIME, Path(name), {})
             except CommandFailed as error:
                 raise AnsibleFailure(clean(str(error))) from None
-            if ended.code or not output.exists():
-                raise AnsibleFailure(f"the inventory cannot be read: {clean(ended.output)}")
+            if result.code or not output.exists():
+                raise AnsibleFailure(f"the inventory cannot be read: {clean(result.output)}")
             if output.stat().st_size > MAX_INVENTORY:
                 raise AnsibleFailure(f"the inventory is larger than {MAX_INVENTORY} bytes")
             groups = json.loads(output.read_bytes())
         groups.pop("_meta", None)
-        found = {name: _members(groups, name, set()) for name in groups}
-        return {host: {host} for host in found.get("all", ())} | found
+        members = {name: _members(groups, name, set()) for name in groups}
+        return {host: {host} for host in members.get("all", ())} | members
 
     def _call(
         self,
@@ -346,7 +348,7 @@ class AnsibleRunner:
         secrets = {"--vault-password-file": self._access.vault_password}
         if argv[0] == "ansible-playbook":
             secrets["--become-password-file"] = self._access.become_password
-        with _piped(secrets) as (words, pipes):
+        with _secret_pipes(secrets) as (words, pipes):
             full = [program, "--inventory", str(settings.inventory), *words, *argv[1:]]
             env = {**self._environment(folder), **env}
             keep = [*keep, *pipes]
@@ -386,16 +388,16 @@ class AnsibleRunner:
             words += ["GlobalKnownHostsFile=/dev/null"]
         if access.private_key:
             words.append("IdentitiesOnly=yes")
-        found = {"ansible_ssh_args": " ".join(f"-o {shlex.quote(word)}" for word in words)}
+        variables = {"ansible_ssh_args": " ".join(f"-o {shlex.quote(word)}" for word in words)}
         if access.user:
-            found["ansible_user"] = access.user
+            variables["ansible_user"] = access.user
         if access.private_key:
-            found["ansible_ssh_private_key_file"] = str(access.private_key)
-        return found
+            variables["ansible_ssh_private_key_file"] = str(access.private_key)
+        return variables
 
 
 @contextmanager
-def _piped(secrets: Mapping[str, Secret | None]) -> Iterator[tuple[list[str], list[int]]]:
+def _secret_pipes(secrets: Mapping[str, Secret | None]) -> Iterator[tuple[list[str], list[int]]]:
     """Options that name pipes with the secrets, which thereby are in no file and no argument."""
     words: list[str] = []
     pipes: list[int] = []
@@ -410,22 +412,26 @@ def _piped(secrets: Mapping[str, Secret | None]) -> Iterator[tuple[list[str], li
             words += [option, f"/dev/fd/{reading}"]
         yield words, pipes
     finally:
-        for one in pipes:
-            os.close(one)
+        for descriptor in pipes:
+            os.close(descriptor)
 
 
-def _trouble(ended: CompletedCommand) -> str:
-    """The reason if a run ended in another way than with failed or unreachable hosts."""
-    if ended.code in (0, 2, 4, 6, 8):
+def _trouble(command: CompletedCommand) -> str:
+    """The error of a run that ended otherwise than with failed or unreachable hosts, if it did."""
+    if command.code in (0, 2, 4, 6, 8):
         return ""
-    how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with {ended.code}"
-    return clean(f"ansible-playbook {how}: {ended.output}").strip(": ")
+    outcome = (
+        f"was killed by signal {-command.code}"
+        if command.code < 0
+        else f"ended with {command.code}"
+    )
+    return clean(f"ansible-playbook {outcome}: {command.output}").strip(": ")
 
 
-def _members(groups: Mapping[str, Any], name: str, seen: set[str]) -> set[str]:
-    if name in seen:
+def _members(groups: Mapping[str, Any], name: str, visited: set[str]) -> set[str]:
+    if name in visited:
         return set()
-    seen.add(name)
+    visited.add(name)
     group = groups.get(name, {})
-    found = set(group.get("hosts", ()))
-    return found.union(*(_members(groups, one, seen) for one in group.get("children", ())))
+    hosts = set(group.get("hosts", ()))
+    return hosts.union(*(_members(groups, child, visited) for child in group.get("children", ())))

@@ -29,11 +29,11 @@ from boyd_connectors.ansible.playbook_run import (
     CompletedRun,
     PlaybookReport,
     PlaybookRun,
-    checked_by,
-    listed,
-    previewed,
-    troubled,
-    unchanged,
+    join_names,
+    preview_of,
+    troubles,
+    verdict_by_check_mode,
+    verdict_by_playbook,
 )
 from boyd_connectors.connector_parts import CheckReport
 
@@ -104,7 +104,7 @@ class Ansible(Connector):
         actions: dict[ActionName, AnsibleAccess] = Field(default_factory=dict)
 
         @model_validator(mode="after")
-        def _known(self) -> Self:
+        def _check_actions(self) -> Self:
             if unknown := self.actions.keys() - self.playbooks.keys():
                 raise ValueError(f"actions: {min(unknown)} is not among the playbooks")
             return self
@@ -113,21 +113,21 @@ class Ansible(Connector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        given = self.options
+        own = self.options
         self._folder = Path()
-        drifting = sum(one.drift for one in given.playbooks.values())
+        drifting = sum(book.drift for book in own.playbooks.values())
         self.components = (
-            self._observer("facts", "Gather facts of all hosts.", given.interval),
+            self._observer("facts", "Gather facts of all hosts.", own.interval),
             *(
                 [
                     self._observer(
-                        "drift", "Look for changes to be made.", given.drift_interval, drifting
+                        "drift", "Look for changes to be made.", own.drift_interval, drifting
                     )
                 ]
                 if drifting
                 else []
             ),
-            *(self._action(name, given.playbooks[name]) for name in given.actions),
+            *(self._action(name, own.playbooks[name]) for name in own.actions),
         )
 
     def use_folder(self, folder: Path) -> None:
@@ -135,7 +135,7 @@ class Ansible(Connector):
         self._folder = folder
 
     def offers(self, action: str) -> bool:
-        """Tell whether the options enable the playbook *action*."""
+        """True if the options enable the playbook *action*."""
         return action in self.options.actions
 
     def access_of(self, action: str, default: Any) -> Any:
@@ -172,48 +172,62 @@ class Ansible(Connector):
 
     def facts(self, ctx: Context) -> list[Observation]:
         """Observe facts of hosts, and hosts that cannot be reached."""
-        report = self._gathered(self.options.hosts, self.options.facts, self.options.gather_subset)
-        found = CheckReport(ctx, self.options.max_items)
+        report = self._gather(self.options.hosts, self.options.facts, self.options.gather_subset)
+        check_report = CheckReport(ctx, self.options.max_items)
         for name, host in sorted(report.hosts.items()):
             if host.error:
-                what = "unreachable" if host.unreachable else "failed"
-                found.add(what, "error", {"hosts": name, "error": host.error[:300]})
+                kind = "unreachable" if host.unreachable else "failed"
+                check_report.add(kind, "error", {"hosts": name, "error": host.error[:300]})
         for name, host in sorted(report.hosts.items()):
             if host.facts:
-                facts = {key.removeprefix("ansible_"): one for key, one in host.facts.items()}
-                found.add("host", "info", {"hosts": name, "facts": redactor().redact_json(facts)})
+                facts = {key.removeprefix("ansible_"): value for key, value in host.facts.items()}
+                check_report.add(
+                    "host", "info", {"hosts": name, "facts": redactor().redact_json(facts)}
+                )
         lost = len(report.names("unreachable"))
-        return found.observations("summary", hosts=len(report.hosts), unreachable=lost)
+        return check_report.observations("summary", hosts=len(report.hosts), unreachable=lost)
 
     def drift(self, ctx: Context) -> list[Observation]:
         """Observe hosts that playbooks would change."""
-        found = CheckReport(ctx, self.options.max_items)
-        books = {name: one for name, one in self.options.playbooks.items() if one.drift}
+        check_report = CheckReport(ctx, self.options.max_items)
+        books = {name: book for name, book in self.options.playbooks.items() if book.drift}
         drifted = unknown = 0
         for name, book in books.items():
             params = book.params(name)(hosts=book.hosts)
-            wanted = self._run_of(book, params, check=True, timeout=self.options.observe_timeout)
-            run = self._runner().run(wanted)
-            for host, one in sorted(run.report.hosts.items()):
+            request = self._run_of(book, params, check=True, timeout=self.options.observe_timeout)
+            run = self._runner().run(request)
+            for host, host_report in sorted(run.report.hosts.items()):
                 data: JsonObject = {"hosts": host, "playbook": name}
-                if one.changes:
+                if host_report.changes:
                     drifted += 1
-                    tasks = [change["task"] for change in one.changes[: self.options.max_items]]
-                    found.add("drift", "warning", {**data, "tasks": list(dict.fromkeys(tasks))})
-                elif one.state != "unchanged":
+                    tasks = [
+                        change["task"] for change in host_report.changes[: self.options.max_items]
+                    ]
+                    check_report.add(
+                        "drift", "warning", {**data, "tasks": list(dict.fromkeys(tasks))}
+                    )
+                elif host_report.state != "unchanged":
                     unknown += 1
-                    found.add("unchecked", "warning", {**data, "error": one.error[:300]})
+                    check_report.add(
+                        "unchecked", "warning", {**data, "error": host_report.error[:300]}
+                    )
             if run.trouble:
                 unknown += 1
-                found.add("unchecked", "error", {"playbook": name, "error": run.trouble[-300:]})
-        return found.observations("drifts", playbooks=len(books), drifted=drifted, unknown=unknown)
+                check_report.add(
+                    "unchecked", "error", {"playbook": name, "error": run.trouble[-300:]}
+                )
+        return check_report.observations(
+            "drifts", playbooks=len(books), drifted=drifted, unknown=unknown
+        )
 
     @tool(timeout=MARGIN)
     def list_hosts(self, ctx: Context) -> JsonObject:
         """List the groups of the inventory with their hosts."""
-        known = self._runner().inventory()
+        inventory = self._runner().inventory()
         groups: dict[str, Any] = {
-            name: sorted(one)[:200] for name, one in sorted(known.items()) if one != {name}
+            name: sorted(hosts)[:200]
+            for name, hosts in sorted(inventory.items())
+            if hosts != {name}
         }
         return dict(list(groups.items())[:100])
 
@@ -221,17 +235,17 @@ class Ansible(Connector):
     def show_facts(self, params: HostParams, ctx: Context) -> JsonObject:
         """Gather all facts of a host, or those of `facts` of each host of a group."""
         alone = self._runner().inventory().get(params.hosts) == {params.hosts}
-        given = self.options
-        patterns, subset = (["*"], ["all"]) if alone else (given.facts, given.gather_subset)
-        report = self._gathered(params.hosts, patterns, subset)
-        shown = {name: one.facts or {"error": one.error} for name, one in report.hosts.items()}
-        found: JsonObject = redactor().redact_json(dict(sorted(shown.items())[:50]))
-        return found
+        own = self.options
+        patterns, subset = (["*"], ["all"]) if alone else (own.facts, own.gather_subset)
+        report = self._gather(params.hosts, patterns, subset)
+        facts_by_host = {
+            name: host.facts or {"error": host.error} for name, host in report.hosts.items()
+        }
+        redacted: JsonObject = redactor().redact_json(dict(sorted(facts_by_host.items())[:50]))
+        return redacted
 
-    def _gathered(
-        self, hosts: str, patterns: Sequence[str], subset: Sequence[str]
-    ) -> PlaybookReport:
-        prefixed = [one if one == "*" else f"ansible_{one}" for one in patterns]
+    def _gather(self, hosts: str, patterns: Sequence[str], subset: Sequence[str]) -> PlaybookReport:
+        prefixed = [pattern if pattern == "*" else f"ansible_{pattern}" for pattern in patterns]
         variables = {"boyd_filter": prefixed, "boyd_subset": list(subset)}
         run = self._runner().run(
             PlaybookRun(FACTS, [hosts], variables, facts=True, timeout=self.options.observe_timeout)
@@ -244,11 +258,11 @@ class Ansible(Connector):
         """The changes that check mode reports, and what it cannot know."""
         book, access = self._book(name)
         runner = self._runner(access)
-        digest = self._pinned(runner, params)
+        digest = self._project_digest(runner, params)
         run = runner.run(self._run_of(book, params, check=True))
         if not run.report.hosts:
             raise AnsibleFailure(run.trouble or f"{book.file} does nothing on {params.hosts}")
-        return {**previewed(run), "digest": digest}
+        return {**preview_of(run), "digest": digest}
 
     def _execute(
         self, name: str, params: PlaybookParams, ctx: Context
@@ -257,7 +271,7 @@ class Ansible(Connector):
         book, access = self._book(name)
         runner = self._runner(access)
         with running_lock(self._project) as lock:
-            digest = self._pinned(runner, params)
+            digest = self._project_digest(runner, params)
             self._check_approved(ctx, params, digest)
             run = runner.run(self._run_of(book, params), [lock])
         return self._result(run, {"digest": digest})
@@ -274,13 +288,13 @@ class Ansible(Connector):
         runner = self._runner(access)
         # The verification of what is undone may be running: it must not cost the approval.
         with running_lock(self._project, ROLLBACK_PATIENCE) as lock:
-            if self._pinned(runner, params) != done["digest"]:
+            if self._project_digest(runner, params) != done["digest"]:
                 raise AnsibleFailure(
                     f"the project or the hosts have changed since {book.file} ran: nothing was "
                     "undone; use the rollback as a playbook of its own, with a preview"
                 )
-            wanted = self._run_of(book, params, file=book.rollback, hosts=changed)
-            run = runner.run(wanted, [lock])
+            request = self._run_of(book, params, file=book.rollback, hosts=changed)
+            run = runner.run(request, [lock])
         return self._result(run, {"digest": done["digest"]})
 
     def _verify(
@@ -291,13 +305,13 @@ class Ansible(Connector):
         runner = self._runner(access)
         with running_lock(self._project):
             output = result.output if result and isinstance(result.output, Mapping) else {}
-            known = output.get("digest")
-            if known and known != self._pinned(runner, params):
+            digest = output.get("digest")
+            if digest and digest != self._project_digest(runner, params):
                 says = "the project or the hosts have changed since it ran"
                 return EffectVerdict(verdict="cannot tell", evidence=says)
-            wanted = self._run_of(book, params, file=book.verify, check=book.verify is None)
-            run = runner.run(wanted)
-        return checked_by(book.verify, run) if book.verify else unchanged(run)
+            request = self._run_of(book, params, file=book.verify, check=book.verify is None)
+            run = runner.run(request)
+        return verdict_by_playbook(book.verify, run) if book.verify else verdict_by_check_mode(run)
 
     def _result(self, run: CompletedRun, more: JsonObject) -> JsonObject | ActionResult:
         report = run.report
@@ -310,32 +324,32 @@ class Ansible(Connector):
         if not report.hosts:
             raise AnsibleFailure(f"{run.trouble}: no host was touched")
         changed = report.names("changed")
-        parts = [run.trouble, *troubled(report), f"changed: {listed(changed) or 'none'}"]
-        why = "; ".join(filter(None, parts))
-        if run.trouble or any(one.late for one in report.hosts.values()):
-            return uncertain(why).patched({"output": output})
-        return ActionResult(action="", success=False, duration=0, error=why, output=output)
+        parts = [run.trouble, *troubles(report), f"changed: {join_names(changed) or 'none'}"]
+        reason = "; ".join(filter(None, parts))
+        if run.trouble or any(host.late for host in report.hosts.values()):
+            return uncertain(reason).patched({"output": output})
+        return ActionResult(action="", success=False, duration=0, error=reason, output=output)
 
     def _check_approved(self, ctx: Context, params: PlaybookParams, digest: str) -> None:
         """Refuse what differs from the previews of the approval, if it runs by one."""
         parts = (ctx.execution_id or "").split(":")
-        found = "approval" in parts[:2] and parts[parts.index("approval") + 1]
-        if not found:
+        approval_id = "approval" in parts[:2] and parts[parts.index("approval") + 1]
+        if not approval_id:
             return
-        item = ctx.approvals.get(found)
+        item = ctx.approvals.get(approval_id)
         output = item.preview.output if item and item.preview and item.preview.success else None
-        seen = set(_digests(output))
-        if not seen:
+        digests = set(_digests(output))
+        if not digests:
             raise AnsibleFailure(
                 "nothing was run: the approval shows no preview of it, which ties it to the files"
             )
-        if digest not in seen:
+        if digest not in digests:
             raise AnsibleFailure(
                 f"nothing was run: files of {self._project}, or the hosts of {params.hosts}, have "
                 "changed since the preview that was approved; ask for it again"
             )
 
-    def _pinned(self, runner: AnsibleRunner, params: PlaybookParams) -> str:
+    def _project_digest(self, runner: AnsibleRunner, params: PlaybookParams) -> str:
         """The digest of the project, and of the hosts that the params name."""
         hosts = runner.inventory().get(params.hosts)
         if not hosts:
@@ -378,17 +392,17 @@ class Ansible(Connector):
         return self._project / self.options.inventory
 
     def _runner(self, access: AnsibleAccess | None = None) -> AnsibleRunner:
-        given = self.options
+        own = self.options
         settings = AnsibleSettings(
             project=self._project,
             inventory=self._inventory,
-            bin_dir=given.bin_dir,
-            known_hosts=given.known_hosts,
-            forks=given.forks,
-            connect_timeout=given.connect_timeout,
-            task_timeout=given.task_timeout,
+            bin_dir=own.bin_dir,
+            known_hosts=own.known_hosts,
+            forks=own.forks,
+            connect_timeout=own.connect_timeout,
+            task_timeout=own.task_timeout,
         )
-        return AnsibleRunner(settings, access or given.access)
+        return AnsibleRunner(settings, access or own.access)
 
 
 def _digests(output: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from boyd.errors import PluginError
 from boyd.models import JsonObject, Model, Observation, Severity
 from boyd.plugin import Connector, Context, Observer, tool
-from boyd_connectors.connector_parts import CheckReport, Sample, raised
+from boyd_connectors.connector_parts import CheckReport, Sample, names_in_alarm
 
 #: The most values of an answer that are shown.
 MAX_VALUES = 20
@@ -22,7 +22,7 @@ RecordType = Literal["A", "AAAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV", "TXT
 
 
 def _absolute(name: str) -> str:
-    if name != "." and not all(0 < len(one) < 64 for one in name.removesuffix(".").split(".")):
+    if name != "." and not all(0 < len(label) < 64 for label in name.removesuffix(".").split(".")):
         raise ValueError("a part between two dots is empty or longer than 63 characters")
     return name if name.endswith(".") else f"{name}."
 
@@ -36,7 +36,7 @@ class WatchedName(BaseModel):
     Attributes:
         name: the name, such as `www.shop.example`.
         type: the type of record.
-        expected: the values that the answer must have, in any order; None: any.
+        expected: the values that the answer must have, in any order; by default any will do.
         agree: whether it is trouble that resolvers give different values.
     """
 
@@ -63,7 +63,7 @@ class DnsResolver:
     port: int = 53
 
     def ask(self, watched: WatchedName, timeout: float) -> DnsAnswer:
-        """The answer to a question; whatever fails is an answer, too."""
+        """The answer to a question; failures are answers, too."""
         import dns.exception
         import dns.flags
         import dns.message
@@ -79,7 +79,7 @@ class DnsResolver:
         except (OSError, dns.exception.DNSException) as error:
             return DnsAnswer(f"no usable answer: {error or type(error).__name__}"[:200])
         kind = dns.rdatatype.from_text(watched.type)
-        values = (str(one) for part in reply.answer if part.rdtype == kind for one in part)
+        values = (str(record) for part in reply.answer if part.rdtype == kind for record in part)
         return DnsAnswer(dns.rcode.to_text(reply.rcode()), tuple(sorted(values)))
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class DnsResolver:
 class NameProblem(NamedTuple):
     """A problem of a name: the kind of observation, its severity and data."""
 
-    what: str
+    kind: str
     severity: Severity
     data: JsonObject
 
@@ -114,34 +114,34 @@ def name_problems(
         answers: the answer of each resolver.
         failing: the resolvers that have failed so often that it is trouble.
     """
-    asked: JsonObject = {"name": watched.name, "type": watched.type}
+    question: JsonObject = {"name": watched.name, "type": watched.type}
     for resolver, answer in answers.items():
         if (problem := problem_of(answer)) and (_is_definite(answer) or resolver in failing):
-            told, severity = problem
-            more: JsonObject = {"resolver": resolver, "code": answer.code, "problem": told}
-            yield NameProblem("name", severity, {**asked, **more})
+            text, severity = problem
+            more: JsonObject = {"resolver": resolver, "code": answer.code, "problem": text}
+            yield NameProblem("name", severity, {**question, **more})
     definite = {name: answer for name, answer in answers.items() if _is_definite(answer)}
     if watched.agree and len({*definite.values()}) > 1:
-        said: JsonObject = {name: _shown(answer) for name, answer in definite.items()}
-        yield NameProblem("disagreement", "warning", {**asked, "answers": said})
+        by_resolver: JsonObject = {name: _values_text(answer) for name, answer in definite.items()}
+        yield NameProblem("disagreement", "warning", {**question, "answers": by_resolver})
     if watched.expected is not None:
-        wanted = sorted(watched.expected)
+        expected = sorted(watched.expected)
         wrong: JsonObject = {
-            name: _shown(answer)
+            name: _values_text(answer)
             for name, answer in definite.items()
-            if answer.values and [*answer.values] != wanted
+            if answer.values and [*answer.values] != expected
         }
         if wrong:
-            more = {"expected": [*wanted], "answers": wrong}
-            yield NameProblem("unexpected", "error", {**asked, **more})
+            more = {"expected": [*expected], "answers": wrong}
+            yield NameProblem("unexpected", "error", {**question, **more})
 
 
 def _is_definite(answer: DnsAnswer) -> bool:
-    """Tell whether the resolver knows, rather than fails."""
+    """True if the resolver knows the answer, even that the name does not exist."""
     return answer.code in ("NOERROR", "NXDOMAIN")
 
 
-def _shown(answer: DnsAnswer) -> str:
+def _values_text(answer: DnsAnswer) -> str:
     values = ", ".join(answer.values[:MAX_VALUES])
     return values or (answer.code if answer.code != "NOERROR" else "no such record")
 
@@ -166,7 +166,7 @@ def _parse(text: str) -> DnsResolver:
     return DnsResolver(str(ipaddress.ip_address(host)), int(port))
 
 
-def _checked(text: str) -> str:
+def _canonical(text: str) -> str:
     return str(_parse(text))
 
 
@@ -192,7 +192,7 @@ class Dns(Connector):
         """
 
         names: list[WatchedName] = Field(min_length=1, max_length=500)
-        resolvers: list[Annotated[str, AfterValidator(_checked)]] = Field(
+        resolvers: list[Annotated[str, AfterValidator(_canonical)]] = Field(
             default_factory=list, max_length=20
         )
         samples: int = Field(default=2, ge=1, le=100)
@@ -224,13 +224,13 @@ class Dns(Connector):
             for number, by_resolver in enumerate(answers)
             for resolver, answer in by_resolver.items()
         }
-        failing = raised(ctx, "answers", samples, self.options.samples)
+        failing = names_in_alarm(ctx, "answers", samples, self.options.samples)
         report, bad = CheckReport(ctx, self.options.max_items), 0
         for number, watched in enumerate(self.options.names):
             here = {name for name in answers[number] if f"{number} {name}" in failing}
-            found = list(name_problems(watched, answers[number], here))
-            bad += bool(found)
-            for problem in found:
+            problems = list(name_problems(watched, answers[number], here))
+            bad += bool(problems)
+            for problem in problems:
                 report.add(*problem)
         return report.observations("names", names=len(answers), bad=bad)
 
@@ -260,8 +260,8 @@ class Dns(Connector):
 
         questions = [(name, resolver) for name in names for resolver in resolvers]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            found = pool.map(ask, questions)
-            answers = iter(list(found))
+            replies = pool.map(ask, questions)
+            answers = iter(list(replies))
         return [{str(resolver): next(answers) for resolver in resolvers} for _ in names]
 
     def _resolvers(self) -> list[DnsResolver]:
@@ -269,4 +269,6 @@ class Dns(Connector):
             return [_parse(text) for text in self.options.resolvers]
         import dns.resolver
 
-        return [DnsResolver(str(one)) for one in dns.resolver.get_default_resolver().nameservers]
+        return [
+            DnsResolver(str(address)) for address in dns.resolver.get_default_resolver().nameservers
+        ]

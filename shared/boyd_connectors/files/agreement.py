@@ -1,4 +1,4 @@
-"""The preview that people have seen when they approved an execution."""
+"""The preview that people saw when they approved an execution."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from boyd.plugin import Context
 from boyd_connectors.files.file_set import FilesError
 
 
-def agreed_preview(ctx: Context) -> dict[str, Any] | None:
-    """The output of the dry run; None: nobody had to approve this execution.
+def common_preview(ctx: Context) -> dict[str, Any] | None:
+    """The output of the dry run that all approvers saw, or None if nobody had to approve.
 
     Of lists that were renewed between two approvals, it has what both lists have.
 
@@ -24,8 +24,8 @@ def agreed_preview(ctx: Context) -> dict[str, Any] | None:
     item = ctx.approvals.get(id)
     preview = item.preview if item else None
     if item is None or preview is None or not preview.success:
-        why = preview.error if preview else "there is none"
-        raise FilesError(f"nothing was changed: the approval shows no preview: {why}; ask again")
+        reason = preview.error if preview else "there is none"
+        raise FilesError(f"nothing was changed: the approval shows no preview: {reason}; ask again")
     agreed = _output(preview)
     at = item.preview_at if item.first_preview else None
     if at is None or not any(vote.at < at for vote in item.approvals):
@@ -43,4 +43,4 @@ def _output(preview: ActionResult | None) -> dict[str, Any]:
 def _both(first: Any, last: Any) -> Any:
     """Of a list, the entries that everybody has seen."""
     both = isinstance(first, list) and isinstance(last, list)
-    return [one for one in last if one in first] if both else last
+    return [entry for entry in last if entry in first] if both else last

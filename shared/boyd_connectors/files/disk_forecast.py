@@ -1,4 +1,4 @@
-"""The time until a file system is full, from how it has grown; or the reason why nobody can say."""
+"""The time until a file system is full, extrapolated from its growth."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class DiskUsage:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds until it is full, with the pace per second; without them the reason in `why`.
+    """Seconds until it is full, with the pace per second; without them `reason` says why.
 
     `steady` is false if it grows in a way that says nothing about later.
     """
 
     seconds: float | None = None
     pace: float = 0.0
-    why: str = ""
+    reason: str = ""
     steady: bool = True
 
 
@@ -66,17 +66,17 @@ def usage(path: Path) -> dict[Resource, DiskUsage]:
         FilesError: nothing is mounted there, or it cannot be asked.
     """
     try:
-        seen, mounted = os.statvfs(path), path.is_mount()
+        stats, mounted = os.statvfs(path), path.is_mount()
     except OSError as error:
         raise FilesError(f"{path}: {error.strerror}") from None
     if not mounted:
         raise FilesError(f"{path}: nothing is mounted there")
-    block = seen.f_frsize
+    block = stats.f_frsize
     space = DiskUsage(
-        (seen.f_blocks - seen.f_bfree) * block, seen.f_bavail * block, seen.f_blocks * block
+        (stats.f_blocks - stats.f_bfree) * block, stats.f_bavail * block, stats.f_blocks * block
     )
-    inodes = DiskUsage(seen.f_files - seen.f_ffree, seen.f_favail, seen.f_files)
-    return {"space": space, "inodes": inodes} if seen.f_files else {"space": space}
+    inodes = DiskUsage(stats.f_files - stats.f_ffree, stats.f_favail, stats.f_files)
+    return {"space": space, "inodes": inodes} if stats.f_files else {"space": space}
 
 
 def usages(
@@ -86,70 +86,76 @@ def usages(
     outcomes = calls.make(
         {mount: BoundedCall(partial(usage, Path(mount)), MOUNT_TIMEOUT) for mount in mounts}
     )
-    seen, lost = {}, {}
+    by_mount, lost = {}, {}
     for mount, outcome in outcomes.items():
         if isinstance(outcome, FilesError):
             lost[mount] = str(outcome)
         elif isinstance(outcome, Exception):
             lost[mount] = f"{mount}: {outcome}"
         else:
-            seen[mount] = outcome
-    return seen, lost
+            by_mount[mount] = outcome
+    return by_mount, lost
 
 
 def forecasts(
-    ctx: Context, seen: Mapping[str, Mapping[Resource, DiskUsage]], window: float
+    ctx: Context, by_mount: Mapping[str, Mapping[Resource, DiskUsage]], window: float
 ) -> dict[tuple[str, Resource], tuple[DiskUsage, Forecast]]:
-    """The use and the forecast of each file system of this host; remembers what is *seen*."""
+    """The use and the forecast of each file system of this host; remembers *by_mount*."""
     now = ctx.now().timestamp()
 
-    def change(known: Any) -> JsonObject:
-        known = known or {}
+    def change(stored: Any) -> JsonObject:
+        stored = stored or {}
         return {
-            mount: remember(known.get(mount), now, used, window) for mount, used in seen.items()
+            mount: remember(stored.get(mount), now, used, window)
+            for mount, used in by_mount.items()
         }
 
-    kept: Any = ctx.state.update(f"usage/{ctx.host}", change)
-    found = {}
-    for mount, used in seen.items():
-        samples = kept[mount]["samples"]
-        for place, (of, one) in enumerate(used.items(), 1):
+    memory: Any = ctx.state.update(f"usage/{ctx.host}", change)
+    result = {}
+    for mount, used in by_mount.items():
+        samples = memory[mount]["samples"]
+        for place, (resource, usage) in enumerate(used.items(), 1):
             past = [(at[0], float(at[place])) for at in samples if at[0] < now]
-            found[mount, of] = one, forecast([*past, (now, float(one.used))], one, window)
-    return found
+            result[mount, resource] = (
+                usage,
+                forecast([*past, (now, float(usage.used))], usage, window),
+            )
+    return result
 
 
 def remember(
-    known: Any, now: float, used: Mapping[Resource, DiskUsage], window: float
+    stored: Any, now: float, used: Mapping[Resource, DiskUsage], window: float
 ) -> JsonObject:
     """The memory of a file system: its sizes, and the time and use of some samples in *window*.
 
     What was known of a file system of another size is forgotten.
     """
-    sizes = {of: one.size for of, one in used.items()}
-    same = known and known["sizes"] == sizes
-    samples = [one for one in (known["samples"] if same else []) if 0 <= now - one[0] <= window]
+    sizes = {resource: usage.size for resource, usage in used.items()}
+    same = stored and stored["sizes"] == sizes
+    samples = [
+        sample for sample in (stored["samples"] if same else []) if 0 <= now - sample[0] <= window
+    ]
     if not samples or now - samples[-1][0] >= window / SAMPLES:
-        samples.append([now, *(one.used for one in used.values())])
+        samples.append([now, *(usage.used for usage in used.values())])
     return {"sizes": sizes, "samples": samples}  # type: ignore[dict-item]
 
 
-def forecast(samples: Sequence[tuple[float, float]], of: DiskUsage, window: float) -> Forecast:
-    """The forecast from times and uses, the last of which is the one of now."""
-    run = _since_drop(samples, of.size)
+def forecast(samples: Sequence[tuple[float, float]], usage: DiskUsage, window: float) -> Forecast:
+    """The forecast from times and uses, of which the last is the current one."""
+    run = _since_drop(samples, usage.size)
     span = run[-1][0] - run[0][0]
     if len(run) < FEWEST or span < window * _SPAN:
-        return Forecast(why="too little is known since it was first seen, or shrank")
+        return Forecast(reason="too little is known since it was first seen, or shrank")
     pace = _pace(run)
     if pace <= 0:
-        return Forecast(why="it does not grow")
+        return Forecast(reason="it does not grow")
     third = len(run) // 3
     thirds = (run[: third + 1], run[third : 2 * third + 1], run[2 * third :])
     if not all(pace / _STEADY <= _pace(part) <= pace * _STEADY for part in thirds):
-        return Forecast(why="it does not grow steadily", steady=False)
-    seconds = of.free / pace
+        return Forecast(reason="it does not grow steadily", steady=False)
+    seconds = usage.free / pace
     if seconds > _REACH * span:
-        return Forecast(pace=pace, why="it grows too slowly to foresee the end")
+        return Forecast(pace=pace, reason="it grows too slowly to foresee the end")
     return Forecast(seconds, pace)
 
 
@@ -165,5 +171,5 @@ def _since_drop(samples: Sequence[tuple[float, float]], size: int) -> Sequence[t
 def _pace(samples: Sequence[tuple[float, float]]) -> float:
     times, used = zip(*samples, strict=True)
     # Relative to the first, as squares of large numbers lose digits.
-    offset = [one - times[0] for one in times]
-    return linear_regression(offset, [one - used[0] for one in used]).slope
+    offset = [at - times[0] for at in times]
+    return linear_regression(offset, [value - used[0] for value in used]).slope

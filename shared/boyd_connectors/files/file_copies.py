@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-from boyd_connectors.files.file_set import OWN, FilesError, shown
-from boyd_connectors.files.removal import linked
+from boyd_connectors.files.file_set import OWN, FilesError, escape
+from boyd_connectors.files.removal import rename_no_replace
 
 _CHUNK = 1_048_576
 _LINKLESS = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,7 +36,7 @@ def copy_back(folder: int, name: str, emptied: str) -> None:
         os.fdopen(os.open(name, os.O_RDONLY | _LINKLESS, dir_fd=folder), "rb") as source,
     ):
         if os.fstat(handle).st_size:
-            raise FilesError(f"{shown(emptied)} was written to since: it stays")
+            raise FilesError(f"{escape(emptied)} was written to since: it stays")
         try:
             _copy(source, target)
         except OSError:
@@ -52,22 +52,22 @@ def compress(folder: int, name: str) -> None:
         FilesError: it was written to meanwhile.
         OSError: it cannot be read, or there is no room.
     """
-    made = f"{OWN}{name}.gz"
+    draft = f"{OWN}{name}.gz"
     with suppress(FileNotFoundError):  # of one that was interrupted
-        os.unlink(made, dir_fd=folder)
+        os.unlink(draft, dir_fd=folder)
     with os.fdopen(os.open(name, os.O_RDONLY | _LINKLESS, dir_fd=folder), "rb") as source:
         before = os.fstat(source.fileno())
-        _write(folder, made, lambda target: _pack(source, target), source.fileno())
+        _write(folder, draft, lambda target: _pack(source, target), source.fileno())
         after = os.fstat(source.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        os.unlink(made, dir_fd=folder)
+        os.unlink(draft, dir_fd=folder)
         raise FilesError("it was written to meanwhile")
-    linked(folder, made, folder, f"{name}.gz")
+    rename_no_replace(folder, draft, folder, f"{name}.gz")
     os.unlink(name, dir_fd=folder)
 
 
 @contextmanager
-def decompressed(folder: int, name: str) -> Iterator[str]:
+def plain_copy(folder: int, name: str) -> Iterator[str]:
     """The name of a file with its plain content; a file that is made for it does not stay.
 
     Raises:
@@ -76,19 +76,19 @@ def decompressed(folder: int, name: str) -> Iterator[str]:
     if not name.endswith(".gz"):
         yield name
         return
-    made = f"{OWN}{name}.plain"
+    draft = f"{OWN}{name}.plain"
     with suppress(FileNotFoundError):
-        os.unlink(made, dir_fd=folder)
+        os.unlink(draft, dir_fd=folder)
     with (
         os.fdopen(os.open(name, os.O_RDONLY | _LINKLESS, dir_fd=folder), "rb") as packed,
         gzip.open(packed) as source,
     ):
-        _write(folder, made, lambda target: _copy(source, target), packed.fileno())
+        _write(folder, draft, lambda target: _copy(source, target), packed.fileno())
     try:
-        yield made
+        yield draft
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(made, dir_fd=folder)
+            os.unlink(draft, dir_fd=folder)
 
 
 def _write(folder: int, new: str, fill: Callable[[IO[bytes]], None], like: int) -> None:
@@ -98,11 +98,11 @@ def _write(folder: int, new: str, fill: Callable[[IO[bytes]], None], like: int) 
         with os.fdopen(handle, "wb") as target:
             fill(target)
             target.flush()
-            seen = os.fstat(like)
+            stats = os.fstat(like)
             with suppress(PermissionError):
-                os.fchown(handle, seen.st_uid, seen.st_gid)
-            os.fchmod(handle, seen.st_mode & 0o777)
-            os.utime(handle, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+                os.fchown(handle, stats.st_uid, stats.st_gid)
+            os.fchmod(handle, stats.st_mode & 0o777)
+            os.utime(handle, ns=(stats.st_atime_ns, stats.st_mtime_ns))
             os.fsync(handle)
     except BaseException:
         with suppress(FileNotFoundError):

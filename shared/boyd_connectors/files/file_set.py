@@ -73,8 +73,10 @@ class FileSet(BaseModel):
         return self
 
     def matches(self, name: str) -> bool:
-        """Tell whether a file with that name belongs to it."""
-        return not name.startswith(OWN) and any(fnmatchcase(name, one) for one in self.patterns)
+        """True if a file with that name belongs to the set."""
+        return not name.startswith(OWN) and any(
+            fnmatchcase(name, pattern) for pattern in self.patterns
+        )
 
     def below(self, path: str) -> list[str]:
         """The folders and the name that lead from the root to an absolute *path*.
@@ -84,22 +86,22 @@ class FileSet(BaseModel):
         """
         root = f"{self.root}/"
         parts = path.removeprefix(root).split("/")
-        strange = {"", ".", ".."} & set(parts) or any(one.startswith(OWN) for one in parts[:-1])
+        strange = {"", ".", ".."} & set(parts) or any(part.startswith(OWN) for part in parts[:-1])
         doomed = parts[-1].startswith(DOOMED)
         if not path.startswith(root) or strange or not (self.matches(parts[-1]) or doomed):
-            raise FilesError(f"{shown(path)} is not among the files of the set {self.name}")
+            raise FilesError(f"{escape(path)} is not among the files of the set {self.name}")
         if len(parts) > self.depth + 1:
-            raise FilesError(f"{shown(path)} is deeper than the set {self.name} goes")
+            raise FilesError(f"{escape(path)} is deeper than the set {self.name} goes")
         return parts
 
     @contextmanager
-    def opened(self) -> Iterator[int]:
+    def open_root(self) -> Iterator[int]:
         """Its root as an open folder.
 
         Raises:
             FilesError: there is no such folder, a link leads to it, or it may not be read.
         """
-        with opened(None, self.root.parts[1:], str(self.root)) as folder:
+        with open_folder(None, self.root.parts[1:], str(self.root)) as folder:
             yield folder
 
 
@@ -123,15 +125,15 @@ class FoundFile(NamedTuple):
         """Seconds since its last change."""
         return time.time() - self.modified / 1e9
 
-    def told(self) -> JsonObject:
-        """The entry that a person agrees to; it is not equal to that of a file that has changed."""
+    def approval_entry(self) -> JsonObject:
+        """The file as the approver saw it; differs once the file changes."""
         seconds, rest = divmod(self.modified, 10**9)
         try:
             at = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
         except (ValueError, OverflowError):
             at = f"{self.modified} ns"
         inode = f"{self.device}:{self.inode}"
-        return {"path": shown(self.path), "bytes": self.size, "modified": at, "inode": inode}
+        return {"path": escape(self.path), "bytes": self.size, "modified": at, "inode": inode}
 
 
 def file_at(folder: int, name: str, path: str) -> FoundFile:
@@ -141,15 +143,15 @@ def file_at(folder: int, name: str, path: str) -> FoundFile:
         FilesError: it is no regular file.
         OSError: it cannot be seen.
     """
-    return _found(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+    return _file_of(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
 
 
-def _found(seen: os.stat_result, path: str) -> FoundFile:
-    if not stat.S_ISREG(seen.st_mode):
-        raise FilesError(f"{shown(path)} is no regular file")
-    blocks = seen.st_blocks * 512 if seen.st_nlink == 1 else 0
-    size, modified = seen.st_size, seen.st_mtime_ns
-    return FoundFile(path, size, modified, seen.st_dev, seen.st_ino, blocks)
+def _file_of(stats: os.stat_result, path: str) -> FoundFile:
+    if not stat.S_ISREG(stats.st_mode):
+        raise FilesError(f"{escape(path)} is no regular file")
+    blocks = stats.st_blocks * 512 if stats.st_nlink == 1 else 0
+    size, modified = stats.st_size, stats.st_mtime_ns
+    return FoundFile(path, size, modified, stats.st_dev, stats.st_ino, blocks)
 
 
 class SetScan:
@@ -160,10 +162,10 @@ class SetScan:
         unreadable: the number of folders that could not be read.
     """
 
-    def __init__(self, of: FileSet) -> None:
+    def __init__(self, file_set: FileSet) -> None:
         self.cut = False
         self.unreadable = 0
-        self._set = of
+        self._set = file_set
         self._left = MAX_ENTRIES
         self._until = time.monotonic() + SCAN_TIME
 
@@ -174,12 +176,12 @@ class SetScan:
             FilesError: its root cannot be read.
         """
         path = str(self._set.root)
-        with self._set.opened() as root:
+        with self._set.open_root() as root:
             try:
                 device = os.fstat(root).st_dev
                 yield from self._folder(root, path, device, self._set.depth)
             except OSError as error:
-                raise FilesError(f"{shown(path)}: {error.strerror}") from None
+                raise FilesError(f"{escape(path)}: {error.strerror}") from None
 
     def _folder(self, folder: int, path: str, device: int, depth: int) -> Iterator[FoundFile]:
         with os.scandir(folder) as entries:
@@ -189,7 +191,7 @@ class SetScan:
                 below = f"{path}/{entry.name}"
                 if self._set.matches(entry.name) or entry.name.startswith(DOOMED):
                     with suppress(OSError, FilesError):  # it is gone, or no file
-                        yield _found(entry.stat(follow_symlinks=False), below)
+                        yield _file_of(entry.stat(follow_symlinks=False), below)
                 if depth and not entry.name.startswith(OWN) and entry.is_dir(follow_symlinks=False):
                     yield from self._below(folder, entry.name, below, device, depth - 1)
 
@@ -197,7 +199,7 @@ class SetScan:
         self, folder: int, name: str, path: str, device: int, depth: int
     ) -> Iterator[FoundFile]:
         try:
-            with opened(folder, [name], path) as child:
+            with open_folder(folder, [name], path) as child:
                 if os.fstat(child).st_dev == device:
                     yield from self._folder(child, path, device, depth)
         except (FilesError, OSError):
@@ -210,7 +212,7 @@ class SetScan:
 
 
 @contextmanager
-def opened(start: int | None, names: Sequence[str], path: str) -> Iterator[int]:
+def open_folder(start: int | None, names: Sequence[str], path: str) -> Iterator[int]:
     """The folder that *names* lead to from *start*, or from /, without following a link.
 
     Raises:
@@ -220,38 +222,40 @@ def opened(start: int | None, names: Sequence[str], path: str) -> Iterator[int]:
     try:
         for number, name in enumerate(names, 1):
             # Folders on the way need not be readable.
-            how = _FOLDER | (os.O_PATH if number < len(names) else os.O_RDONLY)
-            above, handle = handle, os.open(name, how, dir_fd=handle)
+            flags = _FOLDER | (os.O_PATH if number < len(names) else os.O_RDONLY)
+            above, handle = handle, os.open(name, flags, dir_fd=handle)
             os.close(above)
     except OSError as error:
         os.close(handle)
-        why = "is no folder, or a link" if isinstance(error, NotADirectoryError) else error.strerror
-        raise FilesError(f"{shown(path)}: {why}") from None
+        reason = (
+            "is no folder, or a link" if isinstance(error, NotADirectoryError) else error.strerror
+        )
+        raise FilesError(f"{escape(path)}: {reason}") from None
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def shown(path: str) -> str:
+def escape(path: str) -> str:
     r"""A path as text: what cannot be printed is escaped as `\xNN`, a backslash as `\\`."""
-    return "".join(_shown(char) for char in path)
+    return "".join(_escape(char) for char in path)
 
 
-def _shown(char: str) -> str:
+def _escape(char: str) -> str:
     if char == "\\":
         return "\\\\"
     return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in os.fsencode(char))
 
 
 def path_of(text: str) -> str:
-    """The path that `shown` has made a text of; raises `FilesError` if it never does."""
+    """Undo `escape`; raises `FilesError` if the text cannot come from it."""
     try:
         raw = _ESCAPE.sub(lambda match: _byte(match[1]), text.encode())
         path = os.fsdecode(raw)
     except ValueError:
         path = ""
-    if shown(path) != text:
+    if escape(path) != text:
         raise FilesError(f"{text!r} is no path as observations name it")
     return path
 

@@ -15,18 +15,18 @@ from typing import Any
 import psutil
 
 from boyd.models import JsonObject
-from boyd_connectors.files.file_copies import compress, copy_and_empty, copy_back, decompressed
+from boyd_connectors.files.file_copies import compress, copy_and_empty, copy_back, plain_copy
 from boyd_connectors.files.file_set import (
     FilesError,
     FileSet,
     FoundFile,
+    escape,
     file_at,
-    opened,
+    open_folder,
     path_of,
-    shown,
 )
 from boyd_connectors.files.open_files import open_files
-from boyd_connectors.files.removal import Trash, linked
+from boyd_connectors.files.removal import Trash, rename_no_replace
 from boyd_connectors.files.rotation_options import Rotation
 
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -50,16 +50,16 @@ class RotationPlan:
 class LogRotation:
     """The rotation of the file of a set at *path*, which has options for it."""
 
-    def __init__(self, of: FileSet, options: Rotation, path: str) -> None:
-        self._set = of
+    def __init__(self, file_set: FileSet, options: Rotation, path: str) -> None:
+        self._set = file_set
         self._options = options
         self._path = path
-        self._parts = of.below(path)
+        self._parts = file_set.below(path)
         self._name = self._parts[-1]
 
     def plan(self) -> RotationPlan:
         """Look at everything; raises `FilesError` if it cannot be rotated now."""
-        with self._locked() as (_, folder):
+        with self._lock() as (_, folder):
             return self._plan(folder)
 
     def rotate(self, agreed: JsonObject | None) -> JsonObject:
@@ -68,10 +68,10 @@ class LogRotation:
         Raises:
             FilesError: nothing was changed.
         """
-        with self._locked() as (root, folder):
+        with self._lock() as (root, folder):
             plan = self._plan(folder)
-            if agreed and agreed.get("inode") != plan.file.told()["inode"]:
-                raise FilesError(f"{shown(self._path)} is another file than was agreed to")
+            if agreed and agreed.get("inode") != plan.file.approval_entry()["inode"]:
+                raise FilesError(f"{escape(self._path)} is another file than was agreed to")
             new = f"{self._name}-{datetime.now(UTC):{_STAMP}}"
             if self._options.copy_truncate:
                 self._copy(folder, new)
@@ -82,11 +82,11 @@ class LogRotation:
             batch, dropped = self._drop(root, folder, notes)
         done = f"{new}.gz" if new in packed else new
         return {
-            "path": shown(self._path),
-            "inode": plan.file.told()["inode"],
+            "path": escape(self._path),
+            "inode": plan.file.approval_entry()["inode"],
             "bytes": plan.file.size,
-            "rotated": shown(self._beside(done)),
-            "compressed": [shown(self._beside(f"{one}.gz")) for one in packed],
+            "rotated": escape(self._beside(done)),
+            "compressed": [escape(self._beside(f"{name}.gz")) for name in packed],
             "batch": batch,
             "dropped": list(dropped),
             "notes": list(notes),
@@ -99,9 +99,9 @@ class LogRotation:
             FilesError: it cannot be put back.
         """
         rotated, aside, notes = _last(done["rotated"]), "", list[str]()
-        with self._locked() as (root, folder):
+        with self._lock() as (root, folder):
             try:
-                with decompressed(folder, rotated) as name:
+                with plain_copy(folder, rotated) as name:
                     if self._options.copy_truncate:
                         copy_back(folder, name, self._name)
                     else:
@@ -109,24 +109,26 @@ class LogRotation:
                 with suppress(FileNotFoundError):
                     os.unlink(rotated, dir_fd=folder)
             except OSError as error:
-                raise FilesError(f"{shown(self._path)}: {error.strerror or error}") from None
+                raise FilesError(f"{escape(self._path)}: {error.strerror or error}") from None
             self._take_back(root, done, notes)
         try:
             self._signal(self._writer())
         except FilesError as error:
             notes.append(f"the process may go on writing to another file: {error}")
-        return {"path": shown(self._path), "aside": aside, "notes": list(notes)}
+        return {"path": escape(self._path), "aside": aside, "notes": list(notes)}
 
     def _take_back(self, root: int, done: Any, notes: list[str]) -> None:
         with Trash(self._set, root) as trash:
-            for told in done["dropped"]:
+            for entry in done["dropped"]:
                 try:
-                    trash.restore(done["batch"], [*self._parts[:-1], _last(told["path"])], told)
+                    trash.restore(done["batch"], [*self._parts[:-1], _last(entry["path"])], entry)
                 except (FilesError, OSError) as error:
-                    notes.append(f"{told['path']} stays in the trash: {error}")
+                    notes.append(f"{entry['path']} stays in the trash: {error}")
 
     def effect(self, done: Any) -> tuple[bool, str]:
-        """Tell whether it was rotated, with the evidence; *done* is at least what was planned.
+        """Check that the file was rotated; returns the result and the evidence.
+
+        *done* is the output of the rotation or, without it, of its dry run.
 
         Raises:
             FilesError: its folder cannot be read.
@@ -134,34 +136,37 @@ class LogRotation:
         if self._options.copy_truncate and "rotated" not in done:
             raise FilesError("the name of the copy is not known")
         device, inode = map(int, str(done["inode"]).split(":"))
-        with self._set.opened() as root, opened(root, self._parts[:-1], self._path) as folder:
-            now = self._seen(folder, self._name)
+        with (
+            self._set.open_root() as root,
+            open_folder(root, self._parts[:-1], self._path) as folder,
+        ):
+            current = self._find(folder, self._name)
             # Without the result only the inode tells.
             rotated = _last(done["rotated"]) if "rotated" in done else ""
             rotated = rotated or self._by_inode(folder, (device, inode))
-            kept = self._seen(folder, rotated) if rotated else None
-        if kept is None:
-            return False, f"{shown(self._path)} was not rotated"
-        told = f"{shown(rotated)} is there"
+            rotated_file = self._find(folder, rotated) if rotated else None
+        if rotated_file is None:
+            return False, f"{escape(self._path)} was not rotated"
+        text = f"{escape(rotated)} is there"
         if self._options.copy_truncate:
-            emptied = now is not None and now.size < int(done["bytes"])
+            emptied = current is not None and current.size < int(done["bytes"])
             return (
                 emptied,
-                f"{told}, and {shown(self._path)} was {'' if emptied else 'not '}emptied",
+                f"{text}, and {escape(self._path)} was {'' if emptied else 'not '}emptied",
             )
         holder = open_files([(device, inode)]).by.get((device, inode))
-        if holder and kept.key == (device, inode):
-            return False, f"{told}, but {holder} still has it open"
-        return True, f"{told}, and a new file {'is' if now else 'will be made'}"
+        if holder and rotated_file.key == (device, inode):
+            return False, f"{text}, but {holder} still has it open"
+        return True, f"{text}, and a new file {'is' if current else 'will be made'}"
 
     def _plan(self, folder: int) -> RotationPlan:
         try:
             file = file_at(folder, self._name, self._path)
         except OSError as error:
-            raise FilesError(f"{shown(self._path)}: {error.strerror}") from None
+            raise FilesError(f"{escape(self._path)}: {error.strerror}") from None
         if file.size == 0:
-            raise FilesError(f"{shown(self._path)} is empty")
-        return RotationPlan(file, self._rotated(folder), self._writer())
+            raise FilesError(f"{escape(self._path)} is empty")
+        return RotationPlan(file, self._archives(folder), self._writer())
 
     def _writer(self) -> psutil.Process | None:
         """The process that the pid file names, never another one that has its id now."""
@@ -189,24 +194,24 @@ class LogRotation:
             raise FilesError(f"{self._options.process} cannot be signalled: {error}") from None
 
     def _rename(self, folder: int, new: str, plan: RotationPlan) -> None:
-        if self._seen(folder, new):
-            raise FilesError(f"{shown(self._beside(new))} is there already")
+        if self._find(folder, new):
+            raise FilesError(f"{escape(self._beside(new))} is there already")
         try:
             os.rename(self._name, new, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
-            raise FilesError(f"{shown(self._path)} cannot be renamed: {error.strerror}") from None
+            raise FilesError(f"{escape(self._path)} cannot be renamed: {error.strerror}") from None
         try:
             self._signal(plan.writer)
         except FilesError as error:
-            linked(folder, new, folder, self._name)
+            rename_no_replace(folder, new, folder, self._name)
             raise FilesError(f"nothing was changed: {error}") from None
 
     def _copy(self, folder: int, new: str) -> None:
         try:
             copy_and_empty(folder, self._name, new)
         except OSError as error:
-            why = error.strerror
-            raise FilesError(f"nothing was changed: {shown(self._path)}: {why}") from None
+            reason = error.strerror
+            raise FilesError(f"nothing was changed: {escape(self._path)}: {reason}") from None
 
     def _compress(
         self, folder: int, names: list[str], file: FoundFile, notes: list[str]
@@ -214,17 +219,17 @@ class LogRotation:
         """Compress rotated files that nobody has open; those that it has compressed."""
         if not self._options.compress:
             return []
-        plain = [one for one in names if not one.endswith(".gz")][-MAX_COMPRESSED:]
+        plain = [name for name in names if not name.endswith(".gz")][-MAX_COMPRESSED:]
         packed = []
         for name in plain:
             last = name == names[-1] and not self._options.copy_truncate
             if last and not self._is_closed(file.key):
-                notes.append(f"{shown(name)} is compressed with the next rotation: it may be open")
+                notes.append(f"{escape(name)} is compressed with the next rotation: it may be open")
                 continue
             try:
                 compress(folder, name)
             except (OSError, FilesError) as error:
-                notes.append(f"{shown(name)} was not compressed: {error}")
+                notes.append(f"{escape(name)} was not compressed: {error}")
             else:
                 packed.append(name)
         return packed
@@ -232,49 +237,52 @@ class LogRotation:
     def _is_closed(self, key: tuple[int, int]) -> bool:
         """Wait for the process to open its file anew; false also if that cannot be seen."""
         until = time.monotonic() + REOPEN
-        while (found := open_files([key])).by and time.monotonic() < until:
+        while (holders := open_files([key])).by and time.monotonic() < until:
             time.sleep(0.05)
-        return found.complete and not found.by
+        return holders.complete and not holders.by
 
     def _drop(self, root: int, folder: int, notes: list[str]) -> tuple[str, list[JsonObject]]:
         """Move rotated files to the trash that are more than those to keep."""
         keep, dropped = self._options.keep, []
         with Trash(self._set, root) as trash:
-            for name in self._rotated(folder)[:-keep] if keep else ():
+            for name in self._archives(folder)[:-keep] if keep else ():
                 try:
                     file = file_at(folder, name, self._beside(name))
                     trash.put(folder, [*self._parts[:-1], name], file)
-                    dropped.append(file.told())
+                    dropped.append(file.approval_entry())
                 except (OSError, FilesError) as error:
-                    notes.append(f"{shown(name)} stays: {error}")
+                    notes.append(f"{escape(name)} stays: {error}")
             return trash.batch, dropped
 
     def excess(self, plan: RotationPlan) -> list[str]:
         """The rotated files that a rotation moves to the trash."""
         keep = self._options.keep
         dropped = plan.rotated[: max(0, len(plan.rotated) + 1 - keep)] if keep else []
-        return [shown(self._beside(one)) for one in dropped]
+        return [escape(self._beside(name)) for name in dropped]
 
     def _rename_back(self, folder: int, name: str) -> str:
         """Give the file its name back; the name of the file that has it now."""
         aside = ""
-        if self._seen(folder, self._name):
+        if self._find(folder, self._name):
             aside = f"{self._name}-{datetime.now(UTC):{_STAMP}}"
-            linked(folder, self._name, folder, aside)
-        linked(folder, name, folder, self._name)
-        return shown(self._beside(aside)) if aside else ""
+            rename_no_replace(folder, self._name, folder, aside)
+        rename_no_replace(folder, name, folder, self._name)
+        return escape(self._beside(aside)) if aside else ""
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[int, int]]:
+    def _lock(self) -> Iterator[tuple[int, int]]:
         """The root and the folder of the file; one rotation in a folder at a time."""
-        with self._set.opened() as root, opened(root, self._parts[:-1], self._path) as folder:
+        with (
+            self._set.open_root() as root,
+            open_folder(root, self._parts[:-1], self._path) as folder,
+        ):
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise FilesError(f"{shown(self._path)}: another rotation goes on") from None
+                raise FilesError(f"{escape(self._path)}: another rotation goes on") from None
             yield root, folder
 
-    def _rotated(self, folder: int) -> list[str]:
+    def _archives(self, folder: int) -> list[str]:
         return sorted(name for name in os.listdir(folder) if self._is_rotated(name))
 
     def _is_rotated(self, name: str) -> bool:
@@ -284,11 +292,13 @@ class LogRotation:
         return False
 
     def _by_inode(self, folder: int, inode: tuple[int, int]) -> str:
-        names = self._rotated(folder)
-        found = (one for one in names if (seen := self._seen(folder, one)) and seen.key == inode)
-        return next(found, "")
+        names = self._archives(folder)
+        matches = (
+            name for name in names if (file := self._find(folder, name)) and file.key == inode
+        )
+        return next(matches, "")
 
-    def _seen(self, folder: int, name: str) -> FoundFile | None:
+    def _find(self, folder: int, name: str) -> FoundFile | None:
         try:
             return file_at(folder, name, self._beside(name))
         except FileNotFoundError:

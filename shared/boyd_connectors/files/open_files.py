@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from boyd.text.redaction import clean
-from boyd_connectors.files.file_set import shown
+from boyd_connectors.files.file_set import escape
 
 #: Seconds, and the most open files that are looked at.
 TIME = 3.0
@@ -18,46 +18,44 @@ MAX_OPEN = 200_000
 
 @dataclass
 class OpenFiles:
-    """By device and inode, the process that has a file open; not `complete`: others may, too."""
+    """By device and inode, the process that has a file open; if not `complete`, others may, too."""
 
     by: dict[tuple[int, int], str] = field(default_factory=dict)
     complete: bool = True
 
 
-def open_files(
-    wanted: Collection[tuple[int, int]], deleted_after: float | None = None
-) -> OpenFiles:
-    """Look for processes that have one of the *wanted* files open.
+def open_files(files: Collection[tuple[int, int]], deleted_after: float | None = None) -> OpenFiles:
+    """Look for processes that have one of *files* open.
 
-    With *deleted_after* only deleted files count that were not changed for so many seconds: others
-    have got the inodes of deleted ones.
+    With *deleted_after*, only deleted files count that were not changed for that many seconds:
+    inodes of deleted files are reused.
     """
-    found, until, left = OpenFiles(), time.monotonic() + TIME, MAX_OPEN
+    result, until, left = OpenFiles(), time.monotonic() + TIME, MAX_OPEN
     for process in Path("/proc").glob("[0-9]*"):
         try:
             handles = list((process / "fd").iterdir())
         except PermissionError:
-            found.complete = False
+            result.complete = False
             continue
         except OSError:  # it has ended
             continue
         for handle in handles:
             left -= 1
             if left < 0 or time.monotonic() > until:
-                found.complete = False
-                return found
+                result.complete = False
+                return result
             with suppress(OSError):
-                seen = handle.stat()
-                key = (seen.st_dev, seen.st_ino)
-                age = time.time() - seen.st_mtime
-                gone = deleted_after is None or (not seen.st_nlink and age >= deleted_after)
-                if gone and key in wanted:
-                    found.by[key] = _name(process)
-    return found
+                stats = handle.stat()
+                key = (stats.st_dev, stats.st_ino)
+                age = time.time() - stats.st_mtime
+                counts = deleted_after is None or (not stats.st_nlink and age >= deleted_after)
+                if counts and key in files:
+                    result.by[key] = _name(process)
+    return result
 
 
 def _name(process: Path) -> str:
     with suppress(OSError):
         name = (process / "comm").read_text(errors="replace").strip()
-        return f"{shown(clean(name))} ({process.name})"
+        return f"{escape(clean(name))} ({process.name})"
     return process.name

@@ -13,8 +13,8 @@ from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.host_metrics import Thresholds
 from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls, difference
 from boyd.text.formatting import counted
-from boyd_connectors.connector_parts import CheckReport, Sample, raised
-from boyd_connectors.files.agreement import agreed_preview
+from boyd_connectors.connector_parts import CheckReport, Sample, names_in_alarm
+from boyd_connectors.files.agreement import common_preview
 from boyd_connectors.files.disk_forecast import DiskUsage, Forecast, forecasts, usages
 from boyd_connectors.files.file_set import SCAN_TIME, FilesError, FileSet, path_of
 from boyd_connectors.files.log_rotation import LogRotation
@@ -123,11 +123,11 @@ class DiskFiles(Connector):
 
         @model_validator(mode="after")
         def _consistent(self) -> Self:
-            names = [one.name for one in self.sets]
+            names = [file_set.name for file_set in self.sets]
             if len(names) != len(set(names)):
                 raise ValueError("two sets have the same name")
             tables = [getattr(self.actions, name) for name in FileActions.model_fields]
-            for name in {one for table in tables if table for one in table.sets} - set(names):
+            for name in {entry for table in tables if table for entry in table.sets} - set(names):
                 raise ValueError(f"actions: there is no set {name!r}")
             if self.window < 12 * self.interval:
                 raise ValueError("window must be 12 times as long as interval, or longer")
@@ -159,67 +159,67 @@ class DiskFiles(Connector):
     def space(self, ctx: Context) -> list[Observation]:
         """Observe file systems that are full, or will be soon."""
         report = CheckReport(ctx, self.options.max_items, host=ctx.host)
-        seen, lost = usages(self.options.mounts, self._calls)
+        by_mount, lost = usages(self.options.mounts, self._calls)
         for mount, error in lost.items():
             report.add("mount", "error", {"mount": mount, "error": error})
-        told = forecasts(ctx, seen, self.options.window)
+        results = forecasts(ctx, by_mount, self.options.window)
         samples: dict[str, Sample] = {}
-        for (mount, of), (one, ahead) in told.items():
-            samples |= self._samples(f"{of} {mount}", one, ahead)
-        alarms = raised(ctx, f"alarms/{ctx.host}", samples, self.options.samples)
-        for (mount, of), (one, ahead) in told.items():
-            data: JsonObject = {"mount": mount, "of": of, "usedPercent": round(one.percent)}
-            for what, more in (("full", {}), ("filling", _coarse(ahead))):
+        for (mount, resource), (usage, ahead) in results.items():
+            samples |= self._samples(f"{resource} {mount}", usage, ahead)
+        alarms = names_in_alarm(ctx, f"alarms/{ctx.host}", samples, self.options.samples)
+        for (mount, resource), (usage, ahead) in results.items():
+            data: JsonObject = {"mount": mount, "of": resource, "usedPercent": round(usage.percent)}
+            for kind, more in (("full", {}), ("filling", _coarse(ahead))):
                 for severity in ("error", "warning"):
-                    if f"{what} {severity} {of} {mount}" in alarms:
-                        report.add(what, severity, {**data, **more})
+                    if f"{kind} {severity} {resource} {mount}" in alarms:
+                        report.add(kind, severity, {**data, **more})
                         break
-        for (mount, of), (one, ahead) in told.items():
-            data = {"mount": mount, "of": of, "usedPercent": round(one.percent)}
-            why = "full soon" if ahead.seconds is not None else f"no forecast: {ahead.why}"
-            report.add("space", "info", {**data, "forecast": why}, "metric")
-        return report.observations("summary", mounts=len(seen))
+        for (mount, resource), (usage, ahead) in results.items():
+            data = {"mount": mount, "of": resource, "usedPercent": round(usage.percent)}
+            text = "full soon" if ahead.seconds is not None else f"no forecast: {ahead.reason}"
+            report.add("space", "info", {**data, "forecast": text}, "metric")
+        return report.observations("summary", mounts=len(by_mount))
 
     def sets(self, ctx: Context) -> list[Observation]:
         """Observe old and big files, and what the trash holds."""
         report, files = CheckReport(ctx, self.options.max_items, host=ctx.host), 0
-        for of in self.options.sets:
-            read = self._read_set(of)
+        for file_set in self.options.sets:
+            read = self._read_set(file_set)
             if isinstance(read, Exception):
-                report.add("unreadable", "error", {"set": of.name, "error": str(read)})
+                report.add("unreadable", "error", {"set": file_set.name, "error": str(read)})
                 continue
-            found, batches = read
-            files += found.number
-            if found.cut or found.unreadable:
-                data: JsonObject = {"cut": found.cut, "unreadableFolders": found.unreadable}
-                report.add("incomplete", "warning", {"set": of.name, **data})
-            if found.number:
-                data = {"set": of.name, "files": found.number, "bytes": found.size}
+            old, batches = read
+            files += old.number
+            if old.cut or old.unreadable:
+                data: JsonObject = {"cut": old.cut, "unreadableFolders": old.unreadable}
+                report.add("incomplete", "warning", {"set": file_set.name, **data})
+            if old.number:
+                data = {"set": file_set.name, "files": old.number, "bytes": old.size}
                 report.add("old", "warning", data)
-            for size, file in sorted(found.big, reverse=True):
-                path = file.told()["path"]
-                report.add("big", "warning", {"set": of.name, "path": path, "bytes": size})
+            for size, file in sorted(old.big, reverse=True):
+                path = file.approval_entry()["path"]
+                report.add("big", "warning", {"set": file_set.name, "path": path, "bytes": size})
             if batches:
-                due = [one for one in batches if one.age >= of.trash_keep]
-                data = {"set": of.name, "batches": len(batches), "due": len(due)}
-                data["bytes"] = sum(one.size for one in batches)
+                due = [batch for batch in batches if batch.age >= file_set.trash_keep]
+                data = {"set": file_set.name, "batches": len(batches), "due": len(due)}
+                data["bytes"] = sum(batch.size for batch in batches)
                 report.add("trash", "warning" if due else "info", data)
         return report.observations("summary", sets=len(self.options.sets), oldFiles=files)
 
     @action(risk="medium", autonomy="approval-required", target="path", timeout=900)
     def rotate(self, params: RotateParams, ctx: Context) -> JsonObject:
         """Give a file another name, and have its process begin a new one."""
-        return self._rotation(params, ctx).rotate(agreed_preview(ctx))
+        return self._rotation(params, ctx).rotate(common_preview(ctx))
 
     @rotate.dry_run
     def _would_rotate(self, params: RotateParams, ctx: Context) -> JsonObject:
         rotation = self._rotation(params, ctx)
         plan = rotation.plan()
-        now = {"bytes": plan.file.size, "rotated files": len(plan.rotated)}
-        then = {"bytes": 0, "rotated files": len(plan.rotated) + 1}
+        before = {"bytes": plan.file.size, "rotated files": len(plan.rotated)}
+        after = {"bytes": 0, "rotated files": len(plan.rotated) + 1}
         return {
-            **plan.file.told(),
-            "would change": difference(now, then, params.path),
+            **plan.file.approval_entry(),
+            "would change": difference(before, after, params.path),
             "would signal": f"{plan.writer.name()} ({plan.writer.pid})" if plan.writer else "none",
             "would move to the trash": list(rotation.excess(plan)),
         }
@@ -228,7 +228,7 @@ class DiskFiles(Connector):
     def _is_rotated(
         self, params: RotateParams, result: ActionResult, ctx: Context
     ) -> EffectVerdict | None:
-        done = result.output if isinstance(result.output, dict) else agreed_preview(ctx)
+        done = result.output if isinstance(result.output, dict) else common_preview(ctx)
         if not done:
             return None
         rotated, evidence = self._rotation(params, ctx).effect(done)
@@ -242,8 +242,8 @@ class DiskFiles(Connector):
     @action(risk="medium", autonomy="approval-required", target="set", timeout=180)
     def trash_old(self, params: FileSetParams, ctx: Context) -> JsonObject:
         """Move the oldest files of a set to its trash, which frees no space yet."""
-        of = self._set("trash_old", params, ctx)
-        removal = set_aside(of, self._agreed(of, params, ctx))
+        file_set = self._set("trash_old", params, ctx)
+        removal = set_aside(file_set, self._selection(file_set, params, ctx))
         return {**_outcome(removal, "was moved"), "batch": removal.batch}
 
     @trash_old.dry_run
@@ -255,13 +255,13 @@ class DiskFiles(Connector):
         self, params: FileSetParams, result: ActionResult, ctx: Context
     ) -> EffectVerdict | None:
         more = "; no space is free until the trash is emptied"
-        return self._gone(self._set("trash_old", params, ctx), result, ctx, more)
+        return self._removal_verdict(self._set("trash_old", params, ctx), result, ctx, more)
 
     @trash_old.rollback
     def _untrash(self, params: FileSetParams, result: ActionResult, ctx: Context) -> JsonObject:
         done: Any = result.output
-        of = self._set("trash_old", params, ctx)
-        return _outcome(put_back(of, done["batch"], done["files"]), "was moved back")
+        file_set = self._set("trash_old", params, ctx)
+        return _outcome(put_back(file_set, done["batch"], done["files"]), "was moved back")
 
     @action(
         risk="high",
@@ -272,10 +272,10 @@ class DiskFiles(Connector):
     )
     def delete_old(self, params: FileSetParams, ctx: Context) -> JsonObject:
         """Delete the oldest files of a set."""
-        of = self._set("delete_old", params, ctx)
-        agreed, before = self._agreed(of, params, ctx), _free(of)
-        outcome = _outcome(delete(of, agreed), "was deleted")
-        return {**outcome, "freeBefore": before, "freeAfter": _free(of)}
+        file_set = self._set("delete_old", params, ctx)
+        agreed, before = self._selection(file_set, params, ctx), _free(file_set)
+        outcome = _outcome(delete(file_set, agreed), "was deleted")
+        return {**outcome, "freeBefore": before, "freeAfter": _free(file_set)}
 
     @delete_old.dry_run
     def _would_delete(self, params: FileSetParams, ctx: Context) -> JsonObject:
@@ -285,10 +285,12 @@ class DiskFiles(Connector):
     def _is_deleted(
         self, params: FileSetParams, result: ActionResult, ctx: Context
     ) -> EffectVerdict | None:
-        of = self._set("delete_old", params, ctx)
-        known = result.output.get("freeBefore") if isinstance(result.output, dict) else None
-        then = f", {known} were before" if known is not None else ""
-        return self._gone(of, result, ctx, f"; {_free(of)} bytes are free{then}")
+        file_set = self._set("delete_old", params, ctx)
+        before = result.output.get("freeBefore") if isinstance(result.output, dict) else None
+        then = f", {before} were before" if before is not None else ""
+        return self._removal_verdict(
+            file_set, result, ctx, f"; {_free(file_set)} bytes are free{then}"
+        )
 
     @action(
         risk="high",
@@ -299,165 +301,175 @@ class DiskFiles(Connector):
     )
     def empty_trash(self, params: FileSetParams, ctx: Context) -> JsonObject:
         """Delete what has been in the trash of a set for long enough."""
-        of = self._set("empty_trash", params, ctx)
-        agreed = agreed_preview(ctx)
-        due, before = self._due(of, params), _free(of)
+        file_set = self._set("empty_trash", params, ctx)
+        agreed = common_preview(ctx)
+        due, before = self._due(file_set, params), _free(file_set)
         if agreed is not None:
-            due = [one for one in due if one.told() in agreed["batches"]]
+            due = [batch for batch in due if batch.approval_entry() in agreed["batches"]]
         if not due:
             raise FilesError("nothing was deleted: the trash has changed since it was agreed to")
-        told, left = [], []
-        with of.opened() as root, Trash(of, root) as trash:
-            for one in due:
+        entries, left = [], []
+        with file_set.open_root() as root, Trash(file_set, root) as trash:
+            for batch in due:
                 try:
-                    trash.delete(one)
-                    told.append(one.told())
+                    trash.delete(batch)
+                    entries.append(batch.approval_entry())
                 except (FilesError, OSError) as error:
-                    left.append(f"{one.name} was not deleted, or not all of it: {error}")
-        if not told:
+                    left.append(f"{batch.name} was not deleted, or not all of it: {error}")
+        if not entries:
             raise FilesError("; ".join(left))
-        outcome: JsonObject = {"batches": list(told), "left": list(left)}
-        return {**outcome, "freeBefore": before, "freeAfter": _free(of)}
+        outcome: JsonObject = {"batches": list(entries), "left": list(left)}
+        return {**outcome, "freeBefore": before, "freeAfter": _free(file_set)}
 
     @empty_trash.dry_run
     def _would_empty(self, params: FileSetParams, ctx: Context) -> JsonObject:
         due = self._due(self._set("empty_trash", params, ctx), params)
         return {
-            "would delete files": sum(one.files for one in due),
-            "bytes": sum(one.size for one in due),
-            "batches": [one.told() for one in due],
+            "would delete files": sum(batch.files for batch in due),
+            "bytes": sum(batch.size for batch in due),
+            "batches": [batch.approval_entry() for batch in due],
         }
 
     @empty_trash.verify(within=10, every=5)
     def _is_emptied(
         self, params: FileSetParams, result: ActionResult, ctx: Context
     ) -> EffectVerdict | None:
-        of = self._set("empty_trash", params, ctx)
-        done: Any = result.output if isinstance(result.output, dict) else agreed_preview(ctx)
+        file_set = self._set("empty_trash", params, ctx)
+        done: Any = result.output if isinstance(result.output, dict) else common_preview(ctx)
         if not done:
             return None
-        names = {one["batch"] for one in done["batches"]}
-        left = len(names & {one.name for one in self._batches(of)})
-        evidence = f"{len(names) - left} of {len(names)} batches are gone; {_free(of)} bytes free"
+        names = {batch["batch"] for batch in done["batches"]}
+        left = len(names & {batch.name for batch in self._batches(file_set)})
+        evidence = (
+            f"{len(names) - left} of {len(names)} batches are gone; {_free(file_set)} bytes free"
+        )
         return EffectVerdict(verdict="no effect" if left else "effective", evidence=evidence)
 
     @tool()
     def show_space(self, ctx: Context) -> JsonObject:
         """Show space, inodes, growth and forecast of the file systems of this host."""
-        seen, lost = usages(self.options.mounts, self._calls)
-        shown: JsonObject = dict(lost)
-        for (mount, of), (one, ahead) in forecasts(ctx, seen, self.options.window).items():
-            shown[f"{mount} {of}"] = {
-                "usedPercent": round(one.percent, 1),
-                "free": one.free,
+        by_mount, lost = usages(self.options.mounts, self._calls)
+        rows: JsonObject = dict(lost)
+        for (mount, resource), (usage, ahead) in forecasts(
+            ctx, by_mount, self.options.window
+        ).items():
+            rows[f"{mount} {resource}"] = {
+                "usedPercent": round(usage.percent, 1),
+                "free": usage.free,
                 "growthPerHour": round(3600 * ahead.pace),
                 "secondsToFull": None if ahead.seconds is None else round(ahead.seconds),
-                "noForecast": ahead.why,
+                "noForecast": ahead.reason,
             }
-        return shown
+        return rows
 
     @tool()
     def list_files(self, params: ListFilesParams, ctx: Context) -> JsonObject:
         """List the oldest files of a set, or those that are larger than it permits."""
-        of = self._set(None, params, ctx)
-        found = old_files(of, params.at_most)
-        largest = [file for _, file in sorted(found.big, reverse=True)[: params.at_most]]
-        listed = found.oldest if params.by == "age" else largest
-        busy = open_files({one.key for one in listed}).by
-        files = [{**one.told(), "open": busy.get(one.key, "")} for one in listed]
-        return {"files": list(files), "old": found.number, "cut": found.cut}
+        file_set = self._set(None, params, ctx)
+        old = old_files(file_set, params.at_most)
+        largest = [file for _, file in sorted(old.big, reverse=True)[: params.at_most]]
+        listed = old.oldest if params.by == "age" else largest
+        busy = open_files({file.key for file in listed}).by
+        files = [{**file.approval_entry(), "open": busy.get(file.key, "")} for file in listed]
+        return {"files": list(files), "old": old.number, "cut": old.cut}
 
-    def _samples(self, name: str, one: DiskUsage, ahead: Forecast) -> dict[str, Sample]:
+    def _samples(self, name: str, usage: DiskUsage, ahead: Forecast) -> dict[str, Sample]:
         """Samples for alarms that it is full or will be; unsteady growth begins and ends none."""
-        own, found = self.options, {}
+        own, samples = self.options, {}
         limits = {"warning": own.warning_within, "error": own.error_within}
         for severity, within in limits.items():
             limit = getattr(own.used, severity)
-            found[f"full {severity} {name}"] = Sample(one.percent, limit, limit * _CLEAR)
+            samples[f"full {severity} {name}"] = Sample(usage.percent, limit, limit * _CLEAR)
             soon = 0.0 if ahead.steady else _CLEAR
             if ahead.seconds is not None:
                 soon = within / max(1.0, ahead.seconds)
-            found[f"filling {severity} {name}"] = Sample(soon, 1.0, _CLEAR)
-        return found
+            samples[f"filling {severity} {name}"] = Sample(soon, 1.0, _CLEAR)
+        return samples
 
     def _set(self, action: str | None, params: FileSetParams, ctx: Context) -> FileSet:
         _on_host(params.host, ctx)
-        for of in self._sets(action):
-            if of.name == params.set:
-                return of
+        for file_set in self._sets(action):
+            if file_set.name == params.set:
+                return file_set
         raise FilesError(f"{action or 'the plugin'} has no set {params.set!r}")
 
     def _sets(self, action: str | None) -> Sequence[FileSet]:
         access = getattr(self.options.actions, action) if action else None
         names = access.sets if access else []
-        return [one for one in self.options.sets if not names or one.name in names]
+        return [file_set for file_set in self.options.sets if not names or file_set.name in names]
 
     def _rotation(self, params: RotateParams, ctx: Context) -> LogRotation:
         _on_host(params.host, ctx)
-        path, why = path_of(params.path), "no set has options for its rotation"
-        for of in self._sets("rotate"):
-            if of.rotation:
+        path, reason = path_of(params.path), "no set has options for its rotation"
+        for file_set in self._sets("rotate"):
+            if file_set.rotation:
                 try:
-                    return LogRotation(of, of.rotation, path)
+                    return LogRotation(file_set, file_set.rotation, path)
                 except FilesError as error:
-                    why = str(error)
-        raise FilesError(f"{params.path} cannot be rotated: {why}")
+                    reason = str(error)
+        raise FilesError(f"{params.path} cannot be rotated: {reason}")
 
     def _preview(self, verb: str, action: str, params: FileSetParams, ctx: Context) -> JsonObject:
-        found = old_files(self._set(action, params, ctx), params.at_most)
-        if not found.oldest:
+        old = old_files(self._set(action, params, ctx), params.at_most)
+        if not old.oldest:
             raise FilesError(f"the set {params.set} has no old files")
-        busy = open_files({one.key for one in found.oldest})
+        busy = open_files({file.key for file in old.oldest})
         return {
-            f"would {verb}": len(found.oldest),
-            "bytes": sum(one.blocks for one in found.oldest),
-            "files": [one.told() for one in found.oldest],
+            f"would {verb}": len(old.oldest),
+            "bytes": sum(file.blocks for file in old.oldest),
+            "files": [file.approval_entry() for file in old.oldest],
             "stay, as they are open": [
-                f"{one.told()['path']}: {busy.by[one.key]}"
-                for one in found.oldest
-                if one.key in busy.by
+                f"{file.approval_entry()['path']}: {busy.by[file.key]}"
+                for file in old.oldest
+                if file.key in busy.by
             ],
             "all open files were seen": busy.complete,
-            "more old files": found.number - len(found.oldest),
-            "cut": found.cut,
+            "more old files": old.number - len(old.oldest),
+            "cut": old.cut,
         }
 
-    def _agreed(self, of: FileSet, params: FileSetParams, ctx: Context) -> list[JsonObject]:
+    def _selection(
+        self, file_set: FileSet, params: FileSetParams, ctx: Context
+    ) -> list[JsonObject]:
         """The files that were approved, or the oldest if nobody had to approve."""
-        agreed = agreed_preview(ctx)
+        agreed = common_preview(ctx)
         if agreed is not None:
             files: list[JsonObject] = agreed.get("files", [])
             return files[: params.at_most]
-        return [one.told() for one in old_files(of, params.at_most).oldest]
+        return [file.approval_entry() for file in old_files(file_set, params.at_most).oldest]
 
-    def _gone(
-        self, of: FileSet, result: ActionResult, ctx: Context, more: str
+    def _removal_verdict(
+        self, file_set: FileSet, result: ActionResult, ctx: Context, more: str
     ) -> EffectVerdict | None:
-        done: Any = result.output if isinstance(result.output, dict) else agreed_preview(ctx)
+        done: Any = result.output if isinstance(result.output, dict) else common_preview(ctx)
         if not done:
             return None
         files = done["files"]
-        there, busy = still_there(of, files)
+        there, busy = still_there(file_set, files)
         evidence = f"{len(files) - len(there)} of {counted(len(files), 'file')} are gone{more}"
         if busy:
             holders = ", ".join(sorted(set(busy.values()))[:5])
             evidence += f"; {len(busy)} still take space, as {holders} has them open"
         return EffectVerdict(verdict="no effect" if there else "effective", evidence=evidence)
 
-    def _read_set(self, of: FileSet) -> tuple[OldFiles, list[TrashBatch]] | Exception:
+    def _read_set(self, file_set: FileSet) -> tuple[OldFiles, list[TrashBatch]] | Exception:
         """The old files and the trash of a set; one that hangs, or fails, hides no other."""
-        name = f"set {of.name}"
-        look = BoundedCall(lambda: (old_files(of, 1), self._batches(of)), SET_TIME)
+        name = f"set {file_set.name}"
+        look = BoundedCall(lambda: (old_files(file_set, 1), self._batches(file_set)), SET_TIME)
         return self._calls.make({name: look})[name]
 
-    def _batches(self, of: FileSet) -> list[TrashBatch]:
-        with of.opened() as root, Trash(of, root) as trash:
+    def _batches(self, file_set: FileSet) -> list[TrashBatch]:
+        with file_set.open_root() as root, Trash(file_set, root) as trash:
             return trash.batches()
 
-    def _due(self, of: FileSet, params: FileSetParams) -> list[TrashBatch]:
-        due = [one for one in self._batches(of) if one.age >= of.trash_keep][: params.at_most]
+    def _due(self, file_set: FileSet, params: FileSetParams) -> list[TrashBatch]:
+        due = [batch for batch in self._batches(file_set) if batch.age >= file_set.trash_keep][
+            : params.at_most
+        ]
         if not due:
-            raise FilesError(f"the trash of {of.name} holds nothing for {of.trash_keep:g} s yet")
+            raise FilesError(
+                f"the trash of {file_set.name} holds nothing for {file_set.trash_keep:g} s yet"
+            )
         return due
 
 
@@ -469,18 +481,18 @@ def _on_host(host: str, ctx: Context) -> None:
         )
 
 
-def _free(of: FileSet) -> int:
-    with of.opened() as root:
-        seen = os.fstatvfs(root)
-    return seen.f_bavail * seen.f_frsize
+def _free(file_set: FileSet) -> int:
+    with file_set.open_root() as root:
+        stats = os.fstatvfs(root)
+    return stats.f_bavail * stats.f_frsize
 
 
 def _outcome(removal: Removal, done: str) -> JsonObject:
     if not removal.done:
         raise FilesError(f"no file {done}: {'; '.join(removal.left) or 'there is none'}")
     return {
-        "files": [one.told() for one in removal.done],
-        "bytes": sum(one.blocks for one in removal.done),
+        "files": [file.approval_entry() for file in removal.done],
+        "bytes": sum(file.blocks for file in removal.done),
         "stayed": removal.stayed,
         "left": list(removal.left),
     }

@@ -22,10 +22,10 @@ from boyd_connectors.files.file_set import (
     FileSet,
     FoundFile,
     SetScan,
+    escape,
     file_at,
-    opened,
+    open_folder,
     path_of,
-    shown,
 )
 from boyd_connectors.files.open_files import open_files
 
@@ -46,8 +46,8 @@ class TrashBatch:
     size: int
     age: float
 
-    def told(self) -> JsonObject:
-        """The entry that a person agrees to."""
+    def approval_entry(self) -> JsonObject:
+        """The batch as the approver saw it; differs once it changes."""
         return {
             "batch": self.name,
             "files": self.files,
@@ -59,10 +59,10 @@ class TrashBatch:
 class Trash:
     """The trash of a set whose root is open as *root*; a batch is made for the first file."""
 
-    def __init__(self, of: FileSet, root: int) -> None:
+    def __init__(self, file_set: FileSet, root: int) -> None:
         self.batch = ""
         self._root = root
-        self._path = f"{of.root}/{TRASH}"
+        self._path = f"{file_set.root}/{TRASH}"
         self._open = ExitStack()
         self._folder = -1
 
@@ -86,11 +86,11 @@ class Trash:
             for name in parts[:-1]:
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o700, dir_fd=folder)
-                folder = folders.enter_context(opened(folder, [name], self._path))
-            moved(parent, parts[-1], folder, parts[-1], file)
+                folder = folders.enter_context(open_folder(folder, [name], self._path))
+            move_unchanged(parent, parts[-1], folder, parts[-1], file)
 
-    def restore(self, batch: str, parts: Sequence[str], told: JsonObject) -> FoundFile:
-        """Move a file of a batch back; *told* is how it was before.
+    def restore(self, batch: str, parts: Sequence[str], entry: JsonObject) -> FoundFile:
+        """Move a file of a batch back; *entry* is its `approval_entry` from before.
 
         Raises:
             FilesError: it has changed, or its folder is gone.
@@ -98,22 +98,22 @@ class Trash:
         """
         names, path = [TRASH, batch, *parts[:-1]], f"{self._path}/{batch}"
         with (
-            opened(self._root, names, path) as source,
-            opened(self._root, parts[:-1], path) as target,
+            open_folder(self._root, names, path) as source,
+            open_folder(self._root, parts[:-1], path) as target,
         ):
             file = file_at(source, parts[-1], path)
-            now = {**file.told(), "path": told["path"]}
-            if now != told:
+            current = {**file.approval_entry(), "path": entry["path"]}
+            if current != entry:
                 raise FilesError("it was changed in the trash")
-            linked(source, parts[-1], target, parts[-1])
+            rename_no_replace(source, parts[-1], target, parts[-1])
         return file
 
     def batches(self) -> list[TrashBatch]:
         """The batches, oldest first."""
         try:
-            with opened(self._root, [TRASH], self._path) as folder:
+            with open_folder(self._root, [TRASH], self._path) as folder:
                 names = sorted(os.listdir(folder))[:MAX_BATCHES]  # noqa: PTH208 - of an open folder
-                return [found for name in names if (found := _batch(folder, name))]
+                return [batch for name in names if (batch := _batch(folder, name))]
         except FilesError:
             if not _exists(self._root, TRASH):
                 return []
@@ -121,23 +121,23 @@ class Trash:
 
     def delete(self, batch: TrashBatch) -> None:
         """Delete a batch; no link in it is followed. Raises `OSError`."""
-        with opened(self._root, [TRASH], self._path) as folder:
+        with open_folder(self._root, [TRASH], self._path) as folder:
             shutil.rmtree(batch.name, dir_fd=folder)
 
     def _begin(self) -> None:
         with suppress(FileExistsError):
             os.mkdir(TRASH, 0o700, dir_fd=self._root)
         self.batch = f"{datetime.now(UTC):{_STAMP}}-{secrets.token_hex(4)}"
-        folder = self._open.enter_context(opened(self._root, [TRASH], self._path))
+        folder = self._open.enter_context(open_folder(self._root, [TRASH], self._path))
         os.mkdir(self.batch, 0o700, dir_fd=folder)
-        self._folder = self._open.enter_context(opened(folder, [self.batch], self._path))
+        self._folder = self._open.enter_context(open_folder(folder, [self.batch], self._path))
 
 
-def moved(source: int, name: str, target: int, new: str, file: FoundFile) -> None:
-    """Rename a file of an open folder, and look at it again.
+def move_unchanged(source: int, name: str, target: int, new: str, file: FoundFile) -> None:
+    """Rename a file of an open folder, and check that it is still the same.
 
     Raises:
-        FilesError: it is another one or has changed; it has its name back.
+        FilesError: it has changed; it got its name back.
         OSError: it cannot be renamed.
     """
     os.rename(name, new, src_dir_fd=source, dst_dir_fd=target)
@@ -150,7 +150,7 @@ def moved(source: int, name: str, target: int, new: str, file: FoundFile) -> Non
         raise FilesError("it was changed at the last moment")
 
 
-def linked(source: int, name: str, target: int, new: str) -> None:
+def rename_no_replace(source: int, name: str, target: int, new: str) -> None:
     """Rename without overwriting anything; raises `OSError`."""
     os.link(name, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     os.unlink(name, dir_fd=source)
@@ -160,7 +160,7 @@ def _return(source: int, name: str, target: int, new: str) -> None:
     if stat.S_ISDIR(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
         os.rename(name, new, src_dir_fd=source, dst_dir_fd=target)  # it overwrites no file
     else:
-        linked(source, name, target, new)
+        rename_no_replace(source, name, target, new)
 
 
 def _batch(folder: int, name: str) -> TrashBatch | None:
@@ -168,8 +168,8 @@ def _batch(folder: int, name: str) -> TrashBatch | None:
         at = datetime.strptime(name.partition("-")[0], _STAMP).replace(tzinfo=UTC).timestamp()
         inode, files, size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino, 0, 0
         for _, _, names, inside in os.fwalk(name, dir_fd=folder):
-            for one in names[: MAX_FILES - files]:
-                size += os.stat(one, dir_fd=inside, follow_symlinks=False).st_blocks * 512
+            for file_name in names[: MAX_FILES - files]:
+                size += os.stat(file_name, dir_fd=inside, follow_symlinks=False).st_blocks * 512
             files += len(names)
     except (ValueError, OSError):  # not Boyd's, or gone
         return None
@@ -216,38 +216,38 @@ class Removal:
     stayed: int = 0
     batch: str = ""
 
-    def leave(self, path: object, why: object) -> None:
+    def leave(self, path: object, reason: object) -> None:
         """Count a file that stays."""
         self.stayed += 1
         if self.stayed <= MAX_REASONS:
-            self.left.append(f"{path}: {why}")
+            self.left.append(f"{path}: {reason}")
 
 
-def old_files(of: FileSet, most: int) -> OldFiles:
+def old_files(file_set: FileSet, most: int) -> OldFiles:
     """Look for the *most* oldest files, and for big ones; raises `FilesError`."""
-    scan, found = SetScan(of), OldFiles()
+    scan, result = SetScan(file_set), OldFiles()
 
     def old() -> Iterable[FoundFile]:
         for file in scan.files():
-            if of.max_bytes is not None and file.size > of.max_bytes:
-                heapq.heappush(found.big, (file.size, file))
-                if len(found.big) > MAX_BIG:
-                    heapq.heappop(found.big)
-            if file.age >= of.old_after:
-                found.number += 1
-                found.size += file.blocks
+            if file_set.max_bytes is not None and file.size > file_set.max_bytes:
+                heapq.heappush(result.big, (file.size, file))
+                if len(result.big) > MAX_BIG:
+                    heapq.heappop(result.big)
+            if file.age >= file_set.old_after:
+                result.number += 1
+                result.size += file.blocks
                 yield file
 
     paths = 0
-    for file in heapq.nsmallest(most, old(), key=lambda one: one.modified):
+    for file in heapq.nsmallest(most, old(), key=lambda item: item.modified):
         paths += len(file.path)
         if paths <= MAX_PATHS:
-            found.oldest.append(file)
-    found.cut, found.unreadable = scan.cut, scan.unreadable
-    return found
+            result.oldest.append(file)
+    result.cut, result.unreadable = scan.cut, scan.unreadable
+    return result
 
 
-def delete(of: FileSet, agreed: Sequence[JsonObject]) -> Removal:
+def delete(file_set: FileSet, agreed: Sequence[JsonObject]) -> Removal:
     """Delete the files of *agreed* that are still the same, old, and not open.
 
     Each one first gets another name and is looked at again: what has taken its place in the last
@@ -256,37 +256,37 @@ def delete(of: FileSet, agreed: Sequence[JsonObject]) -> Removal:
     Raises:
         FilesError: the root of the set cannot be read.
     """
-    with of.opened() as root:
+    with file_set.open_root() as root:
 
         def take(parent: int, parts: list[str], file: FoundFile) -> None:
             doomed = f"{DOOMED}{secrets.token_hex(8)}"
-            moved(parent, parts[-1], parent, doomed, file)
+            move_unchanged(parent, parts[-1], parent, doomed, file)
             try:
                 os.unlink(doomed, dir_fd=parent)
             except OSError:
-                linked(parent, doomed, parent, parts[-1])
+                rename_no_replace(parent, doomed, parent, parts[-1])
                 raise
 
-        return _each(of, root, agreed, take)
+        return _each(file_set, root, agreed, take)
 
 
-def set_aside(of: FileSet, agreed: Sequence[JsonObject]) -> Removal:
+def set_aside(file_set: FileSet, agreed: Sequence[JsonObject]) -> Removal:
     """Move them to the trash instead; raises `FilesError` like `delete`."""
-    with of.opened() as root, Trash(of, root) as trash:
-        removal = _each(of, root, agreed, trash.put)
+    with file_set.open_root() as root, Trash(file_set, root) as trash:
+        removal = _each(file_set, root, agreed, trash.put)
         removal.batch = trash.batch
         return removal
 
 
-def put_back(of: FileSet, batch: str, files: Sequence[JsonObject]) -> Removal:
+def put_back(file_set: FileSet, batch: str, files: Sequence[JsonObject]) -> Removal:
     """Move files from the trash to where they were; nothing is overwritten. Raises `FilesError`."""
     removal = Removal(batch=batch)
-    with of.opened() as root, Trash(of, root) as trash:
-        for told in files:
-            path = str(told["path"])
+    with file_set.open_root() as root, Trash(file_set, root) as trash:
+        for entry in files:
+            path = str(entry["path"])
             try:
-                parts = path_of(path)[len(str(of.root)) + 1 :].split("/")
-                removal.done.append(trash.restore(batch, parts, told))
+                parts = path_of(path)[len(str(file_set.root)) + 1 :].split("/")
+                removal.done.append(trash.restore(batch, parts, entry))
             except FileNotFoundError:
                 removal.leave(path, "is not in the trash any more")
             except (FilesError, OSError) as error:
@@ -294,58 +294,62 @@ def put_back(of: FileSet, batch: str, files: Sequence[JsonObject]) -> Removal:
     return removal
 
 
-def still_there(of: FileSet, files: Iterable[Any]) -> tuple[list[str], dict[tuple[int, int], str]]:
+def still_there(
+    file_set: FileSet, files: Iterable[Any]
+) -> tuple[list[str], dict[tuple[int, int], str]]:
     """The paths of *files* that are still those, and the processes that have the others open.
 
     Raises:
         FilesError: the root of the set cannot be read, or another file system is there.
     """
-    there, gone = [], set()
-    with of.opened() as root:
+    there, missing = [], set()
+    with file_set.open_root() as root:
         device = os.fstat(root).st_dev
-        for told in files:
-            if not str(told["inode"]).startswith(f"{device}:"):
-                raise FilesError(f"{of.root} is not on the file system of {told['path']} any more")
-            path = path_of(told["path"])
-            parts = of.below(path)
+        for entry in files:
+            if not str(entry["inode"]).startswith(f"{device}:"):
+                raise FilesError(
+                    f"{file_set.root} is not on the file system of {entry['path']} any more"
+                )
+            path = path_of(entry["path"])
+            parts = file_set.below(path)
             try:
-                with opened(root, parts[:-1], path) as parent:
-                    same = file_at(parent, parts[-1], path).told() == told
+                with open_folder(root, parts[:-1], path) as parent:
+                    same = file_at(parent, parts[-1], path).approval_entry() == entry
             except (OSError, FilesError):
                 same = False
             if same:
-                there.append(shown(path))
+                there.append(escape(path))
             else:
-                gone.add((device, int(told["inode"].partition(":")[2])))
-    return there, open_files(gone, of.old_after).by if gone else {}
+                missing.add((device, int(entry["inode"].partition(":")[2])))
+    return there, open_files(missing, file_set.old_after).by if missing else {}
 
 
-def _each(of: FileSet, root: int, agreed: Sequence[JsonObject], take: _Take) -> Removal:
+def _each(file_set: FileSet, root: int, agreed: Sequence[JsonObject], take: _Take) -> Removal:
     removal = Removal()
-    inodes = [str(told["inode"]).split(":") for told in agreed]
+    inodes = [str(entry["inode"]).split(":") for entry in agreed]
     busy = open_files({(int(device), int(inode)) for device, inode in inodes})
-    for told in agreed:
+    for entry in agreed:
         try:
-            path = path_of(str(told["path"]))
-            parts = of.below(path)
-            with opened(root, parts[:-1], path) as parent:
+            path = path_of(str(entry["path"]))
+            parts = file_set.below(path)
+            with open_folder(root, parts[:-1], path) as parent:
                 file = file_at(parent, parts[-1], path)
-                _check(of, file, told, busy.by)
+                _check(file_set, file, entry, busy.by)
                 take(parent, parts, file)
             removal.done.append(file)
         except FileNotFoundError:
-            removal.leave(told["path"], "is gone already")
+            removal.leave(entry["path"], "is gone already")
         except (FilesError, OSError) as error:
-            removal.leave(told["path"], _why(error))
+            removal.leave(entry["path"], _why(error))
     return removal
 
 
 def _check(
-    of: FileSet, file: FoundFile, told: JsonObject, busy: dict[tuple[int, int], str]
+    file_set: FileSet, file: FoundFile, entry: JsonObject, busy: dict[tuple[int, int], str]
 ) -> None:
-    if file.told() != told:
+    if file.approval_entry() != entry:
         raise FilesError("it has changed since it was agreed to")
-    if file.age < of.old_after:
+    if file.age < file_set.old_after:
         raise FilesError("it is not old")
     if file.key in busy:
         raise FilesError(f"{busy[file.key]} has it open")

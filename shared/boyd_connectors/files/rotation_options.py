@@ -18,7 +18,7 @@ class Rotation(BaseModel):
         copy_truncate: copy the file and empty it, for programs that cannot open it anew; what they
             write in between is lost.
         compress: compress rotated files once nobody writes them any more.
-        keep: how many rotated files stay; older ones go to the trash. None: all.
+        keep: how many rotated files stay; older ones go to the trash. By default all stay.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

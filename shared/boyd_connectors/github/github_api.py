@@ -87,8 +87,8 @@ class Repository:
     ) -> Iterator[Any]:
         """The items of the first pages of a list, in a field *key* if it has one."""
         for page in range(1, pages + 1):
-            found = self.get(ctx, path, per_page=PAGE, page=page, **params)
-            items = found[key] if key else found
+            answer = self.get(ctx, path, per_page=PAGE, page=page, **params)
+            items = answer[key] if key else answer
             yield from items
             if len(items) < PAGE:
                 return
@@ -109,7 +109,7 @@ class Repository:
         """
         self._limit.check()
         try:
-            found, headers = self._service.exchange(
+            answer, headers = self._service.exchange(
                 ctx, method, f"/repos/{self.name}{path}", body=body, params=params, headers=_HEADERS
             )
         except ServiceError as error:
@@ -117,7 +117,7 @@ class Repository:
             self._limit.learn(error.headers, refused=refused)
             raise
         self._limit.learn(headers)
-        return found
+        return answer
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Revert:
         Raises:
             StateError: it cannot be reverted, or is already.
         """
-        commit = self._reverted(ctx)
+        commit = self._revertible_commit(ctx)
         return {
             "commit": self.commit,
             "message": commit["message"][:500],
@@ -153,9 +153,9 @@ class Revert:
             "branch": self.branch,
         }
 
-    def create(self, ctx: Context, why: str) -> JsonObject:
+    def create(self, ctx: Context, reason: str) -> JsonObject:
         """Create the branch and the pull request; nobody is asked to merge it but people."""
-        repository, commit = self.repository, self._reverted(ctx)
+        repository, commit = self.repository, self._revertible_commit(ctx)
         before = repository.get(ctx, f"/git/commits/{commit['parents'][0]['sha']}")
         subject = commit["message"].partition("\n")[0][:200]
         message = f'Revert "{subject}"\n\nThis reverts commit {self.commit}.'
@@ -164,18 +164,18 @@ class Revert:
             "tree": before["tree"]["sha"],
             "parents": [self.commit],
         }
-        made = repository.send(ctx, "POST", "/git/commits", opposite)
+        revert = repository.send(ctx, "POST", "/git/commits", opposite)
         head = repository.get(ctx, f"/git/ref/heads/{self.onto}")["object"]["sha"]
         reference = {"ref": f"refs/heads/{self.branch}", "sha": head}
         repository.send(ctx, "POST", "/git/refs", reference)
         try:
-            merge = {"base": self.branch, "head": made["sha"], "commit_message": message}
+            merge = {"base": self.branch, "head": revert["sha"], "commit_message": message}
             merged = repository.send(ctx, "POST", "/merges", merge)
             pull = {
                 "title": f'Revert "{subject}"',
                 "head": self.branch,
                 "base": self.onto,
-                "body": f"{why}\n\nThis reverts commit {self.commit}.".strip(),
+                "body": f"{reason}\n\nThis reverts commit {self.commit}.".strip(),
             }
             opened = repository.send(ctx, "POST", "/pulls", pull)
         except ServiceError as error:
@@ -195,7 +195,7 @@ class Revert:
     def pull(self, ctx: Context) -> Any | None:
         """The latest pull request, open or not; None if there is none."""
         owner = self.repository.name.partition("/")[0]
-        found = self.repository.get(
+        pulls = self.repository.get(
             ctx,
             "/pulls",
             state="all",
@@ -203,7 +203,7 @@ class Revert:
             sort="created",
             direction="desc",
         )
-        return found[0] if found else None
+        return pulls[0] if pulls else None
 
     def withdraw(self, ctx: Context, head: str) -> JsonObject:
         """Close the pull request and delete its branch, if that still ends with *head*.
@@ -225,7 +225,7 @@ class Revert:
         self._delete_branch(ctx)
         return {"pull": pull["number"], "state": "closed"}
 
-    def _reverted(self, ctx: Context) -> Any:
+    def _revertible_commit(self, ctx: Context) -> Any:
         """The commit, if it can be reverted and is not yet."""
         commit = self.repository.find(ctx, f"/git/commits/{self.commit}")
         if commit is None:

@@ -83,7 +83,7 @@ class GitHub(Connector):
         Attributes:
             url: of the REST API; for GitHub Enterprise Server https://HOST/api/v3.
             repositories: the repositories to watch and act in, as `owner/name`.
-            branch: the branch whose workflows are watched; None: all.
+            branch: the branch whose workflows are watched; by default all.
             labels: the labels of open issues to observe; an issue needs one of them.
             age: the age up to which runs and releases are observed.
             reserve: the requests of the rate limit that are left to others.
@@ -128,12 +128,12 @@ class GitHub(Connector):
 
     def issues(self, ctx: Context) -> list[Observation]:
         """Find open issues that have one of the labels of the options."""
-        report, found = self._report(ctx), dict[str, JsonObject]()
-        for issues in self._each(report, partial(self._labelled_issues, ctx=ctx)):
-            found |= {str(data["url"]): data for data in issues}
-        for _, data in sorted(found.items()):
+        report, by_url = self._report(ctx), dict[str, JsonObject]()
+        for issues in self._each(report, partial(self._issues_with_labels, ctx=ctx)):
+            by_url |= {str(data["url"]): data for data in issues}
+        for _, data in sorted(by_url.items()):
             report.add("issue", "warning", data)
-        return report.observations("issues", issues=len(found))
+        return report.observations("issues", issues=len(by_url))
 
     def releases(self, ctx: Context) -> list[Observation]:
         """Find releases that were published recently: what fails since may be due to them."""
@@ -165,15 +165,15 @@ class GitHub(Connector):
 
     @rerun.dry_run
     def _would_rerun(self, params: RunParams, ctx: Context) -> JsonObject:
-        run = self._failed_run(params, ctx)
+        run = self._rerunnable(params, ctx)
         return {"reruns": _run_data(params.run.partition("#")[0], run)}
 
     @rerun.verify(within=3600, every=30)
     def _has_succeeded(self, params: RunParams, result: ActionResult, ctx: Context) -> Any:
         run = self._run("rerun", params.run, ctx)
-        known: Any = result.output if isinstance(result.output, dict) else {}
+        output: Any = result.output if isinstance(result.output, dict) else {}
         state = f"attempt {run['run_attempt']} is {run['conclusion'] or run['status']}"
-        if run["run_attempt"] <= known.get("attempt", 1):
+        if run["run_attempt"] <= output.get("attempt", 1):
             return EffectVerdict(verdict="no effect", evidence=state, final=False)
         if run["status"] != "completed":
             return EffectVerdict(verdict="cannot tell", evidence=state, final=False)
@@ -191,8 +191,8 @@ class GitHub(Connector):
 
     @revert.rollback
     def _withdraw(self, params: RevertParams, result: ActionResult, ctx: Context) -> JsonObject:
-        made: Any = result.output
-        return self._revert(params).withdraw(ctx, made["head"])
+        output: Any = result.output
+        return self._revert(params).withdraw(ctx, output["head"])
 
     @revert.verify(within=60, every=10)
     def _is_proposed(self, params: RevertParams, ctx: Context) -> EffectVerdict:
@@ -210,40 +210,40 @@ class GitHub(Connector):
 
     @open_issue.dry_run
     def _would_open(self, params: IssueParams, ctx: Context) -> JsonObject:
-        known = self._marked(params, ctx)
-        if known is not None:
-            return {"opens": None, "open": known["html_url"]}
+        issue = self._find_issue(params, ctx)
+        if issue is not None:
+            return {"opens": None, "open": issue["html_url"]}
         after = {"title": params.title, "body": params.body}
-        shown = difference({}, after, f"an issue of {params.repository}")
-        return {"difference": [*shown.splitlines()]}
+        text = difference({}, after, f"an issue of {params.repository}")
+        return {"difference": [*text.splitlines()]}
 
     @open_issue.rollback
     def _close(self, params: IssueParams, result: ActionResult, ctx: Context) -> JsonObject:
-        made: Any = result.output
-        if not made["opened"]:
-            raise StateError(f"issue {made['issue']} was there before")
-        path = f"/issues/{made['issue']}"
+        output: Any = result.output
+        if not output["opened"]:
+            raise StateError(f"issue {output['issue']} was there before")
+        path = f"/issues/{output['issue']}"
         body = {"state": "closed", "state_reason": "not_planned"}
         self._repository(params.repository, "open_issue").send(ctx, "PATCH", path, body)
-        return {"issue": made["issue"], "state": "closed"}
+        return {"issue": output["issue"], "state": "closed"}
 
     @open_issue.verify(within=60, every=10)
     def _is_open(self, params: IssueParams, ctx: Context) -> EffectVerdict:
-        known = self._marked(params, ctx)
-        if known is None:
+        issue = self._find_issue(params, ctx)
+        if issue is None:
             return _verdict(False, "there is no such open issue")
-        return _verdict(True, f"issue {known['number']} is open")
+        return _verdict(True, f"issue {issue['number']} is open")
 
     # What they share
 
     def _rerun(self, params: RunParams, ctx: Context) -> JsonObject:
-        run = self._failed_run(params, ctx)
+        run = self._rerunnable(params, ctx)
         name, _, id = params.run.partition("#")
         path = f"/actions/runs/{id}/rerun-failed-jobs"
         self._repository(name, "rerun").send(ctx, "POST", path, {})
         return {"attempt": run["run_attempt"], "url": run["html_url"]}
 
-    def _failed_run(self, params: RunParams, ctx: Context) -> Any:
+    def _rerunnable(self, params: RunParams, ctx: Context) -> Any:
         run = self._run("rerun", params.run, ctx)
         if run["conclusion"] not in FAILED:
             state = run["conclusion"] or run["status"]
@@ -259,24 +259,26 @@ class GitHub(Connector):
         return Revert(self._repository(name, "revert"), commit, params.branch)
 
     def _open_issue(self, params: IssueParams, ctx: Context) -> JsonObject:
-        known = self._marked(params, ctx)
-        if known is not None:
-            return {"issue": known["number"], "url": known["html_url"], "opened": False}
+        issue = self._find_issue(params, ctx)
+        if issue is not None:
+            return {"issue": issue["number"], "url": issue["html_url"], "opened": False}
         body = {"title": params.title, "body": f"{params.body}\n\n{params.mark}".lstrip()}
-        made = self._repository(params.repository, "open_issue").send(ctx, "POST", "/issues", body)
-        return {"issue": made["number"], "url": made["html_url"], "opened": True}
+        answer = self._repository(params.repository, "open_issue").send(
+            ctx, "POST", "/issues", body
+        )
+        return {"issue": answer["number"], "url": answer["html_url"], "opened": True}
 
-    def _marked(self, params: IssueParams, ctx: Context) -> Any | None:
+    def _find_issue(self, params: IssueParams, ctx: Context) -> Any | None:
         """The open issue with the key."""
         repository = self._repository(params.repository, "open_issue")
-        found = repository.pages(ctx, "/issues", state="open")
-        return next((one for one in found if params.mark in (one["body"] or "")), None)
+        issues = repository.pages(ctx, "/issues", state="open")
+        return next((issue for issue in issues if params.mark in (issue["body"] or "")), None)
 
     def _latest_runs(self, repository: Repository, ctx: Context) -> list[JsonObject]:
         """The latest completed run of each workflow on each branch."""
         since = (ctx.now() - timedelta(seconds=self.options.age)).strftime("%Y-%m-%dT%H:%M:%SZ")
         where: dict[str, Any] = {"branch": self.options.branch} if self.options.branch else {}
-        found = repository.pages(
+        runs = repository.pages(
             ctx,
             "/actions/runs",
             "workflow_runs",
@@ -285,26 +287,26 @@ class GitHub(Connector):
             **where,
         )
         latest: dict[tuple[int, str], Any] = {}
-        for run in filter(_is_of_its_branch, found):
+        for run in filter(_is_of_its_branch, runs):
             # The newest come first.
             latest.setdefault((run["workflow_id"], run["head_branch"] or ""), run)
         return [_run_data(repository.name, latest[key]) for key in sorted(latest)]
 
-    def _labelled_issues(self, repository: Repository, ctx: Context) -> list[JsonObject]:
+    def _issues_with_labels(self, repository: Repository, ctx: Context) -> list[JsonObject]:
         """The open issues that have one of the labels."""
         return [
-            _issue_data(repository.name, one)
+            _issue_data(repository.name, issue)
             for label in self.options.labels
-            for one in repository.pages(ctx, "/issues", state="open", labels=label)
+            for issue in repository.pages(ctx, "/issues", state="open", labels=label)
             # The API counts pull requests as issues.
-            if "pull_request" not in one
+            if "pull_request" not in issue
         ]
 
     def _recent_releases(self, repository: Repository, ctx: Context) -> list[JsonObject]:
-        found = repository.get(ctx, "/releases", per_page=10)
-        dated = [one for one in found if one["published_at"]]
-        recent = [one for one in dated if self._is_recent(one["published_at"], ctx)]
-        return [_release_data(repository.name, one) for one in recent]
+        releases = repository.get(ctx, "/releases", per_page=10)
+        dated = [release for release in releases if release["published_at"]]
+        recent = [release for release in dated if self._is_recent(release["published_at"], ctx)]
+        return [_release_data(repository.name, release) for release in recent]
 
     def _each(
         self, report: CheckReport, read: Callable[[Repository], list[JsonObject]]
@@ -314,10 +316,10 @@ class GitHub(Connector):
         Trouble there is not seen.
         """
         repositories = {name: self._repository(name, "") for name in self.options.repositories}
-        found, lost = self._reads.make(repositories, lambda name: read(repositories[name]))
+        results, lost = self._reads.make(repositories, lambda name: read(repositories[name]))
         for name, error in lost.items():
             report.add("unreachable", "error", {"repository": name, "error": error})
-        for name, items in found.items():
+        for name, items in results.items():
             for path in sorted(repositories[name].unread):
                 report.add("unread", "warning", {"repository": name, "list": path})
             yield items
@@ -350,7 +352,7 @@ class GitHub(Connector):
 
 
 def _is_of_its_branch(run: Any) -> bool:
-    """Tell whether a run is of the repository's own branch: a fork's has the same name."""
+    """True if a run is of the repository's own branch; a fork's may have the same name."""
     head, base = run.get("head_repository"), run.get("repository")
     foreign = bool(head and base) and head["id"] != base["id"]
     return not foreign and not str(run.get("event", "")).startswith("pull_request")
@@ -373,7 +375,7 @@ def _issue_data(repository: str, issue: Any) -> JsonObject:
         "repository": repository,
         "issue": issue["number"],
         "title": issue["title"][:MAX_TEXT],
-        "labels": [one["name"] for one in issue["labels"]],
+        "labels": [label["name"] for label in issue["labels"]],
         "url": issue["html_url"],
     }
 

@@ -11,7 +11,7 @@ from boyd.plugins.http_service import StateError
 from boyd.plugins.plugin_parts import difference
 from boyd_connectors.kubernetes import cluster_health
 from boyd_connectors.kubernetes.cluster import Cluster, pod_path, workload_path
-from boyd_connectors.kubernetes.cluster_health import desired_and_ready, owner_of
+from boyd_connectors.kubernetes.cluster_health import owner_of, pod_counts
 
 #: The annotation with which `kubectl rollout restart` changes a template.
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
@@ -20,8 +20,8 @@ RESTARTED = "kubectl.kubernetes.io/restartedAt"
 class ClusterChanges:
     """Changes a cluster; *dry* has the API server check everything, and change nothing.
 
-    Every method raises `StateError` if the cluster is not as the change needs it, or not as *shown*
-    to those who approved it.
+    Every method raises `StateError` if the cluster is not as the change needs it, or differs from
+    the *preview* that was approved.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class ClusterChanges:
         *,
         dry: bool = False,
         execution: str | None = None,
-        shown: JsonObject | None = None,
+        preview: JsonObject | None = None,
     ) -> None:
         self._cluster = cluster
         self._namespaces = namespaces
         self._max_replicas = max_replicas
         self._dry = dry
         self._execution = execution or ""
-        self._shown = shown or {}
+        self._preview = preview or {}
 
     def check_namespace(self, namespace: str) -> None:
         """Check that *namespace* is among those to work in."""
@@ -53,7 +53,7 @@ class ClusterChanges:
 
     def restart(self, workload: str, now: datetime) -> JsonObject:
         """Replace the pods of a workload one after the other."""
-        thing = self._unpaused(workload)
+        thing = self._workload_to_change(workload)
         time = now.isoformat(timespec="seconds")
         body = {
             "metadata": {
@@ -64,7 +64,7 @@ class ClusterChanges:
         }
         path = workload_path(workload)
         after = self._cluster.patch(path, body, "merge-patch", dry=self._dry)
-        desired, ready = desired_and_ready(workload.split("/")[1], thing)
+        desired, ready = pod_counts(workload.split("/")[1], thing)
         if self._dry:
             return {"replaces": f"{desired} pods, of which {ready} are ready"}
         return {"generation": after["metadata"]["generation"], "pods": desired}
@@ -75,67 +75,79 @@ class ClusterChanges:
             raise StateError(f"{replicas} replicas; the most is {self._max_replicas}")
         self.check_namespace(workload.split("/")[0])
         path = f"{workload_path(workload)}/scale"
-        now = self._cluster.read(path)
-        before = now["spec"].get("replicas", 0)
+        current = self._cluster.read(path)
+        before = current["spec"].get("replicas", 0)
         if expected is not None and before != expected:
             raise StateError(f"{workload} has {before} replicas by now, not {expected}")
-        self._check_shown(workload, "before", before)
+        self._check_preview(workload, "before", before)
         if before == replicas:
             raise StateError(f"{workload} has {replicas} replicas already")
-        self._cluster.put(path, {**now, "spec": {"replicas": replicas}}, dry=self._dry)
+        self._cluster.put(path, {**current, "spec": {"replicas": replicas}}, dry=self._dry)
         if self._dry:
-            shown = difference({"replicas": before}, {"replicas": replicas}, workload)
-            return {"before": before, "difference": [*shown.splitlines()]}
+            text = difference({"replicas": before}, {"replicas": replicas}, workload)
+            return {"before": before, "difference": [*text.splitlines()]}
         return {"before": before, "now": replicas}
 
     def undo(self, workload: str, revision: int | None) -> JsonObject:
         """Take the pod template of another revision of a deployment."""
-        deployment = self._unpaused(workload)
-        found = cluster_health.revisions(self._cluster, workload, deployment)
-        now, chosen = deployment["spec"]["template"], cluster_health.choose(found, revision)
+        deployment = self._workload_to_change(workload)
+        replica_sets = cluster_health.revisions(self._cluster, workload, deployment)
+        template, chosen = (
+            deployment["spec"]["template"],
+            cluster_health.choose(replica_sets, revision),
+        )
         then = cluster_health.template_of(chosen)
-        current = [one for one in found if cluster_health.template_of(one) == now]
-        if now == then or not current:
-            which = "that revision already" if now == then else "a template of no known revision"
+        current = [
+            replica_set
+            for replica_set in replica_sets
+            if cluster_health.template_of(replica_set) == template
+        ]
+        if template == then or not current:
+            which = (
+                "that revision already" if template == then else "a template of no known revision"
+            )
             raise StateError(f"{workload} has {which}")
-        self._check_shown(workload, "before", cluster_health.revision_of(current[0]))
-        self._check_shown(workload, "revision", cluster_health.revision_of(chosen))
+        self._check_preview(workload, "before", cluster_health.revision_of(current[0]))
+        self._check_preview(workload, "revision", cluster_health.revision_of(chosen))
         self._replace(workload, deployment, then)
         if self._dry:
-            before, after = cluster_health.images(now), cluster_health.images(then)
-            shown = difference(before, after, "the images")
-            paths: list[Any] = [*cluster_health.differing(now, then)]
+            before, after = cluster_health.images(template), cluster_health.images(then)
+            text = difference(before, after, "the images")
+            paths: list[Any] = [*cluster_health.differing(template, then)]
             return {
                 "before": cluster_health.revision_of(current[0]),
                 "revision": cluster_health.revision_of(chosen),
-                "difference": [*shown.splitlines()],
+                "difference": [*text.splitlines()],
                 "differs in": paths,
             }
         return {"from": current[0]["metadata"]["name"], "to": chosen["metadata"]["name"]}
 
     def redo(self, workload: str, origin: str, current: str) -> JsonObject:
         """Take the template of the replica set *origin* again, if it is still that of *current*."""
-        deployment = self._unpaused(workload)
-        found = cluster_health.revisions(self._cluster, workload, deployment)
-        templates = {one["metadata"]["name"]: cluster_health.template_of(one) for one in found}
+        deployment = self._workload_to_change(workload)
+        replica_sets = cluster_health.revisions(self._cluster, workload, deployment)
+        templates = {
+            replica_set["metadata"]["name"]: cluster_health.template_of(replica_set)
+            for replica_set in replica_sets
+        }
         if templates.get(current) != deployment["spec"]["template"] or origin not in templates:
             raise StateError(f"{workload} has been changed since, or {origin} is gone")
         self._replace(workload, deployment, templates[origin])
         return {"from": current, "to": origin}
 
-    def cordon(self, node: str, wanted: bool) -> JsonObject:
+    def cordon(self, node: str, cordoned: bool) -> JsonObject:
         """Keep new pods off a node, or let them onto it."""
         path = f"/api/v1/nodes/{node}"
         thing = self._cluster.read(path)
-        if bool(thing["spec"].get("unschedulable")) == wanted:
-            raise StateError(f"node {node} is {'' if wanted else 'not '}cordoned already")
+        if bool(thing["spec"].get("unschedulable")) == cordoned:
+            raise StateError(f"node {node} is {'' if cordoned else 'not '}cordoned already")
         version = thing["metadata"]["resourceVersion"]
-        body = {"metadata": {"resourceVersion": version}, "spec": {"unschedulable": wanted}}
+        body = {"metadata": {"resourceVersion": version}, "spec": {"unschedulable": cordoned}}
         self._cluster.patch(path, body, "merge-patch", dry=self._dry)
         if self._dry:
-            before, after = {"unschedulable": not wanted}, {"unschedulable": wanted}
+            before, after = {"unschedulable": not cordoned}, {"unschedulable": cordoned}
             return {"difference": [*difference(before, after, f"node {node}").splitlines()]}
-        return {"unschedulable": wanted}
+        return {"unschedulable": cordoned}
 
     def delete_pod(self, pod: str) -> JsonObject:
         """Delete a pod that its controller replaces."""
@@ -148,15 +160,15 @@ class ClusterChanges:
         self._cluster.delete(pod_path(pod), uid, dry=self._dry)
         return {"uid": uid, "replacedBy": f"{owner['kind'].lower()}/{owner['name']}"}
 
-    def _check_shown(self, workload: str, name: str, now: int) -> None:
+    def _check_preview(self, workload: str, name: str, now: int) -> None:
         """Refuse what is no longer as the preview has shown it to those who approved."""
-        then = self._shown.get(name, now)
+        then = self._preview.get(name, now)
         if now != then:
             raise StateError(
                 f"{workload} has changed since it was approved: {name} was {then}, and is {now}"
             )
 
-    def _unpaused(self, workload: str) -> Any:
+    def _workload_to_change(self, workload: str) -> Any:
         thing = self.workload(workload)
         if thing["spec"].get("paused"):
             raise StateError(f"{workload}: its rollout is paused; resume it first")

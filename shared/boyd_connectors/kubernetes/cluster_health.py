@@ -18,9 +18,9 @@ MAX_PATHS = 50
 
 
 def progress(kind: str, thing: Any) -> tuple[bool, str]:
-    """Tell whether the latest change of a workload is rolled out and ready, and how far it is."""
+    """True once the latest change of a workload is rolled out and ready; with its progress."""
     status = thing.get("status", {})
-    desired, ready = desired_and_ready(kind, thing)
+    desired, ready = pod_counts(kind, thing)
     updated = status.get("updatedNumberScheduled" if kind == "daemonset" else "updatedReplicas", 0)
     total = desired if kind == "daemonset" else status.get("replicas", 0)
     text = f"{ready} of {desired} pods are ready, {updated} have the latest template"
@@ -30,21 +30,21 @@ def progress(kind: str, thing: Any) -> tuple[bool, str]:
 
 
 def is_seen(thing: Any) -> bool:
-    """Tell whether the status of a workload is about its latest change."""
-    found = thing.get("status", {}).get("observedGeneration", 0)
-    return bool(found >= thing["metadata"].get("generation", 0))
+    """True if the status of a workload is about its latest change."""
+    observed = thing.get("status", {}).get("observedGeneration", 0)
+    return bool(observed >= thing["metadata"].get("generation", 0))
 
 
 def is_of(thing: Any, execution: str | None) -> bool:
-    """Tell whether an execution has changed the template of a workload, and no other one since."""
+    """True if this execution was the last to change the template of a workload."""
     return bool(thing["metadata"].get("annotations", {}).get(EXECUTION) == (execution or ""))
 
 
 def is_stuck(thing: Any) -> bool:
-    """Tell whether a deployment has given up on its rollout, the latest one."""
+    """True if a deployment has given up on its latest rollout."""
     return is_seen(thing) and any(
-        one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded"
-        for one in thing.get("status", {}).get("conditions", [])
+        condition["type"] == "Progressing" and condition.get("reason") == "ProgressDeadlineExceeded"
+        for condition in thing.get("status", {}).get("conditions", [])
     )
 
 
@@ -54,11 +54,11 @@ def revisions(cluster: Cluster, workload: str, deployment: Any) -> list[Any]:
     uid = deployment["metadata"]["uid"]
     labels = deployment["spec"]["selector"].get("matchLabels", {})
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    found = cluster.list("/apis/apps/v1", "replicasets", namespace, labelSelector=selector)
+    replica_sets = cluster.list("/apis/apps/v1", "replicasets", namespace, labelSelector=selector)
     owned = [
-        one
-        for one in found
-        if any(ref["uid"] == uid for ref in one["metadata"].get("ownerReferences", []))
+        replica_set
+        for replica_set in replica_sets
+        if any(ref["uid"] == uid for ref in replica_set["metadata"].get("ownerReferences", []))
     ]
     return sorted(owned, key=revision_of, reverse=True)
 
@@ -78,21 +78,21 @@ def template_of(replica_set: Any) -> dict[str, Any]:
     return template
 
 
-def choose(found: list[Any], revision: int | None) -> Any:
+def choose(replica_sets: list[Any], revision: int | None) -> Any:
     """The replica set of *revision*, or of the one before the latest.
 
     Raises:
         StateError: there is none.
     """
     if revision is None:
-        if len(found) < 2:
+        if len(replica_sets) < 2:
             raise StateError("there is no earlier revision")
-        return found[1]
-    for one in found:
-        if revision_of(one) == revision:
-            return one
-    known = ", ".join(str(revision_of(one)) for one in found) or "none"
-    raise StateError(f"there is no revision {revision}; known: {known}")
+        return replica_sets[1]
+    for replica_set in replica_sets:
+        if revision_of(replica_set) == revision:
+            return replica_set
+    numbers = ", ".join(str(revision_of(replica_set)) for replica_set in replica_sets) or "none"
+    raise StateError(f"there is no revision {revision}; known: {numbers}")
 
 
 def replace_template(
@@ -110,7 +110,7 @@ def replace_template(
 
 def images(template: Mapping[str, Any]) -> JsonObject:
     """The images of a template by container."""
-    return {one["name"]: one["image"] for one in template["spec"]["containers"]}
+    return {container["name"]: container["image"] for container in template["spec"]["containers"]}
 
 
 def differing(template: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -118,14 +118,14 @@ def differing(template: Mapping[str, Any], other: Mapping[str, Any]) -> list[str
     return sorted(set(_paths(template, other, "")))[:MAX_PATHS]
 
 
-def _paths(one: Any, other: Any, path: str) -> Iterator[str]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in one.keys() | other.keys():
-            yield from _paths(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for number, (a, b) in enumerate(zip(one, other, strict=True)):
+def _paths(value: Any, other: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict) and isinstance(other, dict):
+        for key in value.keys() | other.keys():
+            yield from _paths(value.get(key), other.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+        for number, (a, b) in enumerate(zip(value, other, strict=True)):
             yield from _paths(a, b, f"{path}[{number}]")
-    elif one != other:
+    elif value != other:
         yield path
 
 
@@ -140,7 +140,7 @@ STUCK = {
 class Trouble(NamedTuple):
     """A thing in trouble: the kind of observation, its severity and data."""
 
-    what: str
+    kind: str
     severity: Severity
     data: JsonObject
 
@@ -151,7 +151,7 @@ def name_of(thing: Any, kind: str = "") -> str:
     return "/".join(filter(None, (meta.get("namespace"), kind, meta["name"])))
 
 
-def desired_and_ready(kind: str, thing: Any) -> tuple[int, int]:
+def pod_counts(kind: str, thing: Any) -> tuple[int, int]:
     """The numbers of pods that a workload should have, and of those that are ready."""
     status = thing.get("status", {})
     if kind == "daemonset":
@@ -161,11 +161,12 @@ def desired_and_ready(kind: str, thing: Any) -> tuple[int, int]:
 
 def workload_trouble(kind: str, thing: Any) -> Trouble:
     """A workload whose pods are not all ready."""
-    desired, ready = desired_and_ready(kind, thing)
+    desired, ready = pod_counts(kind, thing)
     reasons = [
-        f"{one['type']}: {one.get('reason', '')}"
-        for one in thing.get("status", {}).get("conditions", [])
-        if (one["type"], one["status"]) in (("Progressing", "False"), ("ReplicaFailure", "True"))
+        f"{condition['type']}: {condition.get('reason', '')}"
+        for condition in thing.get("status", {}).get("conditions", [])
+        if (condition["type"], condition["status"])
+        in (("Progressing", "False"), ("ReplicaFailure", "True"))
     ]
     data: JsonObject = {
         "workload": name_of(thing, kind),
@@ -179,32 +180,38 @@ def workload_trouble(kind: str, thing: Any) -> Trouble:
 def pod_troubles(pods: Iterable[Any], now: datetime, pending_after: float) -> Iterator[Trouble]:
     """Pods with containers that do not start, and pods that are pending for too long."""
     for pod in pods:
-        stuck = list(_stuck(pod))
+        stuck = list(_start_failures(pod))
         yield from stuck
         status = pod.get("status", {})
         if stuck or status.get("phase") != "Pending":
             continue
         if (now - moment(pod["metadata"]["creationTimestamp"])).total_seconds() >= pending_after:
-            why: Any = next((c for c in status.get("conditions", []) if c["status"] == "False"), {})
-            reason = f"{why.get('reason', '')}: {why.get('message', '')}".strip(": ")
+            condition: Any = next(
+                (c for c in status.get("conditions", []) if c["status"] == "False"), {}
+            )
+            reason = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
             data: JsonObject = {"pod": name_of(pod), "reason": reason[:MAX_TEXT], **_owner(pod)}
             yield Trouble("pending-pod", "warning", data)
 
 
-def _stuck(pod: Any) -> Iterator[Trouble]:
+def _start_failures(pod: Any) -> Iterator[Trouble]:
     status = pod.get("status", {})
     containers = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
-    for one in containers:
-        waiting = one.get("state", {}).get("waiting", {})
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting", {})
         if waiting.get("reason") not in STUCK:
             continue
-        ended = one.get("lastState", {}).get("terminated", {})
+        last_exit = container.get("lastState", {}).get("terminated", {})
         data: JsonObject = {
             "pod": name_of(pod),
-            "container": one["name"],
+            "container": container["name"],
             "reason": waiting["reason"],
-            "image": one["image"],
-            **({"exitCode": ended["exitCode"], "ended": ended.get("reason", "")} if ended else {}),
+            "image": container["image"],
+            **(
+                {"exitCode": last_exit["exitCode"], "ended": last_exit.get("reason", "")}
+                if last_exit
+                else {}
+            ),
             **_owner(pod),
         }
         yield Trouble("failing-pod", "error", data)
@@ -213,7 +220,7 @@ def _stuck(pod: Any) -> Iterator[Trouble]:
 def owner_of(pod: Any) -> Any | None:
     """The reference to what has created a pod, and would create another one."""
     owners = pod["metadata"].get("ownerReferences", [])
-    return next((one for one in owners if one.get("controller")), None)
+    return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def _owner(pod: Any) -> JsonObject:
@@ -224,15 +231,15 @@ def _owner(pod: Any) -> JsonObject:
 def node_troubles(nodes: Iterable[Any]) -> Iterator[Trouble]:
     """Nodes that are not ready, or short of something."""
     for node in nodes:
-        for one in node.get("status", {}).get("conditions", []):
-            ready = one["type"] == "Ready"
-            if one["status"] == ("True" if ready else "False"):
+        for condition in node.get("status", {}).get("conditions", []):
+            ready = condition["type"] == "Ready"
+            if condition["status"] == ("True" if ready else "False"):
                 continue
             data: JsonObject = {
                 "node": node["metadata"]["name"],
-                "condition": one["type"],
-                "status": one["status"],
-                "reason": one.get("reason", "")[:MAX_TEXT],
+                "condition": condition["type"],
+                "status": condition["status"],
+                "reason": condition.get("reason", "")[:MAX_TEXT],
                 "cordoned": bool(node["spec"].get("unschedulable")),
             }
             yield Trouble("node", "error" if ready else "warning", data)

@@ -15,8 +15,8 @@ from boyd_connectors.connector_parts import (
     CheckReport,
     Sample,
     SeparateReads,
-    approved_preview,
-    raised,
+    approval_preview,
+    names_in_alarm,
 )
 from boyd_connectors.kubernetes import cluster_health
 from boyd_connectors.kubernetes import cluster_health as health
@@ -51,7 +51,7 @@ class Kubernetes(Connector):
 
         Attributes:
             url: of the API server.
-            access: the credentials to read with; None: those of the worker's service account.
+            access: the credentials to read with; by default those of the worker's service account.
             namespaces: the namespaces to watch and act in; empty: all.
             samples: how many checks in a row a workload must not be ready.
             pending_after: how long a pod may be pending.
@@ -88,25 +88,26 @@ class Kubernetes(Connector):
     def workloads(self, ctx: Context) -> list[Observation]:
         """Find deployments, stateful sets and daemon sets whose pods are not ready."""
         things, lost = self._lists(ctx, APPS, *(f"{kind}s" for kind in _KINDS))
-        found = {
-            health.name_of(one, resource[:-1]): (resource[:-1], one) for resource, one in things
+        workloads = {
+            health.name_of(thing, resource[:-1]): (resource[:-1], thing)
+            for resource, thing in things
         }
-        samples = {name: _readiness(*one) for name, one in found.items()}
-        bad = raised(ctx, "workloads", samples, self.options.samples)
-        troubles = [*lost, *(health.workload_trouble(*found[name]) for name in sorted(bad))]
-        return self._report(ctx, troubles, "workloads", workloads=len(found), unready=len(bad))
+        samples = {name: _readiness(*workload) for name, workload in workloads.items()}
+        bad = names_in_alarm(ctx, "workloads", samples, self.options.samples)
+        troubles = [*lost, *(health.workload_trouble(*workloads[name]) for name in sorted(bad))]
+        return self._report(ctx, troubles, "workloads", workloads=len(workloads), unready=len(bad))
 
     def pods(self, ctx: Context) -> list[Observation]:
         """Find pods whose containers do not start, and pods that are pending."""
         things, lost = self._lists(ctx, CORE, "pods")
-        pods = [one for _, one in things]
+        pods = [pod for _, pod in things]
         troubles = health.pod_troubles(pods, ctx.now(), self.options.pending_after)
         return self._report(ctx, [*lost, *troubles], "pods", pods=len(pods))
 
     def nodes(self, ctx: Context) -> list[Observation]:
         """Find nodes that are not ready or short of something."""
         nodes = list(self._cluster(ctx).list(CORE, "nodes"))
-        cordoned = sum(1 for one in nodes if one["spec"].get("unschedulable"))
+        cordoned = sum(1 for node in nodes if node["spec"].get("unschedulable"))
         troubles = health.node_troubles(nodes)
         return self._report(ctx, troubles, "nodes", nodes=len(nodes), cordoned=cordoned)
 
@@ -114,8 +115,8 @@ class Kubernetes(Connector):
         """Find recent warning events."""
         since = ctx.now() - timedelta(seconds=self.options.event_age)
         things, lost = self._lists(ctx, CORE, "events", fieldSelector="type=Warning")
-        found = list(health.warnings_since((one for _, one in things), since))
-        return self._report(ctx, [*lost, *found], "events", warnings=len(found))
+        warnings = list(health.warnings_since((event for _, event in things), since))
+        return self._report(ctx, [*lost, *warnings], "events", warnings=len(warnings))
 
     # Tools
 
@@ -125,7 +126,7 @@ class Kubernetes(Connector):
         kind, thing = _kind(params.workload), self._changes("", ctx).workload(params.workload)
         containers = thing["spec"]["template"]["spec"]["containers"]
         return {
-            "images": {one["name"]: one["image"] for one in containers},
+            "images": {container["name"]: container["image"] for container in containers},
             "progress": cluster_health.progress(kind, thing)[1],
             "conditions": thing.get("status", {}).get("conditions", [])[:20],
             "revision": thing["metadata"].get("annotations", {}).get(cluster_health.REVISION),
@@ -136,7 +137,7 @@ class Kubernetes(Connector):
         """List the pods of a namespace with phase, node, restarts and readiness."""
         self._changes("", ctx).check_namespace(params.namespace)
         pods = list(self._cluster(ctx).list(CORE, "pods", params.namespace))
-        rows: list[Any] = [_pod_row(one) for one in pods[: self.options.max_items]]
+        rows: list[Any] = [_pod_row(pod) for pod in pods[: self.options.max_items]]
         return {"pods": rows, "count": len(pods)}
 
     # Actions on workloads
@@ -157,12 +158,12 @@ class Kubernetes(Connector):
 
     @restart.verify(within=300, every=5)
     def _is_restarted(self, params: WorkloadParams, ctx: Context) -> EffectVerdict:
-        return self._rolled_out("restart", params.workload, ctx)
+        return self._rollout_verdict("restart", params.workload, ctx)
 
     @action(risk="medium", autonomy="approval-required", target="workload")
     def scale(self, params: ScaleParams, ctx: Context) -> JsonObject | ActionResult:
         """Set the number of pods of a workload."""
-        changes = self._changes("scale", ctx, shown=approved_preview(ctx))
+        changes = self._changes("scale", ctx, preview=approval_preview(ctx))
         return change(lambda: changes.scale(params.workload, params.replicas))
 
     @scale.dry_run
@@ -177,15 +178,15 @@ class Kubernetes(Connector):
     @scale.verify(within=300, every=5)
     def _is_scaled(self, params: ScaleParams, ctx: Context) -> EffectVerdict:
         thing = self._changes("scale", ctx).workload(params.workload)
-        wanted, ready = health.desired_and_ready(_kind(params.workload), thing)
+        desired, ready = health.pod_counts(_kind(params.workload), thing)
         pods = thing.get("status", {}).get("replicas", 0)
-        text = f"{wanted} pods are wanted, {pods} exist, {ready} are ready"
-        return _verdict(wanted == pods == ready == params.replicas, text)
+        text = f"{desired} pods are wanted, {pods} exist, {ready} are ready"
+        return _verdict(desired == pods == ready == params.replicas, text)
 
     @action(risk="high", autonomy="approval-required", target="workload")
     def rollout_undo(self, params: RolloutUndoParams, ctx: Context) -> JsonObject | ActionResult:
         """Go back to an earlier revision of a deployment, as `kubectl rollout undo`."""
-        changes = self._changes("rollout_undo", ctx, shown=approved_preview(ctx))
+        changes = self._changes("rollout_undo", ctx, preview=approval_preview(ctx))
         return change(lambda: changes.undo(params.workload, params.revision))
 
     @rollout_undo.dry_run
@@ -199,7 +200,7 @@ class Kubernetes(Connector):
 
     @rollout_undo.verify(within=300, every=5)
     def _is_undone(self, params: RolloutUndoParams, ctx: Context) -> EffectVerdict:
-        return self._rolled_out("rollout_undo", params.workload, ctx)
+        return self._rollout_verdict("rollout_undo", params.workload, ctx)
 
     # Actions on nodes and pods
 
@@ -254,10 +255,10 @@ class Kubernetes(Connector):
     @delete_pod.verify(within=180, every=5)
     def _is_deleted(self, params: PodParams, result: ActionResult, ctx: Context) -> EffectVerdict:
         cluster = self._cluster(ctx, "delete_pod")
-        known: Any = result.output if isinstance(result.output, dict) else {}
+        output: Any = result.output if isinstance(result.output, dict) else {}
         pod = cluster.find(pod_path(params.pod))
-        if pod is not None and known.get("uid", pod["metadata"]["uid"]) == pod["metadata"]["uid"]:
-            if not known:
+        if pod is not None and output.get("uid", pod["metadata"]["uid"]) == pod["metadata"]["uid"]:
+            if not output:
                 text = "a pod of that name exists; it may be another one by now"
                 return EffectVerdict(verdict="cannot tell", evidence=text, final=False)
             return _verdict(False, "the pod still exists")
@@ -268,7 +269,7 @@ class Kubernetes(Connector):
 
     # What they share
 
-    def _rolled_out(self, name: str, workload: str, ctx: Context) -> EffectVerdict:
+    def _rollout_verdict(self, name: str, workload: str, ctx: Context) -> EffectVerdict:
         thing = self._changes(name, ctx).workload(workload)
         if not cluster_health.is_of(thing, ctx.execution_id):
             return _verdict(False, "its template is not, or no longer, what this execution made it")
@@ -278,11 +279,11 @@ class Kubernetes(Connector):
         return _verdict(complete, text)
 
     def _is(self, node: str, cordoned: bool, cluster: Cluster) -> EffectVerdict:
-        found = bool(cluster.read(f"{CORE}/nodes/{node}")["spec"].get("unschedulable"))
-        return _verdict(found == cordoned, f"it is {'' if found else 'not '}cordoned")
+        actual = bool(cluster.read(f"{CORE}/nodes/{node}")["spec"].get("unschedulable"))
+        return _verdict(actual == cordoned, f"it is {'' if actual else 'not '}cordoned")
 
     def _changes(
-        self, name: str, ctx: Context, *, dry: bool = False, shown: JsonObject | None = None
+        self, name: str, ctx: Context, *, dry: bool = False, preview: JsonObject | None = None
     ) -> ClusterChanges:
         options = self.options
         return ClusterChanges(
@@ -291,7 +292,7 @@ class Kubernetes(Connector):
             options.max_replicas,
             dry=dry,
             execution=ctx.execution_id,
-            shown=shown,
+            preview=preview,
         )
 
     def _cluster(self, ctx: Context, name: str = "") -> Cluster:
@@ -315,15 +316,15 @@ class Kubernetes(Connector):
 
         def read(name: str) -> list[tuple[str, Any]]:
             namespace, resource = lists[name]
-            found = self._cluster(ctx).list(api, resource, namespace, **query)
-            return [(resource, one) for one in found]
+            objects = self._cluster(ctx).list(api, resource, namespace, **query)
+            return [(resource, thing) for thing in objects]
 
-        found, lost = self._reads.make(lists, read)
+        results, lost = self._reads.make(lists, read)
         troubles = []
         for name, error in lost.items():
             data: JsonObject = {"namespace": lists[name][0] or "*", "list": lists[name][1]}
             troubles.append(health.Trouble("unreadable", "error", {**data, "error": error}))
-        return [one for items in found.values() for one in items], troubles
+        return [item for items in results.values() for item in items], troubles
 
     def _observer(self, name: str, about: str, observe: Callable[..., Any]) -> Observer:
         return Observer(
@@ -335,12 +336,12 @@ class Kubernetes(Connector):
         )
 
     def _report(
-        self, ctx: Context, troubles: Iterable[health.Trouble], what: str, **counts: int
+        self, ctx: Context, troubles: Iterable[health.Trouble], source: str, **counts: int
     ) -> list[Observation]:
         report = CheckReport(ctx, self.options.max_items)
         for trouble in troubles:
             report.add(*trouble)
-        return report.observations(what, **counts)
+        return report.observations(source, **counts)
 
 
 def _kind(workload: str) -> str:
@@ -348,7 +349,7 @@ def _kind(workload: str) -> str:
 
 
 def _readiness(kind: str, thing: Any) -> Sample:
-    desired, ready = health.desired_and_ready(kind, thing)
+    desired, ready = health.pod_counts(kind, thing)
     # While a rollout is stuck, the old pods may all be ready.
     return Sample(float(ready < desired or cluster_health.is_stuck(thing)), limit=1.0, clear=1.0)
 
@@ -360,8 +361,8 @@ def _pod_row(pod: Any) -> JsonObject:
         "pod": health.name_of(pod),
         "phase": status.get("phase"),
         "node": pod["spec"].get("nodeName"),
-        "restarts": sum(one["restartCount"] for one in containers),
-        "ready": sum(1 for one in containers if one["ready"]),
+        "restarts": sum(container["restartCount"] for container in containers),
+        "ready": sum(1 for container in containers if container["ready"]),
         "containers": len(containers),
     }
 

@@ -84,8 +84,8 @@ class Balancer(Protocol):
     def change(self, server: BackendServer, state: ServerState, weight: int) -> None:
         """Give a server a state and a weight; raises `BalancerError`."""
 
-    def applied(self, server: BackendServer) -> str | None:
-        """The reason why its setting does not count yet; None: it counts."""
+    def pending_reason(self, server: BackendServer) -> str | None:
+        """The reason its setting is not in effect yet, or None if it is."""
 
 
 #: The most bytes of an answer, and the seconds until it is there.
@@ -128,8 +128,8 @@ class HAProxy:
         rows = [
             dict(zip(names, line.split(), strict=False)) for line in lines[1:] if line[0] != "#"
         ]
-        known = [(f"{row['be_name']}/{row['srv_name']}", row) for row in rows]
-        return [_server(name, row, counted[name]) for name, row in known if name in counted]
+        pairs = [(f"{row['be_name']}/{row['srv_name']}", row) for row in rows]
+        return [_server(name, row, counted[name]) for name, row in pairs if name in counted]
 
     def counters(self, ctx: Context) -> JsonObject:
         """None: they are those of the servers."""
@@ -142,8 +142,8 @@ class HAProxy:
         if state != server.state:
             self._tell(f"set server {server.name} state {state}")
 
-    def applied(self, server: BackendServer) -> str | None:
-        """Nothing: it counts at once."""
+    def pending_reason(self, server: BackendServer) -> str | None:
+        """None: HAProxy applies changes at once."""
         return None
 
     def _tell(self, command: str) -> None:
@@ -152,7 +152,7 @@ class HAProxy:
             raise BalancerError(f"HAProxy at {self._address}: {answer[:300]}")
 
     def _ask(self, command: str) -> str:
-        with self._connected() as line:
+        with self._connect() as line:
             answer = b""
             try:
                 line.sendall(f"{command}\n".encode())
@@ -171,7 +171,7 @@ class HAProxy:
         return text
 
     @contextmanager
-    def _connected(self) -> Iterator[socket.socket]:
+    def _connect(self) -> Iterator[socket.socket]:
         with ExitStack() as stack:
             try:
                 if self._address.startswith("/"):
@@ -206,8 +206,6 @@ def _server(name: str, row: dict[str, str], counted: dict[str, str]) -> BackendS
     )
 
 
-# nginx by its page `stub_status`, and by files with the servers of its upstreams.
-#
 # The open-source nginx has no runtime API for upstreams and no figures about their servers. A
 # change is therefore a change of a file, which nginx tests and then reads; requests in progress
 # are ended by the old worker processes.
@@ -253,9 +251,9 @@ class Nginx:
     def servers(self, ctx: Context) -> Sequence[BackendServer]:
         """The servers in the files of the upstreams."""
         return [
-            one
+            server
             for name, path in self._options.upstreams.items()
-            for one in _parsed(name, _read(path))
+            for server in _parse(name, _read(path))
         ]
 
     def counters(self, ctx: Context) -> JsonObject:
@@ -270,11 +268,11 @@ class Nginx:
                 text = next(answer.iter_content(4096), b"").decode("ascii", "replace")
         except requests.RequestException as error:
             raise BalancerError(f"nginx at {url}: {type(error).__name__}") from None
-        found = _STATUS.search(text)
-        if answer.status_code != 200 or not found:
+        match = _STATUS.search(text)
+        if answer.status_code != 200 or not match:
             raise BalancerError(f"{url} answered {answer.status_code} and no page of stub_status")
         names = ("active", "accepted", "handled", "requests")
-        return dict(zip(names, map(int, found.groups()), strict=True))
+        return dict(zip(names, map(int, match.groups()), strict=True))
 
     def change(self, server: BackendServer, state: ServerState, weight: int) -> None:
         """Change its line, and have nginx test and read the configuration.
@@ -285,9 +283,9 @@ class Nginx:
         if state == "maint":
             raise BalancerError("nginx knows only ready and drain")
         path = self._options.upstreams[server.backend]
-        with _locked(path):
+        with _lock(path):
             before = _read(path)
-            after = changed(before, server.name.partition("/")[2], state, weight)
+            after = change_line(before, server.name.partition("/")[2], state, weight)
             _write(path, after)
             try:
                 self._run("-t", "-q")
@@ -296,8 +294,8 @@ class Nginx:
                 _write(path, before)
                 raise BalancerError(f"nothing was changed: {error}") from None
 
-    def applied(self, server: BackendServer) -> str | None:
-        """The reason if one of its worker processes is older than the file."""
+    def pending_reason(self, server: BackendServer) -> str | None:
+        """The reason, if one of the worker processes is older than the file."""
         path = self._options.upstreams[server.backend]
         ages = self._workers()
         try:
@@ -310,7 +308,7 @@ class Nginx:
         """The ages of its worker processes that take requests; raises `BalancerError` if none."""
         try:
             master = psutil.Process(int(self._options.pid_file.read_text()))
-            ages = [age for one in master.children() if (age := _age(one)) is not None]
+            ages = [age for process in master.children() if (age := _age(process)) is not None]
         except (OSError, ValueError, psutil.Error) as error:
             raise BalancerError(f"nginx does not run: {error}") from None
         if not ages:
@@ -322,33 +320,33 @@ class Nginx:
         run_checked([self._options.program, *config, *arguments], NGINX_TIMEOUT)
 
 
-def changed(text: str, address: str, state: ServerState, weight: int) -> str:
+def change_line(text: str, address: str, state: ServerState, weight: int) -> str:
     """The file with another state and weight of a server; raises `BalancerError` without it."""
-    lines, found = text.splitlines(keepends=True), False
+    lines, has_line = text.splitlines(keepends=True), False
     for number, line in enumerate(lines):
         match = _NGINX_SERVER.match(line.rstrip("\n"))
         if match is None or match["address"] != address:
             continue
-        found = True
+        has_line = True
         more = [w for w in match["more"].split() if w != "down" and not w.startswith("weight=")]
         more += [f"weight={weight}"] if weight != 1 else []
         more += ["down"] if state != "ready" else []
         words = " ".join(["server", address, *more])
         lines[number] = f"{match['indent']}{words};{match['rest']}\n"
-    if not found:
+    if not has_line:
         raise BalancerError(f"its file has no line `server {address}`")
     return "".join(lines)
 
 
-def _parsed(upstream: str, text: str) -> Iterator[BackendServer]:
+def _parse(upstream: str, text: str) -> Iterator[BackendServer]:
     for line in text.splitlines():
         if match := _NGINX_SERVER.match(line):
             words = match["more"].split()
-            given: Mapping[str, str] = dict(w.split("=", 1) for w in words if "=" in w)
+            options: Mapping[str, str] = dict(w.split("=", 1) for w in words if "=" in w)
             yield BackendServer(
                 name=f"{upstream}/{match['address']}",
                 state="drain" if "down" in words else "ready",
-                weight=int(given.get("weight", "1")),
+                weight=int(options.get("weight", "1")),
                 backup="backup" in words,
             )
 
@@ -380,7 +378,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """Changes of files in one folder happen one after the other."""
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -394,7 +392,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _age(process: psutil.Process) -> float | None:
-    """The seconds since a worker process began that takes new requests; None: it is none."""
+    """The age in seconds of a worker process that takes new requests; None for any other."""
     with suppress(psutil.NoSuchProcess, FileNotFoundError):
         title = " ".join(process.cmdline())
         if "worker process" in title and "shutting down" not in title:

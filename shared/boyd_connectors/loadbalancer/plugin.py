@@ -13,7 +13,7 @@ from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observat
 from boyd.models.base import Severity
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.plugin_parts import difference, uncertain
-from boyd_connectors.connector_parts import Sample, raised
+from boyd_connectors.connector_parts import Sample, names_in_alarm
 from boyd_connectors.loadbalancer.balancers import (
     AnswerLost,
     BackendServer,
@@ -106,18 +106,18 @@ class LoadBalancer(Connector):
             servers, counters = balancer.servers(ctx), balancer.counters(ctx)
         except BalancerError as error:
             return [self._observation("unreachable", "critical", {"error": str(error)})]
-        down = [one for one in servers if one.state == "ready" and not one.up]
-        out = [one for one in servers if one.state != "ready"]
-        found = [
-            *self._seen("no-server", "critical", _without_servers(servers)),
-            *self._seen("server-down", "error", map(_shown, down)),
-            *self._seen("errors", "error", self._failing(servers, ctx)),
-            *self._seen("out-of-service", "info", map(_shown, out)),
-            *self._dropped(counters, ctx),
+        down = [server for server in servers if server.state == "ready" and not server.up]
+        out = [server for server in servers if server.state != "ready"]
+        observations = [
+            *self._observations("no-server", "critical", _without_servers(servers)),
+            *self._observations("server-down", "error", map(_row, down)),
+            *self._observations("errors", "error", self._failing(servers, ctx)),
+            *self._observations("out-of-service", "info", map(_row, out)),
+            *self._connection_losses(counters, ctx),
         ]
-        active = sum(one.is_active for one in servers)
+        active = sum(server.is_active for server in servers)
         summary: JsonObject = {"servers": len(servers), "active": active, **counters}
-        return [*found, self._observation("summary", "info", summary)]
+        return [*observations, self._observation("summary", "info", summary)]
 
     @action(risk="medium", autonomy="approval-required", target="server", timeout=30)
     def drain(self, params: BackendServerParams, ctx: Context) -> JsonObject | ActionResult:
@@ -182,7 +182,7 @@ class LoadBalancer(Connector):
     @tool()
     def list_servers(self, ctx: Context) -> list[JsonObject]:
         """List the servers of all backends with state, weight, sessions and errors."""
-        return [_shown(one) for one in self._balancer().servers(ctx)[:200]]
+        return [_row(server) for server in self._balancer().servers(ctx)[:200]]
 
     def _balancer(self, action: str | None = None) -> Balancer:
         """The load balancer, with the rights of *action* or those for reading."""
@@ -195,12 +195,12 @@ class LoadBalancer(Connector):
         return HAProxy(access.socket)
 
     def _server(self, name: str, ctx: Context) -> BackendServer:
-        return self._found(name, self._balancer().servers(ctx))
+        return self._find(name, self._balancer().servers(ctx))
 
-    def _found(self, name: str, servers: Iterable[BackendServer]) -> BackendServer:
-        for one in servers:
-            if one.name == name:
-                return one
+    def _find(self, name: str, servers: Iterable[BackendServer]) -> BackendServer:
+        for server in servers:
+            if server.name == name:
+                return server
         raise BalancerError(f"the load balancer has no server {name}")
 
     def _change(
@@ -213,28 +213,28 @@ class LoadBalancer(Connector):
     ) -> JsonObject | ActionResult:
         balancer = self._balancer(action)
         servers = balancer.servers(ctx)
-        before = self._found(name, servers)
-        wanted = (state or before.state, before.weight if weight is None else weight)
-        self._check(before, servers, *wanted)
+        before = self._find(name, servers)
+        target = (state or before.state, before.weight if weight is None else weight)
+        self._check(before, servers, *target)
         # A change whose worker was lost may be written down and not count yet.
-        if wanted != (before.state, before.weight) or balancer.applied(before):
+        if target != (before.state, before.weight) or balancer.pending_reason(before):
             try:
-                balancer.change(before, *wanted)
-                self._recheck(balancer, before, wanted, ctx)
+                balancer.change(before, *target)
+                self._recheck(balancer, before, target, ctx)
             except AnswerLost as error:
                 return uncertain(error)
-        after: JsonObject = {"state": wanted[0], "weight": wanted[1]}
+        after: JsonObject = {"state": target[0], "weight": target[1]}
         return {"server": name, "before": before.setting(), "after": after}
 
     def _recheck(
         self,
         balancer: Balancer,
         before: BackendServer,
-        wanted: tuple[ServerState, int],
+        target: tuple[ServerState, int],
         ctx: Context,
     ) -> None:
         """Take a change back if another worker has taken other servers away at the same time."""
-        state, weight = wanted
+        state, weight = target
         try:
             servers = balancer.servers(ctx)
         except BalancerError as error:
@@ -250,12 +250,12 @@ class LoadBalancer(Connector):
         self, name: str, ctx: Context, state: ServerState | None = None, weight: int | None = None
     ) -> JsonObject:
         servers = self._balancer().servers(ctx)
-        server = self._found(name, servers)
-        wanted = (state or server.state, server.weight if weight is None else weight)
-        self._check(server, servers, *wanted)
-        after = {"state": wanted[0], "weight": wanted[1]}
-        shown = difference(server.setting(), after, name) or f"{name} is like that already"
-        return {"difference": [*shown.splitlines()]}
+        server = self._find(name, servers)
+        target = (state or server.state, server.weight if weight is None else weight)
+        self._check(server, servers, *target)
+        after = {"state": target[0], "weight": target[1]}
+        text = difference(server.setting(), after, name) or f"{name} is like that already"
+        return {"difference": [*text.splitlines()]}
 
     def _check(
         self,
@@ -267,8 +267,8 @@ class LoadBalancer(Connector):
         """Refuse to leave a backend with too few servers, and to end somebody's maintenance."""
         if server.state == "maint" and state == "drain":
             raise BalancerError(f"{server.name} is in maintenance, and gets no requests already")
-        others = [one for one in servers if one.backend == server.backend and one != server]
-        left = sum(one.is_active and not one.backup for one in others)
+        others = [other for other in servers if other.backend == server.backend and other != server]
+        left = sum(other.is_active and not other.backup for other in others)
         takes_away = server.is_active and (state != "ready" or weight == 0)
         if takes_away and left < self.options.min_active:
             raise BalancerError(
@@ -281,16 +281,16 @@ class LoadBalancer(Connector):
     ) -> JsonObject | ActionResult:
         output: Any = result.output
         before, after = output["before"], output["after"]
-        now = self._server(output["server"], ctx).setting()
-        if now != after:
+        current = self._server(output["server"], ctx).setting()
+        if current != after:
             raise BalancerError(
                 f"{output['server']} has been changed since, so nothing was done: it is "
-                f"{now['state']} with weight {now['weight']}"
+                f"{current['state']} with weight {current['weight']}"
             )
         return self._change(action, output["server"], ctx, before["state"], before["weight"])
 
     def _verdict(self, server: BackendServer, done: bool) -> EffectVerdict:
-        pending = self._balancer().applied(server) if done else None
+        pending = self._balancer().pending_reason(server) if done else None
         says = f"{server.name} is {server.state} with weight {server.weight}"
         status = f" and {server.status}" if server.status else ""
         evidence = f"{says}{status}, {server.sessions} sessions"
@@ -302,54 +302,54 @@ class LoadBalancer(Connector):
 
     def _failing(self, servers: Sequence[BackendServer], ctx: Context) -> Iterator[JsonObject]:
         """The servers whose share of errors since the last look is too high."""
-        now = {one.name: [one.requests, one.errors] for one in servers}
-        then = _previous(ctx, "servers", now)
+        counters = {server.name: [server.requests, server.errors] for server in servers}
+        then = _previous(ctx, "servers", counters)
         samples: dict[str, Sample] = {}
-        for name, (requests, errors) in now.items():
+        for name, (requests, errors) in counters.items():
             earlier = then.get(name, [requests, errors])
-            asked, failed = requests - earlier[0], errors - earlier[1]
+            recent, failed = requests - earlier[0], errors - earlier[1]
             limit = self.options.error_rate
-            share = failed / asked if asked >= self.options.error_requests else 0.0
+            share = failed / recent if recent >= self.options.error_requests else 0.0
             samples[name] = Sample(min(share, 1.0), limit, limit / 2)
-        high = raised(ctx, "errors", samples, self.options.samples)
-        shown = {one.name: _shown(one) for one in servers}
+        high = names_in_alarm(ctx, "errors", samples, self.options.samples)
+        rows = {server.name: _row(server) for server in servers}
         for name in sorted(high):
-            yield {**shown[name], "errorRate": round(samples[name].value, 4)}
+            yield {**rows[name], "errorRate": round(samples[name].value, 4)}
 
-    def _dropped(self, counters: JsonObject, ctx: Context) -> Iterator[Observation]:
+    def _connection_losses(self, counters: JsonObject, ctx: Context) -> Iterator[Observation]:
         """Connections that nginx has not handled since the last look."""
         if not counters:
             return
         accepted: Any = counters["accepted"]
         handled: Any = counters["handled"]
-        now = {"connections": [accepted, accepted - handled]}
-        then = _previous(ctx, "connections", now)
-        earlier = then.get("connections", now["connections"])
+        current = {"connections": [accepted, accepted - handled]}
+        then = _previous(ctx, "connections", current)
+        earlier = then.get("connections", current["connections"])
         dropped = accepted - handled - earlier[1] if accepted >= earlier[0] else accepted - handled
         if dropped > 0:
             yield self._observation("dropped", "error", {"connections": dropped})
 
-    def _seen(
-        self, what: str, severity: Severity, rows: Iterable[JsonObject]
+    def _observations(
+        self, kind: str, severity: Severity, rows: Iterable[JsonObject]
     ) -> Iterator[Observation]:
-        found, most = list(rows), self.options.max_items
-        for row in found[:most]:
-            yield self._observation(what, severity, row)
-        if len(found) > most:
-            yield self._observation(what, severity, {"more": len(found) - most})
+        all_rows, most = list(rows), self.options.max_items
+        for row in all_rows[:most]:
+            yield self._observation(kind, severity, row)
+        if len(all_rows) > most:
+            yield self._observation(kind, severity, {"more": len(all_rows) - most})
 
-    def _observation(self, what: str, severity: Severity, data: JsonObject) -> Observation:
-        return Observation(source=f"{self.id}/{what}", type="state", severity=severity, data=data)
+    def _observation(self, kind: str, severity: Severity, data: JsonObject) -> Observation:
+        return Observation(source=f"{self.id}/{kind}", type="state", severity=severity, data=data)
 
 
-def _previous(ctx: Context, key: str, now: dict[str, list[int]]) -> dict[str, list[int]]:
-    """The counters of an earlier iteration; remember those of *now*."""
+def _previous(ctx: Context, key: str, current: dict[str, list[int]]) -> dict[str, list[int]]:
+    """The counters of an earlier iteration; remember those of *current*."""
 
-    def change(known: Any) -> Any:
-        known = known or {}
-        if ctx.iteration is not None and known.get("iteration") == ctx.iteration:
-            return known
-        return {"iteration": ctx.iteration, "then": known.get("now", {}), "now": now}
+    def change(stored: Any) -> Any:
+        stored = stored or {}
+        if ctx.iteration is not None and stored.get("iteration") == ctx.iteration:
+            return stored
+        return {"iteration": ctx.iteration, "then": stored.get("now", {}), "now": current}
 
     then: dict[str, list[int]] = ctx.state.update(key, change)["then"]
     return then
@@ -357,14 +357,14 @@ def _previous(ctx: Context, key: str, now: dict[str, list[int]]) -> dict[str, li
 
 def _without_servers(servers: Iterable[BackendServer]) -> Iterator[JsonObject]:
     backends: dict[str, list[BackendServer]] = defaultdict(list)
-    for one in servers:
-        backends[one.backend].append(one)
+    for server in servers:
+        backends[server.backend].append(server)
     for name, members in backends.items():
-        if not any(one.is_active for one in members):
+        if not any(server.is_active for server in members):
             yield {"backend": name, "servers": len(members)}
 
 
-def _shown(server: BackendServer) -> JsonObject:
+def _row(server: BackendServer) -> JsonObject:
     return {
         "server": server.name,
         **server.setting(),

@@ -14,7 +14,7 @@ from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observat
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.http_service import HttpAccess
 from boyd.plugins.plugin_parts import uncertain
-from boyd_connectors.connector_parts import CheckReport, Sample, raised
+from boyd_connectors.connector_parts import CheckReport, Sample, names_in_alarm
 from boyd_connectors.message_queues.rabbitmq import (
     ChangeLost,
     MessageQueue,
@@ -119,8 +119,8 @@ class Queues(Connector):
         super().__init__(**options)
         own = self.options
         if own.actions.requeue and own.rabbitmq and not (own.rabbitmq.amqp and has_amqp()):
-            why = "actions.requeue needs rabbitmq.amqp and `pip install 'boyd[rabbitmq]'`"
-            raise PluginError(self.id, why)
+            text = "actions.requeue needs rabbitmq.amqp and `pip install 'boyd[rabbitmq]'`"
+            raise PluginError(self.id, text)
         self.components = (
             Observer(
                 name="depths",
@@ -134,22 +134,22 @@ class Queues(Connector):
         """Observe queues that are long, grow, are not worked on, or have no consumers."""
         report = CheckReport(ctx, self.options.max_items)
         try:
-            queues = self._watched(ctx)
+            queues = self._queues(ctx)
         except QueueError as error:
             report.add("unreachable", "critical", {"error": str(error)})
             return report.observations("summary", queues=0)
-        ages, growth = self._compare([one for one in queues if not one.down], ctx)
-        by_name = {one.name: one for one in queues}
+        ages, growth = self._compare([queue for queue in queues if not queue.down], ctx)
+        by_name = {queue.name: queue for queue in queues}
         samples = self._samples(queues, ages, growth)
-        alarms = raised(ctx, "alarms", samples, self.options.samples)
+        alarms = names_in_alarm(ctx, "alarms", samples, self.options.samples)
         for alarm in sorted(alarms):
-            what, _, name = alarm.partition(" ")
+            kind, _, name = alarm.partition(" ")
             data = by_name[name].data()
             age = ages.get(name)
             data |= {} if age is None else {"ageSeconds": round(age)}
             data |= {"growthPerMinute": round(growth[name], 1)} if name in growth else {}
-            report.add(what, "error" if what in ("no-consumer", "down") else "warning", data)
-        waiting = sum(one.depth for one in queues)
+            report.add(kind, "error" if kind in ("no-consumer", "down") else "warning", data)
+        waiting = sum(queue.depth for queue in queues)
         return report.observations("summary", queues=len(queues), messages=waiting)
 
     @action(
@@ -181,7 +181,7 @@ class Queues(Connector):
 
     @purge.verify(within=60, every=5)
     def _is_purged(self, params: PurgeParams, result: ActionResult, ctx: Context) -> EffectVerdict:
-        return self._shrunk(params.queue, result, ctx)
+        return self._verdict(params.queue, result, ctx)
 
     @action(
         risk="medium",
@@ -220,13 +220,13 @@ class Queues(Connector):
     def _is_requeued(
         self, params: RequeueParams, result: ActionResult, ctx: Context
     ) -> EffectVerdict:
-        return self._shrunk(params.queue, result, ctx)
+        return self._verdict(params.queue, result, ctx)
 
     @tool()
     def list_queues(self, ctx: Context) -> list[JsonObject]:
         """List the longest queues with depth, unacknowledged messages, consumers and age."""
-        found = sorted(self._watched(ctx), key=lambda one: -one.depth)
-        return [one.data() for one in found[:200]]
+        queues = sorted(self._queues(ctx), key=lambda queue: -queue.depth)
+        return [queue.data() for queue in queues[:200]]
 
     def _server(self, action: str | None = None) -> MessageServer:
         """The server, with the rights of *action* or those for reading."""
@@ -237,20 +237,20 @@ class Queues(Connector):
         assert options.redis is not None
         return RedisBroker(options.redis, access.of_redis())
 
-    def _watched(self, ctx: Context) -> Sequence[MessageQueue]:
+    def _queues(self, ctx: Context) -> Sequence[MessageQueue]:
         options = self.options
         return [
-            one
-            for one in self._server().queues(ctx)
-            if _matches(one.name, options.include) and not _matches(one.name, options.exclude)
+            queue
+            for queue in self._server().queues(ctx)
+            if _matches(queue.name, options.include) and not _matches(queue.name, options.exclude)
         ]
 
     def _depth(self, queue: str, ctx: Context) -> int:
-        for one in self._server().queues(ctx):
-            if one.name == queue and one.down:
-                raise QueueError(f"nobody knows what is in {queue}: {one.down}")
-            if one.name == queue:
-                return one.depth
+        for item in self._server().queues(ctx):
+            if item.name == queue and item.down:
+                raise QueueError(f"nobody knows what is in {queue}: {item.down}")
+            if item.name == queue:
+                return item.depth
         raise QueueError(f"there is no queue {queue}")
 
     def _countable(self, params: PurgeParams, ctx: Context) -> int:
@@ -261,7 +261,7 @@ class Queues(Connector):
             )
         return depth
 
-    def _shrunk(self, queue: str, result: ActionResult, ctx: Context) -> EffectVerdict:
+    def _verdict(self, queue: str, result: ActionResult, ctx: Context) -> EffectVerdict:
         depth = self._depth(queue, ctx)
         output: Any = result.output if isinstance(result.output, dict) else {}
         if "before" not in output:
@@ -278,17 +278,17 @@ class Queues(Connector):
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Ages and growths per minute, by what was there at an earlier look."""
         now = ctx.now()
-        kept = sorted(queues, key=lambda one: -one.depth)[:MAX_REMEMBERED]
-        seen = {one.name: [one.depth, one.head] for one in kept}
+        longest = sorted(queues, key=lambda queue: -queue.depth)[:MAX_REMEMBERED]
+        current = {queue.name: [queue.depth, queue.head] for queue in longest}
 
-        def change(known: Any) -> Any:
-            known = known or {}
-            if ctx.iteration is not None and known.get("iteration") == ctx.iteration:
-                return known
-            then = known.get("now", {})
+        def change(stored: Any) -> Any:
+            stored = stored or {}
+            if ctx.iteration is not None and stored.get("iteration") == ctx.iteration:
+                return stored
+            then = stored.get("now", {})
             since = {
-                name: known["since"].get(name, known["at"])
-                for name, (_, head) in seen.items()
+                name: stored["since"].get(name, stored["at"])
+                for name, (_, head) in current.items()
                 if head and then.get(name, [0, ""])[1] == head
             }
             at = now.isoformat()
@@ -296,8 +296,8 @@ class Queues(Connector):
                 "iteration": ctx.iteration,
                 "at": at,
                 "then": then,
-                "then_at": known.get("at", at),
-                "now": seen,
+                "then_at": stored.get("at", at),
+                "now": current,
                 "since": since,
             }
 
@@ -305,10 +305,10 @@ class Queues(Connector):
         elapsed = (now - datetime.fromisoformat(memory["then_at"])).total_seconds()
         growth = {
             name: 60 * (depth - memory["then"][name][0]) / elapsed
-            for name, (depth, _) in seen.items()
+            for name, (depth, _) in current.items()
             if name in memory["then"] and elapsed > 0
         }
-        ages = {one.name: one.age for one in kept if one.age is not None}
+        ages = {queue.name: queue.age for queue in longest if queue.age is not None}
         for name, since in memory["since"].items():
             ages[name] = (now - datetime.fromisoformat(since)).total_seconds()
         return ages, growth
@@ -320,16 +320,16 @@ class Queues(Connector):
         growth: dict[str, float],
     ) -> dict[str, Sample]:
         options = self.options
-        found: dict[str, Sample] = {}
-        for one in queues:
-            idle = one.consumers == 0 and one.depth > 0
-            found[f"no-consumer {one.name}"] = Sample(float(idle), 1, 1)
-            found[f"down {one.name}"] = Sample(float(bool(one.down)), 1, 1)
-            found[f"depth {one.name}"] = _sample(one.depth, options.max_depth)
-            found[f"unacked {one.name}"] = _sample(one.unacked or 0, options.max_unacked)
-            found[f"age {one.name}"] = _sample(ages.get(one.name, 0), options.max_age)
-            found[f"growth {one.name}"] = _sample(growth.get(one.name, 0), options.max_growth)
-        return found
+        samples: dict[str, Sample] = {}
+        for queue in queues:
+            idle = queue.consumers == 0 and queue.depth > 0
+            samples[f"no-consumer {queue.name}"] = Sample(float(idle), 1, 1)
+            samples[f"down {queue.name}"] = Sample(float(bool(queue.down)), 1, 1)
+            samples[f"depth {queue.name}"] = _sample(queue.depth, options.max_depth)
+            samples[f"unacked {queue.name}"] = _sample(queue.unacked or 0, options.max_unacked)
+            samples[f"age {queue.name}"] = _sample(ages.get(queue.name, 0), options.max_age)
+            samples[f"growth {queue.name}"] = _sample(growth.get(queue.name, 0), options.max_growth)
+        return samples
 
 
 def _sample(value: float, limit: float) -> Sample:

@@ -56,9 +56,9 @@ class MessageQueue:
 
     def data(self) -> JsonObject:
         """The queue as observations and tools show it; what is not known is left out."""
-        known = {"depth": self.depth, "unacked": self.unacked, "consumers": self.consumers}
+        figures = {"depth": self.depth, "unacked": self.unacked, "consumers": self.consumers}
         age = None if self.age is None else round(self.age)
-        data = {"queue": self.name, **known, "ageSeconds": age, "state": self.down or None}
+        data = {"queue": self.name, **figures, "ageSeconds": age, "state": self.down or None}
         return {key: value for key, value in data.items() if value is not None}
 
 
@@ -84,7 +84,7 @@ class MessageServer(Protocol):
         """Move messages to another queue; how many. Raises `QueueError`."""
 
 
-def shown(message: bytes | str) -> str:
+def excerpt(message: bytes | str) -> str:
     """The beginning of a message."""
     text = message if isinstance(message, str) else message.decode("utf-8", "replace")
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
@@ -119,7 +119,7 @@ class RabbitOptions(BaseModel):
 
 
 def has_amqp() -> bool:
-    """Tell whether the library for dead letters is there."""
+    """True if the library for dead letters is installed."""
     return find_spec("amqp") is not None
 
 
@@ -133,13 +133,13 @@ class RabbitMQ:
 
     def queues(self, ctx: Context) -> Sequence[MessageQueue]:
         """The queues of the virtual host."""
-        found: list[MessageQueue] = []
+        queues: list[MessageQueue] = []
         for page in range(1, PAGES + 1):
             query = {"page": page, "page_size": PAGE, "columns": _COLUMNS}
             answer = self._ask(ctx, "GET", f"/api/queues/{self._vhost}", params=query)
-            found += [_queue(item) for item in answer["items"]]
+            queues += [_queue(item) for item in answer["items"]]
             if page >= answer["page_count"]:
-                return found
+                return queues
         raise QueueError(f"there are more than {PAGE * PAGES} queues in {self._options.vhost}")
 
     def samples(self, queue: str, number: int, ctx: Context) -> list[str]:
@@ -148,10 +148,10 @@ class RabbitMQ:
             "count": number,
             "ackmode": "ack_requeue_true",
             "encoding": "auto",
-            "truncate": 4 * len(shown(" " * 1000)),
+            "truncate": 4 * len(excerpt(" " * 1000)),
         }
         answer = self._ask(ctx, "POST", f"{self._path(queue)}/get", body=body)
-        return [shown(str(one["payload"])) for one in answer]
+        return [excerpt(str(message["payload"])) for message in answer]
 
     def check_purge(self, queue: str) -> None:
         """Nothing: every queue can be purged."""
@@ -160,7 +160,7 @@ class RabbitMQ:
         """Refuse a queue that is the same, or not there."""
         if to == queue:
             raise QueueError(f"{queue} is where the messages are already")
-        if to is not None and to not in {one.name for one in self.queues(ctx)}:
+        if to is not None and to not in {item.name for item in self.queues(ctx)}:
             raise QueueError(f"there is no queue {to}")
 
     def purge(self, queue: str, ctx: Context) -> int | None:
@@ -176,7 +176,7 @@ class RabbitMQ:
         between, it is in both queues.
         """
         moved = 0
-        with self._connected() as (connection, errors):
+        with self._connect() as (connection, errors):
             try:
                 channel = connection.channel()
                 while moved < most and (message := channel.basic_get(queue)) is not None:
@@ -194,7 +194,7 @@ class RabbitMQ:
         return moved
 
     @contextmanager
-    def _connected(self) -> Iterator[tuple[amqp.Connection, tuple[type[Exception], ...]]]:
+    def _connect(self) -> Iterator[tuple[amqp.Connection, tuple[type[Exception], ...]]]:
         import amqp
 
         access, options = self._access, self._options

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from boyd.plugin import Context, Secret
-from boyd_connectors.message_queues.rabbitmq import ChangeLost, MessageQueue, QueueError, shown
+from boyd_connectors.message_queues.rabbitmq import ChangeLost, MessageQueue, QueueError, excerpt
 
 if TYPE_CHECKING:
     import redis
@@ -79,20 +79,20 @@ class RedisBroker:
         One that cannot be read, such as a stream that is not there yet, is down.
         """
         options = self._options
-        with self._connected() as client:
+        with self._connect() as client:
             looks = {name: partial(self._list, client, name) for name in options.lists}
             for name, group in options.streams.items():
                 looks[name] = partial(self._stream, client, name, group)
             if options.celery:
-                looks[_CELERY] = partial(_unacked, client)
+                looks[_CELERY] = partial(_celery_queue, client)
             return [_readable(name, look) for name, look in looks.items()]
 
     def samples(self, queue: str, number: int, ctx: Context) -> list[str]:
         """The beginnings of the oldest messages."""
         self._check(queue)
-        with self._connected() as client:
+        with self._connect() as client:
             rows: Any = client.lrange(queue, -number, -1)
-        return [shown(row) for row in reversed(rows)]
+        return [excerpt(row) for row in reversed(rows)]
 
     def check_purge(self, queue: str) -> None:
         """Refuse what is no list of the options."""
@@ -108,7 +108,7 @@ class RedisBroker:
     def purge(self, queue: str, ctx: Context) -> int | None:
         """Delete a list, with Celery's lists for other priorities."""
         names = _lists(queue)
-        with self._connected(changes=True) as client, client.pipeline(transaction=True) as pipe:
+        with self._connect(changes=True) as client, client.pipeline(transaction=True) as pipe:
             for name in names:
                 pipe.llen(name)
             pipe.delete(*names)
@@ -119,13 +119,13 @@ class RedisBroker:
         """Move the oldest messages of a list to the new end of another one, each exactly once."""
         assert to is not None, "it was checked"
         moved = 0
-        with self._connected(changes=True) as client:
+        with self._connect(changes=True) as client:
             while moved < most:
                 step = min(_STEP, most - moved)
                 with client.pipeline(transaction=True) as pipe:
                     for _ in range(step):
                         pipe.lmove(queue, to, "RIGHT", "LEFT")
-                    done = sum(one is not None for one in pipe.execute())
+                    done = sum(reply is not None for reply in pipe.execute())
                 moved += done
                 if done < step:
                     break
@@ -146,26 +146,26 @@ class RedisBroker:
 
     def _stream(self, client: redis.Redis, name: str, group: str) -> MessageQueue:
         groups: Any = client.xinfo_groups(name)
-        found = next((one for one in groups if one["name"].decode() == group), None)
-        if found is None:
+        info = next((entry for entry in groups if entry["name"].decode() == group), None)
+        if info is None:
             raise QueueError(f"the stream {name} has no group {group}")
-        last = found["last-delivered-id"].decode()
+        last = info["last-delivered-id"].decode()
         waiting: Any = client.xrange(name, f"({last}", "+", count=1)
         pending: Any = client.xpending(name, group)
-        oldest = [one[0] for one in waiting] + [one for one in [pending["min"]] if one]
+        oldest = [item[0] for item in waiting] + [item for item in [pending["min"]] if item]
         now = _now(client)
-        ages = [now - int(one.split(b"-")[0]) / 1000 for one in oldest]
-        lag = found.get("lag")  # since Redis 7, and not when entries were deleted
+        ages = [now - int(item.split(b"-")[0]) / 1000 for item in oldest]
+        lag = info.get("lag")  # since Redis 7, and not when entries were deleted
         return MessageQueue(
             name=name,
             depth=int(lag) if lag is not None else _after(client, name, last),
-            unacked=int(found["pending"]),
-            consumers=int(found["consumers"]),
+            unacked=int(info["pending"]),
+            consumers=int(info["consumers"]),
             age=max([*ages, 0.0]) if ages else None,
         )
 
     @contextmanager
-    def _connected(self, changes: bool = False) -> Iterator[redis.Redis]:
+    def _connect(self, changes: bool = False) -> Iterator[redis.Redis]:
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
@@ -215,7 +215,7 @@ def _lists(queue: str) -> list[str]:
     return [queue, *(f"{queue}{suffix}" for suffix in _PRIORITIES)]
 
 
-def _unacked(client: redis.Redis) -> MessageQueue:
+def _celery_queue(client: redis.Redis) -> MessageQueue:
     number: Any = client.hlen("unacked")
     first: Any = client.zrange("unacked_index", 0, 0, withscores=True)
     age = max(0.0, _now(client) - first[0][1]) if first else None

@@ -12,7 +12,7 @@ from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observat
 from boyd.models.base import Severity, Timestamp
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.plugin_parts import uncertain
-from boyd_connectors.connector_parts import raised
+from boyd_connectors.connector_parts import names_in_alarm
 from boyd_connectors.postgres import postgres_health as health
 from boyd_connectors.postgres import postgres_server as server
 from boyd_connectors.postgres.postgres_health import (
@@ -244,7 +244,9 @@ class Postgres(Connector):
         analyze = sql.SQL("(ANALYZE)" if params.analyze else "")
         try:
             with server.session(options, access, writes=True, seconds=seconds) as connection:
-                connection.add_notice_handler(lambda one: warnings.append(str(one.message_primary)))
+                connection.add_notice_handler(
+                    lambda notice: warnings.append(str(notice.message_primary))
+                )
                 connection.execute(sql.SQL("VACUUM {} {}").format(analyze, name))
         except ConnectionBroke as error:
             return uncertain(error)
@@ -255,14 +257,14 @@ class Postgres(Connector):
 
     @vacuum.dry_run
     def _would_vacuum(self, params: VacuumParams) -> JsonObject:
-        now, names = self._table(params.table), params.table.split(".")
+        table, names = self._table(params.table), params.table.split(".")
         access = self.access_of("vacuum", self.options.access)
         with server.session(self.options, access) as connection:
             knows = connection.info.server_version >= _MAINTAIN
             maintain = "has_table_privilege(c.oid, 'MAINTAIN')" if knows else "false"
-            found = connection.execute(_MAY_VACUUM.format(maintain=maintain), names).fetchone()
-        self._check_right(found, f"vacuum {params.table}")
-        return {"would vacuum": params.table, "now": now}
+            row = connection.execute(_MAY_VACUUM.format(maintain=maintain), names).fetchone()
+        self._check_right(row, f"vacuum {params.table}")
+        return {"would vacuum": params.table, "now": table}
 
     @vacuum.verify(within=30, every=5)
     def _is_vacuumed(self, params: VacuumParams, result: ActionResult) -> EffectVerdict:
@@ -281,9 +283,11 @@ class Postgres(Connector):
     def list_sessions(self) -> list[JsonObject]:
         """List the sessions that are not idle, and whom they wait for; queries without literals."""
         with server.session(self.options, self.options.access) as connection:
-            found = read_sessions(connection)
+            sessions = read_sessions(connection)
         most = self.options.max_items
-        return [{**one.data(), "waitsFor": list(one.blocked_by)} for one in found[:most]]
+        return [
+            {**session.data(), "waitsFor": list(session.blocked_by)} for session in sessions[:most]
+        ]
 
     @tool()
     def list_tables(self, params: TablesParams) -> list[JsonObject]:
@@ -302,20 +306,22 @@ class Postgres(Connector):
         )
 
     def _look(
-        self, what: str, read: Callable[[Connection], Iterable[Observation]]
+        self, check: str, read: Callable[[Connection], Iterable[Observation]]
     ) -> list[Observation]:
         """The observations of a check; a server that cannot be asked is one.
 
         What it said before it refused something is kept.
         """
-        found: list[Observation] = []
+        observations: list[Observation] = []
         try:
             with server.session(self.options, self.options.access) as connection:
-                found.extend(read(connection))
+                observations.extend(read(connection))
         except PostgresError as error:
-            data: JsonObject = {"server": self.options.where, "check": what, "error": str(error)}
-            found.append(self._observation("server", "error" if found else "critical", data))
-        return found
+            data: JsonObject = {"server": self.options.where, "check": check, "error": str(error)}
+            observations.append(
+                self._observation("server", "error" if observations else "critical", data)
+            )
+        return observations
 
     def _sessions(self, connection: Connection, ctx: Context) -> Iterator[Observation]:
         options = self.options
@@ -323,15 +329,17 @@ class Postgres(Connector):
         yield from self._harmful(sessions)
         used = health.read_connections(connection)
         shares = health.shares(used, options.connections)
-        full = raised(ctx, "connections", shares, options.samples)
-        yield from self._seen("connections", "error", [r for r in used if r["role"] in full])
+        full = names_in_alarm(ctx, "connections", shares, options.samples)
+        yield from self._observations(
+            "connections", "error", [r for r in used if r["role"] in full]
+        )
         in_use = next(row["used"] for row in used if row["role"] == "")
         yield self._summary("sessions", busy=len(sessions), connections=in_use)
 
     def _harmful(self, sessions: list[ServerSession]) -> Iterator[Observation]:
         """The sessions in the way of others, each once for the worst that it does."""
         options = self.options
-        by_pid = {one.pid: one for one in sessions}
+        by_pid = {session.pid: session for session in sessions}
         blocking = blockers(sessions, options.blocked_after)
         first = sorted(blocking, key=lambda pid: (-blocking[pid], pid))
         unseen: JsonObject = {
@@ -342,14 +350,26 @@ class Postgres(Connector):
             {**(by_pid[pid].data() if pid in by_pid else unseen), "waiting": blocking[pid]}
             for pid in first
         ]
-        yield from self._seen("blocker", "error", rows)
-        others = [one for one in sessions if one.is_client and one.pid not in blocking]
-        idle = [one for one in others if (one.state or "").startswith("idle in transaction")]
-        long = [one for one in others if one not in idle]
-        idle = [one for one in idle if (one.state_seconds or 0) >= options.idle_after]
-        long = [one for one in long if (one.transaction_seconds or 0) >= options.transaction_after]
-        yield from self._seen("idle-in-transaction", "warning", [one.data() for one in idle])
-        yield from self._seen("long-transaction", "warning", [one.data() for one in long])
+        yield from self._observations("blocker", "error", rows)
+        others = [
+            session for session in sessions if session.is_client and session.pid not in blocking
+        ]
+        idle = [
+            session for session in others if (session.state or "").startswith("idle in transaction")
+        ]
+        long = [session for session in others if session not in idle]
+        idle = [session for session in idle if (session.state_seconds or 0) >= options.idle_after]
+        long = [
+            session
+            for session in long
+            if (session.transaction_seconds or 0) >= options.transaction_after
+        ]
+        yield from self._observations(
+            "idle-in-transaction", "warning", [session.data() for session in idle]
+        )
+        yield from self._observations(
+            "long-transaction", "warning", [session.data() for session in long]
+        )
 
     def _replication(self, connection: Connection, ctx: Context) -> Iterator[Observation]:
         options = self.options
@@ -365,40 +385,42 @@ class Postgres(Connector):
             if len(rows) < options.replicas:
                 down = [{"connected": len(rows), "expected": options.replicas}]
         lags = health.lags(rows, options.lag_seconds, options.lag_bytes)
-        late = raised(ctx, "replication", lags, options.samples)
-        yield from self._seen("replica-missing", "error", down)
-        yield from self._seen("replica-lag", "error", [r for r in rows if r["replica"] in late])
+        late = names_in_alarm(ctx, "replication", lags, options.samples)
+        yield from self._observations("replica-missing", "error", down)
+        yield from self._observations(
+            "replica-lag", "error", [r for r in rows if r["replica"] in late]
+        )
         slots = [] if standby else health.read_slots(connection)
-        kept = [row for row in slots if row["bytes"] >= options.slot_bytes]
-        yield from self._seen("unused-slot", "warning", kept)
+        unused = [row for row in slots if row["bytes"] >= options.slot_bytes]
+        yield from self._observations("unused-slot", "warning", unused)
         yield self._summary("replication", replicas=len(rows))
 
     def _upkeep(self, connection: Connection) -> Iterator[Observation]:
         options = self.options
         ages = health.read_ages(connection)
         old = [row for row in ages if row["age"] >= options.transaction_ids]
-        yield from self._seen("wraparound", "critical", old)
+        yield from self._observations("wraparound", "critical", old)
         tables = health.read_tables(connection, options.dead_rows)
         dead = [row for row in tables if row["share"] >= options.dead_share]
-        yield from self._seen("dead-rows", "warning", dead)
+        yield from self._observations("dead-rows", "warning", dead)
         yield self._summary("upkeep", tables=len(tables), databases=len(ages))
 
-    def _seen(
-        self, what: str, severity: Severity, rows: Sequence[JsonObject]
+    def _observations(
+        self, kind: str, severity: Severity, rows: Sequence[JsonObject]
     ) -> Iterator[Observation]:
         """An observation of each row, and of the number of those beyond `max_items`."""
         most = self.options.max_items
         for row in rows[:most]:
-            yield self._observation(what, severity, {"server": self.options.where, **row})
+            yield self._observation(kind, severity, {"server": self.options.where, **row})
         if len(rows) > most:
-            yield self._observation(what, severity, {"more": len(rows) - most})
+            yield self._observation(kind, severity, {"more": len(rows) - most})
 
     def _summary(self, check: str, **numbers: int) -> Observation:
         data: JsonObject = {"server": self.options.where, "check": check, **numbers}
         return self._observation("summary", "info", data)
 
-    def _observation(self, what: str, severity: Severity, data: JsonObject) -> Observation:
-        return Observation(source=f"{self.id}/{what}", type="state", severity=severity, data=data)
+    def _observation(self, kind: str, severity: Severity, data: JsonObject) -> Observation:
+        return Observation(source=f"{self.id}/{kind}", type="state", severity=severity, data=data)
 
     def _signal(
         self, action: str, function: str, params: SessionParams
@@ -415,7 +437,7 @@ class Postgres(Connector):
         except ConnectionBroke as error:
             return uncertain(error)
         if row is None:
-            raise self._gone(params)
+            raise self._no_session_error(params)
         if not row["sent"]:
             raise PostgresError(f"{self.options.where} could not signal process {params.pid}")
         return {"signalled": params.pid}
@@ -428,21 +450,21 @@ class Postgres(Connector):
             sessions = read_sessions(connection, params.pid)
             may = connection.execute(_MAY_SIGNAL, (params.pid,)).fetchone()
         waiting = blockers(sessions, 0.0).get(params.pid, 0)
-        for one in sessions:
-            found = (one.pid, one.backend_start, one.query_start)
-            if found == (params.pid, params.backend_start, params.query_start) and (
-                one.is_client and (one.state == "active" or not running)
+        for session in sessions:
+            identity = (session.pid, session.backend_start, session.query_start)
+            if identity == (params.pid, params.backend_start, params.query_start) and (
+                session.is_client and (session.state == "active" or not running)
             ):
                 self._check_right(may, f"signal session {params.pid}")
-                return {**one.data(), "waiting": waiting}
-        raise self._gone(params)
+                return {**session.data(), "waiting": waiting}
+        raise self._no_session_error(params)
 
-    def _check_right(self, found: Mapping[str, Any] | None, what: str) -> None:
+    def _check_right(self, row: Mapping[str, Any] | None, operation: str) -> None:
         """Refuse in a dry run what the server would refuse to the role of the action."""
-        if found is not None and not found["may"]:
-            raise PostgresError(f"{self.options.where}: the role {found['role']} may not {what}")
+        if row is not None and not row["may"]:
+            raise PostgresError(f"{self.options.where}: the role {row['role']} may not {operation}")
 
-    def _gone(self, params: SessionParams) -> PostgresError:
+    def _no_session_error(self, params: SessionParams) -> PostgresError:
         return PostgresError(
             f"{self.options.where}: session {params.pid} has ended, or does something else by now: "
             "nothing was done"

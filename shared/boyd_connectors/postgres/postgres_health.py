@@ -120,28 +120,28 @@ def blockers(sessions: Iterable[ServerSession], after: float) -> Mapping[int, in
     """The number of those that each pid keeps waiting for *after* seconds, itself not waiting."""
     waits: dict[int, Sequence[int]] = {}
     stuck: list[ServerSession] = []
-    for one in sessions:
-        waits[one.pid] = one.blocked_by
-        if one.blocked_by and (one.waited or 0) >= after:
-            stuck.append(one)
-    return Counter(root for one in stuck for root in _roots(one.pid, waits))
+    for session in sessions:
+        waits[session.pid] = session.blocked_by
+        if session.blocked_by and (session.waited or 0) >= after:
+            stuck.append(session)
+    return Counter(root for session in stuck for root in _roots(session.pid, waits))
 
 
 def _roots(pid: int, waits: Mapping[int, Sequence[int]]) -> set[int]:
-    found: set[int] = set()
-    seen, next_ones = {pid}, set(waits.get(pid, ()))
+    roots: set[int] = set()
+    visited, next_ones = {pid}, set(waits.get(pid, ()))
     while next_ones:
-        found |= {one for one in next_ones if not waits.get(one)}
-        seen |= next_ones
-        next_ones = {two for one in next_ones for two in waits.get(one, ())} - seen
-    return found
+        roots |= {current for current in next_ones if not waits.get(current)}
+        visited |= next_ones
+        next_ones = {two for current in next_ones for two in waits.get(current, ())} - visited
+    return roots
 
 
 def without_literals(query: str) -> str:
     """The beginning of a query, whose literals may be secret, in one line without them."""
 
-    def hide(found: re.Match[str]) -> str:
-        return found["keep"] or (" " if found[0].startswith(("--", "/*")) else "?")
+    def hide(match: re.Match[str]) -> str:
+        return match["keep"] or (" " if match[0].startswith(("--", "/*")) else "?")
 
     text = " ".join(_TOKEN.sub(hide, query).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
@@ -203,7 +203,7 @@ def read_connections(connection: Connection) -> list[Row]:
 
 
 def is_standby(connection: Connection) -> bool:
-    """Tell whether the server is a replica."""
+    """True if the server is a replica."""
     row = connection.execute("SELECT pg_is_in_recovery() AS standby").fetchone()
     return bool(row and row["standby"])
 

@@ -81,7 +81,7 @@ class PostgresOptions(Connector.Options):
 
 
 def is_installed() -> bool:
-    """Tell whether the library is there; it is imported when a session begins."""
+    """True if the library is installed; it is imported when a session begins."""
     return find_spec("psycopg") is not None
 
 

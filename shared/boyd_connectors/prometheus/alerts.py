@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from boyd.models import JsonObject, Model, Severity
 from boyd.plugin import Context
 from boyd.plugins.http_service import HttpService, ServiceError, StateError
-from boyd_connectors.connector_parts import Sample, raised
+from boyd_connectors.connector_parts import Sample, names_in_alarm
 
 _MATCHER = re.compile(r'([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,?)\s*', re.ASCII)
 MAX_MATCHERS = 20
@@ -39,8 +39,8 @@ class Matcher:
 
     def to_wire(self) -> JsonObject:
         """The matcher as Alertmanager has it."""
-        how = {"isRegex": "~" in self.operator, "isEqual": not self.operator.startswith("!")}
-        return {"name": self.name, "value": self.value, **how}
+        flags = {"isRegex": "~" in self.operator, "isEqual": not self.operator.startswith("!")}
+        return {"name": self.name, "value": self.value, **flags}
 
 
 def parse_matchers(text: str) -> list[Matcher]:
@@ -49,7 +49,7 @@ def parse_matchers(text: str) -> list[Matcher]:
     Raises:
         ValueError: the text is something else, or no matcher demands a label to have a value.
     """
-    found, position = [], 0
+    matchers, position = [], 0
     while position < len(text):
         match = _MATCHER.match(text, position)
         if match is None or not (match[4] or match.end() == len(text)):
@@ -59,13 +59,13 @@ def parse_matchers(text: str) -> list[Matcher]:
             value.encode()
         except ValueError:
             raise ValueError(f"{match[1]}: {match[3]} has an unknown escape") from None
-        found.append(Matcher(match[1], match[2], value))
+        matchers.append(Matcher(match[1], match[2], value))
         position = match.end()
-    if len(found) > MAX_MATCHERS:
+    if len(matchers) > MAX_MATCHERS:
         raise ValueError(f"has more than {MAX_MATCHERS} matchers")
-    if not any(one.operator == "=" and one.value for one in found):
+    if not any(matcher.operator == "=" and matcher.value for matcher in matchers):
         raise ValueError('needs a matcher such as alertname="Down", or it may silence everything')
-    return sorted(set(found), key=str)
+    return sorted(set(matchers), key=str)
 
 
 def _canonical(text: str) -> str:
@@ -92,7 +92,7 @@ class ExpireSilenceParams(Model):
 
 def matchers_of(silence: Mapping[str, Any]) -> str:
     """The matchers of a silence as text."""
-    return ",".join(sorted(str(_matcher(one)) for one in silence["matchers"]))
+    return ",".join(sorted(str(_matcher(matcher)) for matcher in silence["matchers"]))
 
 
 def _matcher(wire: Mapping[str, Any]) -> Matcher:
@@ -109,15 +109,15 @@ class Alertmanager:
 
     def alerts(self, ctx: Context, *matchers: Matcher) -> list[dict[str, Any]]:
         """The alerts that fire and are neither silenced nor inhibited."""
-        found: list[dict[str, Any]] = self._service.get(
+        alerts: list[dict[str, Any]] = self._service.get(
             ctx,
             "/api/v2/alerts",
-            filter=[str(one) for one in matchers],
+            filter=[str(matcher) for matcher in matchers],
             active="true",
             silenced="false",
             inhibited="false",
         )
-        return found
+        return alerts
 
     def silence(self, ctx: Context, id: str) -> dict[str, Any]:
         """A silence, also an expired one.
@@ -126,18 +126,18 @@ class Alertmanager:
             StateError: there is none.
         """
         try:
-            found: dict[str, Any] = self._service.get(ctx, f"/api/v2/silence/{id}")
+            silence: dict[str, Any] = self._service.get(ctx, f"/api/v2/silence/{id}")
         except ServiceError as error:
             if error.status == 404:
                 raise StateError(f"Alertmanager has no silence {id}") from None
             raise
-        return found
+        return silence
 
-    def made_by(self, ctx: Context, execution_id: str) -> dict[str, Any] | None:
-        """The silence that an execution has made, if it has made one."""
+    def find_by_execution(self, ctx: Context, execution_id: str) -> dict[str, Any] | None:
+        """The silence that an execution has created, if any."""
         silences = self._service.get(ctx, "/api/v2/silences")
         mark = _mark(execution_id)
-        return next((one for one in silences if one["comment"].endswith(mark)), None)
+        return next((silence for silence in silences if silence["comment"].endswith(mark)), None)
 
     def create(self, ctx: Context, silence: Mapping[str, Any]) -> str:
         """Create a silence; its id."""
@@ -154,7 +154,7 @@ def new_silence(
 ) -> JsonObject:
     """A silence from now on, marked as that of an execution."""
     return {
-        "matchers": [one.to_wire() for one in matchers],
+        "matchers": [matcher.to_wire() for matcher in matchers],
         "startsAt": start.isoformat(),
         "endsAt": (start + timedelta(seconds=seconds)).isoformat(),
         "createdBy": _MAKER,
@@ -167,13 +167,13 @@ def _mark(execution_id: str) -> str:
 
 
 def is_as_made(silence: Mapping[str, Any], until: str) -> bool:
-    """Tell whether nobody has changed a silence that was made until then."""
+    """True if nobody has changed a silence that was made to end at *until*."""
     ends = datetime.fromisoformat(silence["endsAt"]), datetime.fromisoformat(until)
     return silence["createdBy"] == _MAKER and abs(ends[0] - ends[1]) < timedelta(seconds=1)
 
 
 def is_over(silence: Mapping[str, Any]) -> bool:
-    """Tell whether a silence has expired."""
+    """True if a silence has expired."""
     return bool(silence["status"]["state"] == "expired")
 
 
@@ -193,12 +193,12 @@ def severity_of(labels: Mapping[str, str]) -> Severity:
 
 def alert_data(labels: Mapping[str, str], annotations: Mapping[str, str]) -> JsonObject:
     """An alert for an observation; `matchers` would silence it."""
-    kept: JsonObject = {name: value[:MAX_TEXT] for name, value in sorted(labels.items())}
+    shortened: JsonObject = {name: value[:MAX_TEXT] for name, value in sorted(labels.items())}
     summary = annotations.get("summary") or annotations.get("description") or ""
     exact = [Matcher(name, "=", value) for name, value in sorted(labels.items())]
     return {
-        "alertname": kept.get("alertname", ""),
-        "labels": kept,
+        "alertname": shortened.get("alertname", ""),
+        "labels": shortened,
         "summary": summary[:MAX_TEXT],
         "matchers": ",".join(map(str, exact[:MAX_MATCHERS])),
     }
@@ -221,7 +221,7 @@ class WatchedQuery(BaseModel):
         severity: that of the observations.
         clear: the threshold back at which a series is well again; by default the first one.
         samples: how many checks in a row a series must be beyond the threshold.
-        labels: the labels that tell series apart, of which the worst counts; None: all.
+        labels: the labels that tell series apart, of which the worst counts; by default all.
         needs_data: whether it is trouble that the query yields nothing.
     """
 
@@ -238,7 +238,7 @@ class WatchedQuery(BaseModel):
     needs_data: bool = True
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if (self.above is None) == (self.below is None):
             raise ValueError("needs either `above` or `below`")
         if self.clear is not None and self._is_beyond(self.clear, self.threshold):
@@ -263,12 +263,12 @@ class WatchedQuery(BaseModel):
         """The value that is furthest on the bad side."""
         return max(values) if self.above is not None else min(values)
 
-    def trouble(self, one: Series) -> JsonObject:
+    def trouble(self, series: Series) -> JsonObject:
         """A series that is beyond the threshold, for an observation."""
         return {
             "query": self.name,
-            "labels": dict(one.labels),
-            "value": number(one.value),
+            "labels": dict(series.labels),
+            "value": number(series.value),
             "above" if self.above is not None else "below": self.threshold,
         }
 
@@ -297,16 +297,16 @@ def series_of(query: WatchedQuery, result: Any) -> list[Series]:
     Raises:
         ValueError: it is neither a vector nor a scalar, or one of histograms.
     """
-    kind, found = result["resultType"], result["result"]
+    kind, items = result["resultType"], result["result"]
     if kind == "scalar":
-        found = [{"metric": {}, "value": found}]
+        items = [{"metric": {}, "value": items}]
     elif kind != "vector":
         raise ValueError(f"query {query.name}: gives a {kind}; expected a vector or a scalar")
     values: dict[str, tuple[Mapping[str, str], list[float]]] = {}
-    for one in found:
-        if "value" not in one:
+    for item in items:
+        if "value" not in item:
             raise ValueError(f"query {query.name}: gives histograms; use one of their functions")
-        value, labels = float(one["value"][1]), one["metric"]
+        value, labels = float(item["value"][1]), item["metric"]
         if query.labels is not None:
             labels = {name: labels.get(name, "") for name in query.labels}
         if not math.isnan(value):
@@ -316,10 +316,12 @@ def series_of(query: WatchedQuery, result: Any) -> list[Series]:
 
 def beyond(ctx: Context, query: WatchedQuery, series: list[Series]) -> list[Series]:
     """The series that are in trouble, the worst first."""
-    ranked = sorted(series, key=lambda one: one.value, reverse=query.above is not None)[:MAX_SERIES]
-    samples = {one.id: query.sample(one.value) for one in ranked}
-    bad = raised(ctx, f"query:{query.name}", samples, query.samples)
-    return [one for one in ranked if one.id in bad]
+    ranked = sorted(series, key=lambda item: item.value, reverse=query.above is not None)[
+        :MAX_SERIES
+    ]
+    samples = {item.id: query.sample(item.value) for item in ranked}
+    bad = names_in_alarm(ctx, f"query:{query.name}", samples, query.samples)
+    return [item for item in ranked if item.id in bad]
 
 
 def number(value: float) -> float | str:

@@ -19,7 +19,7 @@ from boyd.plugins.http_service import (
     change,
 )
 from boyd.plugins.plugin_parts import difference
-from boyd_connectors.connector_parts import CheckReport, Sample, SeparateReads, raised
+from boyd_connectors.connector_parts import CheckReport, Sample, SeparateReads, names_in_alarm
 from boyd_connectors.prometheus.alerts import (
     Alertmanager,
     ExpireSilenceParams,
@@ -106,7 +106,7 @@ class Prometheus(Connector):
         @field_validator("queries")
         @classmethod
         def _distinct(cls, queries: list[WatchedQuery]) -> list[WatchedQuery]:
-            if len({one.name for one in queries}) < len(queries):
+            if len({query.name for query in queries}) < len(queries):
                 raise ValueError("each query needs a name of its own")
             return queries
 
@@ -138,12 +138,12 @@ class Prometheus(Connector):
 
     def queries(self, ctx: Context) -> list[Observation]:
         """Compare the results of queries with their thresholds."""
-        report, seen, bad = self._report(ctx), 0, 0
-        queries = {one.name: one for one in self.options.queries}
-        found, lost = self._reads.make(queries, lambda name: self._read(queries[name], ctx))
+        report, total, bad = self._report(ctx), 0, 0
+        queries = {query.name: query for query in self.options.queries}
+        results, lost = self._reads.make(queries, lambda name: self._read(queries[name], ctx))
         for name, error in lost.items():
             report.add("query", "error", {"query": name, "error": error})
-        for name, (answer, series) in found.items():
+        for name, (answer, series) in results.items():
             query = queries[name]
             if isinstance(answer, Exception):
                 report.add("query", "error", {"query": name, "error": str(answer)})
@@ -151,24 +151,21 @@ class Prometheus(Connector):
             if doubt := _doubt(answer):
                 report.add("query", "warning", {"query": query.name, "error": doubt})
             worst = beyond(ctx, query, series)
-            seen, bad = seen + len(series), bad + len(worst)
-            for one in worst:
-                report.add("query", query.severity, query.trouble(one), "metric")
+            total, bad = total + len(series), bad + len(worst)
+            for exceeding in worst:
+                report.add("query", query.severity, query.trouble(exceeding), "metric")
             if not series and query.needs_data:
                 report.add("query", "warning", {"query": query.name, "error": "yields no data"})
         return report.observations(
-            "queries", queries=len(self.options.queries), series=seen, exceeded=bad
+            "queries", queries=len(self.options.queries), series=total, exceeded=bad
         )
 
     def targets(self, ctx: Context) -> list[Observation]:
         """Find targets that are down."""
         active = self._data(ctx, "/api/v1/targets", state="active")["activeTargets"]
-        by_id = {
-            f"{one['scrapePool']} {one.get('scrapeUrl', '')} {selector(one['labels'])}": one
-            for one in active
-        }
-        samples = {id: _target_sample(one) for id, one in by_id.items()}
-        down = raised(ctx, "targets", samples, self.options.target_samples)
+        by_id = {_target_id(target): target for target in active}
+        samples = {id: _target_sample(target) for id, target in by_id.items()}
+        down = names_in_alarm(ctx, "targets", samples, self.options.target_samples)
         report = self._report(ctx)
         for id in sorted(down):
             report.add("target", "error", _target_data(by_id[id]))
@@ -179,12 +176,12 @@ class Prometheus(Connector):
         if self.options.alertmanager_url:
             firing = self._alertmanager(self.options.alertmanager_access).alerts(ctx)
         else:
-            known = self._data(ctx, "/api/v1/alerts")["alerts"]
-            firing = [one for one in known if one["state"] == "firing"]
+            alerts = self._data(ctx, "/api/v1/alerts")["alerts"]
+            firing = [alert for alert in alerts if alert["state"] == "firing"]
         report = self._report(ctx)
-        for one in sorted(firing, key=lambda one: sorted(one["labels"].items())):
-            data = alert_data(one["labels"], one["annotations"])
-            report.add("alert", severity_of(one["labels"]), data, "alert")
+        for alert in sorted(firing, key=lambda alert: sorted(alert["labels"].items())):
+            data = alert_data(alert["labels"], alert["annotations"])
+            report.add("alert", severity_of(alert["labels"]), data, "alert")
         return report.observations("alerts", firing=len(firing))
 
     # Tools
@@ -198,8 +195,11 @@ class Prometheus(Connector):
         if result["resultType"] != "vector":
             return {"result": result["result"][:2], **doubts}
         series: list[JsonObject] = [
-            {"labels": one["metric"], "value": one["value"][1] if "value" in one else "histogram"}
-            for one in result["result"]
+            {
+                "labels": item["metric"],
+                "value": item["value"][1] if "value" in item else "histogram",
+            }
+            for item in result["result"]
         ]
         return {"series": list(series[:MAX_SERIES]), "count": len(series), **doubts}
 
@@ -211,10 +211,10 @@ class Prometheus(Connector):
         result = self._data(ctx, "/api/v1/query_range", query=params.expr, **window)["result"]
         series: list[JsonObject] = [
             {
-                "labels": one["metric"],
-                "values": [number(float(value)) for _, value in one["values"]],
+                "labels": item["metric"],
+                "values": [number(float(value)) for _, value in item["values"]],
             }
-            for one in result[:MAX_SERIES]
+            for item in result[:MAX_SERIES]
         ]
         return {"series": list(series), "count": len(result), "step": step}
 
@@ -233,8 +233,8 @@ class Prometheus(Connector):
     def _silence(self, params: SilenceParams, ctx: Context) -> JsonObject:
         manager, id = self._manager("silence"), ctx.execution_id or ""
         self._check(params)
-        made = manager.made_by(ctx, id)
-        if made is None:
+        existing = manager.find_by_execution(ctx, id)
+        if existing is None:
             silence = self._new(params, ctx, id)
             affected = manager.alerts(ctx, *parse_matchers(params.matchers))
             return {
@@ -242,7 +242,7 @@ class Prometheus(Connector):
                 "until": silence["endsAt"],
                 "silenced": _names(affected),
             }
-        return {"silenceId": made["id"], "until": made["endsAt"]}
+        return {"silenceId": existing["id"], "until": existing["endsAt"]}
 
     @silence.dry_run
     def _would_silence(self, params: SilenceParams, ctx: Context) -> JsonObject:
@@ -258,12 +258,12 @@ class Prometheus(Connector):
 
     @silence.rollback
     def _end(self, params: SilenceParams, result: ActionResult, ctx: Context) -> JsonObject:
-        made = _output(result)
-        id, manager = str(made["silenceId"]), self._manager("silence")
+        output = _output(result)
+        id, manager = str(output["silenceId"]), self._manager("silence")
         silence = manager.silence(ctx, id)
         if is_over(silence):
             return {"silenceId": id, "changed": False}
-        if not is_as_made(silence, made["until"]):
+        if not is_as_made(silence, output["until"]):
             raise StateError(
                 f"{silence['createdBy']} has changed the silence {id} since: it lasts until "
                 f"{silence['endsAt']}, and was left alone"
@@ -274,15 +274,15 @@ class Prometheus(Connector):
     @silence.verify(within=60, every=5)
     def _is_silent(self, params: SilenceParams, ctx: Context) -> EffectVerdict:
         manager = self._manager("silence")
-        made = manager.made_by(ctx, ctx.execution_id or "")
-        if made is None:
+        existing = manager.find_by_execution(ctx, ctx.execution_id or "")
+        if existing is None:
             return _verdict(False, "Alertmanager has no such silence")
-        if is_over(made):
-            return _verdict(False, f"the silence {made['id']} has expired")
+        if is_over(existing):
+            return _verdict(False, f"the silence {existing['id']} has expired")
         loud = manager.alerts(ctx, *parse_matchers(params.matchers))
         if loud:
             return _verdict(False, f"still active: {', '.join(_names(loud))}")
-        return _verdict(True, f"no alert that matches is active until {made['endsAt']}")
+        return _verdict(True, f"no alert that matches is active until {existing['endsAt']}")
 
     @action(risk="low", autonomy="approval-required", target="silenceId")
     def expire_silence(
@@ -301,8 +301,8 @@ class Prometheus(Connector):
     def _would_expire(self, params: ExpireSilenceParams, ctx: Context) -> JsonObject:
         silence = _active(self._manager("expire_silence"), params.silence_id, ctx)
         before = {**_essence(silence), "matchers": matchers_of(silence)}
-        shown = difference(before, {}, f"the silence {params.silence_id}")
-        return {"difference": [*shown.splitlines()]}
+        text = difference(before, {}, f"the silence {params.silence_id}")
+        return {"difference": [*text.splitlines()]}
 
     @expire_silence.rollback
     def _silence_again(
@@ -366,9 +366,13 @@ class Prometheus(Connector):
 
 
 def _doubt(answer: Any) -> str:
-    """The reason why the result of a query may be incomplete or wrong; empty: there is none."""
+    """Warnings that the result of a query may be incomplete or wrong; empty if there are none."""
     partial = ["it is partial"] if answer.get("isPartial") else []
     return "; ".join([*partial, *(answer.get("warnings") or [])])[:MAX_ERROR]
+
+
+def _target_id(target: Any) -> str:
+    return f"{target['scrapePool']} {target.get('scrapeUrl', '')} {selector(target['labels'])}"
 
 
 def _target_sample(target: Any) -> Sample:
@@ -385,7 +389,7 @@ def _target_data(target: Any) -> JsonObject:
 
 
 def _names(alerts: Sequence[Any]) -> list[Any]:
-    return sorted({one["labels"].get("alertname", "") for one in alerts})[:MAX_SERIES]
+    return sorted({alert["labels"].get("alertname", "") for alert in alerts})[:MAX_SERIES]
 
 
 def _active(manager: Alertmanager, id: str, ctx: Context) -> Any:

@@ -53,7 +53,7 @@ class JournalPattern(BaseModel):
     severity: Severity = "error"
 
     def matches(self, entry: JournalEntry) -> bool:
-        """Tell whether it is a message of one of the units with all texts."""
+        """True for a message of one of the units that contains all texts."""
         return all(text in entry.message for text in self.contains) and any(
             fnmatchcase(entry.unit, unit) for unit in self.units
         )
@@ -106,15 +106,15 @@ class Journal:
     def lines(self, unit: str, count: int, minutes: int) -> str:
         """The last lines of a unit as text; raises `CommandFailed`."""
         since = f"--since=-{minutes}min"
-        how = ["--output=short-iso", f"--lines={count}", since, f"{self._unit}={unit}"]
-        finished = run([*self._argv, *how], READING, limit=65_536)
+        options = ["--output=short-iso", f"--lines={count}", since, f"{self._unit}={unit}"]
+        finished = run([*self._argv, *options], READING, limit=65_536)
         if finished.code:
             raise CommandFailed(f"journalctl: {finished.output[-SHOWN:]}")
         return finished.output
 
     def _read(self, which: Sequence[str], most: int) -> JournalReading:
         argv = [*self._argv, "--output=json", f"--output-fields={_FIELDS}", *which]
-        found, notes = JournalReading(), list[str]()
+        result, notes = JournalReading(), list[str]()
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as lines:
             with os.fdopen(writing, "wb") as output:
@@ -122,35 +122,35 @@ class Journal:
             guard = threading.Timer(READING, kill_group, [process])
             guard.start()
             try:
-                self._collect(lines, found, notes, most)
-                if not found.behind:
+                self._collect(lines, result, notes, most)
+                if not result.behind:
                     process.wait(READING)
             finally:
                 guard.cancel()
                 if process.poll() is None:
                     kill_group(process)
-        return self._checked(found, " ".join(notes[:5]), process.returncode)
+        return self._check(result, " ".join(notes[:5]), process.returncode)
 
     @staticmethod
-    def _checked(found: JournalReading, said: str, code: int) -> JournalReading:
-        if found.behind:
-            return found
-        if code < 0 and found.entries:  # the time was over
-            found.behind = True
-        elif code or _HIDDEN in said or (said and not found.entries):
-            why = said or ("took too long" if code < 0 else f"ended with code {code}")
-            raise CommandFailed(f"journalctl: {why}")
-        return found
+    def _check(result: JournalReading, message: str, code: int) -> JournalReading:
+        if result.behind:
+            return result
+        if code < 0 and result.entries:  # the time was over
+            result.behind = True
+        elif code or _HIDDEN in message or (message and not result.entries):
+            reason = message or ("took too long" if code < 0 else f"ended with code {code}")
+            raise CommandFailed(f"journalctl: {reason}")
+        return result
 
     def _collect(
-        self, lines: IO[bytes], found: JournalReading, notes: list[str], most: int
+        self, lines: IO[bytes], result: JournalReading, notes: list[str], most: int
     ) -> None:
         for line in lines:
-            if len(found.entries) >= most:
-                found.behind = True
+            if len(result.entries) >= most:
+                result.behind = True
                 return
             if line.startswith(b"{"):
-                found.entries.append(_entry(json.loads(line), user=self._user))
+                result.entries.append(_entry(json.loads(line), user=self._user))
             elif not line.startswith(b"--"):
                 notes.append(line[:SHOWN].decode("utf-8", "replace").strip())
 
@@ -158,7 +158,7 @@ class Journal:
 def _entry(raw: Mapping[str, Any], *, user: bool) -> JournalEntry:
     message = raw.get("MESSAGE") or ""
     if isinstance(message, list):  # not UTF-8, or several of them
-        is_bytes = all(isinstance(one, int) for one in message)
+        is_bytes = all(isinstance(part, int) for part in message)
         message = bytes(message).decode("utf-8", "replace") if is_bytes else " ".join(message)
     return JournalEntry(
         cursor=str(raw["__CURSOR"]),
@@ -176,11 +176,11 @@ def _unit_of(raw: Mapping[str, Any], *, user: bool) -> str:
     """
     if user:
         by_systemd = raw.get("_SYSTEMD_USER_UNIT") == "init.scope"
-        about, of = raw.get("USER_UNIT"), raw.get("_SYSTEMD_USER_UNIT")
+        about, owner = raw.get("USER_UNIT"), raw.get("_SYSTEMD_USER_UNIT")
     else:
         by_systemd = raw.get("_PID") == "1"
-        about, of = raw.get("UNIT"), raw.get("_SYSTEMD_UNIT")
-    return str((by_systemd and about) or of or "")
+        about, owner = raw.get("UNIT"), raw.get("_SYSTEMD_UNIT")
+    return str((by_systemd and about) or owner or "")
 
 
 @dataclass(frozen=True)
@@ -195,15 +195,17 @@ class PatternAlarm:
 class PatternCounts:
     """Matches by pattern and unit, as kept in the state: the times of the latest ones."""
 
-    def __init__(self, patterns: Iterable[JournalPattern], kept: Mapping[str, Any] | None) -> None:
-        self._patterns = {one.name: one for one in patterns}
-        kept = kept or {}
+    def __init__(
+        self, patterns: Iterable[JournalPattern], stored: Mapping[str, Any] | None
+    ) -> None:
+        self._patterns = {pattern.name: pattern for pattern in patterns}
+        stored = stored or {}
         self._times: dict[str, list[float]] = {
             key: times
-            for key, times in kept.get("times", {}).items()
+            for key, times in stored.get("times", {}).items()
             if key.rpartition("|")[0] in self._patterns
         }
-        self._raised: set[str] = set(kept.get("raised", ())) & self._times.keys()
+        self._raised: set[str] = set(stored.get("raised", ())) & self._times.keys()
         #: The latest message of each key.
         self.samples: dict[str, str] = {}
 
@@ -212,13 +214,13 @@ class PatternCounts:
         for entry in entries:
             for name, pattern in self._patterns.items():
                 key = f"{name}|{entry.unit}"
-                known = key in self._times or len(self._times) < MAX_COUNTED
-                if known and pattern.matches(entry):
+                is_counted = key in self._times or len(self._times) < MAX_COUNTED
+                if is_counted and pattern.matches(entry):
                     self._times[key] = [*self._times.get(key, ()), entry.at][-pattern.count :]
                     self.samples[key] = entry.message[:SHOWN]
 
     def alarms(self, now: float) -> Iterator[PatternAlarm]:
-        """Yield those that are too frequent; one ends when half as many are left in its window."""
+        """Yield the alarms; one ends when at most half as many matches are left in its window."""
         for key, times in sorted(self._times.items()):
             name, _, unit = key.rpartition("|")
             pattern = self._patterns[name]
@@ -234,6 +236,6 @@ class PatternCounts:
                 if not recent:
                     del self._times[key]
 
-    def kept(self) -> dict[str, Any]:
-        """Everything, for the state."""
+    def to_state(self) -> dict[str, Any]:
+        """The counts, to be kept in the plugin's state."""
         return {"times": self._times, "raised": sorted(self._raised)}

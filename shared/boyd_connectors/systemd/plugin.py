@@ -22,7 +22,7 @@ from boyd.plugin import Action, Connector, Context, Observer, Tool
 from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName
 from boyd.plugins.plugin_parts import difference, uncertain
 from boyd.text.redaction import clean
-from boyd_connectors.connector_parts import Sample, raised
+from boyd_connectors.connector_parts import Sample, names_in_alarm
 from boyd_connectors.systemd.journal import Journal, JournalPattern, PatternAlarm, PatternCounts
 
 #: The types of units.
@@ -122,7 +122,7 @@ class Systemd(Connector):
         @field_validator("patterns")
         @classmethod
         def _distinct(cls, patterns: list[JournalPattern]) -> list[JournalPattern]:
-            if len({one.name for one in patterns}) < len(patterns):
+            if len({pattern.name for pattern in patterns}) < len(patterns):
                 raise ValueError("each pattern needs a name of its own")
             return patterns
 
@@ -130,16 +130,16 @@ class Systemd(Connector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        given = self.options
-        self._all = UnitAccess(units=given.units)
-        self._systemctl = Systemctl(user=given.user)
-        self._journal = Journal(user=given.user, folder=given.journal)
+        own = self.options
+        self._all = UnitAccess(units=own.units)
+        self._systemctl = Systemctl(user=own.user)
+        self._journal = Journal(user=own.user, folder=own.journal)
         self.components = (
             self._observer("units", "Look for units that failed or restart again and again."),
-            *([self._observer("journal", "Look for patterns.")] if given.patterns else []),
+            *([self._observer("journal", "Look for patterns.")] if own.patterns else []),
             self._tool("show_unit", "Show the state of a unit of this host.", UnitParams),
             self._tool("read_log", "Show the latest log lines of a unit.", LogParams),
-            *(one for one in self._actions() if self.offers(one.name)),
+            *(action for action in self._actions() if self.offers(action.name)),
         )
 
     def _observer(self, name: str, description: str) -> Observer:
@@ -193,31 +193,34 @@ class Systemd(Connector):
 
     def units(self, ctx: Context) -> list[Observation]:
         """Observe units that failed, and those that restart again and again."""
-        found = self._systemctl.show(self.options.units, PROPERTIES)
-        failed = [one for one in found if one.get("ActiveState") == "failed"]
-        looping = self._looping(ctx, found)
+        units = self._systemctl.show(self.options.units, PROPERTIES)
+        failed = [unit for unit in units if unit.get("ActiveState") == "failed"]
+        looping = self._looping(ctx, units)
         data: list[JsonObject] = [
-            {"unit": one["Id"], "trouble": "failed", "result": one.get("Result", "")}
-            for one in failed
+            {"unit": unit["Id"], "trouble": "failed", "result": unit.get("Result", "")}
+            for unit in failed
         ]
         data += [{"unit": unit, "trouble": "restarts"} for unit in sorted(looping)]
-        counts = {"units": len(found), "failed": len(failed), "restarting": len(looping)}
+        counts = {"units": len(units), "failed": len(failed), "restarting": len(looping)}
         return [
-            *(self._seen(ctx, "unit", "error", one) for one in data[: self.options.max_items]),
-            self._seen(ctx, "units", "info", {**counts, "omitted": self._omitted(len(data))}),
+            *(
+                self._observation(ctx, "unit", "error", row)
+                for row in data[: self.options.max_items]
+            ),
+            self._observation(ctx, "units", "info", {**counts, "omitted": self._excess(len(data))}),
         ]
 
-    def _looping(self, ctx: Context, found: list[dict[str, str]]) -> set[str]:
+    def _looping(self, ctx: Context, units: list[dict[str, str]]) -> set[str]:
         """The units whose automatic restarts are a loop: too many, until less than half are."""
         now, window = ctx.now().timestamp(), self.options.restart_window
         limit = self.options.restarts
-        counters = {one["Id"]: int(one.get("NRestarts") or 0) for one in found}
+        counters = {unit["Id"]: int(unit.get("NRestarts") or 0) for unit in units}
 
-        def change(known: Any) -> dict[str, list[list[float]]]:
-            known = known or {}
+        def change(stored: Any) -> dict[str, list[list[float]]]:
+            stored = stored or {}
             samples = {}
             for unit, count in counters.items():
-                past = list(known.get(unit, ()))
+                past = list(stored.get(unit, ()))
                 while len(past) > 1 and now - past[1][0] >= window:
                     past.pop(0)
                 if past and past[-1][1] > count:  # it was reset
@@ -227,11 +230,12 @@ class Systemd(Connector):
                     samples[unit] = [*past, *([[now, count]] if grown else [])][-limit - 1 :]
             return samples
 
-        kept = ctx.state.update(f"restarts/{ctx.host}", change)
+        history = ctx.state.update(f"restarts/{ctx.host}", change)
         grown = {
-            unit: Sample(past[-1][1] - past[0][1], limit, limit / 2) for unit, past in kept.items()
+            unit: Sample(past[-1][1] - past[0][1], limit, limit / 2)
+            for unit, past in history.items()
         }
-        return raised(ctx, f"loops/{ctx.host}", grown, 1)
+        return names_in_alarm(ctx, f"loops/{ctx.host}", grown, 1)
 
     def journal(self, ctx: Context) -> list[Observation]:
         """Observe messages that units log too often, from the end of the last look on."""
@@ -242,41 +246,41 @@ class Systemd(Connector):
         if cursor is None:
             cursor = self._journal.end()
         else:
-            found = self._journal.after(cursor)
-            counts.add(found.entries)
-            cursor = found.entries[-1].cursor if found.entries else cursor
-            behind = found.behind
+            reading = self._journal.after(cursor)
+            counts.add(reading.entries)
+            cursor = reading.entries[-1].cursor if reading.entries else cursor
+            behind = reading.behind
         alarms = list(counts.alarms(ctx.now().timestamp()))
         # Another worker that looked meanwhile has counted the same messages.
-        ctx.state.compare_and_set(key, before, {"cursor": cursor, **counts.kept()})
+        ctx.state.compare_and_set(key, before, {"cursor": cursor, **counts.to_state()})
         return [
-            *(self._alarm(ctx, one, counts) for one in alarms[: self.options.max_items]),
-            self._seen(
+            *(self._alarm(ctx, alarm, counts) for alarm in alarms[: self.options.max_items]),
+            self._observation(
                 ctx,
                 "journal",
                 "warning" if behind else "info",
-                {"alarms": len(alarms), "omitted": self._omitted(len(alarms)), "behind": behind},
+                {"alarms": len(alarms), "omitted": self._excess(len(alarms)), "behind": behind},
             ),
         ]
 
     def _alarm(self, ctx: Context, alarm: PatternAlarm, counts: PatternCounts) -> Observation:
         data: JsonObject = {"unit": alarm.unit, "pattern": alarm.pattern.name}
         sample = counts.samples.get(f"{alarm.pattern.name}|{alarm.unit}", "")
-        seen = self._seen(ctx, "pattern", alarm.pattern.severity, data)
+        observation = self._observation(ctx, "pattern", alarm.pattern.severity, data)
         more: JsonObject = {"matches": alarm.matches, "message": clean(sample)}
-        return seen.model_copy(update={"metadata": more})
+        return observation.model_copy(update={"metadata": more})
 
-    def _seen(self, ctx: Context, what: str, severity: Any, data: JsonObject) -> Observation:
+    def _observation(self, ctx: Context, kind: str, severity: Any, data: JsonObject) -> Observation:
         return Observation(
-            source=f"{self.id}/{what}",
+            source=f"{self.id}/{kind}",
             type="state",
             severity=severity,
             timestamp=ctx.now(),
             data={**data, "host": ctx.host},
         )
 
-    def _omitted(self, found: int) -> int:
-        return max(0, found - self.options.max_items)
+    def _excess(self, count: int) -> int:
+        return max(0, count - self.options.max_items)
 
     def restart(self, params: UnitParams, ctx: Context) -> JsonObject | ActionResult:
         """Stop a unit and start it again."""
@@ -285,12 +289,12 @@ class Systemd(Connector):
 
     def reset_failed(self, params: UnitParams, ctx: Context) -> JsonObject | ActionResult:
         """Forget that a unit has failed."""
-        before = self._failed(params, ctx)
+        before = self._unit_to_reset(params, ctx)
         return self._change("reset-failed", before)
 
     def _change(self, verb: str, before: Mapping[str, str]) -> JsonObject | ActionResult:
         unit = before["Id"]
-        known: JsonObject = {
+        details: JsonObject = {
             "unit": unit,
             "was": before["ActiveState"],
             "invocation": before["InvocationID"],
@@ -300,9 +304,9 @@ class Systemd(Connector):
         except CommandFailed as error:
             # Over time the job goes on; without systemd nobody knows what became of it.
             if "took longer" in str(error) or not self._answers(unit):
-                return uncertain(error, known)
+                return uncertain(error, details)
             raise
-        return known
+        return details
 
     def _answers(self, unit: str) -> bool:
         try:
@@ -312,19 +316,19 @@ class Systemd(Connector):
 
     def _would_restart(self, params: UnitParams, ctx: Context) -> JsonObject:
         unit = self._unit("restart", params, ctx)
-        now = {"state": f"{unit['ActiveState']} ({unit['SubState']})", "pid": unit["MainPID"]}
+        before = {"state": f"{unit['ActiveState']} ({unit['SubState']})", "pid": unit["MainPID"]}
         also = {other for name in DETAILS[-3:] for other in unit.get(name, "").split()}
-        then = {"state": "active", "pid": "another one"}
+        after = {"state": "active", "pid": "another one"}
         return {
-            "difference": [*difference(now, then, unit["Id"]).splitlines()],
+            "difference": [*difference(before, after, unit["Id"]).splitlines()],
             "may restart with it": " ".join(sorted(also)[: self.options.max_items]) or "nothing",
         }
 
     def _would_reset(self, params: UnitParams, ctx: Context) -> JsonObject:
-        unit = self._failed(params, ctx)
-        now = {"state": "failed", "restarts": unit["NRestarts"]}
-        shown = difference(now, {"state": "inactive", "restarts": "0"}, unit["Id"])
-        return {"difference": [*shown.splitlines()]}
+        unit = self._unit_to_reset(params, ctx)
+        before = {"state": "failed", "restarts": unit["NRestarts"]}
+        text = difference(before, {"state": "inactive", "restarts": "0"}, unit["Id"])
+        return {"difference": [*text.splitlines()]}
 
     def _is_restarted(self, params: UnitParams, result: Any, ctx: Context) -> EffectVerdict:
         unit = self._show(params, ctx)
@@ -349,17 +353,17 @@ class Systemd(Connector):
 
     def show_unit(self, params: UnitParams, ctx: Context) -> JsonObject:
         """The state of a unit."""
-        return dict(self._watched(params, ctx))
+        return dict(self._unit_to_show(params, ctx))
 
     def read_log(self, params: LogParams, ctx: Context) -> str:
         """The latest lines that a unit has logged."""
-        unit = self._watched(params, ctx)["Id"]
+        unit = self._unit_to_show(params, ctx)["Id"]
         return clean(self._journal.lines(unit, params.lines, params.minutes))
 
-    def _watched(self, params: UnitParams, ctx: Context) -> dict[str, str]:
-        return self._permitted(params, ctx, self._all)
+    def _unit_to_show(self, params: UnitParams, ctx: Context) -> dict[str, str]:
+        return self._unit_within(params, ctx, self._all)
 
-    def _failed(self, params: UnitParams, ctx: Context) -> dict[str, str]:
+    def _unit_to_reset(self, params: UnitParams, ctx: Context) -> dict[str, str]:
         unit = self._unit("reset_failed", params, ctx)
         if unit["ActiveState"] != "failed":
             raise ValueError(f"{unit['Id']} has not failed: it is {unit['ActiveState']}")
@@ -367,14 +371,14 @@ class Systemd(Connector):
 
     def _unit(self, action: str, params: UnitParams, ctx: Context) -> dict[str, str]:
         """The unit, if *action* may change it now."""
-        unit = self._permitted(params, ctx, self.access_of(action, self._all))
+        unit = self._unit_within(params, ctx, self.access_of(action, self._all))
         if unit["Id"] != params.unit:
             raise LookupError(f"{params.unit} is another name of {unit['Id']}: use that")
         if action == "restart" and unit["RefuseManualStop"] == "yes":
             raise PermissionError(f"{unit['Id']} may not be stopped by hand (RefuseManualStop)")
         return unit
 
-    def _permitted(self, params: UnitParams, ctx: Context, access: UnitAccess) -> dict[str, str]:
+    def _unit_within(self, params: UnitParams, ctx: Context, access: UnitAccess) -> dict[str, str]:
         unit = self._show(params, ctx)
         if not any(fnmatchcase(unit["Id"], pattern) for pattern in access.units):
             allowed = ", ".join(access.units)

@@ -41,8 +41,8 @@ class TlsEndpoint(BaseModel):
     Attributes:
         host: the name or address to connect to.
         port: its port.
-        server_name: the name to ask for, and to expect in the certificate; None: that of the host.
-        ca_file: the certificates of authorities to trust; None: those of the system.
+        server_name: the name to ask for, and to expect in the certificate; by default `host`.
+        ca_file: the certificates of authorities to trust; by default those of the system.
         min_version: the lowest version of the protocol that is no trouble.
         strict: whether the strict rules of RFC 5280 count, too, as for clients with Python 3.13;
             the authorities of many companies break them.
@@ -114,7 +114,7 @@ def problems(
         data = presented.data()
     except (OSError, ValueError) as failure:
         # Not only connections fail: names and certificates may be nonsense.
-        yield TlsProblem("unreachable", "error", {"error": _said(failure)[:MAX_ERROR]})
+        yield TlsProblem("unreachable", "error", {"error": _text_of(failure)[:MAX_ERROR]})
         return
     left = presented.certificate.not_valid_after_utc - now
     dated = left <= timedelta(0)
@@ -138,11 +138,11 @@ def _ends_of_chain(
 
     One that has ended already is not needed: there is another way to a trusted authority.
     """
-    for one in chain:
-        left = one.not_valid_after_utc - now
-        if one.issuer != one.subject and timedelta(0) < left <= timedelta(days=warning):
-            data: JsonObject = {"authority": one.subject.rfc4514_string()}
-            data["notAfter"] = one.not_valid_after_utc.isoformat()
+    for authority in chain:
+        left = authority.not_valid_after_utc - now
+        if authority.issuer != authority.subject and timedelta(0) < left <= timedelta(days=warning):
+            data: JsonObject = {"authority": authority.subject.rfc4514_string()}
+            data["notAfter"] = authority.not_valid_after_utc.isoformat()
             yield TlsProblem("chain-expires", _urgency(left, error), data)
 
 
@@ -164,24 +164,24 @@ def look(endpoint: TlsEndpoint, timeout: float) -> Presented:
     context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    with _connected(endpoint, timeout, context) as connection:
-        found = connection.getpeercert(binary_form=True)
-        others = _sent_along(connection)
+    with _connect(endpoint, timeout, context) as connection:
+        certificate = connection.getpeercert(binary_form=True)
+        others = _chain_after_leaf(connection)
         version = connection.version()
-    if not found or not version:
+    if not certificate or not version:
         raise OSError("the server presents no certificate")
     chain = tuple(map(load_der_x509_certificate, others))
-    return Presented(load_der_x509_certificate(found), version, chain)
+    return Presented(load_der_x509_certificate(certificate), version, chain)
 
 
-def _sent_along(connection: ssl.SSLSocket) -> list[bytes]:
+def _chain_after_leaf(connection: ssl.SSLSocket) -> list[bytes]:
     """The certificates after the server's own, as it sent them."""
     # Public since Python 3.13; before, only the object behind it has the method.
-    given: Any = connection
-    if not hasattr(given, "get_unverified_chain"):
-        given = getattr(connection, "_sslobj", None)
-    chain = given.get_unverified_chain() if given else None
-    return [_der(one) for one in (chain or ())[1:]]
+    source: Any = connection
+    if not hasattr(source, "get_unverified_chain"):
+        source = getattr(connection, "_sslobj", None)
+    chain = source.get_unverified_chain() if source else None
+    return [_der(certificate) for certificate in (chain or ())[1:]]
 
 
 def _der(certificate: Any) -> bytes:
@@ -203,7 +203,7 @@ def names_of(certificate: Certificate) -> Iterator[str]:
 
 
 def _refusal(endpoint: TlsEndpoint, timeout: float) -> ssl.SSLCertVerificationError | None:
-    """The reason why a client would not trust the server."""
+    """The error with which a client would refuse the server, if any."""
     context = ssl.create_default_context(cafile=endpoint.ca_file)
     # Releases of Python differ in whether they are strict by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -212,13 +212,13 @@ def _refusal(endpoint: TlsEndpoint, timeout: float) -> ssl.SSLCertVerificationEr
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     try:
-        _connected(endpoint, timeout, context).close()
+        _connect(endpoint, timeout, context).close()
     except ssl.SSLCertVerificationError as error:
         return error
     return None
 
 
-def _connected(endpoint: TlsEndpoint, timeout: float, context: ssl.SSLContext) -> ssl.SSLSocket:
+def _connect(endpoint: TlsEndpoint, timeout: float, context: ssl.SSLContext) -> ssl.SSLSocket:
     plain = socket.create_connection((endpoint.host, endpoint.port), timeout)
     try:
         return context.wrap_socket(plain, server_hostname=endpoint.name)
@@ -227,7 +227,7 @@ def _connected(endpoint: TlsEndpoint, timeout: float, context: ssl.SSLContext) -
         raise
 
 
-def _said(error: OSError | ValueError) -> str:
+def _text_of(error: OSError | ValueError) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
@@ -265,7 +265,7 @@ class Tls(Connector):
         max_items: int = Field(default=50, ge=1, le=1000)
 
         @model_validator(mode="after")
-        def _ordered(self) -> Tls.Options:
+        def _check_order(self) -> Tls.Options:
             if self.error_days > self.warning_days:
                 raise ValueError("error_days must not be above warning_days")
             return self
@@ -293,11 +293,11 @@ class Tls(Connector):
         report, bad = CheckReport(ctx, self.options.max_items), 0
         endpoints = self.options.endpoints
         with ThreadPoolExecutor(PARALLEL) as pool:
-            for endpoint, found in zip(endpoints, pool.map(check, endpoints), strict=True):
-                bad += bool(found)
-                for problem, severity, data in found:
-                    known = {"endpoint": endpoint.id, "name": endpoint.name, "problem": problem}
-                    report.add("certificate", severity, {**known, **data})
+            for endpoint, findings in zip(endpoints, pool.map(check, endpoints), strict=True):
+                bad += bool(findings)
+                for problem, severity, data in findings:
+                    common = {"endpoint": endpoint.id, "name": endpoint.name, "problem": problem}
+                    report.add("certificate", severity, {**common, **data})
         return report.observations("certificates", endpoints=len(endpoints), bad=bad)
 
     def _check(self, now: datetime, endpoint: TlsEndpoint) -> list[TlsProblem]:
@@ -307,15 +307,15 @@ class Tls(Connector):
         look = BoundedCall(
             lambda: list(problems(endpoint, options.timeout, now, *days)), SLOW * options.timeout
         )
-        found = self._calls.make({endpoint.id: look})[endpoint.id]
-        if isinstance(found, Exception):
-            return [TlsProblem("unreachable", "error", {"error": str(found)[:MAX_ERROR]})]
-        return found
+        result = self._calls.make({endpoint.id: look})[endpoint.id]
+        if isinstance(result, Exception):
+            return [TlsProblem("unreachable", "error", {"error": str(result)[:MAX_ERROR]})]
+        return result
 
     @tool()
     def show_certificate(self, params: EndpointParams) -> JsonObject:
         """Show the certificate that a server presents now: names, issuer, end and protocol."""
-        known = {one.id: one for one in self.options.endpoints}
-        if params.endpoint not in known:
-            raise LookupError(f"{params.endpoint} is none of {', '.join(known)}"[:2000])
-        return look(known[params.endpoint], self.options.timeout).data()
+        endpoints = {endpoint.id: endpoint for endpoint in self.options.endpoints}
+        if params.endpoint not in endpoints:
+            raise LookupError(f"{params.endpoint} is none of {', '.join(endpoints)}"[:2000])
+        return look(endpoints[params.endpoint], self.options.timeout).data()

@@ -26,10 +26,10 @@ from boyd_connectors.ansible.playbook_options import (
 )
 from boyd_connectors.ansible.playbook_run import (
     CompletedRun,
-    checked_by,
-    previewed,
+    preview_of,
     read_events,
-    unchanged,
+    verdict_by_check_mode,
+    verdict_by_playbook,
 )
 from boyd_connectors.ansible.plugin import Ansible
 from harness import wait_until
@@ -235,7 +235,7 @@ def test_a_rollback_waits_until_what_runs_has_ended(
 ) -> None:
     rig = project.rig({"rollback": "back.yml"})
     project.tells(*begun("web2"), {**CHANGED, "host": "web2"}, ended(web2={"changed": 1}))
-    refused, locked = threading.Event(), playbook_options._locked
+    refused, locked = threading.Event(), playbook_options._try_lock
 
     def told(descriptor: int) -> bool:
         free = locked(descriptor)
@@ -248,7 +248,7 @@ def test_a_rollback_waits_until_what_runs_has_ended(
     result = ActionResult(action=action.id, success=True, duration=1, output=output)
     assert action.params is not None
     params = action.params.model_validate(PARAMS)
-    monkeypatch.setattr(playbook_options, "_locked", told)
+    monkeypatch.setattr(playbook_options, "_try_lock", told)
     with ThreadPoolExecutor(1) as pool:
         with running_lock(project.folder):
             undone = pool.submit(action.call, "rollback", params=params, result=result, ctx=rig.ctx)
@@ -397,12 +397,17 @@ def test_check_mode_says_what_it_knows(
     tmp_path: Path, events: list[dict[str, Any]], verdict: str, preview: str
 ) -> None:
     run = run_of(tmp_path, *begun("web1"), *events, ended(web1={"ok": 1}))
-    assert unchanged(run).verdict == verdict
-    assert previewed(run)["hosts"] == {preview: ["web1"]}
+    assert verdict_by_check_mode(run).verdict == verdict
+    assert preview_of(run)["hosts"] == {preview: ["web1"]}
 
 
 def test_a_playbook_for_it_decides_the_verdict(tmp_path: Path) -> None:
-    assert checked_by("check.yml", run_of(tmp_path, ended(web1={"ok": 1}))).verdict == "effective"
+    assert (
+        verdict_by_playbook("check.yml", run_of(tmp_path, ended(web1={"ok": 1}))).verdict
+        == "effective"
+    )
     failed = run_of(tmp_path, ended(web1={"failures": 1}))
-    assert checked_by("check.yml", failed).verdict == "no effect"
-    assert checked_by("check.yml", run_of(tmp_path, *begun("web1"))).verdict == "cannot tell"
+    assert verdict_by_playbook("check.yml", failed).verdict == "no effect"
+    assert (
+        verdict_by_playbook("check.yml", run_of(tmp_path, *begun("web1"))).verdict == "cannot tell"
+    )

@@ -29,7 +29,7 @@ def found(*answers: DnsAnswer, failing: Collection[str] = (), **watched: Any) ->
     name = WatchedName(name="www.shop.example", **watched)
     by_resolver = {str(number): answer for number, answer in enumerate(answers)}
     return [
-        f"{one.what}: {one.data.get('problem', '')}".rstrip(": ")
+        f"{one.kind}: {one.data.get('problem', '')}".rstrip(": ")
         for one in name_problems(name, by_resolver, failing)
     ]
 

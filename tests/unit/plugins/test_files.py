@@ -22,7 +22,7 @@ from boyd.models import ActionResult, Observation
 from boyd.plugin import Context
 from boyd_connectors.files import disk_forecast, file_set, plugin, removal
 from boyd_connectors.files.disk_forecast import DiskUsage, forecast
-from boyd_connectors.files.file_set import FilesError, path_of, shown
+from boyd_connectors.files.file_set import FilesError, escape, path_of
 from boyd_connectors.files.plugin import DiskFiles
 from harness import wait_until
 from plugin_kit import Rig
@@ -119,7 +119,7 @@ def test_a_steady_growth_tells_when_it_is_full(uses: list[float], hours: float) 
 def test_there_is_no_forecast_rather_than_a_guess(uses: list[float], why: str) -> None:
     found = grown(uses)
     assert found.seconds is None
-    assert why in found.why
+    assert why in found.reason
 
 
 class Disk:
@@ -184,7 +184,7 @@ def test_a_folder_is_no_mount(tmp_path: Path) -> None:
     "name", ["a b", "ä", "a\nb", "\udcff\udc80", "a\\x0a", "\x1b[31m", "\u202e"]
 )
 def test_every_name_becomes_a_text_that_can_be_stored_and_read_back(name: str) -> None:
-    text = shown(name)
+    text = escape(name)
     assert text.isprintable()
     assert text.encode()
     assert path_of(text) == name
@@ -303,7 +303,7 @@ def test_files_changed_since_the_preview_are_kept(
     on, params = rig(logs), {"set": "logs"}
     agreed = on.act(action, params, "dry_run")
     meddle(path)
-    monkeypatch.setattr(plugin, "agreed_preview", lambda _: agreed)
+    monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     output = on.act(action, params)
     assert [one["path"] for one in output["files"]] == [f"{logs}/b.log"]
     assert output["stayed"] == 1
@@ -340,7 +340,7 @@ def test_a_folder_that_becomes_a_link_leads_nowhere(
     agreed = on.act("delete_old", params, "dry_run")
     (logs / "below").rename(tmp_path / "elsewhere")
     (logs / "below").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr(plugin, "agreed_preview", lambda _: agreed)
+    monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     with pytest.raises(FilesError, match="a link"):
         on.act("delete_old", params)
     assert path.exists()
@@ -354,7 +354,7 @@ def test_a_list_with_other_files_touches_none_of_them(
 ) -> None:
     on = rig(logs)
     entry = {"path": path.format(logs=logs), "bytes": 1, "modified": "", "inode": "1:1"}
-    monkeypatch.setattr(plugin, "agreed_preview", lambda _: {"files": [entry]})
+    monkeypatch.setattr(plugin, "common_preview", lambda _: {"files": [entry]})
     with pytest.raises(FilesError, match=r"not among the files|deeper"):
         on.act("delete_old", {"set": "logs"})
 
@@ -442,7 +442,7 @@ def test_the_trash_is_emptied_of_the_batches_that_were_previewed(
     agreed = on.act("empty_trash", params, "dry_run")
     old(logs / "b.log")
     on.act("trash_old", params)
-    monkeypatch.setattr(plugin, "agreed_preview", lambda _: agreed)
+    monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     emptied = on.act("empty_trash", params)
     assert [one["batch"] for one in emptied["batches"]] == [output["batch"]]
     assert verdict(on, "empty_trash", params, emptied).verdict == "effective"
@@ -610,7 +610,7 @@ def test_a_file_that_was_rotated_since_the_preview_is_left_alone(
     agreed = on.act("rotate", params, "dry_run")
     (logs / "app.log").rename(logs / "app.log.1")
     (logs / "app.log").write_text("new")
-    monkeypatch.setattr(plugin, "agreed_preview", lambda _: agreed)
+    monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     with pytest.raises(FilesError, match="another file than was agreed to"):
         on.act("rotate", params)
     assert tree(logs) == {"app.log", "app.log.1"}
@@ -624,7 +624,7 @@ def approved(on: Rig, **more: Any) -> Context:
 
 
 def shown_list(*files: Path) -> ActionResult:
-    told = [file_set.file_at(-1, str(file), str(file)).told() for file in files]
+    told = [file_set.file_at(-1, str(file), str(file)).approval_entry() for file in files]
     return ActionResult(action="", success=True, duration=1, output={"files": list(told)})
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from boyd_connectors.connector_parts import Sample, raised
+from boyd_connectors.connector_parts import Sample, names_in_alarm
 from plugin_kit import MemoryState, context
 
 
 def alarms(state: MemoryState, iteration: int | None, **values: float) -> set[str]:
     samples = {name: Sample(value, 10, 5) for name, value in values.items()}
-    return raised(context(state=state, iteration=iteration), "key", samples, 2)
+    return names_in_alarm(context(state=state, iteration=iteration), "key", samples, 2)
 
 
 def test_an_alarm_begins_after_samples_in_a_row_and_ends_below_the_lower_limit() -> None:

@@ -13,9 +13,9 @@ from boyd.plugins.http_service import StateError
 from boyd_connectors.kubernetes import Kubernetes
 from boyd_connectors.kubernetes.cluster_health import (
     choose,
-    desired_and_ready,
     differing,
     is_stuck,
+    pod_counts,
     pod_troubles,
     progress,
     warnings_since,
@@ -55,7 +55,7 @@ def test_a_rollout_is_not_stuck_until_the_controller_has_seen_the_change() -> No
 
 def test_a_daemon_set_counts_the_nodes_that_it_should_be_on() -> None:
     thing = {"status": {"desiredNumberScheduled": 3, "numberReady": 1}}
-    assert desired_and_ready("daemonset", thing) == (3, 1)
+    assert pod_counts("daemonset", thing) == (3, 1)
 
 
 def test_a_pod_is_pending_only_after_some_time() -> None:
@@ -63,7 +63,7 @@ def test_a_pod_is_pending_only_after_some_time() -> None:
         "metadata": {"name": "a", "namespace": "b", "creationTimestamp": "2026-01-05T11:59:00Z"},
         "status": {"phase": "Pending"},
     }
-    assert [one.what for one in pod_troubles([pod], NOW, 60)] == ["pending-pod"]
+    assert [one.kind for one in pod_troubles([pod], NOW, 60)] == ["pending-pod"]
     assert list(pod_troubles([pod], NOW, 61)) == []
 
 

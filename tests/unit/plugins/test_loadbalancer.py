@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boyd.errors import PluginError
-from boyd_connectors.loadbalancer.balancers import BackendServer, BalancerError, changed
+from boyd_connectors.loadbalancer.balancers import BackendServer, BalancerError, change_line
 from boyd_connectors.loadbalancer.plugin import LoadBalancer
 
 FILE = """\
@@ -33,14 +33,14 @@ upstream web {
 def test_only_the_line_of_the_server_changes(
     address: str, state: str, weight: int, line: str
 ) -> None:
-    after = changed(FILE, address, state, weight)  # type: ignore[arg-type]
+    after = change_line(FILE, address, state, weight)  # type: ignore[arg-type]
     assert set(after.splitlines()) - set(FILE.splitlines()) == {line}
     assert len(after.splitlines()) == len(FILE.splitlines())
 
 
 def test_a_server_that_the_file_lacks_is_named() -> None:
     with pytest.raises(BalancerError, match=r"no line `server 10\.0\.0\.3:80`"):
-        changed(FILE, "10.0.0.3:80", "drain", 1)
+        change_line(FILE, "10.0.0.3:80", "drain", 1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from boyd.errors import PluginError
 from boyd.models import ActionResult
 from boyd_connectors.message_queues.plugin import Queues
-from boyd_connectors.message_queues.rabbitmq import ChangeLost, MessageQueue, QueueError, shown
+from boyd_connectors.message_queues.rabbitmq import ChangeLost, MessageQueue, QueueError, excerpt
 from plugin_kit import Rig, site
 
 
@@ -129,4 +129,4 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    assert shown(b"a" * 201) == "a" * 200 + "…"
+    assert excerpt(b"a" * 201) == "a" * 200 + "…"

@@ -304,6 +304,6 @@ def test_messages_of_any_kind_are_read(host: Host) -> None:
 def test_the_counts_of_patterns_are_bounded() -> None:
     counts = PatternCounts([JournalPattern(name="any", contains=["x"], count=3)], None)
     counts.add(JournalEntry("c", float(n), f"{n % 900}.service", "x") for n in range(9000))
-    kept = counts.kept()["times"]
+    kept = counts.to_state()["times"]
     assert len(kept) == journal.MAX_COUNTED
     assert {len(times) for times in kept.values()} == {3}

@@ -58,26 +58,28 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no annot
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """A task has ended well on a host."""
-        found, action = result._result, result._task.action
+        outcome, action = result._result, result._task.action
         if self._wants_facts and action in _SETUP:
             self._facts(result)
-        elif self._checks and result._task.check_mode is False and found.get("changed"):
+        elif self._checks and result._task.check_mode is False and outcome.get("changed"):
             self._tell("ran", result)
-        elif found.get("changed"):
-            self._tell("changed", result, diff=self._difference(found))
-        if self._checks and any(_is_left_out(one) for one in _items(found) if one.get("skipped")):
+        elif outcome.get("changed"):
+            self._tell("changed", result, diff=self._difference(outcome))
+        if self._checks and any(
+            _is_left_out(item) for item in _items(outcome) if item.get("skipped")
+        ):
             self._tell("left out", result)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """A task was skipped on a host."""
-        if self._checks and any(_is_left_out(one) for one in _items(result._result)):
+        if self._checks and any(_is_left_out(item) for item in _items(result._result)):
             self._tell("left out", result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """A task has failed on a host."""
         if not ignore_errors:
             error = _message(result._result)
-            late = _LATE in error or any("timedout" in one for one in _items(result._result))
+            late = _LATE in error or any("timedout" in item for item in _items(result._result))
             self._tell("failed", result, error=error, late=late)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
@@ -96,7 +98,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no annot
         facts = dict(result._result.get("ansible_facts", {}))
         facts.pop("discovered_interpreter_python", None)
         if len(json.dumps(facts, default=str)) > MAX_FACTS:
-            facts = {name: one for name, one in facts.items() if isinstance(one, str | int | float)}
+            facts = {
+                name: value for name, value in facts.items() if isinstance(value, str | int | float)
+            }
             facts = {"omitted": "there are too many", **dict(list(facts.items())[:100])}
         self._write({"event": "facts", "host": result._host.get_name(), "facts": facts})
 
@@ -104,14 +108,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no annot
         task = str(result._task.get_name())[:200]
         self._write({"event": event, "host": result._host.get_name(), "task": task, **more})
 
-    def _difference(self, found: Any) -> str:
-        diffs = [self._get_diff(one["diff"]) for one in _items(found) if one.get("diff")]
-        lines = [line for one in diffs if one for line in str(one).strip().splitlines()]
+    def _difference(self, outcome: Any) -> str:
+        diffs = [self._get_diff(item["diff"]) for item in _items(outcome) if item.get("diff")]
+        lines = [line for diff in diffs if diff for line in str(diff).strip().splitlines()]
         # A file that Ansible wrote to compare with has another name each time.
         text = "\n".join("+++ after" if line.startswith(self._local) else line for line in lines)
-        kept = text[: min(MAX_TEXT, self._diffs)]
-        self._diffs -= len(kept)
-        return kept if kept == text else f"{kept}\n… {len(text) - len(kept)} more characters"
+        head = text[: min(MAX_TEXT, self._diffs)]
+        self._diffs -= len(head)
+        return head if head == text else f"{head}\n… {len(text) - len(head)} more characters"
 
     def _write(self, event: dict[str, Any]) -> None:
         line = json.dumps(event, default=str)
@@ -121,22 +125,22 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no annot
             self._file.flush()
 
 
-def _items(found: Any) -> list[Any]:
+def _items(outcome: Any) -> list[Any]:
     """The result of each item of a loop, or the only one."""
-    items = found.get("results")
-    if isinstance(items, list) and items and all(isinstance(one, dict) for one in items):
+    items = outcome.get("results")
+    if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
         return items
-    return [found]
+    return [outcome]
 
 
 def _is_left_out(skipped: Any) -> bool:
-    """Tell whether check mode skipped it, and not a condition or an empty loop."""
+    """True if check mode skipped it, rather than a condition or an empty loop."""
     reasons = ("skip_reason", "skipped_reason", "false_condition")
     return not any(reason in skipped for reason in reasons)
 
 
-def _message(found: Any) -> str:
-    failed = next((one for one in _items(found) if one.get("failed")), found)
+def _message(outcome: Any) -> str:
+    failed = next((item for item in _items(outcome) if item.get("failed")), outcome)
     parts = (failed.get(name) for name in ("msg", "stderr", "module_stderr", "censored"))
     text = "; ".join(str(part).strip() for part in parts if part)
     return text[-MAX_TEXT:] or "it has failed"
