@@ -11,7 +11,7 @@ import uuid
 
 #: The name of a process: host, process id and a random part.
 _WORKER = re.compile(r"(.+)\.\d+\.[0-9a-f]{4}")
-#: What a person approves to let an action run alone in a class of situation.
+#: The action that a person approves to let another run alone in a class of situation.
 GRANT = "boyd:let-run-alone"
 _LOOP = "loop"
 _ROLLBACK = "rollback"
@@ -26,9 +26,9 @@ def worker(host: str, pid: int) -> str:
 
 
 def host_of(worker: str) -> str | None:
-    """The host of a process with a name of `worker`; None: the name has another form."""
-    found = _WORKER.fullmatch(worker)
-    return found[1] if found else None
+    """Return the host in a name made by `worker`, or None if the name has another form."""
+    match = _WORKER.fullmatch(worker)
+    return match[1] if match else None
 
 
 def iteration(number: int, timeline: str) -> str:

@@ -455,7 +455,7 @@ def test_a_grant_ends_by_itself_and_is_offered_again() -> None:
 def test_a_stricter_rule_does_not_accept_an_old_grant() -> None:
     office = Office()
     office.granted()
-    stricter = AutonomyRule(mode="earned", at_least=0.6).earned
+    stricter = AutonomyRule(mode="earned", at_least=0.6).earning_rule
     assert stricter is not None
 
     assert office.record.valid_grant(stricter, office.lab.store.clock.now()) is None

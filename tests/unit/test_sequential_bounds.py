@@ -19,7 +19,7 @@ LENGTH = 300
 
 def rule(at_least: float) -> EarnedAutonomy:
     """A rule with the settings that apply unless others are given."""
-    found = AutonomyRule(mode="earned", at_least=at_least).earned
+    found = AutonomyRule(mode="earned", at_least=at_least).earning_rule
     assert found is not None
     return found
 

@@ -17,7 +17,7 @@ from boyd import Agent, Context, LoopResult, Plugin, Veto, naming
 from boyd.agent import agent_from_file
 from boyd.llm.model_errors import ModelError
 from boyd.models import Actor, AgentBuild, Autonomy, Budget, Fence, Read, Triple, digest_of
-from boyd.phases.recording import MAX_LOOKS, MAX_PHASE, MAX_READS
+from boyd.phases.recording import MAX_CLOCK_READS, MAX_PHASE, MAX_READS
 from boyd.plugin import Action, ApprovalReader, Llm, Observer, Orienter, Strategy
 from boyd.plugins.example import Example
 from boyd.runtime.ending import Abandoner
@@ -568,8 +568,8 @@ def test_a_plugin_that_reads_without_end_fills_only_its_part_of_the_record() -> 
     lab.run()
     (reads,) = first(lab).reads
 
-    assert (len(reads.reads), len(reads.clock)) == (MAX_READS, MAX_LOOKS)
-    assert reads.omitted == 500 + 500 + 50 - MAX_READS - MAX_LOOKS
+    assert (len(reads.reads), len(reads.clock)) == (MAX_READS, MAX_CLOCK_READS)
+    assert reads.omitted == 500 + 500 + 50 - MAX_READS - MAX_CLOCK_READS
     assert len(lab.client.hget(KEYS.archived(1), "reads:orient")) < 2 * MAX_PHASE
 
 

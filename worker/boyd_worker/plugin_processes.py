@@ -10,7 +10,7 @@ from typing import Any
 from boyd.errors import ConfigError
 from boyd.models import ActionResult, Sandbox
 from boyd.phases.action_call import ConfinedCall
-from boyd.phases.observe import Isolate, dump, load, validated
+from boyd.phases.observe import Isolate, dump, load, validate_observations
 from boyd.sandbox import confined_call, host_means, subprocess_call
 from boyd.settings.process_settings import Settings
 
@@ -64,7 +64,7 @@ def perform_action(request: str) -> str:
     """Call one function of an action in this process; its result as JSON."""
     from boyd.agent import load_agents
     from boyd.phases.action_call import perform
-    from boyd.phases.verify import look_confined
+    from boyd.phases.verify import check_in_sandbox
     from boyd.plugin import Context
 
     fields = json.loads(request)
@@ -92,7 +92,7 @@ def perform_action(request: str) -> str:
         _destinations=fields["destinations"],
     )
     plugin.init(context)
-    run = look_confined if call.function == "verify" else perform
+    run = check_in_sandbox if call.function == "verify" else perform
     return run(action, call, context)
 
 
@@ -157,4 +157,4 @@ def _observe(request: dict[str, Any]) -> str:
         worker=request["worker"],
     )
     plugin.init(ctx)
-    return dump(validated(observer.call("observe", ctx=ctx, shard=request["shard"])))
+    return dump(validate_observations(observer.call("observe", ctx=ctx, shard=request["shard"])))

@@ -99,8 +99,8 @@ class AgentSettings(PermissionSettings):
 
     @field_validator("intakes", mode="before")
     @classmethod
-    def _completed(cls, intakes: object) -> object:
-        return [complete(one) for one in intakes] if isinstance(intakes, list) else intakes
+    def _complete_intakes(cls, intakes: object) -> object:
+        return [complete(intake) for intake in intakes] if isinstance(intakes, list) else intakes
 
     @field_validator("intakes")
     @classmethod
@@ -151,7 +151,7 @@ class Agent:
             ConfigError: a setting is unknown or invalid.
             PluginError: a plugin is invalid, or needs a model that the agent lacks.
         """
-        self.settings = _validated(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
+        self.settings = _validate(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
         bundled = [_build(PluginReference(use=name)) for name in default_plugins]
         own = list(plugins)
         for plugin in own:
@@ -165,8 +165,8 @@ class Agent:
     def _check_model(self) -> None:
         for plugin in self.host.plugins.values():
             if plugin.needs_llm and self.settings.llm is None:
-                why = "needs a model: add the table [llm] to the agent file"
-                raise PluginError(plugin.id, why)
+                reason = "needs a model: add the table [llm] to the agent file"
+                raise PluginError(plugin.id, reason)
 
     @property
     def id(self) -> str:
@@ -198,14 +198,14 @@ class Agent:
     def code_of(self, action_id: str) -> str | None:
         """The plugin of an action with its version, or a digest of its file."""
         plugin = action_id.partition(":")[0]
-        return next((one.text for one in self.build.plugins if one.id == plugin), None)
+        return next((version.text for version in self.build.plugins if version.id == plugin), None)
 
     @cached_property
     def catalog(self) -> Catalog:
         """Its components, with the limits that its settings set to actions."""
-        known = self.host.catalog
-        actions = [one.patched(self._limits(one.id)) for one in known.actions]
-        return known.patched({"actions": actions})
+        catalog = self.host.catalog
+        actions = [action.patched(self._limits(action.id)) for action in catalog.actions]
+        return catalog.patched({"actions": actions})
 
     def _limits(self, action_id: str) -> dict[str, Any]:
         rule = self.settings.autonomy.get(action_id)
@@ -215,7 +215,7 @@ class Agent:
             "sandbox": self.sandbox(action_id),
             "windows": self.rules.windows_of(action_id),
             "alone_when": rule.when if rule else None,
-            "earned": self.rules.earned(action_id),
+            "earned": self.rules.earning_rule(action_id),
             "code": self.code_of(action_id),
         }
 
@@ -238,7 +238,7 @@ class Agent:
             raise ConfigError(f"sandbox.{action_id}.{error}") from None
 
     def verification(self, action_id: str) -> VerificationPlan | None:
-        """The verification of an action's effect; None: it cannot be verified."""
+        """Return the plan to verify an action's effect, or None if it cannot be verified."""
         action = self.host.actions.get(action_id)
         if action is None or not action.has("verify"):
             return None
@@ -253,15 +253,15 @@ class Agent:
         )
 
     def may_hold(self, action: Action) -> bool:
-        """Tell whether holds bind an action: a procedure, or one with a verification or sandbox."""
-        known = self.verification(action.id) or self.sandbox(action.id)
-        return known is not None or isinstance(action, Procedure)
+        """Report whether holds bind an action: a procedure, or one that is verified or confined."""
+        constraint = self.verification(action.id) or self.sandbox(action.id)
+        return constraint is not None or isinstance(action, Procedure)
 
     @cached_property
     def verifying(self) -> frozenset[str]:
         """The plugins with actions that can be verified, or are procedures, and thus held."""
         actions = self.host.actions.values()
-        return frozenset(one.plugin_id for one in actions if self.may_hold(one))
+        return frozenset(action.plugin_id for action in actions if self.may_hold(action))
 
     @property
     def schedule(self) -> Schedule | None:
@@ -269,10 +269,10 @@ class Agent:
         settings = self.settings
         return Schedule(tuple(settings.schedule), settings.timezone) if settings.schedule else None
 
-    def policy(self, of: Circumstances) -> ApprovalPolicy:
+    def policy(self, circumstances: Circumstances) -> ApprovalPolicy:
         """The policy for approving an action; `human-only` always requires a person."""
-        required = self.rules.policy(of)
-        if of.action.autonomy.mode == "human-only":
+        required = self.rules.policy(circumstances)
+        if circumstances.action.autonomy.mode == "human-only":
             return required.patched({"person": True})
         return required
 
@@ -290,9 +290,9 @@ def load_agent(reference: str, plugins_dir: Path | None = None) -> Agent:
         return agent_from_file(Path(reference), plugins_dir)
     if plugins_dir:
         raise ConfigError(f"{reference}: only an agent file can take another folder of plugins")
-    found = import_object(reference) if ":" in reference else None
-    if isinstance(found, Agent):
-        return found
+    value = import_object(reference) if ":" in reference else None
+    if isinstance(value, Agent):
+        return value
     raise ConfigError(
         f"{reference!r} is neither a .toml file nor the module:attribute of a boyd.Agent"
     )
@@ -323,9 +323,9 @@ def agent_from_file(path: Path, plugins_dir: Path | None = None) -> Agent:
         ConfigError: it cannot be read or is invalid.
         PluginError: one of its plugins cannot be used.
     """
-    file = _validated(AgentFile, read_toml(path), str(path))
-    named = path.parent / file.plugins_dir if file.plugins_dir else None
-    chosen = plugins_dir or named
+    file = _validate(AgentFile, read_toml(path), str(path))
+    default_folder = path.parent / file.plugins_dir if file.plugins_dir else None
+    chosen = plugins_dir or default_folder
     folder = chosen.resolve() if chosen else None
     if folder and not folder.is_dir():
         raise ConfigError(f"{path}: plugins_dir: no such folder: {folder}")
@@ -347,17 +347,17 @@ def _with_procedures(settings: AgentSettings, plugins: list[Plugin]) -> list[Plu
     own = [
         Procedure(
             name=name,
-            title=one.title,
-            description=one.description,
-            params=one.model(name) if one.params else None,
-            target=one.target,
-            risk=one.risk,
-            within=one.within,
-            concurrency=one.concurrency,
-            approve=one.approve,
-            steps=one.steps,
+            title=procedure.title,
+            description=procedure.description,
+            params=procedure.model(name) if procedure.params else None,
+            target=procedure.target,
+            risk=procedure.risk,
+            within=procedure.within,
+            concurrency=procedure.concurrency,
+            approve=procedure.approve,
+            steps=procedure.steps,
         )
-        for name, one in settings.procedures.items()
+        for name, procedure in settings.procedures.items()
     ]
     return [*plugins, ProcedurePlugin(own)]
 
@@ -374,14 +374,14 @@ def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
     except PluginError:
         raise
     except Exception as error:
-        why = f"cannot be created: {located(error)}"
-        raise PluginError(reference.id or reference.use, why) from error
+        reason = f"cannot be created: {located(error)}"
+        raise PluginError(reference.id or reference.use, reason) from error
     if reference.id:
         plugin.id = reference.id
     return plugin
 
 
-def _validated(model: type[_M], values: dict[str, Any], where: str) -> _M:
+def _validate(model: type[_M], values: dict[str, Any], where: str) -> _M:
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -77,7 +77,7 @@ class Circumstances:
 
     @cached_property
     def record(self) -> TrackRecord | None:
-        """The track record of the action in such situations; None: it is not known."""
+        """The track record of the action in such situations, if it is known."""
         return self._records(self.action, self.situation) if self._records else None
 
     @property
@@ -117,14 +117,14 @@ class Rules:
         self._conditions: dict[tuple[str, str], Condition] = {}
         for key, text, actions in self._texts():
             for action in actions if text is not None else ():
-                self._conditions[key, action] = self._compiled(key, text or "", action)
+                self._conditions[key, action] = self._compile(key, text or "", action)
         self._windows = AgentWindows(settings.windows, folder)
         for id in settings.autonomy.keys() & host.actions.keys():
             self._check_record(host.actions[id])
 
-    def policy(self, of: Circumstances) -> ApprovalPolicy:
+    def policy(self, circumstances: Circumstances) -> ApprovalPolicy:
         """The policy for approving an action; if its condition cannot be evaluated, of a person."""
-        rule, doubt = self._policy_rule(of)
+        rule, doubt = self._policy_rule(circumstances)
         if rule is None:
             return self._settings.approvals.required
         return rule.required.patched({"person": True}) if doubt else rule.required
@@ -132,19 +132,19 @@ class Rules:
     def strictest_policy(self, action: Action) -> ApprovalPolicy:
         """A policy at least as strict as each that may apply to an action, as far as one can be."""
         possible = list(self._possible_policies(action))
-        limited = [one for one in possible if one.groups or one.principals]
+        limited = [policy for policy in possible if policy.groups or policy.principals]
         return next(iter([*limited, *possible])).patched(
             {
-                "min_approvals": max(one.min_approvals for one in possible),
-                "person": any(one.person for one in possible),
-                "require_note": any(one.require_note for one in possible),
-                "allow_requester": all(one.allow_requester for one in possible),
+                "min_approvals": max(policy.min_approvals for policy in possible),
+                "person": any(policy.person for policy in possible),
+                "require_note": any(policy.require_note for policy in possible),
+                "allow_requester": all(policy.allow_requester for policy in possible),
             }
         )
 
     def allows(self, action: Action, votes: list[Vote]) -> bool:
-        """Tell whether votes satisfy every policy that may apply to an action."""
-        return all(one.is_met_by(votes) for one in self._possible_policies(action))
+        """Report whether votes satisfy every policy that may apply to an action."""
+        return all(policy.satisfied_by(votes) for policy in self._possible_policies(action))
 
     def _possible_policies(self, action: Action) -> Iterator[ApprovalPolicy]:
         """The policies for an action, whatever the situation, params and decision are."""
@@ -156,61 +156,63 @@ class Rules:
                 return  # none after it ever applies
         yield self._settings.approvals.required
 
-    def policy_doubt(self, of: Circumstances) -> str | None:
-        """The reason why the condition of the policy for an action cannot be evaluated, if so."""
-        return self._policy_rule(of)[1]
+    def policy_doubt(self, circumstances: Circumstances) -> str | None:
+        """Return why the condition of an action's policy cannot be evaluated, if so."""
+        return self._policy_rule(circumstances)[1]
 
-    def seen(self, situation: Situation) -> Situation | None:
-        """The parts of a situation that policies depend on; None: they depend on none."""
+    def policy_situation(self, situation: Situation) -> Situation | None:
+        """Return the parts of a situation that policies depend on, if there are any."""
         if not any(rule.when for rule in self._settings.approvals.policies):
             return None
         return situation.patched({"assessments": [], "correlations": []})
 
-    def _policy_rule(self, of: Circumstances) -> tuple[PolicyRule | None, str | None]:
+    def _policy_rule(self, circumstances: Circumstances) -> tuple[PolicyRule | None, str | None]:
         # A decision may raise the action's risk but not lower it.
-        risk = max(of.action.risk, of.decision.risk, key=LEVELS.index)
+        risk = max(circumstances.action.risk, circumstances.decision.risk, key=LEVELS.index)
         for number, rule in enumerate(self._settings.approvals.policies):
-            if rule.fits(of.action.id, risk, of.action.reversibility):
+            if rule.fits(circumstances.action.id, risk, circumstances.action.reversibility):
                 try:
-                    if self._holds(_policy(number), rule.when, of):
+                    if self._holds(_policy(number), rule.when, circumstances):
                         return rule, None
                 except Undecided as doubt:
                     return rule, str(doubt)
         return None, None
 
-    def budget(self, of: Circumstances) -> Budget | None:
+    def budget(self, circumstances: Circumstances) -> Budget | None:
         """The budget that limits an action: the agent's, or else the action's own.
 
         Raises:
             Undecided: the condition of one cannot be evaluated.
         """
-        id = of.action.id
+        id = circumstances.action.id
         for key, budget in (
             (_budget(id), self._settings.budgets.get(id)),
-            (_own_budget(id), of.action.budget),
+            (_own_budget(id), circumstances.action.budget),
         ):
-            if budget and self._holds(key, budget.when, of):
+            if budget and self._holds(key, budget.when, circumstances):
                 return budget
         return None
 
-    def refusal(self, of: Circumstances) -> str | None:
-        """The reason why the autonomy of an action does not let it run alone, if so.
+    def refusal(self, circumstances: Circumstances) -> str | None:
+        """Return why the autonomy of an action does not let it run alone, if so.
 
         Raises:
             Undecided: its condition cannot be evaluated.
         """
-        rule = self._settings.autonomy.get(of.action.id)
-        if rule is None or self._holds(_autonomy(of.action.id), rule.when, of):
+        rule = self._settings.autonomy.get(circumstances.action.id)
+        if rule is None or self._holds(
+            _autonomy(circumstances.action.id), rule.when, circumstances
+        ):
             return None
-        return f"{_autonomy(of.action.id)} is false: {rule.when}"
+        return f"{_autonomy(circumstances.action.id)} is false: {rule.when}"
 
-    def earned(self, action: str) -> EarnedAutonomy | None:
-        """The rule by which an action earns to run alone; None: it need not."""
+    def earning_rule(self, action: str) -> EarnedAutonomy | None:
+        """Return the rule by which an action earns to run alone, or None if it need not."""
         rule = self._settings.autonomy.get(action)
-        return rule.earned if rule else None
+        return rule.earning_rule if rule else None
 
     def calibrates(self, action: str) -> bool:
-        """Tell whether the calibrated confidence in an action counts."""
+        """Report whether the calibrated confidence in an action counts."""
         rule = self._settings.autonomy.get(action)
         return rule is not None and rule.confidence == "calibrated"
 
@@ -218,7 +220,7 @@ class Rules:
         """The names of the windows of an action."""
         return [window.name or place for place, window in self._windows.of(action)]
 
-    def windows(self, of: Circumstances) -> list[WindowState]:
+    def windows(self, circumstances: Circumstances) -> list[WindowState]:
         """The windows that count for an action.
 
         Raises:
@@ -226,11 +228,13 @@ class Rules:
         """
         counting = [
             (window.name or place, window)
-            for place, window in self._windows.of(of.action.id)
-            if self._holds(f"{place}.when", window.when, of)
+            for place, window in self._windows.of(circumstances.action.id)
+            if self._holds(f"{place}.when", window.when, circumstances)
         ]
         try:
-            return [self._windows.state(name, window, of.now) for name, window in counting]
+            return [
+                self._windows.state(name, window, circumstances.now) for name, window in counting
+            ]
         except CalendarError as error:
             raise Undecided(str(error)) from None
 
@@ -240,7 +244,7 @@ class Rules:
         return self._windows.calendars
 
     def problems(self) -> Iterator[str]:
-        """The calendars that cannot be read now, and why."""
+        """Yield the calendars that cannot be read now, with their errors."""
         return self._windows.problems()
 
     # Conditions
@@ -261,12 +265,12 @@ class Rules:
 
     def _check_record(self, action: Action) -> None:
         """Check that an action can have the track record on which its autonomy depends."""
-        place, earned = f"autonomy.{action.id}", self.earned(action.id) is not None
+        place, earned = f"autonomy.{action.id}", self.earning_rule(action.id) is not None
         if earned and action.autonomy.mode == "human-only":
             raise ConfigError(f"{place}.mode: the action is human-only, which it never outgrows")
         if (earned or self.calibrates(action.id)) and not action.has("verify"):
-            why = "it has no `verify`, so nothing is known of its effects"
-            raise ConfigError(f"{place}: the action can have no track record: {why}")
+            reason = "it has no `verify`, so nothing is known of its effects"
+            raise ConfigError(f"{place}: the action can have no track record: {reason}")
         if self.calibrates(action.id) and action.autonomy.min_confidence is None:
             raise ConfigError(f"{place}.confidence: the action has no min_confidence")
 
@@ -274,7 +278,7 @@ class Rules:
         # A rule without actions is read too, to find mistakes.
         return [id for id in self._host.actions if named(patterns, id)] or [""]
 
-    def _compiled(self, key: str, text: str, action: str) -> Condition:
+    def _compile(self, key: str, text: str, action: str) -> Condition:
         try:
             return self._language(action).compile(text)
         except ConditionError as error:
@@ -287,32 +291,32 @@ class Rules:
             self._languages[action] = Language(NAMES | params)
         return self._languages[action]
 
-    def _holds(self, key: str, text: str | None, of: Circumstances) -> bool:
+    def _holds(self, key: str, text: str | None, circumstances: Circumstances) -> bool:
         if text is None:
             return True
         try:
-            return self._conditions[key, of.action.id].holds(self._values(of))
+            return self._conditions[key, circumstances.action.id].holds(self._values(circumstances))
         except Exception as error:  # noqa: BLE001 - also of the plugin's own validation of params
             raise Undecided(f"{key} cannot be evaluated: {saying(error)}") from None
 
-    def _values(self, of: Circumstances) -> dict[str, Any]:
-        action, situation = of.action, of.situation
+    def _values(self, circumstances: Circumstances) -> dict[str, Any]:
+        action, situation = circumstances.action, circumstances.situation
         return {
             "action.id": action.id,
             "action.plugin": action.plugin_id,
             "action.risk": action.risk,
-            "action.target": action.target_of(of.params),
+            "action.target": action.target_of(circumstances.params),
             "agent.id": self._agent.id,
             "agent.mode": self._agent.mode,
-            "decision.confidence": of.decision.confidence,
-            "decision.risk": of.decision.risk,
+            "decision.confidence": circumstances.decision.confidence,
+            "decision.risk": circumstances.decision.risk,
             "situation.priority": situation.priority,
             "situation.confidence": situation.confidence,
             "situation.summary": situation.summary,
-            "situation.anomalies": [one.to_wire() for one in situation.anomalies],
-            "now": of.now,
-            "params": of.params,
-            **{f"params.{name}": value for name, value in of.params.items()},
+            "situation.anomalies": [anomaly.to_wire() for anomaly in situation.anomalies],
+            "now": circumstances.now,
+            "params": circumstances.params,
+            **{f"params.{name}": value for name, value in circumstances.params.items()},
         }
 
 
@@ -333,7 +337,7 @@ def _own_budget(action: str) -> str:
 
 
 def _schema(action: Action | None) -> dict[str, Any] | None:
-    """The JSON Schema of an action's params as they are stored; None: they are not described."""
+    """Return the JSON Schema of an action's params as they are stored, if they are described."""
     if action is None or action.params is None:
         return None
     try:

@@ -45,7 +45,7 @@ class Condition:
         self._names = [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Tell whether it is true of those values, by name.
+        """Evaluate the condition with *values*, by name.
 
         Raises:
             ConditionError: it cannot be evaluated.
@@ -96,33 +96,33 @@ class Language:
         return Condition(text, program, self._names)
 
     def _explain(self, error: str) -> str:
-        found = _MISTAKE.search(error)
-        if found is None:
+        match = _MISTAKE.search(error)
+        if match is None:
             return _STATUS.sub("", error)
-        line, column, said = int(found[1]), int(found[2]), found[3]
+        line, column, message = int(match[1]), int(match[2]), match[3]
         where = f"line {line}, column {column}" if line > 1 else f"column {column}"
-        return f"{where}: {self._plainly(said)}"
+        return f"{where}: {self._plainly(message)}"
 
-    def _plainly(self, said: str) -> str:
-        if unknown := _UNKNOWN.match(said):
+    def _plainly(self, message: str) -> str:
+        if unknown := _UNKNOWN.match(message):
             name = unknown[1]
             # The part in front of the last dot is a value; its function or field is what lacks.
             return f"{name} is not known{nearest(name, self._names)}"
-        if misfit := _MISFIT.match(said):
+        if misfit := _MISFIT.match(message):
             kinds = misfit[2].split(", ")
-            hint = "; write whole numbers with a point, as 1.0" if _mixed(kinds) else ""
+            hint = "; write whole numbers with a point, as 1.0" if _mixes_numbers(kinds) else ""
             operator = misfit[1].strip("_@").replace("_", " ")
             return f"`{operator}` does not work on {' and '.join(kinds)}{hint}"
-        return said.partition(" expecting {")[0].replace("'<EOF>'", "the end")
+        return message.partition(" expecting {")[0].replace("'<EOF>'", "the end")
 
 
 def names_of(schema: JsonObject | None) -> dict[str, str]:
-    """The names and types of an action's params, from their JSON Schema; None: any are allowed."""
+    """Return the names and types of an action's params; without a schema any are allowed."""
     if schema is None or schema.get("additionalProperties"):
         return {"params": OBJECT}
     fields: Any = schema.get("properties", {})
-    known = {name: field for name, field in fields.items() if _NAME.fullmatch(name)}
-    return {f"params.{name}": _kind(field, schema) for name, field in known.items()}
+    usable = {name: field for name, field in fields.items() if _NAME.fullmatch(name)}
+    return {f"params.{name}": _kind(field, schema) for name, field in usable.items()}
 
 
 def _kind(field: Any, schema: JsonObject) -> str:
@@ -142,7 +142,7 @@ def _type(cel: ModuleType, kind: str) -> Any:
     return types.Map(types.STRING, types.DYN) if kind == OBJECT else types(kind)
 
 
-def _mixed(kinds: list[str]) -> bool:
+def _mixes_numbers(kinds: list[str]) -> bool:
     return {"int", "double"} <= set(kinds)
 
 
@@ -150,16 +150,16 @@ def _check_size(name: str, value: Any) -> None:
     """Raise unless an evaluation over *value* ends soon."""
     layer = [value]
     while layer:
-        if any(isinstance(one, str) and len(one) > MAX_STRING for one in layer):
+        if any(isinstance(item, str) and len(item) > MAX_STRING for item in layer):
             raise ConditionError(f"{name} has a text of more than {MAX_STRING} characters")
         inner = [
-            list(one.values()) if isinstance(one, Mapping) else one
-            for one in layer
-            if isinstance(one, Mapping | list)
+            list(item.values()) if isinstance(item, Mapping) else item
+            for item in layer
+            if isinstance(item, Mapping | list)
         ]
-        if any(len(one) > MAX_ITEMS for one in inner):
+        if any(len(item) > MAX_ITEMS for item in inner):
             raise ConditionError(f"{name} has more than {MAX_ITEMS} items")
-        layer = [child for one in inner for child in one]
+        layer = [child for item in inner for child in item]
 
 
 def _library() -> ModuleType:
@@ -171,5 +171,5 @@ def _library() -> ModuleType:
             f"conditions need {error.name}, which is not installed: "
             "run `pip install 'boyd[conditions]'`"
         ) from None
-    found: ModuleType = cel
-    return found
+    module: ModuleType = cel
+    return module

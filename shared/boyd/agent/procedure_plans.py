@@ -104,25 +104,25 @@ class _Check:
         self._procedure = procedure
         self._actions = actions
         self._schema = _schema(procedure)
-        self._known: list[str] = []
+        self._earlier: list[str] = []
 
     def run(self) -> None:
         steps = self._procedure.steps
         if not 0 < len(steps) <= MAX_STEPS:
             raise self._error("", f"it has {len(steps)} steps; 1 to {MAX_STEPS} are possible")
         for step in steps:
-            if step.id in self._known:
+            if step.id in self._earlier:
                 raise self._error(step.id, "two steps have this id")
             self._step(step)
-            self._known.append(step.id)
+            self._earlier.append(step.id)
 
     def _step(self, step: ProcedureStep) -> None:
         planned = action_of(step)
         action = self._action(step.id, planned.action)
         if step.ask is None:
-            self._params(step.id, action, planned.params, self._known)
+            self._params(step.id, action, planned.params, self._earlier)
         for text in references_within(step.ask or ""):
-            self._reference(step.id, text, self._known)
+            self._reference(step.id, text, self._earlier)
         self._condition(step.id, "when", step.when)
         if step.until is not None and action.reversibility != "read-only":
             raise self._error(
@@ -132,7 +132,7 @@ class _Check:
         undo = step.compensate
         if isinstance(undo, StepAction):
             undoing = self._action(step.id, undo.action)
-            self._params(f"{step.id}.compensate", undoing, undo.params, [*self._known, step.id])
+            self._params(f"{step.id}.compensate", undoing, undo.params, [*self._earlier, step.id])
         elif undo == "rollback" and not action.has("rollback"):
             raise self._error(step.id, f"compensate: {action.id} has no rollback")
 
@@ -150,66 +150,68 @@ class _Check:
         if text is None:
             return
         kinds = {"output": ANY, "state": "string"}
-        earlier = {f"steps.{id}.{part}": k for id in self._known for part, k in kinds.items()}
+        earlier = {f"steps.{id}.{part}": k for id in self._earlier for part, k in kinds.items()}
         try:
             Language({**names_of(self._schema), **earlier, **(more or {})}).compile(text)
         except ConditionError as error:
             raise self._error(step, f"{name}: {error}") from None
 
-    def _params(self, step: str, action: Action, params: JsonObject, known: Sequence[str]) -> None:
-        found = list(reference_texts(params))
-        for text in found:
-            self._reference(step, text, known)
+    def _params(
+        self, step: str, action: Action, params: JsonObject, earlier: Sequence[str]
+    ) -> None:
+        references = list(reference_texts(params))
+        for text in references:
+            self._reference(step, text, earlier)
         schema = _schema(action)
         if schema is not None and not schema.get("additionalProperties"):
             names: Any = schema.get("properties", {})
             if strange := next((name for name in params if name not in names), None):
-                what = f"{action.id} takes no parameter {strange!r}{nearest(strange, names)}"
-                raise self._error(step, what)
-        missing = [name for name in _required(schema) if name not in params]
+                problem = f"{action.id} takes no parameter {strange!r}{nearest(strange, names)}"
+                raise self._error(step, problem)
+        missing = [name for name in _mandatory_params(schema) if name not in params]
         if missing:
             raise self._error(step, f"{action.id} needs the parameter {missing[0]!r}")
-        if not found:
+        if not references:
             try:
                 validate(action, params)
             except ValueError as error:
                 raise self._error(step, str(error)) from None
 
-    def _reference(self, step: str, text: str, known: Sequence[str]) -> None:
-        found = parse_reference(text)
-        if found is None or found.name not in ("params", "steps") or not found.path:
-            how = "a reference is the whole text: ${params.NAME} or ${steps.ID.output.NAME}"
-            raise self._error(step, f"{text!r}: {how}")
-        first, *rest = found.path
-        if found.name == "params":
+    def _reference(self, step: str, text: str, earlier: Sequence[str]) -> None:
+        reference = parse_reference(text)
+        if reference is None or reference.name not in ("params", "steps") or not reference.path:
+            syntax = "a reference is the whole text: ${params.NAME} or ${steps.ID.output.NAME}"
+            raise self._error(step, f"{text!r}: {syntax}")
+        first, *rest = reference.path
+        if reference.name == "params":
             names = names_of(self._schema)
             if f"params.{first}" not in names and "params" not in names:
                 raise self._error(step, f"{text}: there is no parameter {first!r}")
             return
-        if first not in known:
-            ids = [one.id for one in self._procedure.steps]
-            why = "comes later" if first in ids else f"does not exist{nearest(first, known)}"
-            raise self._error(step, f"{text}: step {first!r} {why}")
+        if first not in earlier:
+            ids = [planned.id for planned in self._procedure.steps]
+            problem = "comes later" if first in ids else f"does not exist{nearest(first, earlier)}"
+            raise self._error(step, f"{text}: step {first!r} {problem}")
         if not rest or rest[0] not in ("output", "state"):
             raise self._error(step, f"{text}: a step has `output` and `state`")
 
-    def _error(self, step: str, what: str) -> ConfigError:
+    def _error(self, step: str, problem: str) -> ConfigError:
         where = f"step {step!r}: " if step else ""
-        return ConfigError(f"procedure {self._procedure.id}: {where}{what}")
+        return ConfigError(f"procedure {self._procedure.id}: {where}{problem}")
 
 
 def _classify(procedure: Procedure, actions: Mapping[str, Action]) -> None:
     """Give the procedure at least the classes of its steps and of what compensates them."""
-    parts = [actions[one.action] for one in acting(procedure.steps)]
-    procedure.risk = max([procedure.risk, *(one.risk for one in parts)], key=LEVELS.index)
-    classes = [one.reversibility for one in parts]
+    parts = [actions[action.action] for action in acting(procedure.steps)]
+    procedure.risk = max([procedure.risk, *(action.risk for action in parts)], key=LEVELS.index)
+    classes = [action.reversibility for action in parts]
     procedure.reversibility = max(classes, key=_CLASSES.index, default="read-only")
     if procedure.approve == "each":
         return  # each step asks a person by itself
-    own = [procedure.autonomy, *(one.autonomy for one in parts)]
-    least = [one.min_confidence for one in own if one.min_confidence is not None]
+    own = [procedure.autonomy, *(action.autonomy for action in parts)]
+    least = [action.min_confidence for action in own if action.min_confidence is not None]
     procedure.autonomy = Autonomy(
-        mode=max((one.mode for one in own), key=_MODES.index),
+        mode=max((action.mode for action in own), key=_MODES.index),
         min_confidence=max(least, default=None),
     )
 
@@ -223,12 +225,12 @@ def acting(steps: Sequence[ProcedureStep]) -> Iterator[StepAction]:
             yield step.compensate
 
 
-def _required(schema: Mapping[str, Any] | None) -> list[str]:
+def _mandatory_params(schema: Mapping[str, Any] | None) -> list[str]:
     return list(schema.get("required", [])) if schema else []
 
 
 def _schema(action: Action) -> JsonObject | None:
-    """The JSON Schema of an action's params; None: they are not described."""
+    """Return the JSON Schema of an action's params, if they are described."""
     if action.params is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The windows of an agent: whether each is open, why not, and when it opens."""
+"""The windows of an agent: which are open, and when the others open."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo
 
 from boyd.settings.permissions import Window, named
 
-#: Limits of a file and of its recurring events. The first look-up takes seconds at worst.
+#: Limits of a file and of its recurring events. The first query takes seconds at worst.
 MAX_BYTES, MAX_RECURRING, FIRST_YEAR = 262_144, 100, 1970
 _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 #: Parts of a rule that repeat an event within a day.
 _WITHIN_A_DAY = ("BYHOUR", "BYMINUTE", "BYSECOND")
-#: Freezes in a row that are looked at for the end of all.
+#: Consecutive freezes that are followed to find the end of all.
 _MOST_EVENTS = 50
 
 
@@ -56,15 +56,15 @@ class ChangeCalendar:
             events = self._events()
             first, until = None, at
             for _ in range(_MOST_EVENTS):
-                now = events(until)
-                if not now:
+                freezes = events(until)
+                if not freezes:
                     break
-                first = first or now[0]
-                until = max(freeze.until for freeze in now)
+                first = first or freezes[0]
+                until = max(freeze.until for freeze in freezes)
         return ChangeFreeze(first.title, until) if first else None
 
     def check(self) -> None:
-        """Read the file, and look up the freezes of now, so that nothing is left to load.
+        """Read the file and evaluate the present freezes, so that nothing is left to load.
 
         Raises:
             CalendarError: it cannot be read, or an event in it cannot.
@@ -84,19 +84,21 @@ class ChangeCalendar:
         if problem:
             raise CalendarError(f"{self.path}: {problem}")
 
-        def look(at: datetime) -> list[ChangeFreeze]:
+        def freezes_at(at: datetime) -> list[ChangeFreeze]:
             local = at.astimezone(self._zone)
             try:
-                found = query.between(local, local + timedelta(seconds=1))
+                events = query.between(local, local + timedelta(seconds=1))
             except Exception as error:  # noqa: BLE001 - whatever an event's values make the library raise
                 raise CalendarError(f"{self.path}: {type(error).__name__}: {error}") from None
-            freezes = [self._freeze(event) for event in found if event.get("STATUS") != "CANCELLED"]
+            freezes = [
+                self._freeze(event) for event in events if event.get("STATUS") != "CANCELLED"
+            ]
             return [freeze for freeze in freezes if freeze.until > at]
 
-        return look
+        return freezes_at
 
     def _read(self) -> tuple[Any, str]:
-        """Look-ups in the file as it is now, or its problem."""
+        """Read the file; return a query for its events, or its problem."""
         raw = self.path.read_bytes()
         try:
             if len(raw) > MAX_BYTES:
@@ -145,9 +147,9 @@ def _problems(event: Any) -> Iterator[str]:
     elif event.start.year < FIRST_YEAR:
         yield f"it begins before {FIRST_YEAR}"
     for name in ("DTSTART", "DTEND"):
-        found = event.get(name)
-        zone = found.params.get("TZID") if found is not None else None
-        if zone and found.dt.tzinfo is None:
+        value = event.get(name)
+        zone = value.params.get("TZID") if value is not None else None
+        if zone and value.dt.tzinfo is None:
             yield f"{name}: unknown time zone {zone!r}"
     rules = event.get("RRULE", [])
     for rule in rules if isinstance(rules, list) else [rules]:
@@ -155,13 +157,13 @@ def _problems(event: Any) -> Iterator[str]:
             yield "RRULE: an event may recur daily, weekly, monthly or yearly"
 
 
-#: Times at which a window opens by its hours but is closed by a freeze, that are looked at.
+#: Openings by the hours that are tried until one is free of change freezes.
 _MOST = 100
 
 
 @dataclass(frozen=True)
 class WindowState:
-    """A window of an action: why it is closed, if it is, and whether the action then waits."""
+    """The state of a window; `closed` is the reason if it is, `waits` if the action then waits."""
 
     name: str
     closed: str | None = None
@@ -194,7 +196,7 @@ class AgentWindows:
         return [calendar.path for calendar in self._calendars.values()]
 
     def problems(self) -> Iterator[str]:
-        """The calendars that cannot be read now, and why."""
+        """Yield the calendars that cannot be read now, with their errors."""
         for calendar in self._calendars.values():
             try:
                 calendar.check()
@@ -208,14 +210,14 @@ class AgentWindows:
             CalendarError: its calendar cannot be read.
         """
         try:
-            why = self._why_closed(window, now)
-            if why is None:
+            cause = self._why_closed(window, now)
+            if cause is None:
                 return WindowState(name)
             opening = self._opening(window, now)
         except CalendarError as error:
             raise CalendarError(f"window {name!r} is closed: {error}") from None
         opens = f"it opens {_local(opening, window)}" if opening else "its opening is not in sight"
-        reason = f"window {name!r} is closed: {why}; {opens}"
+        reason = f"window {name!r} is closed: {cause}; {opens}"
         return WindowState(name, reason, window.outside == "wait")
 
     def _why_closed(self, window: Window, now: datetime) -> str | None:
@@ -225,7 +227,7 @@ class AgentWindows:
         return None if window.is_open(now) else "outside its hours"
 
     def _opening(self, window: Window, now: datetime) -> datetime | None:
-        """The next time at which a closed window is open; None: not in sight."""
+        """Return the next time at which a closed window is open, if that is in sight."""
         at: datetime | None = now
         for _ in range(_MOST):
             if at is not None and not window.is_open(at):

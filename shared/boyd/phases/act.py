@@ -33,9 +33,9 @@ from boyd.models import (
 from boyd.phases.action_call import (
     call_action,
     dry_run,
-    failed,
-    unenforced,
-    unknown,
+    failure,
+    no_such_action,
+    sandbox_obstacle,
     without_secrets,
 )
 from boyd.phases.gate import conclude, judge, refuse
@@ -65,24 +65,24 @@ class Ledger(Protocol):
         """The result as far as the storage budget of *principal* has room for it."""
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the result; False: the claim was lost meanwhile."""
+        """Record the result; return False if the claim was lost meanwhile."""
 
     def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
-        """Let a job go on with the claimed execution; False: the claim was lost meanwhile."""
+        """Let a job continue the claimed execution; return False if the claim was lost."""
 
 
 class ApprovalGateway(Protocol):
     """The approval queue, for actions that need a person's approval."""
 
     def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
-        """Queue *proposal* or join the same one; its id, empty if its runs were cancelled.
+        """Queue *proposal* or join the same one; return its id, empty if its runs were cancelled.
 
         Raises:
             ActionHeld: it is proposed *by_machine*, and in flight on its target.
         """
 
     def waits(self, proposal: Proposal) -> bool:
-        """Tell whether the same proposal is already pending."""
+        """Report whether the same proposal is already pending."""
 
     def approval_of(self, execution_id: str) -> str | None:
         """The approval that an earlier attempt of this execution proposed, if any."""
@@ -116,7 +116,7 @@ class ProposalTerms:
         run_ids: the runs that it serves.
         wakes: the job that waits for it; other requests do not join it.
         by_person: a person has to approve it, whatever hooks, policies and grants say.
-        instead_of: why the actions that were decided first are not repeated.
+        instead_of: the reasons why the actions that were decided first are not repeated.
     """
 
     origin: str = ""
@@ -132,17 +132,17 @@ class Request:
 
     Attributes:
         execution_id: stays the same when the request is repeated.
-        situation: in which it was decided; None: it is not known.
+        situation: the one in which it was decided, if it is known.
         approved: the request has passed the gate.
         record: the track record in which an approved action counts; None: in none.
         gate: the verdict when it was decided, if a person has to approve it.
         asked_by: the plugin whose hook requires an approval.
         retry: an earlier attempt may be in the ledger.
         undoes: roll back this execution instead; all requesters share that one rollback.
-        unserved: the reason why this worker may only propose the action, without a dry run.
+        unserved: if set, the reason to only propose the action, without a dry run.
         within: the prefix of the executions of its procedure, whose holds do not bind it.
         compensates: whether it undoes a step of its procedure; no hold binds it then.
-        fence: it is executed only while this holds; None: always.
+        fence: it is executed only while this holds; absent: always.
     """
 
     execution_id: str
@@ -163,7 +163,7 @@ class Request:
 
     @property
     def principal(self) -> str | None:
-        """The principal on whose behalf it is executed; None: the agent itself, or several."""
+        """The only principal on whose behalf it is executed; absent for the agent, or several."""
         if not self.approved:
             return self.requester.by or None
         principals = self.requester.principals
@@ -184,53 +184,53 @@ def act(
     """
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
-        result = unknown(request.decision.action)
+        result = no_such_action(request.decision.action)
         return result, refuse(result)
     situation, undoes = request.situation or NO_SITUATION, request.undoes is not None
-    of = ctx.circumstances(action, request.decision, situation, undoes)
-    attempt = _Attempt(ctx, of, request, ledger, approvals)
+    circumstances = ctx.circumstances(action, request.decision, situation, undoes)
+    attempt = _Attempt(ctx, circumstances, request, ledger, approvals)
     result = attempt.run()
     verdict = attempt.verdict
-    return result, conclude(ctx.agent, of, verdict, result) if verdict else None
+    return result, conclude(ctx.agent, circumstances, verdict, result) if verdict else None
 
 
 class _Attempt:
     """One attempt to execute an action or to propose it.
 
     Attributes:
-        verdict: the gate's; None: a person has approved the action.
+        verdict: the gate's, unless a person has approved the action.
         undone: the execution that it rolls back.
     """
 
     def __init__(
         self,
         ctx: PhaseContext,
-        of: Circumstances,
+        circumstances: Circumstances,
         request: Request,
         ledger: Ledger,
         approvals: ApprovalGateway,
     ) -> None:
         self.ctx = ctx
-        self.of = of
-        self.action = of.action
+        self.circumstances = circumstances
+        self.action = circumstances.action
         self.request = request
         self.ledger = ledger
         self.approvals = approvals
         self.undone: ExecutionEntry | None = None
         self.verdict = request.gate
         if self.verdict is None and not request.approved:
-            self.verdict = judge(ctx.agent, of, request.asked_by)
+            self.verdict = judge(ctx.agent, circumstances, request.asked_by)
 
     def run(self) -> ActionResult:
         request = self.request
         if request.retry and (earlier := self._earlier_outcome()):
             return earlier
-        if request.undoes and (known := self._find_undone(request.undoes)):
-            return known
+        if request.undoes and (outcome := self._find_execution_to_undo(request.undoes)):
+            return outcome
         # What was claimed by an earlier attempt has passed the gate, whatever time it is now.
         if self.verdict and not (request.retry and self.ledger.get(request.execution_id)):
             if self.verdict.outcome == "refused":
-                return failed(self.action.id, self.verdict.reason, prevented="closed")
+                return failure(self.action.id, self.verdict.reason, prevented="closed")
             if self.verdict.outcome == "asked":
                 return self._propose(self.verdict.reason)
             if doubt := self._doubt():
@@ -249,23 +249,23 @@ class _Attempt:
         approval_id = self.approvals.approval_of(request.proposer)
         return self._wait_for(approval_id) if approval_id else None
 
-    def _find_undone(self, execution_id: str) -> ActionResult | None:
-        """Find the execution to roll back; the result if that is impossible or has been done."""
+    def _find_execution_to_undo(self, execution_id: str) -> ActionResult | None:
+        """Find the execution to roll back; return the result if that is impossible or done."""
         entry, action = self.ledger.get(execution_id), self.action
         if not action.has("rollback"):
-            return failed(action.id, "The action has no rollback")
+            return failure(action.id, "The action has no rollback")
         if entry is None or entry.state != "succeeded":
             state = f"{entry.id} is {entry.state}" if entry else "no such execution"
             reason = f"Only a successful execution can be rolled back: {state}"
-            return failed(action.id, reason)
+            return failure(action.id, reason)
         if entry.action != action.id:
-            return failed(action.id, f"{entry.id} executed {entry.action}, not this action")
+            return failure(action.id, f"{entry.id} executed {entry.action}, not this action")
         self.undone = entry
         # Already rolled back: no further approval needed.
         return self.ledger.find(self.request.execution_id)
 
     def _doubt(self) -> str | None:
-        """The reason of the action itself to ask a person, although it could run alone."""
+        """Ask the action itself for a reason to ask a person, although it could run alone."""
         action, request = self.action, self.request
         if request.unserved or request.undoes or not action.has("doubt"):
             return None
@@ -294,18 +294,18 @@ class _Attempt:
     def _refusal(self, claim: Claim, reason: str) -> ActionResult:
         """The result of an execution that the ledger has refused, or else for that *reason*."""
         lost, error = claim.outcome is ClaimOutcome.UNKNOWN, claim.refusal or reason
-        return failed(self.action.id, error, lost=lost, prevented=claim.prevention)
+        return failure(self.action.id, error, lost=lost, prevented=claim.prevented)
 
     def _execute(self) -> ActionResult:
         refusal = self._before()
         if refusal:
-            return self._after(failed(self.action.id, refusal, prevented="vetoed"))
+            return self._after(failure(self.action.id, refusal, prevented="vetoed"))
         try:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
-            return self._after(failed(self.action.id, str(error)))
-        if why := unenforced(self.ctx, self.action):
-            return self._after(failed(self.action.id, why, prevented="unsandboxed"))
+            return self._after(failure(self.action.id, str(error)))
+        if reason := sandbox_obstacle(self.ctx, self.action):
+            return self._after(failure(self.action.id, reason, prevented="unsandboxed"))
         stored = plain(params)
         claim = self.ledger.claim(self._execution(stored))
         if self.verdict:
@@ -329,7 +329,7 @@ class _Attempt:
         return result
 
     def _before(self) -> str | None:
-        """Run the hooks before the attempt; the reason if they stop the action."""
+        """Run the hooks before the attempt, and return the reason if they stop the action."""
         params = self.request.decision.params
         blocked = len(self.ctx.blocks)
         for hook in self.ctx.host.hooks("on_before_act"):
@@ -376,18 +376,22 @@ class _Attempt:
 
     def _class(self) -> str:
         record = self.request.record
-        return record.situation if record else self.of.situation.class_for(self.action.plugin_id)
+        return (
+            record.situation
+            if record
+            else self.circumstances.situation.class_for(self.action.plugin_id)
+        )
 
     def _counting(self) -> JsonObject | None:
         """The way in which the outcome is counted; only decisions of the agent count."""
         record = self._own_record() or self.request.record
         if record is None:
             return None
-        earned = self.ctx.agent.rules.earned(self.action.id)
-        return record.counting(self.request.decision.confidence, earned)
+        rule = self.ctx.agent.rules.earning_rule(self.action.id)
+        return record.counting(self.request.decision.confidence, rule)
 
     def _is_bound(self, undoes: bool) -> bool:
-        """Tell whether holds bind it: a person who approves an action decides to repeat it."""
+        """Report whether holds bind it: a person who approves an action decides to repeat it."""
         free = undoes or self.request.approved or self.request.compensates
         return not free and self.ctx.agent.may_hold(self.action)
 
@@ -423,13 +427,13 @@ class _Attempt:
             by=self.request.requester.by or f"agent:{self.ctx.agent.id}",
             requesters=list(self.request.requester.principals),
             confidence=self.request.decision.confidence,
-            situation_class=self.of.situation.class_for(procedure.plugin_id),
+            situation_class=self.circumstances.situation.class_for(procedure.plugin_id),
             started_at=now,
             until=now + timedelta(seconds=procedure.within),
         )
         if self.ledger.begin(token, record, result):
             return result
-        return failed(procedure.id, "the worker lost its claim before it started")
+        return failure(procedure.id, "the worker lost its claim before it started")
 
     def _call_and_finish(self, params: Any, token: str) -> ActionResult:
         action = self.action
@@ -464,27 +468,27 @@ class _Attempt:
             validate(action, request.decision.params)
         except Exception as error:  # noqa: BLE001 - the plugin's own validation
             text = str(error) if isinstance(error, ValueError) else describe(error)
-            return failed(action.id, text)
+            return failure(action.id, text)
         proposal = self._proposal(reason, least_risk)
         if action.has("dry_run") and not request.undoes and not self.approvals.waits(proposal):
             proposal = proposal.patched({"preview": self._preview()})
         try:
             approval_id = self.approvals.propose(proposal, request.proposer, self._is_by_machine)
         except AgentRevoked as error:
-            return failed(action.id, str(error), prevented="revoked")
+            return failure(action.id, str(error), prevented="revoked")
         except ActionHeld as error:
-            return failed(action.id, str(error), prevented="held")
+            return failure(action.id, str(error), prevented="held")
         if not approval_id:
-            return failed(action.id, CANCELLED, prevented="cancelled")
+            return failure(action.id, CANCELLED, prevented="cancelled")
         return self._wait_for(approval_id)
 
     def _proposal(self, reason: str, least_risk: Level) -> Proposal:
         action, request, agent = self.action, self.request, self.ctx.agent
-        decision, of, terms = request.decision, self.of, request.proposal
+        decision, circumstances, terms = request.decision, self.circumstances, request.proposal
         if LEVELS.index(decision.risk) < LEVELS.index(least_risk):
             decision = decision.patched({"risk": least_risk})
-            of = self.ctx.circumstances(action, decision, of.situation)
-        doubt, policy = agent.rules.policy_doubt(of), agent.policy(of)
+            circumstances = self.ctx.circumstances(action, decision, circumstances.situation)
+        doubt, policy = agent.rules.policy_doubt(circumstances), agent.policy(circumstances)
         return Proposal(
             decision=decision.patched({"requires_approval": True}),
             action_id=action.id,
@@ -504,7 +508,7 @@ class _Attempt:
             concurrency=action.in_flight_limit,
             required=policy.patched({"person": True}) if terms.by_person else policy,
             plan=action.approved_steps if isinstance(action, Procedure) else [],
-            situation=agent.rules.seen(of.situation),
+            situation=agent.rules.policy_situation(circumstances.situation),
             requested_by=list(request.requester.principals),
             undoes=request.undoes,
             undone=self.undone.result if self.undone else None,
@@ -516,22 +520,22 @@ class _Attempt:
         )
 
     def _own_record(self) -> TrackRecord | None:
-        """The track record in which it counts; None: the agent has not decided on it itself."""
+        """Return the track record in which it counts, if the agent itself has decided on it."""
         if self.ctx.iteration is None:
             return None
         judged_with = self.verdict.record if self.verdict else None
-        return judged_with or self.of.record
+        return judged_with or self.circumstances.record
 
     def _preview(self) -> ActionResult:
         request = self.request
         if request.unserved:
-            return failed(self.action.id, request.unserved)
+            return failure(self.action.id, request.unserved)
         params, for_model = request.decision.params, request.requester.for_model
         return dry_run(self.ctx, self.action.id, params, for_model)
 
     @property
     def _is_by_machine(self) -> bool:
-        """Tell whether the loop or a model asks for it, not a person."""
+        """True if the loop or a model requests it, not a person."""
         return self.ctx.iteration is not None or self.request.requester.for_model
 
     def _wait_for(self, approval_id: str) -> ActionResult:

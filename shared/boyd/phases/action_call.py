@@ -52,7 +52,7 @@ class Confiner(Protocol):
     """Runs functions of an agent's actions in sandboxes."""
 
     def missing(self, sandbox: Sandbox) -> str | None:
-        """The limit that this host cannot enforce, and why; None: it enforces all."""
+        """Describe a limit that this host cannot enforce, if there is one."""
 
     def call(self, sandbox: Sandbox, call: ConfinedCall, timeout: float) -> ConfinedAnswer:
         """Call the function, at most *timeout* seconds.
@@ -63,7 +63,7 @@ class Confiner(Protocol):
         """
 
 
-def failed(
+def failure(
     action_id: str,
     error: str,
     duration: float = 0.0,
@@ -83,20 +83,20 @@ def failed(
     )
 
 
-def unknown(action_id: str) -> ActionResult:
+def no_such_action(action_id: str) -> ActionResult:
     """The result for an action that the agent lacks."""
-    return failed(action_id, f"Unknown action {action_id!r}")
+    return failure(action_id, f"Unknown action {action_id!r}")
 
 
-def unenforced(ctx: PhaseContext, action: Action) -> str | None:
-    """The reason why the sandbox of an action cannot be enforced here, so that it must not run."""
+def sandbox_obstacle(ctx: PhaseContext, action: Action) -> str | None:
+    """Return why the action's sandbox cannot be enforced here, if so; it must not run then."""
     sandbox = ctx.agent.sandbox(action.id)
     if sandbox is None:
         return None
     if ctx.confiner is None:
         return "Its sandbox cannot be enforced: this process makes no sandboxes"
-    why = ctx.confiner.missing(sandbox)
-    return f"Its sandbox cannot be enforced on this host: {why}" if why else None
+    missing = ctx.confiner.missing(sandbox)
+    return f"Its sandbox cannot be enforced on this host: {missing}" if missing else None
 
 
 def call_action(
@@ -107,21 +107,21 @@ def call_action(
     here: Context,
     undone: ActionResult | None = None,
 ) -> ActionResult:
-    """Call a function of an action within its limits; its outcome as a result."""
+    """Call a function of an action within its limits, and return its outcome as a result."""
     sandbox = ctx.agent.sandbox(action.id)
     if sandbox is None:
         values = {"params": params, "ctx": here, "result": undone}
-        return _timed(action, function, lambda: action.call(function, **values))
-    why = unenforced(ctx, action)
-    if why:
-        return failed(action.id, why, prevented="unsandboxed")
+        return _call_in_process(action, function, lambda: action.call(function, **values))
+    reason = sandbox_obstacle(ctx, action)
+    if reason:
+        return failure(action.id, reason, prevented="unsandboxed")
     call = ConfinedCall(
         action.id, function, plain(params), here.iteration, here.execution_id, undone
     )
-    return _confined(ctx, action, sandbox, call)
+    return _call_in_sandbox(ctx, action, sandbox, call)
 
 
-def confined(
+def call_confined(
     ctx: PhaseContext, action: Action, sandbox: Sandbox, call: ConfinedCall
 ) -> ConfinedAnswer:
     """Call a function in a sandbox, at most for the time of both.
@@ -143,74 +143,74 @@ def confined(
 def perform(action: Action, call: ConfinedCall, here: Context) -> str:
     """Call the function, in the sandbox; its result as JSON."""
     params = validate(action, call.params)
-    found = action.call(call.function, params=params, ctx=here, result=call.result)
-    return _result(action, call.function, found, 0.0).to_json()
+    answer = action.call(call.function, params=params, ctx=here, result=call.result)
+    return _result(action, call.function, answer, 0.0).to_json()
 
 
-def _confined(
+def _call_in_sandbox(
     ctx: PhaseContext, action: Action, sandbox: Sandbox, call: ConfinedCall
 ) -> ActionResult:
     began = time.perf_counter()
     try:
-        found = confined(ctx, action, sandbox, call)
+        answer = call_confined(ctx, action, sandbox, call)
     except Overrun as error:
-        why = f"{error} and was killed; it may have taken effect"
+        reason = f"{error} and was killed; it may have taken effect"
         late = LimitViolation(limit="time", detail=str(error))
-        return failed(action.id, why, _ms_since(began), lost=True, violation=late)
+        return failure(action.id, reason, _ms_since(began), lost=True, violation=late)
     except Exception as error:  # noqa: BLE001 - a failed result, never a crash
-        return failed(action.id, describe(error), _ms_since(began))
-    seen = found.violation
-    violation = seen and seen.patched({"detail": clean(seen.detail)})
-    if found.answer is None:
-        why = f"{found.error}; it may have taken effect" if found.lost else found.error
-        return failed(action.id, why, _ms_since(began), found.lost, violation=violation)
+        return failure(action.id, describe(error), _ms_since(began))
+    reported = answer.violation
+    violation = reported and reported.patched({"detail": clean(reported.detail)})
+    if answer.answer is None:
+        reason = f"{answer.error}; it may have taken effect" if answer.lost else answer.error
+        return failure(action.id, reason, _ms_since(began), answer.lost, violation=violation)
     try:
-        result = ActionResult.from_json(found.answer)
+        result = ActionResult.from_json(answer.answer)
     except ValidationError:
-        return failed(action.id, "it ran, but its answer is not a result", _ms_since(began))
+        return failure(action.id, "it ran, but its answer is not a result", _ms_since(began))
     # Checked again: what comes out of a sandbox is not trusted.
     checked = _result(action, call.function, result, _ms_since(began))
     return checked.patched({"violation": violation})
 
 
-def _timed(action: Action, name: str, function: Callable[[], Any]) -> ActionResult:
+def _call_in_process(action: Action, name: str, function: Callable[[], Any]) -> ActionResult:
     """Run *function* within the action's time limit and return its outcome as a result."""
     began = time.perf_counter()
     try:
-        found = time_limit.call(function, action.timeout)
-        return _result(action, name, found, _ms_since(began))
+        answer = time_limit.call(function, action.timeout)
+        return _result(action, name, answer, _ms_since(began))
     except Overrun as error:
-        why = f"{error}; it may have taken effect"
-        return failed(action.id, why, _ms_since(began), lost=True)
+        reason = f"{error}; it may have taken effect"
+        return failure(action.id, reason, _ms_since(began), lost=True)
     except Exception as error:  # noqa: BLE001 - a failed result, never a crash
-        return failed(action.id, describe(error), _ms_since(began))
+        return failure(action.id, describe(error), _ms_since(began))
 
 
 def _ms_since(began: float) -> float:
     return round((time.perf_counter() - began) * 1000, 3)
 
 
-def _result(action: Action, function: str, found: Any, duration: float) -> ActionResult:
+def _result(action: Action, function: str, answer: Any, duration: float) -> ActionResult:
     try:
-        if isinstance(found, ActionResult):
+        if isinstance(answer, ActionResult):
             # Only Boyd itself may report that an action waits for approval.
-            ours = found.error == APPROVAL_REQUIRED
-            said = found.error and clean(found.error)
-            error = f"The action says: {said}" if ours else said
-            name = action.title if found.action == action.title else action.id
+            ours = answer.error == APPROVAL_REQUIRED
+            message = answer.error and clean(answer.error)
+            error = f"The action says: {message}" if ours else message
+            name = action.title if answer.action == action.title else action.id
             ran = {"action": name, "duration": duration, "error": error}
             none = dict.fromkeys(("prevented", "violation", "waits_for"))
-            result = found.patched({**ran, **none})
+            result = answer.patched({**ran, **none})
         else:
-            plainly = found.model_dump(mode="json") if isinstance(found, BaseModel) else found
+            plainly = answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
             result = ActionResult(action=action.id, success=True, output=plainly, duration=duration)
         size = len(result.to_json())
     except ValueError as error:
-        why = explain(error) if isinstance(error, ValidationError) else describe(error)
-        return failed(action.id, f"it ran, but its output is not JSON: {why}", duration)
+        reason = explain(error) if isinstance(error, ValidationError) else describe(error)
+        return failure(action.id, f"it ran, but its output is not JSON: {reason}", duration)
     if function == "execute" and result.success and (misfit := _misfit(action, result.output)):
-        why = f"it ran, but its output does not fit what it declares: {misfit}"
-        return failed(action.id, why, duration)
+        reason = f"it ran, but its output does not fit what it declares: {misfit}"
+        return failure(action.id, reason, duration)
     if size <= MAX_RESULT:
         return result
     left_out = f"omitted: {size} characters exceed the limit of {MAX_RESULT}"
@@ -218,7 +218,7 @@ def _result(action: Action, function: str, found: Any, duration: float) -> Actio
 
 
 def _misfit(action: Action, output: Any) -> str | None:
-    """The reason why an output does not fit the action's model of it, if it has one."""
+    """Return why an output does not fit the action's model of it, if it does not."""
     if action.output is None:
         return None
     try:
@@ -239,17 +239,17 @@ def dry_run(
     """Report what an execution would do; *for_model* redacts secrets."""
     action = ctx.host.actions.get(action_id)
     if action is None:
-        return unknown(action_id)
+        return no_such_action(action_id)
     if not action.has("dry_run"):
-        return failed(action_id, "The action has no dry run")
+        return failure(action_id, "The action has no dry run")
     if isinstance(action, Procedure):
         return _plan(ctx, action, params, for_model)
     try:
         valid = validate(action, params)
     except Exception as error:  # noqa: BLE001 - also of the plugin's own validation
-        return failed(action_id, describe(error))
-    found = call_action(ctx, action, "dry_run", valid, ctx.context(action.plugin_id))
-    return without_secrets(found) if for_model else found
+        return failure(action_id, describe(error))
+    result = call_action(ctx, action, "dry_run", valid, ctx.context(action.plugin_id))
+    return without_secrets(result) if for_model else result
 
 
 def _plan(
@@ -259,19 +259,19 @@ def _plan(
     try:
         values = {"params": plain(validate(procedure, params))}
     except ValueError as error:
-        return failed(procedure.id, str(error))
-    shown: list[Json] = []
+        return failure(procedure.id, str(error))
+    steps: list[Json] = []
     for step in procedure.steps:
         planned = action_of(step)
-        one: JsonObject = {"step": step.id, "action": planned.action}
+        entry: JsonObject = {"step": step.id, "action": planned.action}
         try:
-            one["params"] = params_of(step, values)
+            entry["params"] = params_of(step, values)
         except MissingValue:
-            one |= {"params": planned.params, "preview": "it depends on an earlier step"}
+            entry |= {"params": planned.params, "preview": "it depends on an earlier step"}
         else:
             action = ctx.host.actions.get(planned.action)
             if action is not None and action.has("dry_run"):
-                seen = dry_run(ctx, action.id, one["params"], for_model)  # type: ignore[arg-type]
-                one["preview"] = seen.output if seen.success else f"failed: {seen.error}"
-        shown.append(one)
-    return ActionResult(action=procedure.id, success=True, duration=0.0, output={"steps": shown})
+                preview = dry_run(ctx, action.id, entry["params"], for_model)  # type: ignore[arg-type]
+                entry["preview"] = preview.output if preview.success else f"failed: {preview.error}"
+        steps.append(entry)
+    return ActionResult(action=procedure.id, success=True, duration=0.0, output={"steps": steps})

@@ -1,4 +1,4 @@
-"""Complete: what the iteration came to, for history, hooks and the runs it served."""
+"""The complete phase: the outcome of the iteration for history, hooks and its runs."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def run_result(result: LoopResult) -> RunResult:
     )
 
 
-def cleared(strategy_id: str, observers: set[str], saw: set[str], result: LoopResult) -> bool:
-    """Tell whether the situation has cleared in which a strategy requested an approval.
+def has_cleared(strategy_id: str, observers: set[str], saw: set[str], result: LoopResult) -> bool:
+    """Report whether the situation in which a strategy requested an approval has cleared.
 
     Only an iteration without failures that saw at least the same *observers* can tell: then the
     strategy no longer applies, or decides on no-op.

@@ -113,22 +113,22 @@ class _Deciding:
             return False
 
     def _choose(self, strategy: Strategy) -> bool:
-        """Let *strategy* decide; False: there is no decision for the hooks."""
+        """Let *strategy* decide; return False if there is no decision for the hooks."""
         try:
-            found = self._call(strategy, "decide")
+            answer = self._call(strategy, "decide")
         except (Exception, Overrun) as error:  # noqa: BLE001 - L23: no-op, the iteration succeeds
             self.ctx.report(strategy.id, error)
             self.decision = no_op(f"Strategy {strategy.id} failed: {describe(error)}")
             return False
-        return self._accept(found, strategy.id)
+        return self._accept(answer, strategy.id)
 
-    def _accept(self, found: Any, by: str) -> bool:
+    def _accept(self, answer: Any, by: str) -> bool:
         try:
             # Validate again: a Decision may have been built without validation.
-            self.decision = Decision.model_validate(unchecked(found))
+            self.decision = Decision.model_validate(unchecked(answer))
             return True
         except ValueError as error:
-            self._refuse(Refusal(by=by, reason=reason_of(error), action=_action(found)))
+            self._refuse(Refusal(by=by, reason=reason_of(error), action=_action(answer)))
             return False
 
     def _ask_hooks(self) -> None:
@@ -152,7 +152,7 @@ class _Deciding:
             self._lay_over(hook.plugin_id, answer)
         except (ValueError, TypeError) as error:
             reason = reason_of(error)
-            self.ctx.failed(hook, reason)
+            self.ctx.report_hook(hook, reason)
             action = self.decision.action
             self._refuse(Refusal(by=hook.plugin_id, reason=reason, action=action))
 
@@ -184,6 +184,6 @@ class _Deciding:
         )
 
 
-def _action(found: Any) -> str:
-    action = found.get("action") if isinstance(found, dict) else getattr(found, "action", None)
+def _action(answer: Any) -> str:
+    action = answer.get("action") if isinstance(answer, dict) else getattr(answer, "action", None)
     return action if isinstance(action, str) and action else NO_OP

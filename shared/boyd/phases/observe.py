@@ -24,7 +24,7 @@ Isolate = Callable[[str, Any, int | None, float], list[Any]]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObserverResult:
     """The outcome of one task: *count* observations as JSON, or an error.
 
     `duration` is in ms, `offset` the ms since the batch began.
@@ -40,7 +40,7 @@ class Seen:
 
 def observe(
     ctx: PhaseContext, batch: Batch, isolate: Isolate | None, max_bytes: int, width: int
-) -> list[Seen]:
+) -> list[ObserverResult]:
     """Run a batch's observers in parallel, at most *width*, each under its time limit.
 
     Each may return up to *max_bytes* of JSON; without *isolate* isolated observers run here too.
@@ -48,15 +48,17 @@ def observe(
     began = time.perf_counter()
     calls = [_observing(ctx, task, isolate, max_bytes) for task in batch.tasks]
     outcomes = time_limit.call_all(calls, width)
-    return [_seen(task, one, began) for task, one in zip(batch.tasks, outcomes, strict=True)]
+    return [
+        _result(task, outcome, began) for task, outcome in zip(batch.tasks, outcomes, strict=True)
+    ]
 
 
-def _seen(task: ObserverTask, outcome: time_limit.CallOutcome, began: float) -> Seen:
+def _result(task: ObserverTask, outcome: time_limit.CallOutcome, began: float) -> ObserverResult:
     offset = max(0.0, (outcome.began - began) * 1000)
     if outcome.error is not None:
-        return Seen(task, None, describe(outcome.error), outcome.duration, offset=offset)
+        return ObserverResult(task, None, describe(outcome.error), outcome.duration, offset=offset)
     text, count = outcome.value
-    return Seen(task, text, None, outcome.duration, count, offset)
+    return ObserverResult(task, text, None, outcome.duration, count, offset)
 
 
 def _observing(
@@ -69,29 +71,33 @@ def _observing(
         if observer is None:
             raise LookupError(f"this worker's agent has no observer {task.observer!r}")
         if observer.isolated and isolate:
-            found = isolate(observer.id, shard, ctx.iteration, observer.timeout)
+            answer = isolate(observer.id, shard, ctx.iteration, observer.timeout)
         else:
             context = ctx.context(observer.plugin_id)
-            found = observer.call("observe", ctx=context, shard=shard)
-        observations = validated(found)
-        return _limited(observations, max_bytes), len(observations)
+            answer = observer.call("observe", ctx=context, shard=shard)
+        observations = validate_observations(answer)
+        return _dump_limited(observations, max_bytes), len(observations)
 
     # The runner kills an isolated process; its waiting thread gets some seconds more.
     grace = 5.0 if observer is not None and observer.isolated and isolate else 0.0
     return time_limit.TimedCall(run, (observer.timeout if observer else 1.0) + grace)
 
 
-def validated(found: Any) -> list[Observation]:
+def validate_observations(answer: Any) -> list[Observation]:
     """Validate the observations that an observer or hook returned.
 
     Raises:
         ValueError: names the invalid field.
     """
-    if isinstance(found, Observation):
+    if isinstance(answer, Observation):
         raise ValueError("returned one Observation; return a list of them: [Observation(...)]")
-    if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-        raise ValueError(f"must return a list of Observation, not {type(found).__name__}")
-    items = list(found)
+    if (
+        answer is None
+        or isinstance(answer, str | bytes | Mapping)
+        or not isinstance(answer, Iterable)
+    ):
+        raise ValueError(f"must return a list of Observation, not {type(answer).__name__}")
+    items = list(answer)
     try:
         # Validate an Observation again: it may have been modified.
         return [Observation.model_validate(unchecked(item)) for item in items]
@@ -99,7 +105,7 @@ def validated(found: Any) -> list[Observation]:
         raise ValueError(f"returned an invalid observation: {explain(error)}") from None
 
 
-def _limited(observations: list[Observation], max_bytes: int) -> str:
+def _dump_limited(observations: list[Observation], max_bytes: int) -> str:
     text = dump(observations)
     if len(text) > max_bytes:
         raise PayloadTooLarge(f"returned {len(text)} bytes; the limit is {max_bytes}")
@@ -117,20 +123,20 @@ def load(text: str) -> list[Observation]:
 
 
 def assemble(
-    ctx: PhaseContext, seen: Mapping[int, str], extra: Iterable[Observation]
+    ctx: PhaseContext, texts: Mapping[int, str], extra: Iterable[Observation]
 ) -> tuple[list[Observation], list[Observation]]:
-    """All observations of the iteration, and those among them that did not come from observers.
+    """Collect all observations of the iteration, and those that did not come from observers.
 
-    The order: observers by index, *extra*, additions by hooks.
+    They are those of observers, in *texts* as JSON by index, then *extra*, then additions by hooks.
     """
-    observations = [item for index in sorted(seen) for item in load(seen[index])]
+    observations = [item for index in sorted(texts) for item in load(texts[index])]
     added = list(extra)
     before = [*observations, *added]
     for hook in ctx.host.hooks("on_observe"):
         more = ctx.hook(hook, observations=before)
         if more is not None:
             try:
-                added += validated(more)
+                added += validate_observations(more)
             except ValueError as error:
-                ctx.failed(hook, error)
+                ctx.report_hook(hook, error)
     return observations + added, added

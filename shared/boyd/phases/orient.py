@@ -32,7 +32,7 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
                 ctx.changes.append(Change.of(hook.plugin_id, changes, situation, changed))
                 situation = changed
             except (ValueError, TypeError) as error:
-                ctx.failed(hook, reason_of(error))
+                ctx.report_hook(hook, reason_of(error))
     return situation
 
 
@@ -53,11 +53,11 @@ def _reading(
 ) -> Callable[[], SituationAssessment]:
     def read() -> SituationAssessment:
         context = ctx.context(orienter.plugin_id, orienter.id)
-        found = orienter.call("orient", observations=observations, ctx=context)
-        if found is None:
+        assessment = orienter.call("orient", observations=observations, ctx=context)
+        if assessment is None:
             raise ValueError("returned no assessment")
         try:
-            return SituationAssessment.model_validate(unchecked(found))
+            return SituationAssessment.model_validate(unchecked(assessment))
         except ValidationError as error:
             raise ValueError(f"returned an invalid assessment: {explain(error)}") from None
 

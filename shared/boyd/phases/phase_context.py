@@ -55,7 +55,7 @@ class PhaseContext:
         not_due: observers skipped because their intervals have not passed.
         changes: those that hooks made to the situation.
         tape: what components and hooks read.
-        confiner: makes sandboxes; None: actions that need one do not run.
+        confiner: makes sandboxes; without it, actions that need one do not run.
     """
 
     def __init__(
@@ -117,21 +117,21 @@ class PhaseContext:
         bound = self.agent.may_hold(action)
         if not bound and action.in_flight_limit is None:
             return None
-        found = self._holds(action.id, target) if self._holds else None
-        if found and not bound and not found.in_flight:
+        hold = self._holds(action.id, target) if self._holds else None
+        if hold and not bound and not hold.in_flight:
             return None
-        if found or bound:
-            self.tape.note(action.id, "holds", target, found)
-        return found
+        if hold or bound:
+            self.tape.note(action.id, "holds", target, hold)
+        return hold
 
     def record(self, action: Action, situation: Situation) -> TrackRecord | None:
-        """The track record of an action in such situations; None: it can have none."""
+        """Return the track record of an action in such situations, if it can have one."""
         if self._records is None or not action.has("verify"):
             return None
         classed = situation.class_for(action.plugin_id)
-        found = self._records(action.id, classed)
+        record = self._records(action.id, classed)
         label = situation.label_for(action.plugin_id)
-        return found or TrackRecord(action=action.id, situation=classed, label=label)
+        return record or TrackRecord(action=action.id, situation=classed, label=label)
 
     def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:
         """Run all *calls*, side by side if possible; outcomes in their order."""
@@ -168,14 +168,14 @@ class PhaseContext:
         except Veto as veto:
             if hook.name in MAY_VETO:
                 return veto
-            self.failed(hook, f"only {' and '.join(MAY_VETO)} may veto")
+            self.report_hook(hook, f"only {' and '.join(MAY_VETO)} may veto")
             return None
         except (Exception, Overrun) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
-            self.failed(hook, error, (time.perf_counter() - began) * 1000)
+            self.report_hook(hook, error, (time.perf_counter() - began) * 1000)
             return None
 
-    def failed(self, hook: Hook, error: object, duration: float = 0.0) -> None:
-        """Record that a hook failed; a failed guard blocks the action."""
+    def report_hook(self, hook: Hook, error: object, duration: float = 0.0) -> None:
+        """Log and record that a hook failed; a failed guard blocks the action."""
         name = f"{hook.plugin_id}.{hook.name}"
         self.report(name, error, duration)
         if hook.fail_closed:

@@ -72,8 +72,8 @@ def due(
 ) -> list[Observer]:
     """The observers that this iteration runs; `ctx.not_due` receives the others.
 
-    *last_runs* has seconds since the epoch, and *now* is the Redis server's time. *tick* tells
-    that beat started the iteration.
+    *last_runs* has seconds since the epoch, and *now* is the Redis server's time. *tick* is true if
+    beat started the iteration.
     """
     mode = ctx.agent.settings.mode
     observers = list(ctx.host.observers.values())
@@ -87,7 +87,7 @@ def due(
         for o in observers
         if (at := rhythm.due_at(o, last_runs.get(o.id))) is not None
     ]
-    later = {one.id for one in ctx.not_due}
+    later = {item.id for item in ctx.not_due}
     return [o for o in observers if o.id not in later]
 
 
@@ -114,7 +114,7 @@ class _Rhythm:
     tick: bool
 
     def due_at(self, observer: Observer, last: float | None) -> float | None:
-        """The next due time of *observer*, which last ran at *last*; None: due now."""
+        """Return the next due time of *observer*, which last ran at *last*, or None if due now."""
         if last is None or not observer.interval:
             return None
         # A trigger may precede its tick slightly.
@@ -157,7 +157,7 @@ class _Planning:
             (observer, queue, shard)
             for observer in observers
             for queue, shard in self._places(observer, shards.get(observer.id, []))
-            if self._served(observer, queue)
+            if self._check_served(observer, queue)
         ]
         tasks = [
             (observer, queue, ObserverTask(index=index, observer=observer.id, shard=_json(shard)))
@@ -189,17 +189,17 @@ class _Planning:
                 self._fail(observer, describe(outcome.error))
         return shards
 
-    def _served(self, observer: Observer, queue: str) -> bool:
+    def _check_served(self, observer: Observer, queue: str) -> bool:
         if self._fleet.serving(queue):
             return True
-        why = f"no live worker consumes queue {queue!r}; start one with -Q {queue}"
-        self._fail(observer, why)
+        reason = f"no live worker consumes queue {queue!r}; start one with -Q {queue}"
+        self._fail(observer, reason)
         return False
 
-    def _fail(self, observer: Observer, why: str) -> None:
-        log.warning("%s cannot run: %s", observer.id, why, extra={"agent": self._ctx.agent.id})
-        if (observer.id, why) not in self._failed:
-            self._failed.append((observer.id, why))
+    def _fail(self, observer: Observer, reason: str) -> None:
+        log.warning("%s cannot run: %s", observer.id, reason, extra={"agent": self._ctx.agent.id})
+        if (observer.id, reason) not in self._failed:
+            self._failed.append((observer.id, reason))
 
     def _batches(self, tasks: Sequence[tuple[Observer, str, ObserverTask]]) -> list[Batch]:
         alone: list[Batch] = []

@@ -25,9 +25,9 @@ from boyd.text.redaction import redactor
 #: The most characters of a value, as JSON, and of all reads of a phase.
 MAX_VALUE = 8_000
 MAX_PHASE = 32_000
-#: The most reads, and looks at the clock, of one component or hook.
+#: The most reads, also of the clock, of one component or hook.
 MAX_READS = 100
-MAX_LOOKS = 20
+MAX_CLOCK_READS = 20
 #: The most characters of a key; of a longer one a digest is kept.
 MAX_KEY = 200
 #: What a read takes besides its key and value, about.
@@ -49,22 +49,22 @@ class Tape:
 
     def context(self, ctx: Context, by: str) -> Context:
         """The context *ctx* for the component or hook *by*, which notes what that reads."""
-        return ctx.watched(self._by.setdefault(by, _Notes(self._room)))
+        return ctx.with_watch(self._by.setdefault(by, _Notes(self._room)))
 
     def note(self, by: str, source: str, key: str, value: Any) -> None:
-        """Note what was read on behalf of the component *by*; None: there was nothing."""
+        """Record what was read on behalf of the component *by*; None means an absent value."""
         notes = self._by.setdefault(by, _Notes(self._room))
         notes.add(source, key, _ABSENT if value is None else value)
 
     def reads(self, phase: TapedPhase) -> list[PluginReads]:
         """The reads so far, of those who read anything."""
-        taken = [notes.reads(by, phase) for by, notes in self._by.items()]
-        found = [one for one in taken if one.clock or one.reads or one.omitted]
+        candidates = [notes.reads(by, phase) for by, notes in self._by.items()]
+        reads = [part for part in candidates if part.clock or part.reads or part.omitted]
         # One search in all of them: most phases read no secret.
-        plain = [[read.key, read.value] for one in found for read in one.reads]
+        plain = [[read.key, read.value] for part in reads for read in part.reads]
         if not plain or redactor().is_safe(plain):
-            return found
-        return [one.patched({"reads": list(map(_redacted, one.reads))}) for one in found]
+            return reads
+        return [part.patched({"reads": list(map(_redact, part.reads))}) for part in reads]
 
 
 class _Room:
@@ -87,8 +87,7 @@ class _Notes:
     def reads(self, by: str, phase: TapedPhase) -> PluginReads:
         """The reads so far."""
         with self._room.lock:
-            known = (list(self._clock), list(self._reads), self._omitted)
-        clock, reads, omitted = known
+            clock, reads, omitted = list(self._clock), list(self._reads), self._omitted
         return PluginReads(by=by, phase=phase, clock=clock, reads=reads, omitted=omitted)
 
     def state(self, state: State) -> State:
@@ -96,26 +95,26 @@ class _Notes:
         return _TapedState(state, self.add)
 
     def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
-        """A clock that notes each look at it."""
+        """A clock that notes each time it gives."""
 
-        def look() -> datetime:
+        def read_clock() -> datetime:
             at = now()
             with self._room.lock:
-                if len(self._clock) < MAX_LOOKS:
+                if len(self._clock) < MAX_CLOCK_READS:
                     self._clock.append(at)
                 else:
                     self._omitted += 1
             return at
 
-        return look
+        return read_clock
 
     def reader(self, source: str, reader: _R, name: str = "") -> _R:
         """A graph *name*, a model or approvals, whose functions note what they return."""
         return cast(_R, _TapedReader(reader, self.add, source, f"{name} " if name else ""))
 
-    def used(self, source: str, found: Any = None) -> None:
+    def note_use(self, source: str, value: Any = None) -> None:
         """Note that *source* was used."""
-        self.add(source, "", found)
+        self.add(source, "", value)
 
     def add(self, source: str, key: str, value: Any) -> None:
         """Note a read; whatever the value is, the plugin does not notice."""
@@ -133,38 +132,38 @@ class _Notes:
 
 def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
     """A read, and its size in characters; its value may take up to *left*."""
-    key = kept_key(key)
+    key = short_key(key)
     if value is _ABSENT:
-        return _named(source, key, note="absent"), len(key) + _FRAME
+        return _make_read(source, key, note="absent"), len(key) + _FRAME
     try:
         text = _text(value)
         if len(text) > min(MAX_VALUE, left - len(key) - _FRAME):
-            read = _named(source, key, note="too large", digest=digest_of(text))
+            read = _make_read(source, key, note="too large", digest=digest_of(text))
             return read, len(key) + _FRAME
-        read = _named(source, key, value=json.loads(text))
+        read = _make_read(source, key, value=json.loads(text))
         return read, len(key) + len(text) + _FRAME
     except Exception:  # noqa: BLE001 - a value that nothing can be told of
-        return _named(source, key, note="not JSON"), len(key) + _FRAME
+        return _make_read(source, key, note="not JSON"), len(key) + _FRAME
 
 
-def _redacted(read: Read) -> Read:
+def _redact(read: Read) -> Read:
     """A read without secrets."""
     key, value = redactor().redact_json([read.key, read.value])
     note = read.note if value == read.value else "redacted"
     return read.patched({"key": key, "value": value, "note": note})
 
 
-def _named(source: str, key: str, **known: Any) -> Read:
-    return Read.model_validate({"of": source, "key": key, **known})
+def _make_read(source: str, key: str, **fields: Any) -> Read:
+    return Read.model_validate({"of": source, "key": key, **fields})
 
 
 def _text(value: Any) -> str:
     """A value as JSON text, equal for equal values."""
     value = sorted(value) if isinstance(value, set | frozenset) else value
-    return to_json(value, by_alias=True, exclude_none=True, fallback=_described).decode()
+    return to_json(value, by_alias=True, exclude_none=True, fallback=_describe).decode()
 
 
-def _described(value: Any) -> Any:
+def _describe(value: Any) -> Any:
     """A value that is not JSON: a schema by its content, anything else by its name."""
     if isinstance(value, type) and issubclass(value, BaseModel):
         return value.model_json_schema()
@@ -175,9 +174,9 @@ def _described(value: Any) -> Any:
 
 def call_key(source: str, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> str:
     """The key of a call: the function with its arguments, or their digest."""
-    given: list[Any] = [*args, *([options] if options else [])]
+    arguments: list[Any] = [*args, *([options] if options else [])]
     try:
-        text = _text(given) if given else ""
+        text = _text(arguments) if arguments else ""
     except Exception:  # noqa: BLE001 - arguments that are no data
         text = "…"
     # A prompt is long, and may quote anything.
@@ -185,7 +184,7 @@ def call_key(source: str, name: str, args: Sequence[Any], options: Mapping[str, 
     return f"{name} {text}".rstrip()
 
 
-def kept_key(key: str) -> str:
+def short_key(key: str) -> str:
     """A key as it is kept: a long one as its digest."""
     return key if len(key) <= MAX_KEY else digest_of(key)
 
@@ -198,15 +197,15 @@ class _TapedState:
         self._note = note
 
     def get(self, key: str, default: Any = None) -> Any:
-        found = self._state.get(key, _ABSENT)
-        self._note("state", key, found)
-        return default if found is _ABSENT else found
+        value = self._state.get(key, _ABSENT)
+        self._note("state", key, value)
+        return default if value is _ABSENT else value
 
     def get_many(self, keys: list[str]) -> dict[str, Any]:
-        found = self._state.get_many(keys)
+        values = self._state.get_many(keys)
         for key in keys:
-            self._note("state", key, found.get(key, _ABSENT))
-        return found
+            self._note("state", key, values.get(key, _ABSENT))
+        return values
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
         self._state.set(key, value, ttl)
@@ -226,11 +225,11 @@ class _TapedState:
         *,
         news: Callable[[], Sequence[News]] | None = None,
     ) -> Any:
-        def noted(current: Any) -> Any:
+        def note_and_change(current: Any) -> Any:
             self._note("state", key, _ABSENT if current is None else current)
             return change(current)
 
-        return self._state.update(key, noted, ttl, news=news)
+        return self._state.update(key, note_and_change, ttl, news=news)
 
     def delete(self, key: str) -> None:
         self._state.delete(key)
@@ -251,22 +250,22 @@ class _TapedReader:
         def call(*args: Any, **options: Any) -> Any:
             key = self._prefix + call_key(self._source, name, args, options)
             try:
-                found = function(*args, **options)
+                answer = function(*args, **options)
             except Exception as error:
                 self._note(self._source, key, {"error": error_line(error)})
                 raise
-            if isinstance(found, Iterator):
-                return self._counted(key, found)
-            self._note(self._source, key, found)
-            return found
+            if isinstance(answer, Iterator):
+                return self._digest_facts(key, answer)
+            self._note(self._source, key, answer)
+            return answer
 
         return call if callable(function) else function
 
-    def _counted(self, key: str, facts: Iterator[Triple]) -> Iterator[Triple]:
-        """The facts of a whole graph, of which only a digest is noted."""
-        seen, count = hashlib.sha256(), 0
+    def _digest_facts(self, key: str, facts: Iterator[Triple]) -> Iterator[Triple]:
+        """The facts of a whole graph, of which only a digest is note_and_change."""
+        digest, count = hashlib.sha256(), 0
         for fact in facts:
-            seen.update(repr(fact).encode("utf-8", "surrogatepass"))
+            digest.update(repr(fact).encode("utf-8", "surrogatepass"))
             count += 1
             yield fact
-        self._note(self._source, key, {"facts": count, "digest": seen.hexdigest()[:16]})
+        self._note(self._source, key, {"facts": count, "digest": digest.hexdigest()[:16]})

@@ -88,7 +88,7 @@ def call(function: Callable[[], Any], timeout: float) -> Any:
     """
     if _is_main():
         with _alarm(timeout):
-            return _contained(function)
+            return _contain(function)
     outcome = call_all([TimedCall(function, timeout)])[0]
     if outcome.error is not None:
         raise outcome.error
@@ -102,7 +102,9 @@ def call_all(calls: Sequence[TimedCall], width: int = 64) -> list[CallOutcome]:
 
 def call_in_turn(calls: Sequence[TimedCall]) -> list[CallOutcome]:
     """Run *calls* one after the other in this thread, if it is the main one."""
-    return [_outcome(partial(call, one.function, one.timeout)) for one in calls]
+    return [
+        _outcome(partial(call, timed_call.function, timed_call.timeout)) for timed_call in calls
+    ]
 
 
 class _ThreadPool:
@@ -154,7 +156,7 @@ class _ThreadPool:
         return max(0.0, min(moments) - time.monotonic()) if moments else ALONE
 
     def _give_up(self) -> int:
-        """Abandon the calls that have overrun; their number."""
+        """Abandon the calls that have overrun, and return their number."""
         given_up = 0
         now = time.monotonic()
         for index, (deadline, thread) in list(self._running.items()):
@@ -169,7 +171,7 @@ class _ThreadPool:
         return given_up
 
     def _work(self) -> bool:
-        """Make the waiting calls; False: this thread was abandoned, and has been replaced."""
+        """Make the waiting calls; return False if this thread was abandoned, and so replaced."""
         mine = True
         while mine and self._waiting:
             try:
@@ -228,7 +230,7 @@ def _run_in_thread(work: Callable[[], bool]) -> None:
 def _outcome(function: Callable[[], Any]) -> CallOutcome:
     outcome = CallOutcome(began=time.perf_counter())
     try:
-        outcome.value = _contained(function)
+        outcome.value = _contain(function)
     except (Exception, Overrun) as error:  # noqa: BLE001 - the caller decides what it means
         outcome.error = error
     outcome.duration = (time.perf_counter() - outcome.began) * 1000
@@ -243,7 +245,7 @@ def _never() -> bool:
 is_process_ending: Callable[[], bool] = _never
 
 
-def _contained(function: Callable[[], Any]) -> Any:
+def _contain(function: Callable[[], Any]) -> Any:
     try:
         return function()
     except (Exception, Overrun):

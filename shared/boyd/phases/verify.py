@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from boyd.errors import Overrun
 from boyd.models import EffectName, EffectVerdict, ExecutionEntry
 from boyd.phases import time_limit
-from boyd.phases.action_call import ConfinedCall, confined, unenforced
+from boyd.phases.action_call import ConfinedCall, call_confined, sandbox_obstacle
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
 from boyd.plugin.parameters import validate
@@ -24,7 +24,7 @@ MAX_EVIDENCE = 500
 
 @dataclass(frozen=True)
 class EffectCheck:
-    """The result of a check: `verdict` is final if `ends`, and otherwise what would be said now."""
+    """The result of a check; `verdict` is final if `ends`, and otherwise provisional."""
 
     verdict: EffectName
     evidence: str = ""
@@ -41,45 +41,51 @@ def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCh
     )
     try:
         if sandbox is not None:
-            if why := unenforced(ctx, action):
-                return EffectCheck("cannot tell", why[:MAX_EVIDENCE])
-            return _answered(confined(ctx, action, sandbox, call))
-        check: EffectCheck = time_limit.call(lambda: look(action, call, context), action.timeout)
+            if reason := sandbox_obstacle(ctx, action):
+                return EffectCheck("cannot tell", reason[:MAX_EVIDENCE])
+            return _from_sandbox(call_confined(ctx, action, sandbox, call))
+        check: EffectCheck = time_limit.call(
+            lambda: check_effect(action, call, context), action.timeout
+        )
         return check
     except (Exception, Overrun) as error:  # noqa: BLE001 - the check is repeated
         return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE])
 
 
-def look(action: Action, call: ConfinedCall, context: Context) -> EffectCheck:
+def check_effect(action: Action, call: ConfinedCall, context: Context) -> EffectCheck:
     """Call the action's `verify`, and read what it returns."""
     params = validate(action, call.params)
     return _read(action.call("verify", params=params, result=call.result, ctx=context))
 
 
-def look_confined(action: Action, call: ConfinedCall, context: Context) -> str:
+def check_in_sandbox(action: Action, call: ConfinedCall, context: Context) -> str:
     """The check as JSON, in a sandbox."""
-    return json.dumps(asdict(look(action, call, context)))
+    return json.dumps(asdict(check_effect(action, call, context)))
 
 
-def _answered(found: ConfinedAnswer) -> EffectCheck:
-    if found.answer is None:
-        raise RuntimeError(found.error)
-    said = json.loads(found.answer)
-    checked = EffectVerdict(verdict=said["verdict"], evidence=said["evidence"], final=said["ends"])
+def _from_sandbox(answer: ConfinedAnswer) -> EffectCheck:
+    if answer.answer is None:
+        raise RuntimeError(answer.error)
+    fields = json.loads(answer.answer)
+    checked = EffectVerdict(
+        verdict=fields["verdict"], evidence=fields["evidence"], final=fields["ends"]
+    )
     return EffectCheck(checked.verdict, clean(checked.evidence)[:MAX_EVIDENCE], checked.final)
 
 
-def _read(found: Any) -> EffectCheck:
-    if found is None:
+def _read(answer: Any) -> EffectCheck:
+    if answer is None:
         return EffectCheck("cannot tell")
-    if isinstance(found, bool):
-        return EffectCheck("effective", ends=True) if found else EffectCheck("no effect")
+    if isinstance(answer, bool):
+        return EffectCheck("effective", ends=True) if answer else EffectCheck("no effect")
     try:
-        said = EffectVerdict.model_validate({"verdict": found} if isinstance(found, str) else found)
+        verdict = EffectVerdict.model_validate(
+            {"verdict": answer} if isinstance(answer, str) else answer
+        )
     except ValidationError:
         names = ", ".join(repr(name) for name in get_args(EffectName))
         raise TypeError(
-            f"verify returned {found!r:.80}; expected a bool, None, an EffectVerdict or one of "
+            f"verify returned {answer!r:.80}; expected a bool, None, an EffectVerdict or one of "
             f"{names}"
         ) from None
-    return EffectCheck(said.verdict, clean(said.evidence)[:MAX_EVIDENCE], said.final)
+    return EffectCheck(verdict.verdict, clean(verdict.evidence)[:MAX_EVIDENCE], verdict.final)

@@ -212,12 +212,12 @@ class ReadWatch(Protocol):
         """A state that notes what is read."""
 
     def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
-        """A clock that notes each look at it."""
+        """A clock that notes each time it gives."""
 
     def reader(self, source: str, reader: _R, name: str = "") -> _R:
         """A graph *name*, a model or approvals, whose functions note what they return."""
 
-    def used(self, source: str, found: Any = None) -> None:
+    def note_use(self, source: str, found: Any = None) -> None:
         """Note that the plugin used *source*."""
 
 
@@ -268,8 +268,8 @@ class Context:
     #: The only ones that `http` reaches; None: any.
     _destinations: Sequence[str] | None = None
 
-    def watched(self, watch: ReadWatch) -> Context:
-        """A context that tells *watch* what the plugin reads."""
+    def with_watch(self, watch: ReadWatch) -> Context:
+        """A context that reports to *watch* what the plugin reads."""
         return replace(self, state=watch.state(self.state), now=watch.clock(self.now), _watch=watch)
 
     @property
@@ -303,7 +303,7 @@ class Context:
         """The playbooks of each plugin, as Markdown."""
         found = self._playbooks()
         if self._watch:
-            self._watch.used("playbooks", found)
+            self._watch.note_use("playbooks", found)
         return found
 
     def graph(self, name: str = "facts", of: str | None = None) -> Graph:
@@ -352,7 +352,7 @@ class Context:
     def http(self) -> Session:
         """An HTTP session with time limits, one per thread."""
         if self._watch:
-            self._watch.used("http")
+            self._watch.note_use("http")
         if not hasattr(_sessions, "session"):
             # Slow to import, and most plugins never ask for it.
             from boyd.plugin.http_session import Session

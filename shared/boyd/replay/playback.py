@@ -17,7 +17,7 @@ from boyd.errors import BoydError
 from boyd.llm import model_errors
 from boyd.models import ApprovalItem, PluginReads, Read, Triple
 from boyd.models.investigation import Investigation
-from boyd.phases.recording import call_key, kept_key
+from boyd.phases.recording import call_key, short_key
 from boyd.plugin import News, State
 
 _R = TypeVar("_R")
@@ -156,7 +156,7 @@ class Playback:
         """A graph, a model or approvals that answer as recorded."""
         return cast(_R, _RecordedReader(self, source, f"{name} " if name else ""))
 
-    def used(self, source: str, found: Any = None) -> None:
+    def note_use(self, source: str, value: Any = None) -> None:
         """Refuse HTTP, of which only the use is recorded."""
         if source == "http":
             self.missing("uses HTTP, whose answers are not recorded")
@@ -180,7 +180,7 @@ class Playback:
         Raises:
             UnrecordedRead: it is not known.
         """
-        reads = self._reads.get((source, kept_key(key)), [])
+        reads = self._reads.get((source, short_key(key)), [])
         if not reads:
             self.missing(f"reads {source} {key}".rstrip() + ", which it did not read then")
         if len(reads) > 1 and (source, key) in self._recalled:
@@ -211,13 +211,13 @@ class Playback:
         Raises:
             UnrecordedRead: somebody else wrote meanwhile, so that the update was repeated.
         """
-        reads = self._reads.get(("state", kept_key(key)), [])
+        reads = self._reads.get(("state", short_key(key)), [])
         if key not in self._own and len(reads) > 1 and self._value(reads[1]) != value:
             self.missing(f"updates state {key}, which others changed meanwhile")
 
     def _read_back(self, key: str, value: Any) -> Any:
         """A value that this replay has written; others may have written another one then."""
-        reads = self._reads.get(("state", kept_key(key)), [])
+        reads = self._reads.get(("state", short_key(key)), [])
         if reads and value not in [self._value(read) for read in reads]:
             self.missing(f"reads state {key}, which held something else then")
         return value

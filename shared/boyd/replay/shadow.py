@@ -41,7 +41,7 @@ from boyd.models import (
 from boyd.models.tape import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.phases.recording import kept_key
+from boyd.phases.recording import short_key
 from boyd.plugin import Action, Context, Plugin
 from boyd.replay.playback import Gaps, Playback, WrittenState
 
@@ -346,7 +346,7 @@ class _ShadowPhase(PhaseContext):
         for read in taped.reads if taped else ():
             if (
                 read.of == "holds"
-                and read.key == kept_key(target)
+                and read.key == short_key(target)
                 and read.note in (None, "absent")
             ):
                 return Hold.from_json(json.dumps(read.value)) if read.value else None
@@ -361,7 +361,7 @@ class _ShadowPhase(PhaseContext):
         if then and (then.action, then.situation) == (action.id, classed):
             return then
         rules = self.agent.rules
-        if rules.earned(action.id) or rules.calibrates(action.id):
+        if rules.earning_rule(action.id) or rules.calibrates(action.id):
             self._gaps.note(f"the track record of {action.id} in such situations was not recorded")
         return None
 
@@ -439,7 +439,7 @@ def _context(
         worker=(ran.worker if ran else None) or "",
         not_due={one.id: one.due_at for one in record.not_due} if record else {},
     )
-    return made.watched(playback)
+    return made.with_watch(playback)
 
 
 class _Nothing:

@@ -101,7 +101,7 @@ def with_known_outcome(store: AgentStore, record: Record, result: LoopResult) ->
     if record.abandoned != "act" or decision is None:
         return result
     recorded = store.executions.settle(naming.loop(record.id))
-    outcome = recorded or action_call.failed(
+    outcome = recorded or action_call.failure(
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
     return result.patched({"action_results": [outcome]})

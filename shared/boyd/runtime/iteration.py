@@ -31,7 +31,7 @@ from boyd.models import (
 )
 from boyd.phases import act, action_call, complete, decide, observe, orient, planning
 from boyd.phases.gate import annotate, conclude, judge, refuse
-from boyd.phases.observe import Seen
+from boyd.phases.observe import ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
 from boyd.phases.planning import Batch
 from boyd.plugin import Action
@@ -262,24 +262,24 @@ class IterationSteps:
     ) -> _Destination:
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
-            return _refuse(action_call.failed(trace.invalid.action, reason))
+            return _refuse(action_call.failure(trace.invalid.action, reason))
         if decision.is_no_op:
             return _Destination()
         action = self._agent.host.actions.get(decision.action)
         if action is None:
-            return _refuse(action_call.unknown(decision.action))
+            return _refuse(action_call.no_such_action(decision.action))
         queue = action.queue or queues.ACT
         circumstances = ctx.circumstances(action, decision, situation)
         verdict = judge(self._agent, circumstances, trace.approval_required_by)
         if verdict.outcome == "asked":
             return self._proposing(action, annotate(self._agent, circumstances, verdict))
         if verdict.outcome == "refused":
-            refusal = action_call.failed(action.id, verdict.reason, prevented="closed")
+            refusal = action_call.failure(action.id, verdict.reason, prevented="closed")
         elif self._engine.fleet.serving(queue):
             return _Destination(queue)
         else:
             reason = queues.unserved(queue)
-            refusal = action_call.failed(action.id, reason, prevented="unserved")
+            refusal = action_call.failure(action.id, reason, prevented="unserved")
         return _refuse(refusal, conclude(self._agent, circumstances, verdict, refusal))
 
     def _proposing(self, action: Action, gate: Gate) -> _Destination:
@@ -382,7 +382,7 @@ class IterationSteps:
         return self._engine.action_limit(record.decision.action)
 
 
-def _result_field(result: Seen, host: str) -> tuple[str, str]:
+def _result_field(result: ObserverResult, host: str) -> tuple[str, str]:
     if result.observations is not None:
         return f"seen:{result.task.index}", result.observations
     problem = Problem(
@@ -429,7 +429,7 @@ def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None
         store.approvals.watch(requested, result.trace.chosen, sorted(saw))
     watched = store.approvals.watched()
     for approval_id, (strategy, observers) in watched.items():
-        cleared = complete.cleared(strategy, observers, saw, result)
+        cleared = complete.has_cleared(strategy, observers, saw, result)
         if approval_id != requested and cleared and not _has_other_requesters(store, approval_id):
             _withdraw(engine, approval_id, result)
     over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()

@@ -129,8 +129,8 @@ class AutonomyRule(AgentGroup):
         return self
 
     @property
-    def earned(self) -> EarnedAutonomy | None:
-        """The rule by which the action earns to run alone; None: it need not."""
+    def earning_rule(self) -> EarnedAutonomy | None:
+        """The rule by which the action earns to run alone, if it has to."""
         if self.mode != "earned":
             return None
         return EarnedAutonomy(

@@ -24,7 +24,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.phases.action_call import ConfinedCall, perform
-from boyd.phases.verify import look_confined
+from boyd.phases.verify import check_in_sandbox
 from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 from boyd.store.fleet import ALIVE
@@ -191,7 +191,7 @@ class UnconfinedActions:
         """Call the function here."""
         action = self._engine.agent.host.actions[call.action]
         here = replace(self._engine.context(action.plugin_id), execution_id=call.execution_id)
-        run = look_confined if call.function == "verify" else perform
+        run = check_in_sandbox if call.function == "verify" else perform
         try:
             return ConfinedAnswer(run(action, call, here))
         except Exception as error:  # noqa: BLE001 - as in a sandbox

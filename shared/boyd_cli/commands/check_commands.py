@@ -292,7 +292,7 @@ def _autonomy_traits(agent: Agent, action: str) -> Iterator[str]:
     rule = agent.settings.autonomy.get(action)
     if rule is not None and rule.when is not None:
         yield f"alone when {rule.when}"
-    if rule is not None and rule.earned:
+    if rule is not None and rule.earning_rule:
         yield f"alone when earned: {rule.at_least:g} effective, after {rule.after} outcomes"
     if agent.rules.calibrates(action):
         yield "by calibrated confidence"

@@ -92,7 +92,7 @@ def _states(settings: Settings, agent: Agent) -> _States:
         return lambda _plugin_id: state
 
 
-def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
+def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.ObserverResult]:
     worker = settings.worker
     plan = planning.plan(ctx, [observer], _Here(worker.host), "here", worker.bundle_size)
     tasks = [task for batch in plan.batches for task in batch.tasks]

@@ -10,7 +10,7 @@ import pytest
 from boyd import Decision as LoopDecision
 from boyd import Plugin
 from boyd.models import ApprovalItem, LoopResult, Prevention
-from boyd.phases.action_call import failed
+from boyd.phases.action_call import failure
 from boyd.testing import TESTER
 from boyd.testing.lab import MemoryGraph
 from boyd_goals.cycle import approval_outcomes, record_outcome
@@ -207,7 +207,7 @@ def test_an_approved_action_that_was_prevented_is_no_failure(
 ) -> None:
     mind, _ = asking()
     id = approval(mind.cycle())
-    result = failed("goals:shell_exec", error, prevented=prevented)
+    result = failure("goals:shell_exec", error, prevented=prevented)
     item = an_item(mind, id, status="approved", result=result)
     [outcome] = approval_outcomes(mind.session, Desk(item), TOOLBOX, MemoryGraph())
 

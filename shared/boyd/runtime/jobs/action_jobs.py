@@ -73,7 +73,7 @@ def in_turn(
             raise
         other = naming.short(waits.other)
         reason = f"{other} has not ended within {seconds(PATIENCE)}; ask for it again"
-        return action_call.failed(action, f"Not executed: {reason}", prevented="held")
+        return action_call.failure(action, f"Not executed: {reason}", prevented="held")
 
 
 def _is_same(decision: Decision, other: Decision) -> bool:
@@ -85,8 +85,8 @@ def _is_same(decision: Decision, other: Decision) -> bool:
 def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> ActionResult:
     refusal = trace.vetoed or trace.invalid
     if refusal is None:
-        return action_call.failed(action, decision.rationale)
-    return action_call.failed(
+        return action_call.failure(action, decision.rationale)
+    return action_call.failure(
         action, f"Vetoed by {refusal.by}: {refusal.reason}", prevented="vetoed"
     )
 
@@ -98,7 +98,7 @@ def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJ
     if worker:
         reason = f"its workers were lost before it started, the last one was {worker}"
     result = engine.store.executions.settle(execution)
-    return result or action_call.failed(action, f"Not executed: {reason}", prevented="unserved")
+    return result or action_call.failure(action, f"Not executed: {reason}", prevented="unserved")
 
 
 class ApprovedActionHandler:
@@ -123,7 +123,7 @@ class ApprovedActionHandler:
         """End with the ledger's result, or as failed."""
         execution = _execution(read_item(fields), id)
         result = self._engine.store.executions.settle(execution)
-        return self._finish(id, result or action_call.failed(fields["actionId"], reason))
+        return self._finish(id, result or action_call.failure(fields["actionId"], reason))
 
     def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the action may be executed now."""
@@ -142,12 +142,12 @@ class ApprovedActionHandler:
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
             reason = "Refused: the action or its params differ from those that were approved"
-            return action_call.failed(item.action_id, reason, prevented="refused")
+            return action_call.failure(item.action_id, reason, prevented="refused")
         if item.action_id == naming.GRANT:
             return self._offers.grant(item, fence)
         refusal = self._policy_refusal(item)
         if refusal:
-            return action_call.failed(item.action_id, refusal, prevented="refused")
+            return action_call.failure(item.action_id, refusal, prevented="refused")
         request = act.Request(
             execution_id=_execution(item, item.id),
             decision=_decision(item),

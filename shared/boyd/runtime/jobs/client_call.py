@@ -91,7 +91,7 @@ class ClientCallHandler:
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
         """End with the ledger's result, or as failed."""
         result = self._engine.store.executions.settle(_execution(id, fields.get("undoes")))
-        return _finish(result or action_call.failed(fields["action"], reason))
+        return _finish(result or action_call.failure(fields["action"], reason))
 
     def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
         """End with the ledger's result, unless the call may be executed now."""
@@ -140,13 +140,13 @@ class ClientCallHandler:
         if call.undoes:
             entry = ledger.get(call.undoes)
             if entry is None:
-                return action_call.failed(action, f"Unknown execution {call.undoes!r}")
+                return action_call.failure(action, f"Unknown execution {call.undoes!r}")
             if naming.is_rollback(call.undoes):
-                return action_call.failed(action, "A rollback cannot be rolled back")
+                return action_call.failure(action, "A rollback cannot be rolled back")
             action, params = entry.action, entry.params
         definition = self._engine.agent.host.actions.get(action)
         if definition is None:
-            return action_call.unknown(action)
+            return action_call.no_such_action(action)
         return Decision(
             action=action,
             params=params,

@@ -55,7 +55,7 @@ class AutonomyOffers:
         Unless a grant has ended by itself, it is asked once in so many outcomes as the rule needs.
         """
         action = self._engine.agent.host.actions.get(entry.action)
-        rule = self._engine.agent.rules.earned(entry.action)
+        rule = self._engine.agent.rules.earning_rule(entry.action)
         if action is None or rule is None or not record.has_earned(rule):
             return
         if record.valid_grant(rule, self._engine.store.clock.now()):
@@ -70,7 +70,7 @@ class AutonomyOffers:
         """Carry out an approved offer, unless the record no longer justifies it."""
         agent = self._engine.agent
         action = agent.host.actions.get(str(item.params.get("action")))
-        rule = agent.rules.earned(action.id) if action else None
+        rule = agent.rules.earning_rule(action.id) if action else None
         if action is None or rule is None:
             return _refusal("the agent's settings do not let it earn to run alone any more")
         signer = self._engine.settings.signer
@@ -187,4 +187,4 @@ def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:
 
 
 def _refusal(reason: str) -> ActionResult:
-    return action_call.failed(naming.GRANT, f"Refused: {reason}", prevented="refused")
+    return action_call.failure(naming.GRANT, f"Refused: {reason}", prevented="refused")

@@ -301,7 +301,7 @@ class ProcedureMove:
         try:
             result = self._steps.undo(step, self._record.progress[index], compensation)
         except MissingValue as error:
-            result = action_call.failed(action_of(step).action, str(error))
+            result = action_call.failure(action_of(step).action, str(error))
         if result.prevented == "cancelled":
             return Later(0.1)  # it goes back anyway: the next move takes the cancellation away
         return self._record_compensation(index, compensation, result)
@@ -373,7 +373,7 @@ class ProcedureMove:
         else:
             undone = ", ".join(record.compensated)
             reason = f"{reason}; undone: {undone}" if undone else reason
-            result = action_call.failed(action, reason, self._duration)
+            result = action_call.failure(action, reason, self._duration)
         budget = self._engine.agent.budget(action)
         hold_for = (budget.window if budget else REPEAT_AFTER) if state == "failed" else 0.0
         self._write({"tell": "1" if state == "failed" else ""})

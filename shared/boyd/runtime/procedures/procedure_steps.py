@@ -138,7 +138,9 @@ class ProcedureSteps:
             return self._run(_StepRun(execution, planned.action, params, reason, compensates=True))
         entry = self._ledger.get(done.execution or "")
         if entry is None:
-            return action_call.failed(action_of(step).action, f"{done.execution} is no longer kept")
+            return action_call.failure(
+                action_of(step).action, f"{done.execution} is no longer kept"
+            )
         # An approval that was withdrawn does not stand in the way of a repetition.
         origin = naming.compensation(self._record.id, step.id, undone.tries)
         run = _StepRun(
@@ -192,7 +194,7 @@ class ProcedureSteps:
     def _run(self, run: _StepRun) -> ActionResult:
         action = self.action(run.action)
         if action is None:
-            return action_call.unknown(run.action)
+            return action_call.no_such_action(run.action)
         # First the ledger: a hook must not refuse afterwards what was executed.
         if self.was_claimed(run.execution) and (
             result := self._ledger.settle(run.execution, self._job)
