@@ -144,7 +144,7 @@ class Rules:
 
     def allows(self, action: Action, votes: list[Vote]) -> bool:
         """Report whether votes satisfy every policy that may apply to an action."""
-        return all(policy.satisfied_by(votes) for policy in self._possible_policies(action))
+        return all(policy.is_met_by(votes) for policy in self._possible_policies(action))
 
     def _possible_policies(self, action: Action) -> Iterator[ApprovalPolicy]:
         """The policies for an action, whatever the situation, params and decision are."""

@@ -294,7 +294,7 @@ class _Attempt:
     def _refusal(self, claim: Claim, reason: str) -> ActionResult:
         """The result of an execution that the ledger has refused, or else for that *reason*."""
         lost, error = claim.outcome is ClaimOutcome.UNKNOWN, claim.refusal or reason
-        return failure(self.action.id, error, lost=lost, prevented=claim.prevented)
+        return failure(self.action.id, error, lost=lost, prevented=claim.prevention)
 
     def _execute(self) -> ActionResult:
         refusal = self._before()

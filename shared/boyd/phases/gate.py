@@ -87,7 +87,7 @@ def _confidence(rules: Rules, circumstances: Circumstances) -> tuple[str, float 
     stated = circumstances.decision.confidence
     if not rules.calibrates(circumstances.action.id):
         return "confidence", stated
-    calibrated = circumstances.record.calibrated(stated) if circumstances.record else None
+    calibrated = circumstances.record.calibrate(stated) if circumstances.record else None
     return "confidence" if calibrated is None else "calibrated confidence", calibrated
 
 
@@ -117,7 +117,7 @@ def _judge_earning(
 ) -> Gate:
     """Judge an action that has to earn to run alone, and otherwise may for that *reason*."""
     record = circumstances.record
-    grant = record.granted(rule, circumstances.now) if record else None
+    grant = record.valid_grant(rule, circumstances.now) if record else None
     if record is None or grant is None:
         words = record.words if record else "its track record is not known"
         reason = f"nobody lets it run alone in such situations yet: {words}"
