@@ -507,4 +507,4 @@ def test_the_names_of_the_specification_that_may_change_are_in_one_module() -> N
         for path in folder.glob("*.py")
         if re.search(r"\"(gen_ai|mcp)\.", path.read_text(encoding="utf-8"))
     ]
-    assert used == ["conventions.py"]
+    assert used == ["spans.py"]
