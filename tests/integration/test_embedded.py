@@ -286,7 +286,7 @@ class TestRedis:
         named.write_text(f'#!/bin/sh\nexec "{redis_server.find_program()}" "$@"\n')
         named.chmod(0o755)
 
-        with redis_server.redis_server(tmp_path / "state", named=str(named)) as server:
+        with redis_server.redis_server(tmp_path / "state", program_name=str(named)) as server:
             assert server.child.argv[0] == str(named)
 
     @pytest.mark.parametrize(

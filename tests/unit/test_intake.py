@@ -106,7 +106,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["gives_text", "too_many", "too_much", "half_a_character", "absent", "STRUCTURED"]
     names.append("raises_a_lookup_error")
     points = {name: EntryPoint(name, f"{__name__}:{name}", formats.GROUP) for name in names}
-    monkeypatch.setattr(formats, "_installed", lambda: points)
+    monkeypatch.setattr(formats, "_entry_points", lambda: points)
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ class ChildProcess:
         """Its exit status once `ended` has returned a reason; negative for a signal."""
         return self._process.returncode
 
-    def ended(self) -> str | None:
-        """The reason of its end once it has ended; kills the rest of its group."""
+    def death(self) -> str | None:
+        """The cause of its end once it has ended; kills the rest of its group."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         if self._process.returncode is None and os.waitid(os.P_PID, self.pid, options) is None:
             return None

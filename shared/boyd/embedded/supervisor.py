@@ -239,16 +239,16 @@ class Supervisor:
         self._rotate_logs()
 
     def _supervise(self, post: _Post) -> None:
-        how = post.process.ended() if post.process else None
+        death = post.process.death() if post.process else None
         if not post.process and time.monotonic() >= post.restart_at:
             try:
                 post.process = ChildProcess(post.child)
             except (OSError, SubprocessError) as error:
-                how = f"could not be started ({_reason(error)})"
-        if how:
-            self._after_death(post, how)
+                death = f"could not be started ({_reason(error)})"
+        if death:
+            self._after_death(post, death)
 
-    def _after_death(self, post: _Post, how: str) -> None:
+    def _after_death(self, post: _Post, death: str) -> None:
         name, log = post.child.name, post.child.log
         if post.is_fatal:
             post.process = None
@@ -257,8 +257,8 @@ class Supervisor:
         pause = post.record_death()
         if not post.settled and post.deaths >= self._pace.tries:
             times = f"{post.deaths} times in a row"
-            raise ChildStartFailed(f"{name} cannot start: it {how}, {times}{post.quote(10)}")
-        self._notify(f"{name} {how}{reason}; starting it again in {pause:g} s (log: {log})")
+            raise ChildStartFailed(f"{name} cannot start: it {death}, {times}{post.quote(10)}")
+        self._notify(f"{name} {death}{reason}; starting it again in {pause:g} s (log: {log})")
 
     def _rotate_logs(self) -> None:
         now = time.monotonic()
@@ -280,7 +280,7 @@ class Supervisor:
         deadline = time.monotonic() + seconds
         while True:
             for post in posts:
-                if post.process and post.process.ended():
+                if post.process and post.process.death():
                     post.process = None
             left = deadline - time.monotonic()
             if not any(post.process for post in posts) or left <= 0 or self._wakeup.stops > stops:
@@ -329,8 +329,8 @@ class _Post:
     @property
     def reason(self) -> str:
         """Its last log line if it has ended by itself and in error, as the end of a message."""
-        ended = self.process is not None and (self.process.status or 0) > 0
-        lines = last_log_lines(self.child.log, 1, self._log_began) if ended else []
+        has_failed = self.process is not None and (self.process.status or 0) > 0
+        lines = last_log_lines(self.child.log, 1, self._log_began) if has_failed else []
         return f": {lines[0].removeprefix('boyd: ')}" if lines else ""
 
     def record_death(self) -> float:

@@ -43,11 +43,11 @@ def _text(value: object) -> object:
     return value or None
 
 
-def _filled(value: object) -> object:
+def _empty_for_null(value: object) -> object:
     return {} if value is None else value
 
 
-Labels = Annotated[dict[StrictStr, StrictStr], BeforeValidator(_filled)]
+Labels = Annotated[dict[StrictStr, StrictStr], BeforeValidator(_empty_for_null)]
 Time = Annotated[AwareDatetime | None, BeforeValidator(_text)]
 
 
@@ -92,7 +92,7 @@ class Notification(_Sent):
         return SENDERS[self.version]
 
     @property
-    def shared(self) -> JsonObject:
+    def common_fields(self) -> JsonObject:
         """Fields that every alert repeats."""
         return {
             "groupKey": self.group_key,
@@ -114,7 +114,7 @@ def parse(request: IntakeRequest) -> list[Observation]:
     except ValidationError as error:
         raise BadIntake.of(error) from None
     _check_repeated(sent)
-    return [_observation(_alert(given, index), sent) for index, given in enumerate(sent.alerts)]
+    return [_observation(_alert(alert, index), sent) for index, alert in enumerate(sent.alerts)]
 
 
 def _check_head(body: Any) -> None:
@@ -129,17 +129,17 @@ def _check_head(body: Any) -> None:
         check_count(body["alerts"])
 
 
-def _alert(given: Any, index: int) -> Alert:
+def _alert(value: Any, index: int) -> Alert:
     """Parse one alert; parsing all at once would hold the interpreter for too long."""
-    check_one(given, f"alerts.{index}")
+    check_one(value, f"alerts.{index}")
     try:
-        return Alert.model_validate(given)
+        return Alert.model_validate(value)
     except ValidationError as error:
         raise BadIntake(explain(error, "alerts", index)) from None
 
 
 def _check_repeated(sent: Notification) -> None:
-    size = len(json.dumps([sent.shared, sent.group_labels])) * len(sent.alerts)
+    size = len(json.dumps([sent.common_fields, sent.group_labels])) * len(sent.alerts)
     if size > MAX_REPEATED:
         raise BadIntake(
             f"groupLabels and groupKey take {size} bytes when repeated for {len(sent.alerts)} "
@@ -167,8 +167,8 @@ def _observation(alert: Alert, sent: Notification) -> Observation:
 
 def _fingerprint(alert: Alert) -> str:
     """An identity derived from the labels, for senders that give none; else from other fields."""
-    known = alert.labels or [alert.generator_url, alert.annotations]
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+    identity = alert.labels or [alert.generator_url, alert.annotations]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _severity(alert: Alert) -> Severity:
@@ -185,7 +185,7 @@ def _data(alert: Alert, sent: Notification) -> JsonObject:
         "annotations": dict(alert.annotations),
         "generatorURL": alert.generator_url,
         "fingerprint": alert.fingerprint,
-        **sent.shared,
+        **sent.common_fields,
         **_grafana_fields(alert),
     }
     times = {"startsAt": plausible(alert.starts_at), "endsAt": plausible(alert.ends_at)}

@@ -54,7 +54,7 @@ def parse(request: IntakeRequest) -> list[Observation]:
     if request.media_type == BATCH:
         return _batch(read_json(request.body))
     if request.media_type == STRUCTURED:
-        return [_structured(read_json(request.body))]
+        return [_parse_event(read_json(request.body))]
     if request.media_type.startswith("application/cloudevents"):
         raise BadIntake(f"Content-Type: unknown event format; send {STRUCTURED} or {BATCH}")
     if any(name.startswith(_PREFIX) for name in request.headers):
@@ -68,10 +68,10 @@ def _batch(body: Any) -> list[Observation]:
     if not isinstance(body, list):
         raise BadIntake("a batch should be a list of events")
     check_count(body)
-    return [_structured(event, f"{index}") for index, event in enumerate(body)]
+    return [_parse_event(event, f"{index}") for index, event in enumerate(body)]
 
 
-def _structured(event: Any, where: str = "") -> Observation:
+def _parse_event(event: Any, where: str = "") -> Observation:
     at = f"{where}: " if where else ""
     if not isinstance(event, dict):
         raise BadIntake(f"{at}an event should be an object")
@@ -132,7 +132,7 @@ def _payload(body: bytes, content_type: str) -> JsonObject:
     return {"data_base64": base64.b64encode(body).decode("ascii")}
 
 
-def _filled(text: str) -> str:
+def _require_text(text: str) -> str:
     if not text:
         raise ValueError("should not be empty")
     return text
@@ -144,7 +144,7 @@ def _rfc3339(value: object) -> object:
     return value
 
 
-Filled = Annotated[StrictStr, AfterValidator(_filled)]
+Filled = Annotated[StrictStr, AfterValidator(_require_text)]
 
 
 class Attributes(BaseModel):
@@ -162,8 +162,8 @@ class Attributes(BaseModel):
     specversion: Literal["1.0"]
 
 
-def _observation(given: Mapping[str, Any], data: JsonObject, where: str = "") -> Observation:
-    present: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+def _observation(attributes: Mapping[str, Any], data: JsonObject, where: str = "") -> Observation:
+    present: dict[str, Any] = {k: v for k, v in attributes.items() if v is not None}
     at = f"{where}: " if where else ""
     _check_version(present, at)
     check_one({**present, **data}, where)

@@ -41,7 +41,7 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
         IntakeUnready: the format or its mapping cannot be used here.
         PluginError: the format's function failed, or returned something else.
     """
-    return _checked(name, _read(name, find_format(name), request), request)
+    return _check_result(name, _read(name, find_format(name), request), request)
 
 
 def parse_declared(intake: DeclaredIntake, request: IntakeRequest) -> list[Observation]:
@@ -54,7 +54,7 @@ def parse_declared(intake: DeclaredIntake, request: IntakeRequest) -> list[Obser
             return parse(intake.use, request)
         except UnknownFormat as error:
             raise IntakeUnready(intake.use, f"is not installed: {error}") from None
-    return _checked(intake.use, _read(intake.use, _by_mapping(intake), request), request)
+    return _check_result(intake.use, _read(intake.use, _by_mapping(intake), request), request)
 
 
 def _by_mapping(intake: DeclaredIntake) -> Parse:
@@ -62,15 +62,15 @@ def _by_mapping(intake: DeclaredIntake) -> Parse:
     return partial(mapped.parse, intake.mapping, intake.use)
 
 
-def _checked(name: str, found: object, request: IntakeRequest) -> list[Observation]:
-    if not isinstance(found, list) or not all(isinstance(item, Observation) for item in found):
+def _check_result(name: str, result: object, request: IntakeRequest) -> list[Observation]:
+    if not isinstance(result, list) or not all(isinstance(item, Observation) for item in result):
         raise PluginError(name, "should return a list of boyd.Observation")
-    check_count(found)
-    found = [_traced(observation, request) for observation in found]
-    size = sum(_size(observation, index) for index, observation in enumerate(found))
+    check_count(result)
+    result = [_with_trace(observation, request) for observation in result]
+    size = sum(_size(observation, index) for index, observation in enumerate(result))
     if size > MAX_BYTES:
         raise BadIntake(f"{size} bytes of observations in one request; the limit is {MAX_BYTES}")
-    return found
+    return result
 
 
 def _read(name: str, format: Parse, request: IntakeRequest) -> object:
@@ -92,31 +92,31 @@ def find_format(name: str) -> Parse:
         IntakeUnready: it cannot be imported, or is not callable.
     """
     shipped = shipped_intakes().get(name)
-    if shipped is not None and name not in _installed():
+    if shipped is not None and name not in _entry_points():
         declared = shipped.declared(name)
         return find_format(declared.use) if declared.mapping is None else _by_mapping(declared)
-    if name not in _installed():
+    if name not in _entry_points():
         near = difflib.get_close_matches(name, format_names(), 1)
         hint = (
             f"did you mean {near[0]!r}?" if near else f"known formats: {', '.join(format_names())}"
         )
         raise UnknownFormat(f"no format {name!r}; {hint}")
     try:
-        found = _installed()[name].load()
+        function = _entry_points()[name].load()
     except Exception as error:
         raise IntakeUnready(name, f"cannot be imported: {saying(error)}") from error
-    if not callable(found):
-        raise IntakeUnready(name, f"cannot be used: {found!r} is not a function")
-    parse: Parse = found
+    if not callable(function):
+        raise IntakeUnready(name, f"cannot be used: {function!r} is not a function")
+    parse: Parse = function
     return parse
 
 
 def format_names() -> list[str]:
     """The installed formats, and those that come with Boyd."""
-    return sorted(_installed().keys() | shipped_intakes())
+    return sorted(_entry_points().keys() | shipped_intakes())
 
 
-def _traced(observation: Observation, request: IntakeRequest) -> Observation:
+def _with_trace(observation: Observation, request: IntakeRequest) -> Observation:
     """The observation with the trace context of its event, or else of its request, if any."""
     own = observation.data.get("traceparent")
     for text in (own, request.headers.get("traceparent")):
@@ -134,5 +134,5 @@ def _size(observation: Observation, index: int) -> int:
 
 
 @cache
-def _installed() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}

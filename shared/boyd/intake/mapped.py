@@ -65,15 +65,15 @@ class _Reader:
         self._bytes = 0
 
     def observations(self) -> list[Observation]:
-        known = self._mapping.known
-        if known and not _is_true(self._value(known, None)):
-            raise BadIntake(f"this is no message of {self._name}: `{known}` is not true of it")
+        condition = self._mapping.known
+        if condition and not _is_true(self._value(condition, None)):
+            raise BadIntake(f"this is no message of {self._name}: `{condition}` is not true of it")
         items = self._value(self._mapping.items, None)
         if not isinstance(items, list):
             raise BadIntake(f"`{self._mapping.items}` gives no list; is this from {self._name}?")
         check_count(items)
-        found = [self._observation(item, index) for index, item in enumerate(items)]
-        return [one for one in found if one is not None]
+        results = [self._observation(item, index) for index, item in enumerate(items)]
+        return [observation for observation in results if observation is not None]
 
     def _observation(self, item: Any, index: int) -> Observation | None:
         mapping = self._mapping
@@ -86,8 +86,8 @@ class _Reader:
             # Many items may have a long one in common, which is then read for each of them.
             value = self._value(text, item, counted=True)
             check_one(value, f"item {index}")
-            if found := _identity(value):
-                metadata[name] = found
+            if identity := _identity(value):
+                metadata[name] = identity
         end = _text(self._value(mapping.source, item))[:MAX_SOURCE]
         try:
             return Observation(
@@ -118,17 +118,17 @@ class _Reader:
 
     def _severity(self, item: Any) -> Severity | None:
         word = _text(self._value(self._mapping.severity, item))[:MAX_WORD].strip().lower()
-        known = self._mapping.severities.get(word) or severity_of(word)
-        return known or self._mapping.default_severity
+        severity = self._mapping.severities.get(word) or severity_of(word)
+        return severity or self._mapping.default_severity
 
     def _value(self, text: str | None, item: Any, *, counted: bool = False) -> Any:
         if text is None:
             return None
         try:
-            found = _compiled(text).value({**self._scope, "item": item}, self._meter)
+            value = _compiled(text).value({**self._scope, "item": item}, self._meter)
             if counted:
-                self._meter.take_size(found)
-            return found
+                self._meter.take_size(value)
+            return value
         except UnusableExpression as error:
             raise IntakeUnready(self._name, f"has a mapping that cannot be used: {error}") from None
         except ExtractionError as error:

@@ -38,21 +38,21 @@ def parse(request: IntakeRequest) -> list[Observation]:
     body = read_json(request.body)
     if isinstance(body, dict) and "observations" not in body:
         return [_observation(body)]
-    given = _items(body)
-    check_count(given)
-    return [_observation(item, f"{index}") for index, item in enumerate(given)]
+    items = _items(body)
+    check_count(items)
+    return [_observation(item, f"{index}") for index, item in enumerate(items)]
 
 
 def _items(body: Any) -> list[Any]:
-    given = body
+    items = body
     if isinstance(body, dict):
         others = body.keys() - {"observations"}
         if others:
             raise BadIntake(f"{min(others)}: unknown field next to observations")
-        given = body["observations"]
-    if not isinstance(given, list):
+        items = body["observations"]
+    if not isinstance(items, list):
         raise BadIntake(EXPECTED)
-    return given
+    return items
 
 
 def _observation(value: Any, where: str = "") -> Observation:

@@ -86,9 +86,9 @@ def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
         value = jiter.from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         raise NotJson(f"not JSON: {error}") from None
-    why = unstorable(value)
-    if why:
-        raise BadIntake(f"JSON that cannot be stored: {why}")
+    flaw = unstorable(value)
+    if flaw:
+        raise BadIntake(f"JSON that cannot be stored: {flaw}")
     return value
 
 

@@ -39,11 +39,11 @@ def read_secrets(folder: Path | None, name: str) -> list[str]:
         text = Secret(file=folder / name).read() if folder else ""
     except ConfigError:
         text = ""
-    found = [line.strip() for line in text.splitlines() if line.strip()]
-    if not found:
+    secrets = [line.strip() for line in text.splitlines() if line.strip()]
+    if not secrets:
         raise ConfigError(f"the API has no secret {name!r}; see the setting intake.secrets")
-    register(*found)
-    return found
+    register(*secrets)
+    return secrets
 
 
 def check_sender(
@@ -83,19 +83,19 @@ def _check_basic(auth: BasicAuth, secrets: Sequence[str], headers: Mapping[str, 
     if scheme.lower() != "basic":
         raise SenderRefused("send user and password by Basic authentication")
     try:
-        given = base64.b64decode(text.strip(), validate=True)
+        credentials = base64.b64decode(text.strip(), validate=True)
     except ValueError:
         raise SenderRefused("the Authorization header is not Basic authentication") from None
-    if not _equals_one(given, [f"{auth.user}:{secret}".encode() for secret in secrets]):
+    if not _equals_one(credentials, [f"{auth.user}:{secret}".encode() for secret in secrets]):
         raise SenderRefused("user or password is wrong")
 
 
 def _check_header(auth: HeaderAuth, secrets: Sequence[str], headers: Mapping[str, str]) -> None:
-    given = headers.get(auth.header.lower(), "").strip()
-    if not given:
+    value = headers.get(auth.header.lower(), "").strip()
+    if not value:
         raise SenderRefused(f"the header {auth.header} is missing")
     expected = [f"{auth.prefix}{secret}".encode() for secret in secrets]
-    if not _equals_one(given.encode("utf-8", "surrogateescape"), expected):
+    if not _equals_one(value.encode("utf-8", "surrogateescape"), expected):
         raise SenderRefused(f"the header {auth.header} is wrong")
 
 
@@ -114,12 +114,12 @@ def _check_signature(
     read_body: ReadBody,
     now: float,
 ) -> str | None:
-    given = _signatures(auth, headers.get(auth.header.lower(), ""))
+    signatures = _signatures(auth, headers.get(auth.header.lower(), ""))
     if auth.timestamp:
         _check_time(auth, headers.get(auth.timestamp.lower(), ""), now)
-    signed = _signed(auth.signed, headers, read_body)
+    signed = _content_to_sign(auth.signed, headers, read_body)
     expected = [hmac.new(_key(secret), signed, auth.algorithm).digest() for secret in secrets]
-    if not sum(_equals_one(one, expected) for one in given):
+    if not sum(_equals_one(signature, expected) for signature in signatures):
         raise SenderRefused(f"the signature in {auth.header} does not fit")
     return hashlib.sha256(signed).hexdigest() if auth.once or auth.timestamp else None
 
@@ -127,15 +127,15 @@ def _check_signature(
 def _signatures(auth: HmacAuth, header: str) -> list[bytes]:
     parts = header.split()
     if "," not in auth.prefix:
-        parts = [one.strip() for part in parts for one in part.split(",")]
-    found = [one.removeprefix(auth.prefix) for one in parts if one.startswith(auth.prefix)]
-    if not any(found):
+        parts = [text.strip() for part in parts for text in part.split(",")]
+    signatures = [text.removeprefix(auth.prefix) for text in parts if text.startswith(auth.prefix)]
+    if not any(signatures):
         with_prefix = f" with {auth.prefix!r}" if auth.prefix else ""
         raise SenderRefused(f"the header {auth.header} has no signature{with_prefix}")
-    return [_decoded(auth, one) for one in found[:MAX_SIGNATURES]]
+    return [_decode(auth, text) for text in signatures[:MAX_SIGNATURES]]
 
 
-def _decoded(auth: HmacAuth, text: str) -> bytes:
+def _decode(auth: HmacAuth, text: str) -> bytes:
     try:
         if auth.encoding == "hex":
             return bytes.fromhex(text)
@@ -153,20 +153,20 @@ def _check_time(auth: HmacAuth, text: str, now: float) -> None:
         raise SenderRefused(f"{auth.timestamp} is more than {auth.window:g} seconds away from now")
 
 
-def _signed(template: str, headers: Mapping[str, str], read_body: ReadBody) -> bytes:
+def _content_to_sign(template: str, headers: Mapping[str, str], read_body: ReadBody) -> bytes:
     """The bytes that are signed."""
     # Texts and names of parts alternate.
     pieces = PART.split(template)
-    found = []
+    parts = []
     for number, piece in enumerate(pieces):
         name = piece.lower()
         if number % 2 == 0:
-            found.append(piece.encode())
+            parts.append(piece.encode())
         elif name == "body":
-            found.append(read_body())
+            parts.append(read_body())
         else:
-            found.append(headers.get(name, "").encode("utf-8", "surrogateescape"))
-    return b"".join(found)
+            parts.append(headers.get(name, "").encode("utf-8", "surrogateescape"))
+    return b"".join(parts)
 
 
 def _key(secret: str) -> bytes:
@@ -178,6 +178,6 @@ def _key(secret: str) -> bytes:
     return secret.encode()
 
 
-def _equals_one(given: bytes, expected: Sequence[bytes]) -> bool:
+def _equals_one(value: bytes, expected: Sequence[bytes]) -> bool:
     # All are compared, so that the time tells nothing.
-    return sum(hmac.compare_digest(given, one) for one in expected) > 0
+    return sum(hmac.compare_digest(value, candidate) for candidate in expected) > 0

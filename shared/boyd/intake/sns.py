@@ -86,14 +86,14 @@ class SnsVerifier:
         if sent["TopicArn"] not in auth.topics:
             raise SenderRefused("the topic is not one of those that may send")
         self._check_time(sent["Timestamp"])
-        key = self._key(_checked_url(sent, "SigningCertURL", _CERTIFICATE))
+        key = self._key(_sns_url(sent, "SigningCertURL", _CERTIFICATE))
         _check_signature(key, sent)
         if sent["Type"] == "SubscriptionConfirmation":
             self._confirm(sent)
         return f"{sent['TopicArn']} {sent['MessageId']}"
 
     def _confirm(self, sent: Mapping[str, str]) -> None:
-        url = _checked_url(sent, "SubscribeURL", _SUBSCRIPTION)
+        url = _sns_url(sent, "SubscribeURL", _SUBSCRIPTION)
         query = parse_qs(urlsplit(url).query)
         if query.get("Action") != ["ConfirmSubscription"] or (
             query.get("TopicArn") != [sent["TopicArn"]]
@@ -157,11 +157,11 @@ def _message(body: bytes) -> Mapping[str, str]:
     missing = [name for name in names if name != "Subject" and not isinstance(sent.get(name), str)]
     if not names or missing:
         raise SenderRefused("not a message of SNS")
-    found: Mapping[str, str] = {k: v for k, v in sent.items() if isinstance(v, str)}
-    return found
+    texts: Mapping[str, str] = {k: v for k, v in sent.items() if isinstance(v, str)}
+    return texts
 
 
-def _checked_url(sent: Mapping[str, str], name: str, rest: re.Pattern[str]) -> str:
+def _sns_url(sent: Mapping[str, str], name: str, rest: re.Pattern[str]) -> str:
     """A URL of SNS itself, in the region of the topic: anybody can have others at Amazon."""
     url = sent.get(name, "")
     try:

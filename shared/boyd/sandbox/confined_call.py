@@ -77,7 +77,7 @@ class ConfinedAnswer:
     """The end of a function in a sandbox.
 
     Attributes:
-        answer: its result; None: it failed.
+        answer: its result; None if it failed.
         error: of the function, or why its process ended without an answer.
         violation: the first attempt to go beyond the sandbox.
         lost: it ended without an answer.
@@ -149,7 +149,7 @@ class _Workspace:
     def request(
         self, sandbox: Sandbox, isolation: Isolation, function: str, argument: str
     ) -> dict[str, Any]:
-        named = isolation == "bubblewrap" and sandbox.processes is not None
+        needs_one_more = isolation == "bubblewrap" and sandbox.processes is not None
         return {
             "function": function,
             "argument": argument,
@@ -158,7 +158,7 @@ class _Workspace:
                 "AS": sandbox.memory,
                 "FSIZE": sandbox.file_size,
                 # The first process of its own namespace counts, too.
-                "NPROC": (sandbox.processes or 0) + 1 if named else sandbox.processes,
+                "NPROC": (sandbox.processes or 0) + 1 if needs_one_more else sandbox.processes,
             },
             "folders": [*sandbox.files, str(self.scratch)],
             "network": sandbox.network,
@@ -188,7 +188,7 @@ def _workspace(sandbox: Sandbox) -> Iterator[_Workspace]:
 
 
 def user_of(sandbox: Sandbox) -> Account | None:
-    """The account that a sandbox runs as; None: that of this process.
+    """The account that a sandbox runs as, unless it is that of this process.
 
     Raises:
         CannotConfine: there is no such user, or we may not become that user.
@@ -203,11 +203,11 @@ def _addresses(sandbox: Sandbox) -> dict[str, str]:
     if sandbox.network == "any":
         return {}
     hosts = dict.fromkeys(name.rpartition(":")[0] for name in sandbox.network)
-    known = {
+    address_of = {
         host: host if _is_address(host) else _ADDRESS.format(n // 250, n % 250 + 1)
         for n, host in enumerate(hosts)
     }
-    return {name: known[name.rpartition(":")[0]] for name in sandbox.network}
+    return {name: address_of[name.rpartition(":")[0]] for name in sandbox.network}
 
 
 def _is_address(host: str) -> bool:
@@ -265,10 +265,10 @@ def bubblewrap(sandbox: Sandbox, scratch: Path, hosts: Path) -> list[str]:
 def _environment(place: _Workspace) -> dict[str, str]:
     """Of our variables those that programs need and that hold no secrets."""
     ours = os.environ.items()
-    kept = {n: v for n, v in ours if n in _PASSED or n.startswith(("LC_", "PYTHON"))}
+    variables = {n: v for n, v in ours if n in _PASSED or n.startswith(("LC_", "PYTHON"))}
     if place.user:
-        kept |= {"HOME": place.user.home, "USER": place.user.name, "LOGNAME": place.user.name}
-    return {**kept, "TMPDIR": str(place.scratch)}
+        variables |= {"HOME": place.user.home, "USER": place.user.name, "LOGNAME": place.user.name}
+    return {**variables, "TMPDIR": str(place.scratch)}
 
 
 def _converse(
@@ -307,10 +307,10 @@ def _read(text: bytes) -> ConfinedAnswer:
         ValueError: it is not an answer.
     """
     check_values(text, _MAX_FIELDS)
-    found = _Answer.model_validate_json(text)
-    if found.answer is not None:
-        check_values(found.answer, _MAX_VALUES)
-    return ConfinedAnswer(found.answer, found.error[:_MAX_LINE], found.violation)
+    message = _Answer.model_validate_json(text)
+    if message.answer is not None:
+        check_values(message.answer, _MAX_VALUES)
+    return ConfinedAnswer(message.answer, message.error[:_MAX_LINE], message.violation)
 
 
 def _in_short(error: Exception) -> str:

@@ -12,7 +12,7 @@ REFUSED = "boyd.destination.refused"
 
 
 def refuse_destination(url: str, destinations: Collection[str] | None) -> str | None:
-    """The reason why a request may not be sent to *url*; None: it may, or there is no list."""
+    """The error of a request to a *url* that is not in the list, if there is one."""
     if destinations is None:
         return None
     parts = urlsplit(url)

@@ -160,12 +160,12 @@ def _descendants() -> list[int]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs milliseconds
         if name.isdigit() and (parent := _parent(name)) is not None:
             children.setdefault(parent, []).append(int(name))
-    found, unseen = [], [os.getpid()]
+    pids, unseen = [], [os.getpid()]
     while unseen:
         below = children.get(unseen.pop(), [])
-        found += below
+        pids += below
         unseen += below
-    return found
+    return pids
 
 
 def _parent(pid: str) -> int | None:

@@ -30,7 +30,7 @@ def isolation() -> Isolation:
 
 
 def missing(sandbox: Sandbox) -> str | None:
-    """The limit of a sandbox that this host cannot enforce, and why; None: it enforces all."""
+    """The first limit of a sandbox that this host cannot enforce, with the cause."""
     # Those of one kind are tried out once.
     alike = {"cpu": None, "file_size": None, "time": None, "violations": 1, "window": 1.0}
     tried = sandbox.processes and min(sandbox.processes, _TRIED_PROCESSES)
@@ -43,30 +43,30 @@ def _missing(text: str) -> str | None:
     try:
         user = user_of(sandbox)
         own = user is not None
-        if isolation() == "kernel" and (why := _without_bubblewrap(sandbox, own)):
-            return why
+        if isolation() == "kernel" and (problem := _without_bubblewrap(sandbox, own)):
+            return problem
         if sandbox.processes and not own and os.geteuid() == 0:
             return "`processes` does not limit root: set `user`"
-        return _tried(sandbox, user.uid if user else os.geteuid())
+        return _try_limits(sandbox, user.uid if user else os.geteuid())
     except CannotConfine as error:
         return str(error)
 
 
 def _without_bubblewrap(sandbox: Sandbox, own_user: bool) -> str | None:
-    """The reason why the kernel alone does not suffice."""
-    why = _bubblewrap_problem()
+    """The problem if the kernel alone does not suffice."""
+    problem = _bubblewrap_problem()
     if sandbox.network != "any" and sandbox.network:
-        return f"a list of destinations (`network`) needs bubblewrap: {why}"
+        return f"a list of destinations (`network`) needs bubblewrap: {problem}"
     if sandbox.processes and not own_user:
-        return f"`processes` needs bubblewrap or a user of its own: {why}"
+        return f"`processes` needs bubblewrap or a user of its own: {problem}"
     if not own_user and not kernel.scopes_signals():
-        return f"it needs bubblewrap, a user of its own or Linux 6.12: {why}"
+        return f"it needs bubblewrap, a user of its own or Linux 6.12: {problem}"
     return None
 
 
 @cache
 def _bubblewrap_problem() -> str | None:
-    """The reason why bubblewrap cannot be used here."""
+    """The problem that keeps bubblewrap from working here."""
     if shutil.which("bwrap") is None:
         return "`bwrap` is not installed"
     with tempfile.TemporaryDirectory() as folder:
@@ -77,11 +77,11 @@ def _bubblewrap_problem() -> str | None:
             done = subprocess.run(line, capture_output=True, text=True, timeout=_TRIAL)  # noqa: S603
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"`bwrap` cannot be started: {error}"
-    said = done.stderr.strip().partition("\n")[0]
-    return f"`bwrap` makes no namespaces here: {said}" if done.returncode else None
+    complaint = done.stderr.strip().partition("\n")[0]
+    return f"`bwrap` makes no namespaces here: {complaint}" if done.returncode else None
 
 
-def _tried(sandbox: Sandbox, uid: int) -> str | None:
+def _try_limits(sandbox: Sandbox, uid: int) -> str | None:
     """The first limit that a trial went beyond."""
     with (
         tempfile.TemporaryDirectory() as outside,
@@ -96,21 +96,21 @@ def _tried(sandbox: Sandbox, uid: int) -> str | None:
             "processes": sandbox.processes,
         }
         try:
-            found = call(
+            result = call(
                 sandbox, isolation(), f"{__name__}:try_out", json.dumps(trial), _TRIAL, log
             )
         except Overrun as error:
             return f"its trial {error}"
-        if found.answer is not None:
-            return found.answer or None
+        if result.answer is not None:
+            return result.answer or None
         log.seek(0)
-        said = log.read(2000).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return f"its process cannot be started: {said or found.error}"
+        last_line = log.read(2000).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return f"its process cannot be started: {last_line or result.error}"
 
 
 def _outside(sandbox: Sandbox, folder: str) -> str:
     """A folder in which the sandbox must not write."""
-    within = any(Path(folder).is_relative_to(one) for one in sandbox.files)
+    within = any(Path(folder).is_relative_to(allowed) for allowed in sandbox.files)
     return "/" if within else folder
 
 
@@ -120,9 +120,9 @@ def try_out(argument: str) -> str:
     if os.getuid() != trial["uid"]:
         return "`user` is not enforced"
     with suppress(OSError):
-        made = Path(trial["outside"]) / f"boyd-trial-{os.getpid()}"
-        made.mkdir()
-        made.rmdir()
+        probe = Path(trial["outside"]) / f"boyd-trial-{os.getpid()}"
+        probe.mkdir()
+        probe.rmdir()
         return "`files` is not enforced: it writes in another folder"
     with suppress(OSError):
         os.utime(trial["outside"])
@@ -137,7 +137,7 @@ def try_out(argument: str) -> str:
 
 
 def _starts(count: int) -> bool:
-    """Tell whether that many processes can be started."""
+    """Report whether that many processes can be started."""
     started = []
     try:
         for _ in range(count):

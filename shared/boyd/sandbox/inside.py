@@ -49,10 +49,10 @@ class Forwarder:
         """End all connections."""
         with self._lock:
             self._closed = True
-            for one in self._open:
+            for connection in self._open:
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
-                one.close()
+                    connection.shutdown(socket.SHUT_RDWR)
+                connection.close()
             self._open.clear()
 
     def _keep(self, *sockets: socket.socket) -> bool:
@@ -131,21 +131,21 @@ class ViolationWatch:
         # Only a network of its own counts what this sandbox tries.
         self._counts = self._hosts is not None and not request["kernel"]
         self._sockets_are_refused = self._hosts is not None and request["kernel"]
-        self._unrouted = _unrouted() if self._counts else 0
+        self._unrouted = _count_unrouted_packets() if self._counts else 0
 
     def note(self, limit: LimitName, detail: str) -> None:
         """Note a violation, unless there was one before."""
         if self.violation is None:
             self.violation = LimitViolation(limit=limit, detail=detail[:500])
 
-    def heard(self, event: str, args: tuple[Any, ...]) -> None:
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """An audit hook of Python.
 
         Raises:
             PermissionError: the kernel would refuse it, too.
         """
         if event == "open":
-            self._opened(*args[:3])
+            self._check_open(*args[:3])
         elif event == REFUSED:
             self.note("network", f"{args[0]} is not among its destinations")
         elif self._hosts is None:
@@ -162,7 +162,7 @@ class ViolationWatch:
             if host not in _LOCAL and (host, port) not in self._pairs:
                 self._refuse(f"{host}:{port}")
 
-    def failed(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Note the limit that an error tells of, if it does."""
         number = error.errno if isinstance(error, OSError) else None
         threads = isinstance(error, RuntimeError) and "start new thread" in str(error)
@@ -177,14 +177,14 @@ class ViolationWatch:
 
     def end(self) -> None:
         """Note what programs tried that it has started."""
-        if self._counts and _unrouted() > self._unrouted:
+        if self._counts and _count_unrouted_packets() > self._unrouted:
             self.note("network", "a program tried to reach an address that is no destination")
 
     def _refuse(self, name: str) -> NoReturn:
         self.note("network", f"{name} is not among its destinations")
         raise PermissionError(f"{name} is not among the destinations of the action")
 
-    def _opened(self, path: object = None, _mode: object = None, flags: object = 0) -> None:
+    def _check_open(self, path: object = None, _mode: object = None, flags: object = 0) -> None:
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return
         text = os.fsdecode(path)
@@ -201,7 +201,7 @@ def _is_numeric(host: str) -> bool:
     return host.replace(".", "").isdigit() or ":" in host
 
 
-def _unrouted() -> int:
+def _count_unrouted_packets() -> int:
     """The number of packets that this network had no way for."""
     lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines()]
     total = sum(
@@ -218,17 +218,17 @@ def run(control: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
     """Confine this process and call the function; the answer."""
     listeners = _listen(request["addresses"])
     _confine(request)
-    socket.send_fds(control, [b"."], [one.fileno() for one in listeners])
-    for one in listeners:
-        one.close()
+    socket.send_fds(control, [b"."], [listener.fileno() for listener in listeners])
+    for listener in listeners:
+        listener.close()
     watch = ViolationWatch(request)
-    sys.addaudithook(watch.heard)
+    sys.addaudithook(watch.audit)
     module, _, function = request["function"].partition(":")
     try:
-        found = getattr(importlib.import_module(module), function)(request["argument"])
-        answer = {"answer": found}
+        result = getattr(importlib.import_module(module), function)(request["argument"])
+        answer = {"answer": result}
     except BaseException as error:  # noqa: BLE001 - the parent reports it
-        watch.failed(error)
+        watch.note_error(error)
         name, text = type(error).__name__, message_of(error)
         answer = {"error": f"{name}: {text}" if text else name}
     watch.end()
@@ -250,11 +250,11 @@ def _listen(addresses: dict[str, str]) -> list[socket.socket]:
 
 def _add_address(interface: str, address: str) -> None:
     """Give our own loopback another address."""
-    wanted = struct.pack(
+    ifreq = struct.pack(
         "16sHH4s8x", interface.encode(), socket.AF_INET, 0, socket.inet_aton(address)
     )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        fcntl.ioctl(asking, _SIOCSIFADDR, wanted)
+        fcntl.ioctl(asking, _SIOCSIFADDR, ifreq)
 
 
 def _drop_capabilities() -> None:
@@ -305,8 +305,8 @@ def _request(control: socket.socket) -> dict[str, Any]:
         if not chunk:
             sys.exit(1)
         parts.append(chunk)
-    found: dict[str, Any] = json.loads(b"".join(parts))
-    return found
+    request: dict[str, Any] = json.loads(b"".join(parts))
+    return request
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -90,13 +90,14 @@ def confine() -> list[str]:
     if libc is None:
         return []
     refused = _REFUSED.get(platform.machine())
-    known = (_FILES, _NETWORK, _SCOPES)
-    tried = (_landlock(libc, known), refused is not None and _seccomp(libc, _refusing(*refused)))
+    all_rights = (_FILES, _NETWORK, _SCOPES)
+    filtered = refused is not None and _seccomp(libc, _refusing(*refused))
+    tried = (_landlock(libc, all_rights), filtered)
     return [name for name, done in zip(MEANS, tried, strict=True) if done]
 
 
 def scopes_signals() -> bool:
-    """Tell whether landlock keeps a process from ending those outside."""
+    """Report whether landlock keeps a process from ending those outside."""
     libc = ctypes.CDLL(None, use_errno=True)
     version: int = libc.syscall(_CREATE_RULESET, None, 0, _ABI_QUERY)
     return version >= min(_SCOPES)
@@ -145,13 +146,13 @@ def _without_privileges() -> ctypes.CDLL | None:
 
 
 def _landlock(
-    libc: ctypes.CDLL, known: Sequence[dict[int, int]], folders: Sequence[str] | None = None
+    libc: ctypes.CDLL, all_rights: Sequence[dict[int, int]], folders: Sequence[str] | None = None
 ) -> bool:
-    """Take the *known* rights away; with *folders* not in those, and programs may run."""
+    """Give up *all_rights*; those on files stay in *folders* if given, and programs may run."""
     version = libc.syscall(_CREATE_RULESET, None, 0, _ABI_QUERY)
     if version < 1:
         return False
-    rights = [sum(bits for since, bits in some.items() if since <= version) for some in known]
+    rights = [sum(bits for since, bits in some.items() if since <= version) for some in all_rights]
     if folders is not None:
         rights[0] &= ~_EXECUTE
     size = 24 if version >= 6 else 16 if version >= 4 else 8

@@ -121,14 +121,14 @@ def _line(process: subprocess.Popen[str], pipe: int, until: float) -> bytes:
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:
-            ended = process.poll() is not None
-            if selector.select(0 if ended else min(left, _PAUSE)):
+            has_ended = process.poll() is not None
+            if selector.select(0 if has_ended else min(left, _PAUSE)):
                 parts.append(os.read(pipe, 1 << 20))
                 if not parts[-1]:
                     return b""
                 if parts[-1].endswith(b"\n"):
                     return b"".join(parts)
-            elif ended:
+            elif has_ended:
                 return b""
     return b""
 
@@ -151,9 +151,9 @@ def main() -> None:
     os.set_inheritable(int(pipe), False)
     os.register_at_fork(after_in_child=answers.close)
     module, _, function = name.partition(":")
-    given = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+    argument = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
     try:
-        outcome = {"answer": getattr(importlib.import_module(module), function)(given)}
+        outcome = {"answer": getattr(importlib.import_module(module), function)(argument)}
     except BaseException as error:  # noqa: BLE001 - the parent reports it
         outcome = {"error": error_line(error)}
     answers.write(json.dumps(outcome) + "\n")

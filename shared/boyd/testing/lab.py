@@ -81,25 +81,25 @@ class MemoryGraph:
     def out_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
         """The facts about each of those symbols."""
         self.calls.append("out_many")
-        found: dict[str, list[Triple]] = {symbol: [] for symbol in symbols}
-        for triple in self._ordered():
-            if triple.subject in found:
-                found[triple.subject].append(triple)
-        return found
+        facts: dict[str, list[Triple]] = {symbol: [] for symbol in symbols}
+        for triple in self._sort_facts():
+            if triple.subject in facts:
+                facts[triple.subject].append(triple)
+        return facts
 
     def into_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
         """The facts that name each of those symbols as their object."""
         self.calls.append("into_many")
-        found: dict[str, list[Triple]] = {symbol: [] for symbol in symbols}
-        for triple in self._ordered():
-            if triple.object in found:
-                found[triple.object].append(triple)
-        return found
+        facts: dict[str, list[Triple]] = {symbol: [] for symbol in symbols}
+        for triple in self._sort_facts():
+            if triple.object in facts:
+                facts[triple.object].append(triple)
+        return facts
 
     def with_predicate(self, predicate: str, limit: int = 1000) -> list[Triple]:
         """Up to *limit* facts with that predicate."""
         self.calls.append("with_predicate")
-        return [triple for triple in self._ordered() if triple.predicate == predicate][:limit]
+        return [triple for triple in self._sort_facts() if triple.predicate == predicate][:limit]
 
     def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
         """The number of facts with each of those symbols as subject or object."""
@@ -132,14 +132,14 @@ class MemoryGraph:
     def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
         """Up to *limit* facts in the order of their labels, behind *after*."""
         self.calls.append("page")
-        return [fact for fact in self._ordered() if after is None or fact.place > after][:limit]
+        return [fact for fact in self._sort_facts() if after is None or fact.place > after][:limit]
 
     def all(self) -> Iterator[Triple]:
         """Every fact, in the order of their labels."""
         self.calls.append("all")
-        yield from self._ordered()
+        yield from self._sort_facts()
 
-    def _ordered(self) -> list[Triple]:
+    def _sort_facts(self) -> list[Triple]:
         return [self._facts[key] for key in sorted(self._facts)]
 
 

@@ -48,10 +48,10 @@ def call(name: str, arguments: JsonObject | str | None = None, **fields: Any) ->
     return calls((name, {} if arguments is None else arguments), **fields)
 
 
-def calls(*asked: tuple[str, JsonObject | str], **fields: Any) -> Reply:
+def calls(*pairs: tuple[str, JsonObject | str], **fields: Any) -> Reply:
     """A reply with several tool calls."""
-    made = [ScriptedCall(name=name, arguments=arguments) for name, arguments in asked]
-    return Reply(calls=made, **fields)
+    scripted = [ScriptedCall(name=name, arguments=arguments) for name, arguments in pairs]
+    return Reply(calls=scripted, **fields)
 
 
 def empty(**fields: Any) -> Reply:
@@ -66,39 +66,39 @@ def status(code: int, retry_after: float | str | None = None, **fields: Any) -> 
 
 def cut_after(events: int, reply: Reply | None = None) -> Reply:
     """A connection lost after some events of *reply*."""
-    return _changed(reply, end="cut", after=events)
+    return _with_fields(reply, end="cut", after=events)
 
 
 def unfinished(reply: Reply | None = None) -> Reply:
     """A stream that ends after the whole reply, without a reason or a marker."""
-    return _changed(reply, end="unfinished")
+    return _with_fields(reply, end="unfinished")
 
 
 def error_event(kind: str = "server_error", reply: Reply | None = None) -> Reply:
     """A stream with an error event after the whole reply."""
-    return _changed(reply, end="error", error=kind)
+    return _with_fields(reply, end="error", error=kind)
 
 
 def hang(seconds: float, reply: Reply | None = None) -> Reply:
     """A delayed *reply*."""
-    return _changed(reply, wait=seconds)
+    return _with_fields(reply, wait=seconds)
 
 
 def silence(events: int = 0, reply: Reply | None = None) -> Reply:
     """A stream that stalls after some events of *reply*."""
-    return _changed(reply, end="silence", after=events)
+    return _with_fields(reply, end="silence", after=events)
 
 
 def length(reply: Reply) -> Reply:
     """*reply* truncated by the token limit, in the middle of its last call if it has calls."""
-    asked = list(reply.calls)
-    if asked:
-        text = asked[-1].text
-        asked[-1] = asked[-1].patched({"arguments": text[: len(text) // 2]})
-    return _changed(reply, finish="length", calls=asked)
+    calls = list(reply.calls)
+    if calls:
+        text = calls[-1].text
+        calls[-1] = calls[-1].patched({"arguments": text[: len(text) // 2]})
+    return _with_fields(reply, finish="length", calls=calls)
 
 
-def _changed(reply: Reply | None, **fields: Any) -> Reply:
+def _with_fields(reply: Reply | None, **fields: Any) -> Reply:
     return (reply or say("this is what comes first")).model_copy(update=fields)
 
 
@@ -275,8 +275,8 @@ class _Handler(BaseHTTPRequestHandler):
 def _encode(received: Received, reply: Reply, number: int) -> ChatCompletions | Messages:
     if received.wire == "anthropic":
         return Messages(reply, number)
-    asked = received.body.get("stream_options")
-    counts = isinstance(asked, dict) and asked.get("include_usage") is True
+    stream_options = received.body.get("stream_options")
+    counts = isinstance(stream_options, dict) and stream_options.get("include_usage") is True
     return ChatCompletions(reply, number, counts)
 
 
@@ -298,18 +298,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("script", type=Path, help="a JSON file: {replies: [...], forever: false}")
     parser.add_argument("--port", type=int, default=0, help="to listen on; any when absent")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        script = Script.from_file(given.script)
+        script = Script.from_file(options.script)
     except (OSError, ValueError) as error:
-        print(f"{given.script}: {error}", file=sys.stderr)
+        print(f"{options.script}: {error}", file=sys.stderr)
         return 2
-    ended = threading.Event()
+    stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with ScriptedModel(script.replies, forever=script.forever, port=given.port) as model:
+        signal.signal(number, lambda *_: stop.set())
+    with ScriptedModel(script.replies, forever=script.forever, port=options.port) as model:
         print(f"{model.url}/v1", flush=True)
-        ended.wait()
+        stop.wait()
     return 0
 
 

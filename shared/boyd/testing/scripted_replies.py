@@ -118,8 +118,8 @@ class ChatCompletions:
             yield self._delta({"reasoning_content": piece})
         for piece in pieces(reply.text, reply.chunk):
             yield self._delta({"content": piece})
-        for at, asked in enumerate(reply.calls):
-            for fragment in self._fragments(at, asked):
+        for at, call in enumerate(reply.calls):
+            for fragment in self._fragments(at, call):
                 yield self._delta({"tool_calls": [fragment]})
 
     def ending(self) -> Iterator[bytes]:
@@ -152,19 +152,19 @@ class ChatCompletions:
     def _delta(self, delta: dict[str, Any]) -> bytes:
         return self._chunk({"index": 0, "delta": delta, "finish_reason": None})
 
-    def _fragments(self, at: int, asked: ScriptedCall) -> Iterator[dict[str, Any]]:
+    def _fragments(self, at: int, call: ScriptedCall) -> Iterator[dict[str, Any]]:
         """The fragments of a call."""
         cut = self._reply.cut
-        id_ = asked.id or ("call_same" if cut == "same_id" else f"call_{self._number}_{at}")
+        id_ = call.id or ("call_same" if cut == "same_id" else f"call_{self._number}_{at}")
         whole = cut in ("bare", "same_id", "object", "empty")
-        texts = [asked.text] if whole else ["", *pieces(asked.text, self._reply.chunk)]
+        texts = [call.text] if whole else ["", *pieces(call.text, self._reply.chunk)]
         for number, text in enumerate(texts):
             is_first = number == 0
             fragment: dict[str, Any] = {"index": 0 if cut in ("same_index", "same_id") else at}
             function: dict[str, Any] = {"arguments": text}
             if is_first or cut == "repeated_name":
                 fragment |= {"id": id_, "type": "function"}
-                function["name"] = asked.name
+                function["name"] = call.name
             if cut == "new_ids":
                 fragment["id"] = f"{id_}_{number}"
             if cut in ("no_index", "bare"):
@@ -172,8 +172,8 @@ class ChatCompletions:
             if cut in ("no_id", "bare"):
                 fragment.pop("id", None)
             if cut == "object":
-                function["arguments"] = asked.arguments
-            if cut == "empty" and not asked.arguments:
+                function["arguments"] = call.arguments
+            if cut == "empty" and not call.arguments:
                 function["arguments"] = ""
             yield {**fragment, "function": function}
 
@@ -191,43 +191,45 @@ class Messages:
         reply, usage = self._reply, self._reply.usage
         counted = {"input_tokens": usage.input_tokens, "output_tokens": 1} if usage else {}
         message = {"id": f"msg_{self._number}", "role": "assistant", "content": []}
-        yield _typed("message_start", message={**message, "usage": counted})
-        yield _typed("ping")
+        yield _event_of_type("message_start", message={**message, "usage": counted})
+        yield _event_of_type("ping")
         blocks: list[tuple[dict[str, Any], str, str, str]] = []
         if reply.reasoning:
             block = {"type": "thinking", "thinking": ""}
             blocks.append((block, "thinking", "thinking_delta", reply.reasoning))
         if reply.text:
             blocks.append(({"type": "text", "text": ""}, "text", "text_delta", reply.text))
-        for number, asked in enumerate(reply.calls):
-            id_ = asked.id or f"toolu_{self._number}_{number}"
-            call = {"type": "tool_use", "id": id_, "name": asked.name, "input": {}}
-            text = asked.text if asked.arguments else ""
+        for number, scripted in enumerate(reply.calls):
+            id_ = scripted.id or f"toolu_{self._number}_{number}"
+            call = {"type": "tool_use", "id": id_, "name": scripted.name, "input": {}}
+            text = scripted.text if scripted.arguments else ""
             blocks.append((call, "partial_json", "input_json_delta", text))
         for at, (block, field, kind, text) in enumerate(blocks):
-            yield _typed("content_block_start", index=at, content_block=block)
+            yield _event_of_type("content_block_start", index=at, content_block=block)
             for piece in pieces(text, reply.chunk):
-                yield _typed("content_block_delta", index=at, delta={"type": kind, field: piece})
-            yield _typed("content_block_stop", index=at)
+                yield _event_of_type(
+                    "content_block_delta", index=at, delta={"type": kind, field: piece}
+                )
+            yield _event_of_type("content_block_stop", index=at)
 
     def ending(self) -> Iterator[bytes]:
         """The events of the finish reason and the usage."""
         usage = self._reply.usage
         counted = {"usage": {"output_tokens": usage.output_tokens}} if usage else {}
         delta = {"stop_reason": _REASONS[self._reply.reason][1]}
-        yield _typed("message_delta", delta=delta, **counted)
+        yield _event_of_type("message_delta", delta=delta, **counted)
 
     def marker(self) -> bytes:
         """The end marker."""
-        return _typed("message_stop")
+        return _event_of_type("message_stop")
 
     def error(self) -> bytes:
         """An error event."""
         error = {"type": self._reply.error, "message": self._reply.message}
-        return _typed("error", error=error)
+        return _event_of_type("error", error=error)
 
 
-def _typed(kind: str, **fields: Any) -> bytes:
+def _event_of_type(kind: str, **fields: Any) -> bytes:
     return f"event: {kind}\n".encode() + _event({"type": kind, **fields})
 
 

@@ -166,11 +166,11 @@ def _redis(
         advice = f"use --redis-nodes {before}" if before else "leave out --redis-nodes"
         raise ConfigError(f"{state} has data of {owner}: {advice}, or another BOYD_STATE_DIR")
     if nodes:
-        with redis_cluster(state, nodes, named=kind) as cluster:
+        with redis_cluster(state, nodes, program_name=kind) as cluster:
             urls = {"redis_url": cluster.url, "broker_url": cluster.broker.url}
             yield settings.model_copy(update=urls) if cluster.start(supervisor) else None
         return
-    with redis_server(state, named=kind) as server:
+    with redis_server(state, program_name=kind) as server:
         changed = settings.model_copy(update={"redis_url": server.url})
         yield changed if server.start(supervisor) else None
 
