@@ -85,12 +85,12 @@ def rate(deployment: Deployment, url: str) -> float:
 
 def _copy_many(store: AgentStore, client: Any, ended: int) -> None:
     keys = Keys(store.agent_id)
-    fields = client.hgetall(keys.archived(ended))
+    fields = client.hgetall(keys.past_iteration(ended))
     at = int(float(fields["endedAt"]))
     pipe = client.pipeline(transaction=False)
     for number in range(ended + 1, ended + COPIED):
         changed = {"iteration": number, "endedAt": at + number}
-        pipe.hset(keys.archived(number), mapping={**fields, **changed})
+        pipe.hset(keys.past_iteration(number), mapping={**fields, **changed})
         pipe.zadd(keys.history, {str(number): at + number})
         if number % 500 == 0:
             pipe.execute()

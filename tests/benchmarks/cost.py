@@ -192,7 +192,7 @@ def once(deployment: Deployment, meter: Meter, agent_id: str) -> Callable[[], No
     keys = Keys(agent_id)
 
     def iterate() -> None:
-        meter.did(keys.archived(launcher.trigger("bench").iteration))
+        meter.did(keys.past_iteration(launcher.trigger("bench").iteration))
 
     return iterate
 
@@ -211,7 +211,7 @@ def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
                 _repeat(iterate, 3)
                 bundles = -(-count // size)
                 cost = meter.of(iterate, max(3, 100 // (1 + bundles // 4 + count // 20)))
-                record = meter.memory(Keys(name).archived(1))
+                record = meter.memory(Keys(name).past_iteration(1))
                 cost = replace(cost, record=record)
                 found.append(Point(bundles, count, extra, cost))
     return found
@@ -312,7 +312,7 @@ def largest(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         _repeat(iterate, 3)  # apart from what is watched: to show a command takes longer still
         slow = [entry["duration"] / 1000 for entry in client.slowlog_get(128)]
         told(add, f"{LARGEST} observers, 1000 bundles", meter.of(iterate, 1))
-        add(f"{LARGEST} observers: record", meter.memory(Keys(name).archived(1)), "B")
+        add(f"{LARGEST} observers: record", meter.memory(Keys(name).past_iteration(1)), "B")
         add(f"{LARGEST} observers: the longest command", max(slow, default=0), "ms")
 
 
@@ -405,7 +405,7 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
             request = RunRequest(title="a run", description="what there is to know about it")
             submitted = launcher.submit_run(request, _SOMEBODY)
             runs.append(submitted.run.id)
-            meter.did(keys.archived(submitted.iteration))
+            meter.did(keys.past_iteration(submitted.iteration))
 
         _repeat(approve, 3)
         cost = meter.of(approve, 40)
@@ -431,7 +431,7 @@ def _events(deployment: Deployment, meter: Meter, url: str) -> Cost:
         status = caller.ask(("POST", "/api/v0/agents/woken/intake/json"), body)
         if status != 202:
             raise RuntimeError(f"an event was answered with {status}")
-        meter.did(keys.archived(number))
+        meter.did(keys.past_iteration(number))
 
     _repeat(post, 3)
     return meter.of(post, 40)

@@ -53,7 +53,14 @@ def fill(deployment: Deployment, store: AgentStore, items: int) -> None:
         client.eval(_COPY, 2, source, index, f"{prefix}kept", items, began, "kept")
     # Iterations are found by number: the copies follow the first one.
     client.hincrby(keys.loop, "iteration", items)
-    args = (keys.archived(run.iteration), keys.history, keys.of("iteration", ""), items, began, "")
+    args = (
+        keys.past_iteration(run.iteration),
+        keys.history,
+        keys.of("iteration", ""),
+        items,
+        began,
+        "",
+    )
     client.eval(_COPY, 2, *args)
 
 

@@ -132,7 +132,7 @@ def measure(url: str, folder: Path, monitored: Monitored, compare: Compare, tell
             tell("an iteration on all hosts", time.monotonic() - began, "s")
             _iteration(_beyond(idle, meter, iterate), formula, compare)
             [newest] = client.zrange(Keys(AGENT).history, -1, -1)
-            record = Keys(AGENT).archived(int(newest))
+            record = Keys(AGENT).past_iteration(int(newest))
             size = meter.memory(record)
             compare("its record", size / 1000, formula.iteration("kB that are kept"), "kB", FACTOR)
             count = meter.connections()

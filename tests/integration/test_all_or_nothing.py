@@ -406,7 +406,7 @@ def effects(store: Store, a: AgentStore) -> None:
         assert [one.execution for one in a.in_flight.of("p:do", "t")] == [name]
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
-            assert a.holds.compensated(name, fence, Compensation(state="none"), hold)
+            assert a.holds.record_compensation(name, fence, Compensation(state="none"), hold)
             assert a.holds.lift("p:do", "t", ANN) == "lifted"
         assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
         back = CallRequest(kind="rollback", action="p:do", undoes=name, actor=ANN)

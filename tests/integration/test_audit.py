@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from boyd.models import Actor, AuditHead, Misfit
 from boyd.store import Audit, Sealing, Store
-from boyd.store.audit_chain import Link, sealed
+from boyd.store.audit_chain import Link, seal
 from boyd.store.keys import AGENTS, Keys
 from boyd_cli import boyd
 from harness import Deployment, patient_client, wait_until
@@ -176,7 +176,7 @@ def test_an_inserted_entry_with_a_hash_that_fits_is_inserted(whole: Store, chain
 
     def insert(raw: Raw) -> None:
         links = [Link.read(*item) for item in raw]
-        false = sealed(forger, links[3].hash, 5, "1-1", {"kind": "false"})
+        false = seal(forger, links[3].hash, 5, "1-1", {"kind": "false"})
         raw[:] = [
             (f"{n}-0", fields_of(link)) for n, link in enumerate([*links[:4], false, *links[4:]], 1)
         ]
@@ -194,7 +194,7 @@ def test_a_changed_entry_with_a_hash_that_fits_is_found_by_the_next(
 
     def change(raw: Raw) -> None:
         link = Link.read(*raw[4])
-        raw[4] = (raw[4][0], fields_of(sealed(forger, link.prev, 5, link.at, {"kind": "false"})))
+        raw[4] = (raw[4][0], fields_of(seal(forger, link.prev, 5, link.at, {"kind": "false"})))
 
     rewrite(whole, change)
 
@@ -205,7 +205,7 @@ def test_an_entry_at_the_end_that_no_sealer_made_is_inserted(whole: Store, chain
     forger = Sealing(whole.sealing.key, chain=KEYS.prefix)
     head = chain.head()
     assert head
-    false = sealed(forger, head.hash, 11, "1-1", {"kind": "false"})
+    false = seal(forger, head.hash, 11, "1-1", {"kind": "false"})
     whole.client.xadd(KEYS.audit, fields_of(false), id="11-0")
 
     assert named(chain) == (11, "inserted")
@@ -264,7 +264,7 @@ def made_anew(whole: Store) -> None:
         prev = ""
         for n, (place, fields) in enumerate(raw, 1):
             body = json.loads(fields["body"]) | {"who": "eve@example.com"}
-            link = sealed(forger, prev, n, fields["at"], body)
+            link = seal(forger, prev, n, fields["at"], body)
             raw[n - 1] = (place, fields_of(link))
             prev = link.hash
         whole.client.hset(KEYS.audit_head, mapping={"hash": prev, "by": "sha256"})

@@ -450,7 +450,7 @@ def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> 
     lab.resolver.answer(item.id, "denied", person("ann"))
     again = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
 
-    assert item.id == joined == again == lab.store.approvals.proposed("loop:2")
+    assert item.id == joined == again == lab.store.approvals.item_proposed_by("loop:2")
     assert lab.store.approvals.page(50).pending == []
 
 

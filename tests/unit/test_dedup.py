@@ -156,7 +156,7 @@ def test_when_the_fault_clears_the_item_is_withdrawn_with_the_reason() -> None:
         "The situation has cleared: all is well",
         "agent:test",
     )
-    assert lab.store.approvals.watched() == {}
+    assert lab.store.approvals.watches() == {}
 
 
 def test_a_strategy_that_now_says_there_is_nothing_to_do_has_cleared_too() -> None:
@@ -318,7 +318,7 @@ def test_an_approved_item_is_not_withdrawn() -> None:
     lab.deliver()
 
     assert [status for status, _ in resolved(lab)] == ["approved"]
-    assert lab.store.approvals.watched() == {}
+    assert lab.store.approvals.watches() == {}
 
 
 def test_a_withdrawn_item_that_is_asked_for_again_is_a_new_one() -> None:

@@ -30,7 +30,7 @@ def test_new_records_carry_the_format_version() -> None:
 
     assert [lab.client.hget(key, "formatVersion") for key in keys] == ["1"] * 4
     lab.deliver()
-    assert lab.client.hget(KEYS.archived(1), "formatVersion") == "1"
+    assert lab.client.hget(KEYS.past_iteration(1), "formatVersion") == "1"
 
 
 @pytest.mark.parametrize("phase", ["start", "observe", "orient", "decide", "complete"])

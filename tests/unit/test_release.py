@@ -27,7 +27,7 @@ def test_valkey_is_called_by_its_own_version() -> None:
     ],
 )
 def test_the_version_line_of_a_server_is_parsed(text: str, release: Release | None) -> None:
-    assert Release.printed(text) == release
+    assert Release.from_output(text) == release
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_lifting_a_revocation_keeps_an_earlier_freeze() -> None:
     status = lab.store.loop_control.status()
 
     assert (status.frozen, status.revoked) == ("moving", "stolen key (by ann)")
-    assert set(lab.whole.freezes.all()) == set(lab.whole.freezes.revoked()) == {lab.agent.id}
+    assert set(lab.whole.freezes.all()) == set(lab.whole.freezes.revocations()) == {lab.agent.id}
     lab.whole.freezes.restore(lab.agent.id)
     assert lab.run().action_results[0].prevented == "frozen"
 

@@ -143,7 +143,7 @@ def test_an_attempt_that_somebody_abandoned_does_not_count() -> None:
 def test_a_record_of_an_earlier_release_is_read_without_what_it_lacks() -> None:
     lab = acting()
     lab.run()
-    lab.client.hdel(KEYS.archived(1), "steps", "at:1")
+    lab.client.hdel(KEYS.past_iteration(1), "steps", "at:1")
     result = first(lab)
 
     assert result.phase_runs == []
@@ -528,7 +528,7 @@ def test_nothing_is_recorded_of_observers_actions_and_plugins_that_read_nothing(
     lab.run()
 
     assert first(lab).reads == []
-    assert not [name for name in lab.client.hgetall(KEYS.archived(1)) if "reads" in name]
+    assert not [name for name in lab.client.hgetall(KEYS.past_iteration(1)) if "reads" in name]
 
 
 def test_a_secret_that_was_read_is_not_in_the_record() -> None:
@@ -538,7 +538,7 @@ def test_a_secret_that_was_read_is_not_in_the_record() -> None:
     lab.run()
     reads = told(first(lab))["p:r"]
 
-    assert secret not in json.dumps(lab.client.hgetall(KEYS.archived(1)))
+    assert secret not in json.dumps(lab.client.hgetall(KEYS.past_iteration(1)))
     assert [(one.value, one.note) for one in reads] == [
         (None, "absent"),
         ({"password": "[redacted]", "user": "ann"}, "redacted"),
@@ -570,7 +570,7 @@ def test_a_plugin_that_reads_without_end_fills_only_its_part_of_the_record() -> 
 
     assert (len(reads.reads), len(reads.clock)) == (MAX_READS, MAX_CLOCK_READS)
     assert reads.omitted == 500 + 500 + 50 - MAX_READS - MAX_CLOCK_READS
-    assert len(lab.client.hget(KEYS.archived(1), "reads:orient")) < 2 * MAX_PHASE
+    assert len(lab.client.hget(KEYS.past_iteration(1), "reads:orient")) < 2 * MAX_PHASE
 
 
 def test_many_large_values_do_not_exceed_the_limit_of_a_phase() -> None:
@@ -580,7 +580,7 @@ def test_many_large_values_do_not_exceed_the_limit_of_a_phase() -> None:
     lab.run()
     reads = told(first(lab))["p:r"]
 
-    assert len(lab.client.hget(KEYS.archived(1), "reads:orient")) < 1.1 * MAX_PHASE
+    assert len(lab.client.hget(KEYS.past_iteration(1), "reads:orient")) < 1.1 * MAX_PHASE
     assert {one.note for one in reads} == {None, "too large"}
     assert len(reads) == 20
 

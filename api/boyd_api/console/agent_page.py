@@ -104,7 +104,7 @@ def _holder(status: LoopStatus, record: Record | None) -> str:
     if status.worker:
         return f"on {status.worker}"
     if status.phase == "observe" and record is not None:
-        done = len(record.seen) + len(record.observer_errors)
+        done = len(record.observation_texts) + len(record.observer_errors)
         return f"{done} of {counted(len(record.observers), 'observer run')} done"
     return "waits for a worker"
 

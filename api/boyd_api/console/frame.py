@@ -200,8 +200,8 @@ def read_frame(page: PageRequest) -> Frame:
     """Read the frame for a page."""
     store, entries = page.services.store, page.ctx.agents
     serving = {name: entry for name, entry in entries.items() if entry.retired_at is None}
-    freezes, paused = store.freezes.all(), store.fleet.paused(list(serving))
-    revoked = store.freezes.revoked()
+    freezes, paused = store.freezes.all(), store.fleet.pauses(list(serving))
+    revoked = store.freezes.revocations()
     links = [
         AgentLink(name, entry.name, paused.get(name), freezes.get(name), revoked.get(name))
         for name, entry in serving.items()

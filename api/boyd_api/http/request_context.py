@@ -17,7 +17,7 @@ from boyd import intake
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp, utc_now
 from boyd.store import AgentEntry
-from boyd.store.calls import kept
+from boyd.store.calls import seconds_to_keep
 from boyd.store.storage_budget import DAY
 from boyd.text import queues
 from boyd.text.json_limits import MAX_VALUES
@@ -114,7 +114,7 @@ class RequestContext:
         if not self.services.store.fleet.of(self.agent.entry.id).serving(where):
             raise HttpProblem("no-worker", f"no live worker consumes queue {where!r}")
         size = CALL_BYTES + CALL_COPIES * len(work.to_json().encode())
-        self.take_storage(size, kept(work))
+        self.take_storage(size, seconds_to_keep(work))
         return self.agent.launcher.call(work, queue, self.idempotent_id())
 
     def take_storage(self, size: int, refill: float = DAY) -> None:

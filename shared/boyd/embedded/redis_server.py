@@ -218,7 +218,7 @@ def _release(program: str) -> Release | None:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return Release.printed(printed[:1000].decode("utf-8", "replace"))
+    return Release.from_output(printed[:1000].decode("utf-8", "replace"))
 
 
 def _hold(folder: Path) -> int:

@@ -40,7 +40,7 @@ from boyd.models import ActionInfo, EndpointInfo, ObserverHealth
 from boyd.store.approvals import NO_DEADLINE
 from boyd.store.fleet import AgentEntry
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
-from boyd.store.server.connection import stored_int
+from boyd.store.server.connection import read_int
 
 #: The field with the version of the format, and the hashes that have it.
 _FORMAT, _FORMATTED = "formatVersion", ("loop", "iteration")
@@ -65,7 +65,7 @@ class Progress:
 
     iterations: int = declare(
         "Iterations started.",
-        hash_field("loop", "iteration", lambda text: stored_int(text) or 0),
+        hash_field("loop", "iteration", lambda text: read_int(text) or 0),
         counter("boyd_agent_iterations"),
     )
     ended: dict[str, int] = declare(
@@ -238,7 +238,7 @@ class StoredState:
     format: int = declare(
         "The newest format version of its state and its iteration in flight.",
         FieldSource(
-            lambda it: max(stored_int(it.hash_field(key, _FORMAT)) or 1 for key in _FORMATTED),
+            lambda it: max(read_int(it.hash_field(key, _FORMAT)) or 1 for key in _FORMATTED),
             tuple((key, _FORMAT) for key in _FORMATTED),
         ),
     )

@@ -22,7 +22,7 @@ from boyd.models import LEVELS, ObserverHealth
 from boyd.store.fleet import AgentEntry
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, stored_int
+from boyd.store.server.connection import Client, read_int
 from boyd.text import queues
 
 #: Due members to read per agent, earliest first.
@@ -177,8 +177,7 @@ def hash_counts(key: str, prefix: str, outcomes: Iterable[str]) -> FieldSource:
     names = {outcome: f"{prefix}:{outcome}" for outcome in outcomes}
     return FieldSource(
         lambda replies: {
-            outcome: stored_int(replies.hash_field(key, name)) or 0
-            for outcome, name in names.items()
+            outcome: read_int(replies.hash_field(key, name)) or 0 for outcome, name in names.items()
         },
         tuple((key, name) for name in names.values()),
     )
@@ -196,7 +195,7 @@ def answer(
 
 def seconds(ms: str | None) -> float | None:
     """A stored time in milliseconds as seconds; None for an invalid one."""
-    number = stored_int(ms)
+    number = read_int(ms)
     return None if number is None else number / 1000
 
 
@@ -231,7 +230,7 @@ def _ask_past(replies: AgentReplies) -> dict[Hashable, Command]:
     members = replies.reply(_LAST)
     if not members:
         return {}
-    key = Keys(replies.entry.id).archived(int(members[0][0]))
+    key = Keys(replies.entry.id).past_iteration(int(members[0][0]))
     return {"past": hash_fields(key, "success", "startedAt")}
 
 

@@ -14,7 +14,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
 from boyd.health.declaration import build, declare, gauge, gauge_of_kind, health_fields
 from boyd.store.server.cluster_client import ClusterClient
-from boyd.store.server.connection import Client, stored_int, translated
+from boyd.store.server.connection import Client, read_int, translated
 from boyd.store.server.server_release import Release
 from boyd.store.server.slot_map import Server
 
@@ -165,7 +165,7 @@ def _read(client: ClusterClient, master: Server) -> MasterHealth:
     except (redis.ConnectionError, redis.TimeoutError) as error:
         client.note(master, error)
         return MasterHealth(str(master))
-    timeout = stored_int(settings.get("cluster-node-timeout"))
+    timeout = read_int(settings.get("cluster-node-timeout"))
     return MasterHealth(
         name=str(master),
         server=ServerHealth.of(info, rules),

@@ -98,7 +98,7 @@ def end(
 def with_known_outcome(store: AgentStore, record: Record, result: LoopResult) -> LoopResult:
     """Add the known outcome of an action that was abandoned while executing."""
     decision = record.decision
-    if record.abandoned != "act" or decision is None:
+    if record.abandoned_phase != "act" or decision is None:
         return result
     recorded = store.executions.settle(naming.loop(record.id))
     outcome = recorded or action_call.failure(
@@ -129,7 +129,7 @@ def remains_of(store: AgentStore, iteration: int, timeline: str) -> Lost:
     """Collect what is left of an iteration whose record is gone."""
     result = store.executions.settle(naming.loop(naming.iteration(iteration, timeline)))
     reason = "its record was lost or is incomplete"
-    return Lost(iteration, reason, store.runs.claimed_by(iteration), [result] if result else [])
+    return Lost(iteration, reason, store.runs.of_iteration(iteration), [result] if result else [])
 
 
 def failure_of(agent_id: str, record: Record, ended_at: datetime, reason: str) -> LoopResult:
@@ -137,7 +137,7 @@ def failure_of(agent_id: str, record: Record, ended_at: datetime, reason: str) -
     try:
         result = record.result(agent_id, ended_at)
     except (ValueError, KeyError):
-        return record.ruined(agent_id, ended_at, reason)
+        return record.unreadable_result(agent_id, ended_at, reason)
     return result.patched({"success": False, "error": reason})
 
 

@@ -223,7 +223,7 @@ class IterationSteps:
         runs = [complete.run_observation(read_run(fields)) for fields in entry.runs]
         extra = [*record.intake, *runs]
         ctx.phase = "observe"
-        observations, added = observe.assemble(ctx, record.seen, extra)
+        observations, added = observe.assemble(ctx, record.observation_texts, extra)
         ctx.phase = "orient"
         situation = orient.orient(ctx, observations)
         later, healths = observe.dump(added), self._health_after(record, entry.now)
@@ -326,7 +326,7 @@ class IterationSteps:
         result = ending.with_known_outcome(self._store, entry.record, result)
         result = result.patched({"problems": ctx.problems})
         withdraw_cleared(self._engine, entry.record, result)
-        store_results = entry.record.abandoned is not None
+        store_results = entry.record.abandoned_phase is not None
         ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, store_results)
         return False
 
@@ -360,7 +360,7 @@ class IterationSteps:
 
     def _health_after(self, record: Record, now: datetime) -> dict[str, ObserverHealth]:
         names = record.observers
-        saw = {names[index] for index in record.seen}
+        saw = {names[index] for index in record.observation_texts}
         # A single failed shard or host does not make the observer unhealthy.
         failed = {p.id: p for p in record.observer_errors if p.id not in saw}
         ran = dict.fromkeys(names)
@@ -421,13 +421,13 @@ def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None
     if not flagged or result.trace is None:
         return
     failed = {problem.id for problem in result.observer_errors}
-    saw = {record.observers[index] for index in record.seen} - failed
+    saw = {record.observers[index] for index in record.observation_texts} - failed
     requested = complete.waiting_for(result)
     # Runs and external events do not repeat while their cause lasts.
     lasting = not record.runs and not record.intake
     if requested and result.trace.chosen in flagged and lasting:
         store.approvals.watch(requested, result.trace.chosen, sorted(saw))
-    watched = store.approvals.watched()
+    watched = store.approvals.watches()
     for approval_id, (strategy, observers) in watched.items():
         cleared = complete.has_cleared(strategy, observers, saw, result)
         if approval_id != requested and cleared and not _has_other_requesters(store, approval_id):

@@ -214,7 +214,7 @@ class AgentStore:
         return entry.retention if entry else Retention()
 
     def halt(self) -> str | None:
-        """The reason why the agent's model is halted; None: it may be asked."""
+        """The reason for halting the agent's model, if it is halted."""
         return FreezeCopy(self._client, self._scripts).halt()
 
     def graph(self, name: str, agent_id: str | None = None) -> FactGraph:

@@ -82,7 +82,7 @@ class ApiKeys:
             person: whether the principal is a person.
             groups: the groups of the principal.
             agents: the agents that the key may access; empty: all.
-            expires_in: seconds until the key expires; None: never.
+            expires_in: seconds until the key expires, if it does.
             key_id: an id that makes the call idempotent: a second call returns the first key,
                 without its text.
 
@@ -126,7 +126,7 @@ class ApiKeys:
         return _read(key_id, text) if text else None
 
     def is_good(self, key_id: str) -> bool:
-        """Tell whether a key exists and has not expired."""
+        """Check whether a key exists and has not expired."""
         key = self.get(key_id)
         return key is not None and (key.expires_at is None or key.expires_at > from_ms(self._now()))
 
@@ -141,7 +141,7 @@ class ApiKeys:
         """Check a request's key and count the request against its rate limit, in one round trip.
 
         Args:
-            text: the key as sent; None: the request has no key and needs none.
+            text: the key as sent; None for a request that has no key and needs none.
             rate: sustained requests per second.
             burst: requests allowed at once.
             purpose: the name of the allowance when a key has several.
@@ -189,7 +189,7 @@ class ApiKeys:
 
 
 def is_key(text: str) -> bool:
-    """Tell whether *text* begins as the text of a key does."""
+    """Check whether *text* begins as the text of a key does."""
     return text.startswith("boyd_")
 
 

@@ -59,11 +59,11 @@ class ItemAnswer:
     """An answer to a pending item.
 
     Attributes:
-        version: the one that the item must still have; None: any.
+        version: the one that the item must still have, if it matters.
         request: repeating it as the same actor has the first outcome.
         link_until: the deadline of the signed link that the actor uses; the answer uses it up.
         result: of the action, if it was executed already.
-        vote: the signed approval; None: it is not signed.
+        vote: the approval, if it is signed.
     """
 
     verdict: Verdict
@@ -199,9 +199,9 @@ class Approvals:
             options["keep"] = milliseconds(retention.max_age)
         return options
 
-    def proposed(self, proposed_by: str) -> str | None:
-        """The id of the item that an execution has proposed, if any."""
-        approval_id = self.id_for(proposed_by)
+    def item_proposed_by(self, execution: str) -> str | None:
+        """The id of the item that *execution* has proposed, if any."""
+        approval_id = self.id_for(execution)
         with translated():
             fields = ["sameAs", "id"]
             same, own = self._client.hmget(self._keys.approval(approval_id), fields)
@@ -209,7 +209,7 @@ class Approvals:
         return item_id
 
     def waits(self, proposal: Proposal) -> bool:
-        """Tell whether an equal proposal is pending and does not expire within `SOON`."""
+        """Check whether an equal proposal is pending and does not expire within `SOON`."""
         keys = self._keys
         with translated():
             item_id = self._client.hget(keys.approvals_fingerprints, fingerprint(proposal))
@@ -361,7 +361,7 @@ class Approvals:
             pipe.expire(self._keys.approvals_clearing, WATCHED)
             pipe.execute()
 
-    def watched(self) -> dict[str, tuple[str, set[str]]]:
+    def watches(self) -> dict[str, tuple[str, set[str]]]:
         """The strategy and observers of each item that is withdrawn when its situation clears."""
         with translated():
             texts = self._client.hgetall(self._keys.approvals_clearing)

@@ -28,7 +28,7 @@ class Sealing:
     """The parameters for sealing entries.
 
     Attributes:
-        key: the secret for HMAC-SHA256; None: plain SHA-256, which anybody can recompute.
+        key: the secret for HMAC-SHA256; without it plain SHA-256, which anybody can recompute.
         keep: the number of sealed entries to keep.
         chain: the chain's name, hashed so that one chain cannot replace another.
     """
@@ -47,20 +47,20 @@ class Sealing:
         """The method's name in each entry: `sha256`, or `hmac:` and the key's fingerprint."""
         if self.key is None:
             return PLAIN
-        return "hmac:" + self._keyed("boyd audit key")[:8]
+        return "hmac:" + self._hmac("boyd audit key")[:8]
 
     def hash(self, prev: str, seq: int, at: str, body: str) -> str:
         """The hash of an entry as hex digits."""
         # No part contains a line break, so different entries never give the same text.
         text = f"{self.chain}\n{prev}\n{seq}\n{at}\n{body}"
-        return self._keyed(text) if self.key is not None else _sha256(text)
+        return self._hmac(text) if self.key is not None else _sha256(text)
 
     def proof(self, head: AuditHead) -> str:
         """The proof that a holder of the key set a checkpoint."""
         text = f"{self.chain}\ncheckpoint\n{head}"
-        return self._keyed(text) if self.key is not None else _sha256(text)
+        return self._hmac(text) if self.key is not None else _sha256(text)
 
-    def _keyed(self, text: str) -> str:
+    def _hmac(self, text: str) -> str:
         assert self.key is not None
         return hmac.new(self.key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
@@ -106,7 +106,7 @@ class Link:
         return [str(self.seq), self.at, self.body, self.prev, self.sealed_by, self.hash]
 
     def is_whole(self, sealing: Sealing) -> bool:
-        """Tell whether its hash matches its content."""
+        """Check whether its hash matches its content."""
         expected = sealing.hash(self.prev, self.seq, self.at, self.body)
         return hmac.compare_digest(expected.encode(), self.hash.encode())
 
@@ -129,14 +129,14 @@ class Link:
         )
 
 
-def sealed(sealing: Sealing, prev: str, seq: int, at: str, fields: Mapping[str, str]) -> Link:
+def seal(sealing: Sealing, prev: str, seq: int, at: str, fields: Mapping[str, str]) -> Link:
     """The next link of a chain."""
     body = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = sealing.hash(prev, seq, at, body)
     return Link(f"{seq}-0", seq, at, body, prev, sealing.name, digest)
 
 
-def noted(seq: str | None, digest: str | None) -> AuditHead | None:
+def read_head(seq: str | None, digest: str | None) -> AuditHead | None:
     """The head recorded in Redis; None when it is absent."""
     return AuditHead(seq=_number(seq), hash=digest) if seq and digest else None
 
@@ -191,10 +191,10 @@ class Verifier:
         skips = begin is not None and begin.seq > trimmed.seq
         walk = _Walk(self._sealing, begin if begin and skips else trimmed)
         misfit = (
-            (None if skips else self._forged_checkpoint(trimmed, proof))
-            or self._unconfirmed(begin, trimmed)
+            (None if skips else self._check_checkpoint(trimmed, proof))
+            or self._check_head(begin, trimmed)
             or self._along(walk)
-            or self._unconfirmed(expect, trimmed, walk.last)
+            or self._check_head(expect, trimmed, walk.last)
             or self._end(walk.last)
         )
         with translated():
@@ -208,13 +208,13 @@ class Verifier:
             misfit=misfit,
         )
 
-    def _forged_checkpoint(self, trimmed: AuditHead, proof: str) -> Misfit | None:
+    def _check_checkpoint(self, trimmed: AuditHead, proof: str) -> Misfit | None:
         if trimmed == START or proof == self._sealing.proof(trimmed):
             return None
         detail = "the checkpoint of the trimmed entries was not signed with this audit key"
         return _misfit(trimmed.seq, None, "wrong key", detail)
 
-    def _unconfirmed(
+    def _check_head(
         self, head: AuditHead | None, trimmed: AuditHead, last: AuditHead | None = None
     ) -> Misfit | None:
         """The misfit of a head noted earlier; None when it is part of the chain."""
@@ -245,8 +245,8 @@ class Verifier:
 
     def _end(self, last: AuditHead) -> Misfit | None:
         """The misfit between the chain's end and the recorded head."""
-        end = self._noted_end()
-        if end.seq > last.seq and not self._went_on(last):
+        end = self._read_end()
+        if end.seq > last.seq and not self._has_newer_entries(last):
             return _misfit(last.seq + 1, None, "missing", f"the chain continued to entry {end.seq}")
         if end == START and last != START:
             return _misfit(last.seq, None, "missing", "the record of the chain's end is missing")
@@ -260,20 +260,20 @@ class Verifier:
             )
         return None
 
-    def _went_on(self, last: AuditHead) -> bool:
-        """Tell whether more entries were sealed during verification."""
+    def _has_newer_entries(self, last: AuditHead) -> bool:
+        """Check whether more entries were sealed during verification."""
         return bool(self._read(f"({last.seq}-0", 1))
 
-    def _noted_end(self) -> AuditHead:
+    def _read_end(self) -> AuditHead:
         with translated():
             fields = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
-        return noted(*fields) or START
+        return read_head(*fields) or START
 
     def _checkpoint(self) -> tuple[AuditHead, str]:
         with translated():
             names = ["trimmedSeq", "trimmedHash", "trimmedProof"]
             seq, digest, proof = self._client.hmget(self._keys.audit_head, names)
-        return noted(seq, digest) or START, proof or ""
+        return read_head(seq, digest) or START, proof or ""
 
     def _links(self, after: int) -> Iterator[Link]:
         place = "-" if after == 0 else f"({after}-0"
@@ -300,7 +300,7 @@ class _Walk:
         self.checked = 0
 
     def fits(self, link: Link) -> bool:
-        """Tell whether *link* is the valid next link."""
+        """Check whether *link* is the valid next link."""
         seq = self.last.seq + 1
         return (
             link.stands_at == seq == link.seq
@@ -316,7 +316,7 @@ class _Walk:
         self.checked += 1
 
     def explain(self, link: Link, following: Sequence[Link]) -> Misfit:
-        """The reason why *link* does not fit, judged from it and the links after it."""
+        """Explain why *link* does not fit, judging from it and the links after it."""
         seq = self.last.seq + 1
         place = link.stands_at
         if place > seq:
@@ -330,10 +330,10 @@ class _Walk:
             detail = f"it was sealed with {_words(link.sealed_by)} instead of {_words(ours)}"
             return _misfit(seq, link, "wrong key", detail)
         if not link.is_whole(self._sealing):
-            return self._altered(link, following)
+            return self._explain_change(link, following)
         return self._out_of_order(link, following)
 
-    def _altered(self, link: Link, following: Sequence[Link]) -> Misfit:
+    def _explain_change(self, link: Link, following: Sequence[Link]) -> Misfit:
         seq = self.last.seq + 1
         if any(self._belongs(other) for other in following):
             return _misfit(seq, link, "inserted", "the entry that belongs here follows it")
@@ -352,7 +352,7 @@ class _Walk:
         return _misfit(before, previous, "changed", f"entry {seq} was sealed after a different one")
 
     def _belongs(self, other: Link) -> bool:
-        """Tell whether *other* is the link that should have come next."""
+        """Check whether *other* is the link that should have come next."""
         follows = other.seq == self.last.seq + 1 and other.prev == self.last.hash
         return follows and other.is_whole(self._sealing)
 

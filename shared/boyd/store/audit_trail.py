@@ -28,7 +28,7 @@ import redis
 
 from boyd.errors import BadCursor
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
-from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, noted, sealed
+from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, read_head, seal
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_of_some, translated
 from boyd.store.server.scripts import KeyedScripts
@@ -112,12 +112,12 @@ class Audit:
             (stored, seq, by, trimmed), waiting = pipe.execute()
         if not waiting:
             return 0
-        head = noted(seq, stored)
+        head = read_head(seq, stored)
         if head is None:
             head, by = self._last()
         if sealing.key is None and by not in (None, PLAIN):
             return 0  # only a process with the key can continue this chain
-        links = list(self._chained(head, waiting))
+        links = list(self._build_links(head, waiting))
         cut = self._to_trim(head.seq + len(links) - sealing.keep, int(trimmed or 0))
         won = self._scripts.run(
             "seal_audit",
@@ -130,12 +130,12 @@ class Audit:
         )
         return len(links) if won else -1
 
-    def _chained(
+    def _build_links(
         self, head: AuditHead, waiting: Iterable[tuple[str, dict[str, str]]]
     ) -> Iterator[Link]:
         prev = head.hash
         for seq, (at, fields) in enumerate(waiting, head.seq + 1):
-            link = sealed(self._sealing, prev, seq, at, fields)
+            link = seal(self._sealing, prev, seq, at, fields)
             yield link
             prev = link.hash
 
@@ -194,7 +194,7 @@ class Audit:
         return AuditPage(entries=entries)
 
     def _start(self, cursor: str | None, until: datetime | None) -> int | None:
-        """The number below which a page begins; None: begin with the newest entry."""
+        """The number below which a page begins; None for the newest entry."""
         if cursor is not None:
             return _number(cursor)
         return None if until is None else self._before(until) + 1
@@ -254,7 +254,7 @@ class Audit:
         """The recorded end of the chain; None when it is empty."""
         with translated():
             seq, digest = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
-        return noted(seq, digest)
+        return read_head(seq, digest)
 
     def verify(
         self, expect: AuditHead | None = None, begin: AuditHead | None = None

@@ -70,7 +70,7 @@ class Calls:
             id=call_id,
             resend_after=self._resend_after,
             queue=queue,
-            keep=milliseconds(kept(request)),
+            keep=milliseconds(seconds_to_keep(request)),
             kind=None if reads else request.kind,
             actor=actor_fields(request.actor),
             fields=flatten(request),
@@ -107,13 +107,13 @@ class Calls:
         return read_call(fields) if fields else None
 
 
-def kept(call: CallRequest) -> float:
+def seconds_to_keep(call: CallRequest) -> float:
     """Seconds to keep a call that has ended."""
     return KEEP_READ if _is_get(call) else KEEP
 
 
 def _refusal(execution: str, reason: str, obstacle: str) -> str:
-    """The reason why an execution cannot be rolled back, from the reply of the script."""
+    """Explain why an execution cannot be rolled back, from the reply of the script."""
     name = naming.short(execution)[:_SHOWN]
     if reason == "rollback":
         return f"{name} is a rollback, and a rollback cannot be rolled back"

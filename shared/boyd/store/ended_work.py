@@ -209,7 +209,7 @@ class EndedWork:
                     key = self._keys.of(kind, member)
                     pipe.hmget(key, names) if names else pipe.hgetall(key)
                 answers = pipe.execute()
-            hashes += [_named(names, answer) if names else answer for answer in answers]
+            hashes += [_present_fields(names, answer) if names else answer for answer in answers]
         return hashes
 
 
@@ -224,7 +224,7 @@ def read_ended_run(fields: Mapping[str, str]) -> Run:
     return restore(Run, fields)
 
 
-def _named(names: Sequence[str], answer: Sequence[str | None]) -> dict[str, str]:
+def _present_fields(names: Sequence[str], answer: Sequence[str | None]) -> dict[str, str]:
     return {name: value for name, value in zip(names, answer, strict=True) if value is not None}
 
 

@@ -54,7 +54,7 @@ class _Line:
     """A connection that waits for entries of one slot.
 
     Attributes:
-        asked: the entries after which it waits for others; None: it does not wait.
+        asked: by stream, the entry after which it waits for others, while it does.
     """
 
     server: Server
@@ -233,7 +233,7 @@ class AgentEvents:
         return str(rows[0][0]) if rows else "0-0"
 
     def reaches(self, event_id: str) -> bool:
-        """Tell whether all events after *event_id* are still stored.
+        """Check whether all events after *event_id* are still stored.
 
         They are not when *event_id* is later than the newest event: then Redis has lost data.
         """
@@ -262,7 +262,7 @@ class AgentEvents:
 
 
 def is_later(event_id: str, other: str) -> bool:
-    """Tell whether an event is later than another."""
+    """Check whether an event is later than another."""
     return _position(event_id) > _position(other)
 
 

@@ -140,7 +140,7 @@ class ActionLedger:
         values = {name: value for name, value in filters.items() if value is not None}
         oldest = to_ms(since) if since is not None else -math.inf
         page = self._search.page(limit, position, values, fields=_LISTED, oldest=oldest)
-        return page.map(_listed)
+        return page.map(_read_listed)
 
     def whole(self, execution_id: str) -> str:
         """The full name of an execution; `loop:12` is short for that of iteration 12."""
@@ -158,7 +158,7 @@ class ActionLedger:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             pipe.hmget(keys.iteration, "iteration", "timeline")
-            pipe.hget(keys.archived(number), "timeline")
+            pipe.hget(keys.past_iteration(number), "timeline")
             (current, timeline), archived = pipe.execute()
         run_timeline = timeline if current == str(number) else archived
         return naming.loop(naming.iteration(number, run_timeline or ""))
@@ -313,7 +313,7 @@ def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
     return StillRunning(f"execution {execution_id} is still running on {worker}", left / 1000)
 
 
-def _listed(fields: Mapping[str, str]) -> ExecutionEntry:
+def _read_listed(fields: Mapping[str, str]) -> ExecutionEntry:
     entry = restore(ExecutionEntry, fields)
     return entry.patched({"verification": read_verification(fields)})
 
@@ -331,7 +331,7 @@ def read_ledger_entry(name: str, fields: Mapping[str, str]) -> ExecutionEntry:
 
 
 def read_verification(fields: Mapping[str, str]) -> EffectVerification | None:
-    """The verification of an execution from its hash; None: its action cannot be verified."""
+    """The verification of an execution from its hash, if its action can be verified."""
     verdict = fields.get("verdict")
     if verdict is None:
         return None

@@ -47,7 +47,7 @@ WorkerInfo = responses.WorkerInfo
 
 @dataclass(frozen=True)
 class Obstacle:
-    """The reason why an agent does not look, and the command that helps."""
+    """A cause that keeps an agent from starting iterations, and the command that helps."""
 
     text: str
     command: str
@@ -78,11 +78,11 @@ class AgentEntry(Model):
 
     @property
     def needs_beat(self) -> bool:
-        """Tell whether a beat starts its iterations."""
+        """True if its iterations start by the clock."""
         return self.mode == "continuous" or bool(self.schedule)
 
     def obstacle(self, processes: Iterable[WorkerInfo]) -> Obstacle | None:
-        """The reason why it does not look, with these live *processes*."""
+        """The obstacle to the agent's work with these live *processes*, if there is one."""
         serving = [process for process in processes if self.id in process.agents]
         served = {
             name for process in serving if process.role == "worker" for name in process.queues
@@ -102,7 +102,7 @@ class AgentEntry(Model):
         )
 
     def next_start(self, now: datetime) -> datetime | None:
-        """The time when beat starts the next iteration; None: it starts none."""
+        """The time when beat starts the next iteration, if it starts any."""
         starts = []
         if self.mode == "continuous":
             length = milliseconds(self.loop_interval)
@@ -152,9 +152,9 @@ class Fleet:
         Redis may lose keys while processes run, so the entries that this process registered and
         the freezes that it has seen are written back when they are gone or outdated. A retired
         agent that this process runs is registered again, too. Freezes that have changed are brought
-        to the copies of its agents, in case whoever changed them did not reach those.
+        to the copies of its agents, which the process that changed them may not have reached.
         """
-        registered = [part for name in info.agents for part in self._registered(name)]
+        registered = [part for name in info.agents for part in self._registration(name)]
         lost, marks, server, compared = self._scripts.run(
             "record_heartbeat",
             name=info.name,
@@ -202,7 +202,7 @@ class Fleet:
             self._freezes |= pairs(later)
         return done
 
-    def _registered(self, name: str) -> tuple[str, int] | tuple[()]:
+    def _registration(self, name: str) -> tuple[str, int] | tuple[()]:
         """An agent and the time when this process registered it; empty if it did not."""
         return (name, self._entries[name][1]) if name in self._entries else ()
 
@@ -250,7 +250,7 @@ class Fleet:
         }
         return {name: entry for name, entry in read.items() if entry is not None}
 
-    def paused(self, agent_ids: Sequence[str]) -> Mapping[str, Stop]:
+    def pauses(self, agent_ids: Sequence[str]) -> Mapping[str, Stop]:
         """The paused ones among these agents, in one round trip."""
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -276,7 +276,7 @@ class Fleet:
         if not fresh and time.monotonic() - read_at <= _CACHE:
             return workers
         try:
-            infos = self._known(self._lively(), {worker.name: worker for worker in workers})
+            infos = self._infos(self._lively(), {worker.name: worker for worker in workers})
         except StoreUnavailable:
             if not workers:
                 raise
@@ -292,7 +292,7 @@ class Fleet:
         latest = max((beat for _, beat in beats), default=0.0)
         return {name for name, beat in beats if beat >= latest - ALIVE * 1000}
 
-    def _known(self, names: set[str], before: Mapping[str, WorkerInfo]) -> list[WorkerInfo]:
+    def _infos(self, names: set[str], before: Mapping[str, WorkerInfo]) -> list[WorkerInfo]:
         """The processes called *names*; those in *before* are not read again."""
         new = sorted(names - before.keys())
         with translated():

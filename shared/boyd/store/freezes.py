@@ -56,7 +56,7 @@ class FreezeCopy:
         return is_known, marks | pairs(later)
 
     def halt(self) -> str | None:
-        """The reason why the agent's model is halted: revoked, or all agents are frozen; or None.
+        """The reason for halting the agent's model, if it is revoked or all agents are frozen.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -127,7 +127,7 @@ def first_reason(marks: Sequence[str | None]) -> str | None:
 
 
 def halt_text(revoked: str | None, deployment: str | None) -> str | None:
-    """The reason why no model works for an agent, from the marks; None: it may."""
+    """The reason for halting an agent's model, from the marks, if there is one."""
     if (reason := reason_in(revoked)) is not None:
         return f"{REVOKED}: {reason}"
     reason = reason_in(deployment)
@@ -177,12 +177,12 @@ class Freezes:
             return reason_in(self._client.hget(FREEZES, DEPLOYMENT))
 
     def of(self, agent_id: str) -> str | None:
-        """The reason why an agent is frozen, by its own freeze or the deployment's; else None."""
+        """The reason of an agent's own freeze or the deployment's, if there is one."""
         with translated(FREEZES):
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
 
     def revocation(self, agent_id: str) -> str | None:
-        """The reason why an agent's right to act is revoked; None when it is not."""
+        """The reason for revoking an agent's right to act, if it is revoked."""
         with translated(FREEZES):
             return reason_in(self._client.hget(FREEZES, revocation_of(agent_id)))
 
@@ -190,7 +190,7 @@ class Freezes:
         """All freezes by agent; the deployment's under `DEPLOYMENT`."""
         return {scope: stop for scope, stop in self._in_force().items() if ":" not in scope}
 
-    def revoked(self) -> Mapping[str, Stop]:
+    def revocations(self) -> Mapping[str, Stop]:
         """All revocations by agent."""
         return {
             scope.removeprefix(_REVOKED): stop

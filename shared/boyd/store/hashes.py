@@ -120,7 +120,7 @@ def readable(name: str, read: Callable[[_S], _T], record: _S) -> _T | None:
 
 
 def note_unreadable(name: str, error: object) -> None:
-    """Log what was passed over, once, and tell whoever collects such names."""
+    """Log what was passed over, once, and add its name to those being collected."""
     names = _collected.get()
     if names is not None and name not in names and len(names) < _LISTED:
         names.append(name)

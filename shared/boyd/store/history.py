@@ -81,7 +81,7 @@ class History:
     def get(self, iteration: int) -> LoopResult | None:
         """One past iteration."""
         with translated():
-            fields = self._client.hgetall(self._keys.archived(iteration))
+            fields = self._client.hgetall(self._keys.past_iteration(iteration))
         with reading(f"iteration {iteration}"):
             return self._result(fields) if fields else None
 
@@ -91,7 +91,7 @@ class History:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for number in range(last, max(0, last - limit), -1):
-                pipe.hgetall(self._keys.archived(number))
+                pipe.hgetall(self._keys.past_iteration(number))
             numbers = range(last, max(0, last - limit), -1)
             rows = zip(numbers, replies_by_type(pipe), strict=True)
         results = [
@@ -129,7 +129,7 @@ class History:
             pipe.hget(keys.loop, "iteration")
             current, counter = pipe.execute()
             if not current and counter is not None:
-                current = self._client.hgetall(keys.archived(int(counter)))
+                current = self._client.hgetall(keys.past_iteration(int(counter)))
         return Record(current) if current else None
 
     def situation(self) -> Situation | None:
@@ -141,7 +141,9 @@ class History:
             pipe.hmget(keys.loop, _NEWEST)
             current, newest = pipe.execute()
             if current is None:
-                current = self._client.hget(keys.archived(_ended(*newest)), "situation")
+                current = self._client.hget(
+                    keys.past_iteration(_newest_number(*newest)), "situation"
+                )
         with reading("the latest situation"):
             return Situation.from_json(current) if current else None
 
@@ -159,10 +161,10 @@ class History:
     def _newest(self) -> int:
         """The number of the newest iteration that has ended; 0 before the first has."""
         with translated():
-            return _ended(*self._client.hmget(self._keys.loop, _NEWEST))
+            return _newest_number(*self._client.hmget(self._keys.loop, _NEWEST))
 
 
-def _ended(iteration: str | None, active: str | None) -> int:
+def _newest_number(iteration: str | None, active: str | None) -> int:
     """The number of the newest iteration that has ended, of the loop's fields `_NEWEST`."""
     with reading("the number of the last iteration"):
         return int(iteration or 0) - (1 if active else 0)

@@ -21,7 +21,7 @@ _TIMES = ("since", "until")
 
 @dataclass(frozen=True)
 class NewHold:
-    """A hold to begin, for so many *seconds*; None: until a person lifts it."""
+    """A hold to begin, for so many *seconds*, or until a person lifts it."""
 
     kind: HoldKind
     seconds: float | None = None
@@ -94,10 +94,10 @@ class Holds:
         checks: int,
         hold: NewHold | None,
     ) -> EffectName | None:
-        """Record the verdict on an execution; None: its job was lost, or it is no longer kept.
+        """Record the verdict on an execution, and create or lift the hold of its action.
 
-        Its action is held on its target by *hold* from then on; None: not any more. The verdict
-        that counts is returned: an effect that another execution may have had cannot be credited.
+        Returns the verdict that counts: an effect that another execution may have had cannot be
+        credited. None if the job was lost, or the execution is no longer kept.
         """
         fields = {"verdict": verdict, "evidence": evidence, "checks": checks}
         change = _change(execution_id, hold, evidence)
@@ -106,7 +106,7 @@ class Holds:
         )
         return counts or None
 
-    def compensated(
+    def record_compensation(
         self,
         execution_id: str,
         fence: Fence,

@@ -66,7 +66,7 @@ def _place(action: str, target: str | None) -> str:
 
 
 def _waits(item: ApprovalItem) -> bool:
-    """Tell whether an item has not begun, and executions in flight may delay it."""
+    """Check whether executions in flight may delay an item that has not begun."""
     queued = item.execution is not None and item.execution.state == "queued"
     return item.concurrency is not None and (item.status == "pending" or queued)
 

@@ -44,7 +44,7 @@ PAGE = 500
 class LogChange:
     """The writes of one step: log entries, fields of the hash, and an event.
 
-    `keep` is the milliseconds to keep the log from now on; None: the investigation continues.
+    `keep` is the milliseconds to keep the log, once the investigation has ended.
     `step` marks a decision, or the start of a tool, which is refused after a cancellation.
     """
 
@@ -103,7 +103,7 @@ class Investigations:
         request = InvestigationRequest.from_json(_safe(request))
         by = actor.principal if actor else ""
         fields = [*flatten(request), "source", source]
-        fields += _named(key=key, askedBy=by)
+        fields += _field_pairs(key=key, askedBy=by)
         began = self._scripts.run(
             "start_investigation",
             **self._names(id),
@@ -297,7 +297,7 @@ def _safe(request: InvestigationRequest) -> str:
     return json.dumps(safe)
 
 
-def _named(**values: str | None) -> list[str]:
+def _field_pairs(**values: str | None) -> list[str]:
     return [text for name, value in values.items() if value for text in (name, value)]
 
 

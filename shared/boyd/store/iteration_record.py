@@ -70,8 +70,8 @@ class BatchRun:
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Iterator[tuple[int, BatchRun]]:
         """The batch runs in an iteration's hash, by the number of the batch."""
-        began = _indexed(fields, _AT)
-        for number, text in _indexed(fields, _RAN).items():
+        began = _by_index(fields, _AT)
+        for number, text in _by_index(fields, _RAN).items():
             host, worker, tasks = json.loads(text)
             attempt, build, *offsets = json.loads(began.get(number, '[null,""]'))
             durations = {int(index): (n, ms) for index, (n, ms) in tasks.items()}
@@ -125,11 +125,11 @@ class Record:
 
     @property
     def error(self) -> str | None:
-        """The reason why the iteration failed, if it did."""
+        """The error of a failed iteration."""
         return self._fields.get("error")
 
     @property
-    def abandoned(self) -> str | None:
+    def abandoned_phase(self) -> str | None:
         """The phase in which the iteration was abandoned, if it was."""
         return self._fields.get("abandoned")
 
@@ -145,14 +145,14 @@ class Record:
         return observers
 
     @property
-    def seen(self) -> dict[int, str]:
+    def observation_texts(self) -> dict[int, str]:
         """The observations of each task as JSON text, by index."""
-        return _indexed(self._fields, "seen:")
+        return _by_index(self._fields, "seen:")
 
     @property
     def observer_errors(self) -> list[Problem]:
         """The tasks that failed and the observers that could not be planned, in order."""
-        failed = _indexed(self._fields, "fail:")
+        failed = _by_index(self._fields, "fail:")
         return [Problem.from_json(failed[index]) for index in sorted(failed)]
 
     @property
@@ -196,7 +196,7 @@ class Record:
     @property
     def observations(self) -> list[Observation]:
         """All observations, as given to the orienters."""
-        texts = self.seen
+        texts = self.observation_texts
         own = [
             o
             for index in sorted(texts)
@@ -295,7 +295,7 @@ class Record:
             reads=self.reads,
         )
 
-    def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
+    def unreadable_result(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
         """The failed result of an unreadable record, from the fields that need no parsing."""
         return LoopResult(
             id=f"{agent_id}:{self.id}",
@@ -353,7 +353,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _indexed(fields: Mapping[str, str], prefix: str) -> dict[int, str]:
+def _by_index(fields: Mapping[str, str], prefix: str) -> dict[int, str]:
     size = len(prefix)
     return {int(key[size:]): value for key, value in fields.items() if key.startswith(prefix)}
 

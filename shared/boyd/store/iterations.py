@@ -128,7 +128,7 @@ class Iterations:
         )
         if not fields:
             reply, record = self._scripts.run_and_read(call, self._keys.iteration)
-            return _entered(reply, record, iteration, epoch, phase, worker)
+            return _read_entry(reply, record, iteration, epoch, phase, worker)
         reply = self._scripts.run_call(call)
         if reply[0] != "ok":
             return None
@@ -140,7 +140,7 @@ class Iterations:
             "enter_orient", n=iteration, epoch=epoch, worker=worker, lease=self._lease
         )
         reply, record = self._scripts.run_and_read(call, self._keys.iteration)
-        entry = _entered(reply, record, iteration, epoch, "orient", worker)
+        entry = _read_entry(reply, record, iteration, epoch, "orient", worker)
         return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
 
     def leave(
@@ -280,7 +280,7 @@ class Iterations:
         }
         reply = self._scripts.run(
             "finish_iteration",
-            archived=self._keys.archived(iteration),
+            archived=self._keys.past_iteration(iteration),
             n=iteration,
             epoch=epoch,
             worker=worker,
@@ -377,7 +377,7 @@ class Iterations:
         return Record(fields) if fields else None
 
 
-def _entered(
+def _read_entry(
     reply: list[Any],
     record: Mapping[str, str],
     iteration: int,

@@ -46,13 +46,13 @@ class Jobs:
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
         """Enter a job; return its fields, or None when it is not queued under this attempt."""
         reply = self._scripts.run(
-            "enter_job", **self._held(name, attempt, worker), lease=self._lease
+            "enter_job", **self._fence(name, attempt, worker), lease=self._lease
         )
         return pairs(reply[1]) if reply[0] == "ok" else None
 
     def renew(self, name: str, attempt: int, worker: str) -> bool:
         """Renew the lease of a job; False when the job is lost."""
-        held = self._held(name, attempt, worker)
+        held = self._fence(name, attempt, worker)
         return bool(
             self._scripts.run("renew_job", **held, wait=self._lease, give_back=0, fields=[])
         )
@@ -72,7 +72,7 @@ class Jobs:
         """
         attempt = self._scripts.run(
             "renew_job",
-            **self._held(name, attempt, worker),
+            **self._fence(name, attempt, worker),
             wait=milliseconds(seconds) if seconds else self._resend_after,
             give_back=1 if seconds else 2,
             fields=flat(fields or {}),
@@ -104,7 +104,7 @@ class Jobs:
         """
         left = self._scripts.run(
             "leave_job",
-            **self._held(name, attempt, worker),
+            **self._fence(name, attempt, worker),
             state=state,
             keep=milliseconds(keep),
             retention=(retention or Retention()).limits(),
@@ -131,7 +131,7 @@ class Jobs:
             return None
         return StuckJob(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
 
-    def _held(self, name: str, attempt: int, worker: str) -> dict[str, Any]:
+    def _fence(self, name: str, attempt: int, worker: str) -> dict[str, Any]:
         job = self._keys.job(name)
         return {"job": job, "name": name, "attempt": attempt, "worker": worker}
 

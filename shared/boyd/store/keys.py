@@ -145,7 +145,7 @@ class Keys:
         """The key of an object by kind and id; kinds are `run`, `approval`, `execution` ..."""
         return f"{self.prefix}{kind}:{id}"
 
-    def archived(self, iteration: int) -> str:
+    def past_iteration(self, iteration: int) -> str:
         """The record of a past iteration."""
         return self.of("iteration", str(iteration))
 
@@ -165,7 +165,7 @@ class Keys:
         """The log of an investigation."""
         return self.of("log", investigation_id)
 
-    def asked(self, request: str) -> str:
+    def request(self, request: str) -> str:
         """The outcome of a request, in case it is repeated."""
         return self.of("asked", request)
 

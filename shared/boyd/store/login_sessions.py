@@ -77,7 +77,7 @@ class LoginSessions:
         """Open a session and return its secret.
 
         An API key decides again at each request; an identity without one is kept as it is. *age*
-        is how many seconds ago the user proved who they are; None: nobody knows.
+        is how many seconds ago the user authenticated, if known.
         """
         secret = secrets.token_urlsafe(32)
         id = digest(secret)
@@ -126,7 +126,7 @@ class LoginSessions:
         return SessionAdmission(key, refused, at, from_ms(float(confirmed)), wait / 1000)
 
     def is_open(self, id: str) -> bool:
-        """Tell whether a session is open and its key is good."""
+        """Check whether a session is open and its key is valid."""
         return any(session.id == id for session in self._read([id]))
 
     def all(self) -> list[OpenSession]:

@@ -13,7 +13,7 @@ from boyd.settings.schedules import Schedule
 from boyd.store.audit_trail import actor_fields
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
-from boyd.store.server.connection import Client, stored_int, translated
+from boyd.store.server.connection import Client, read_int, translated
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Timing, milliseconds
 
@@ -62,7 +62,7 @@ class TriggerOutcome:
 
     @property
     def new(self) -> bool:
-        """Tell whether an iteration started, so that the caller must send its first message."""
+        """True if an iteration started: the caller must send its first message."""
         return self.outcome == "started"
 
 
@@ -110,7 +110,7 @@ class Loop:
         """
         outcome, value = self._scripts.run(
             "trigger_iteration",
-            asked=self._keys.asked(request or ""),
+            asked=self._keys.request(request or ""),
             trigger=trigger,
             slot=slot.begins if slot else None,
             slot_length=slot.length if slot else 0,
@@ -147,14 +147,16 @@ class Loop:
         limits = limits or IntakeLimits()
         n = self._scripts.run(
             "accept_observations",
-            asked=self._keys.asked(request or ""),
+            asked=self._keys.request(request or ""),
             resend_after=self._resend_after,
             start=start,
             most=limits.observations,
             most_bytes=limits.bytes,
             remember_for=REMEMBERED if request else 0,
             actor=actor_fields(actor),
-            observations=[item for observation in observations for item in _handed(observation)],
+            observations=[
+                item for observation in observations for item in _arguments_of(observation)
+            ],
         )
         return int(n)
 
@@ -172,7 +174,7 @@ class Loop:
     def iteration(self) -> int:
         """The number of the iteration in flight or else of the last one; 0 before the first."""
         with translated():
-            return stored_int(self._client.hget(self._keys.loop, "iteration")) or 0
+            return read_int(self._client.hget(self._keys.loop, "iteration")) or 0
 
     def status(self) -> LoopStatus:
         """The current status of the agent."""
@@ -188,8 +190,8 @@ class Loop:
         return LoopStatus(
             agent_id=self._agent_id,
             phase=phase or "idle",
-            iteration=stored_int(iteration) or stored_int(loop.get("iteration")) or 0,
-            start_time=from_ms(began) if (began := stored_int(started)) else None,
+            iteration=read_int(iteration) or read_int(loop.get("iteration")) or 0,
+            start_time=from_ms(began) if (began := read_int(started)) else None,
             paused=loop.get("paused"),
             frozen=first_reason(marks[:-1]),
             revoked=reason_in(marks[-1]),
@@ -199,7 +201,7 @@ class Loop:
         )
 
 
-def _handed(observation: Observation) -> tuple[str, ...]:
+def _arguments_of(observation: Observation) -> tuple[str, ...]:
     """An observation as script arguments: its digests, itself as JSON, and its change, if any."""
     alert = _digest(observation, FINGERPRINT)
     return (

@@ -44,7 +44,7 @@ class ModelUsage:
             price=round(min(MOST_COST, cost) * 1e6),
         )
 
-    def spoken(self, at: int) -> None:
+    def note_text_call(self, at: int) -> None:
         """Record that a tool call came as text, *at* a time in milliseconds since the epoch."""
         with translated():
             self._client.hset(self._key, SPOKEN, at)

@@ -100,7 +100,7 @@ class ByteBudget:
 
     @property
     def full(self) -> bool:
-        """Tell whether the budget is used up, so that the page ends with a next cursor."""
+        """True if the budget is used up, so that the page ends with a next cursor."""
         return self._left <= 0
 
     def read(

@@ -161,7 +161,7 @@ class Runs:
         values = {name: value for name, value in filters.items() if value is not None}
         return self._search.page(limit, position, values).map(read_run)
 
-    def claimed_by(self, iteration: int) -> list[str]:
+    def of_iteration(self, iteration: int) -> list[str]:
         """The runs that an iteration investigates; use it rarely, because it scans all runs."""
         return self._search.every({"status": "investigating", "iteration": str(iteration)})
 

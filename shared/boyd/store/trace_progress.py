@@ -21,7 +21,7 @@ class TraceProgress:
         self._scripts = scripts
 
     def take(self, holder: str) -> dict[str, str] | None:
-        """Take the export, or keep it, for `SILENT` seconds; None: another process has it."""
+        """Take or keep the export for `SILENT` seconds; None if another process has it."""
         return self._hold(holder, {}, goes_on=False)
 
     def note(self, holder: str, changes: Mapping[str, str]) -> bool:

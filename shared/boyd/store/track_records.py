@@ -110,12 +110,12 @@ def _read(action: str, situation: str, text: str | None) -> TrackRecord | None:
         return None
     if not isinstance(fields, dict):
         return None
-    values = {**_timed(fields), "action": action, "situation": situation}
+    values = {**_read_times(fields), "action": action, "situation": situation}
     if isinstance(values.get("grant"), dict):
-        values["grant"] = _timed(values["grant"])
+        values["grant"] = _read_times(values["grant"])
     return TrackRecord.model_validate(values, extra="ignore").with_rates()
 
 
-def _timed(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_times(fields: Mapping[str, Any]) -> dict[str, Any]:
     times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}
     return {**fields, **times}

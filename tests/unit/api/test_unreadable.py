@@ -48,7 +48,7 @@ LISTS = [
     ("/approvals", "pending", KEYS.approval, "expiresAt"),
     ("/runs", "runs", KEYS.run, "context"),
     ("/executions", "executions", KEYS.execution, "startedAt"),
-    ("/loop/history", "iterations", lambda id: KEYS.archived(int(id)), "outline"),
+    ("/loop/history", "iterations", lambda id: KEYS.past_iteration(int(id)), "outline"),
 ]
 
 #: The record itself is read without its outline.

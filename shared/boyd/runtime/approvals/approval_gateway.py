@@ -65,7 +65,7 @@ class StoredApprovalGateway:
 
     def approval_of(self, execution_id: str) -> str | None:
         """The approval that an earlier attempt of this execution proposed, if any."""
-        return self._approvals.proposed(execution_id)
+        return self._approvals.item_proposed_by(execution_id)
 
 
 @dataclass(frozen=True)

@@ -396,7 +396,7 @@ class Move:
             if isinstance(entry, Warned) and entry.what in (SPOKEN, UNREAD):
                 log.warning("investigation %s: %s", self._id, entry.text)
                 with suppress(StoreError):
-                    self._engine.store.model_usage.spoken(to_ms(self._now()))
+                    self._engine.store.model_usage.note_text_call(to_ms(self._now()))
 
     def _check_cancelled(self, step: Step) -> None:
         """Accept a refused write only if it was to start a tool and a cancellation refused it.

@@ -30,7 +30,7 @@ from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.runtime.leases import SMALL
 from boyd.store import StuckJob, read_call
-from boyd.store.calls import KEEP, kept
+from boyd.store.calls import KEEP, seconds_to_keep
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ClientCallHandler:
         call = read_call(fields)
         if call.kind == "endpoint":
             done = self._as_room(call, self._answer(call, fence, retry))
-            return replace(done, keep=kept(call))
+            return replace(done, keep=seconds_to_keep(call))
         if call.kind == "dry-run":
             ledger = self._engine.ledger()
             return _finish(ledger.shorten(self._dry_run(call), call.actor.principal))
@@ -71,7 +71,7 @@ class ClientCallHandler:
         # The result of an action has room already.
         if "result" in done.fields or size <= SMALL:
             return done
-        if self._engine.has_room(principal, size, kept(call)):
+        if self._engine.has_room(principal, size, seconds_to_keep(call)):
             return done
         reason = f"what is left of the storage budget of {principal} has no room for {size} bytes"
         return _error_reply(429, f"endpoint {call.action} has answered, but {reason}")

@@ -188,10 +188,10 @@ class VerificationHandler:
 
     def _record(self, entry: ExecutionEntry, fence: Fence, done: Compensation) -> bool:
         if done.state != "rolled back":
-            return self._holds.compensated(entry.id, fence, done)
+            return self._holds.record_compensation(entry.id, fence, done)
         evidence = (entry.verification.evidence if entry.verification else None) or ""
         hold = self._new_hold("rolled back", entry)
-        return self._holds.compensated(entry.id, fence, done, hold, evidence)
+        return self._holds.record_compensation(entry.id, fence, done, hold, evidence)
 
     def _notify(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
         """Notify people that the action is suspended, at least once."""

@@ -46,7 +46,7 @@ _HOME = key_slot(AGENTS.encode())
 
 
 def slot_of(*args: Any) -> int | None:
-    """The slot of a command's first key; None: it has none."""
+    """The slot of a command's first key, if it has one."""
     words = str(args[0]).upper().split()
     if words[0] in _KEYLESS:
         return None
@@ -69,7 +69,7 @@ class QueuedCommand:
 
     @property
     def is_script(self) -> bool:
-        """Tell whether it may use keys that it does not name."""
+        """True if it may use keys that it does not name."""
         return str(self.args[0]).upper() in _SCRIPTS
 
 
@@ -139,7 +139,7 @@ class ClusterClient(_Commands):
                 server.check()
                 return attempt(server, asking)
             except MovedError as error:
-                server, asking = self.slots.moved(error, server), False
+                server, asking = self.slots.redirect(error, server), False
             except (AskError, TryAgainError) as error:
                 if isinstance(error, AskError) and asks:
                     server, asking = self.slots.at(error.host or server.place[0], error.port), True
@@ -156,13 +156,13 @@ class ClusterClient(_Commands):
     def note(self, server: Server, error: redis.RedisError) -> None:
         """Draw conclusions about a server from an error."""
         if isinstance(error, MovedError):
-            self.slots.moved(error, server)
+            self.slots.redirect(error, server)
         elif isinstance(error, ClusterDownError):
             self.slots.refresh()
         elif not isinstance(error, WritesRefused | MaxConnectionsError) and isinstance(
             error, redis.ConnectionError | redis.TimeoutError
         ):
-            self.slots.lost(server)
+            self.slots.mark_away(server)
 
     def send(self, commands: Sequence[QueuedCommand]) -> None:
         """Run commands, in one round trip to each server; errors are among the replies."""
@@ -194,7 +194,7 @@ class ClusterClient(_Commands):
 
 
 def _is_redirected(command: QueuedCommand) -> bool:
-    """Tell whether a command has to be sent again, elsewhere or later.
+    """Check whether a command has to be sent again, elsewhere or later.
 
     A script that waits does not wait here: what was sent after it may have run already.
     """

@@ -259,14 +259,14 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         if address.nodes:
             return _of_cluster(address, limits)
         if address.sentinels:
-            return _checked(_through_sentinels(address, limits))
+            return _check_options(_through_sentinels(address, limits))
         tls = address.ssl_options if address.tls else {}
-        return _checked(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits, **tls)))
+        return _check_options(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits, **tls)))
     except (ValueError, TypeError, redis.RedisError) as error:
         raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
 
 
-def _checked(client: Client) -> Client:
+def _check_options(client: Client) -> Client:
     """The client, which refuses bad options now, not on first use."""
     pool = client.connection_pool
     pool.connection_class = leaving(pool.connection_class)
@@ -284,7 +284,7 @@ def _of_cluster(address: Address, limits: dict[str, Any]) -> ClusterClient:
         kind = redis.SSLConnection if address.tls else redis.Connection
         options = {**limits, **most, **address.options, **more}
         pool = ClosingIdle(kind, host=host, port=port, **options)
-        return _checked(redis.Redis.from_pool(pool))
+        return _check_options(redis.Redis.from_pool(pool))
 
     to(address.nodes[0])
     return ClusterClient(SlotMap(address.nodes, to, partial(to, more=quick)))
@@ -334,7 +334,7 @@ def translated(key: str | None = None) -> Iterator[None]:
 
 
 def has_wrong_type(error: object) -> bool:
-    """Tell whether a command met a key of another type than Boyd's."""
+    """Check whether a command met a key of another type than Boyd's."""
     return isinstance(error, redis.ResponseError) and "WRONGTYPE" in str(error)
 
 
@@ -394,7 +394,7 @@ def pairs(flat: list[Any]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def stored_int(text: str | None) -> int | None:
+def read_int(text: str | None) -> int | None:
     """The integer in a stored text; None for an invalid one, as after a manual edit."""
     try:
         return int(float(text)) if text else None
@@ -408,7 +408,7 @@ __all__ = [
     "mask_url",
     "near",
     "pairs",
+    "read_int",
     "replies_of_some",
-    "stored_int",
     "translated",
 ]

@@ -21,13 +21,13 @@ class WritesRefused(redis.ConnectionError):
 
 
 def is_full(error: redis.RedisError) -> bool:
-    """Tell whether the server can take no writes for lack of memory, disk or other servers."""
+    """Check whether the server takes no writes for lack of memory, disk or other servers."""
     kinds = (redis.exceptions.OutOfMemoryError, redis.exceptions.ClusterDownError)
     return isinstance(error, kinds) or bool(_FULL.search(str(error)))
 
 
 def is_moving(error: redis.RedisError) -> bool:
-    """Tell whether keys of the command are on their way to another server."""
+    """Check whether keys of the command are on their way to another server."""
     kinds = (redis.exceptions.TryAgainError, redis.exceptions.AskError)
     return isinstance(error, kinds) or bool(_MOVING.search(str(error)))
 

@@ -93,14 +93,14 @@ def source_of(name: str) -> Source:
     text = _read(name)
     names = {kind: tuple(re.findall(r"\w+", listed)) for listed, kind in _NAMES.findall(text)}
     rest = _REST.search(text)
-    whole = _included(text, set())
+    whole = _insert_includes(text, set())
     commands = sorted(set(_COMMAND.findall(whole)))
     permitted = _PERMITTED % ", ".join(f"'{command}'" for command in commands)
     rest_name = rest[1] if rest else None
     return Source(permitted + whole, names["KEYS"], names.get("ARGV", ()), rest_name)
 
 
-def _included(text: str, done: set[str]) -> str:
+def _insert_includes(text: str, done: set[str]) -> str:
     """*text* with each include inserted once."""
 
     def include(match: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def _included(text: str, done: set[str]) -> str:
         for name in match[1].split():
             if name not in done:
                 done.add(name)
-                inserted += _included(_read(f"lib/{name}"), done)
+                inserted += _insert_includes(_read(f"lib/{name}"), done)
         return inserted
 
     return _INCLUDE.sub(include, text)
@@ -138,12 +138,12 @@ class Scripts:
             NewerFormat: a newer release wrote the data.
             StoreError: the script failed.
         """
-        with self._translated(call):
+        with self._translate_errors(call):
             try:
                 reply = self._client.evalsha(*call.parts())
             except NoScriptError:  # this server has not seen it yet
                 reply = self._client.eval(source_of(call.name).text, *call.parts()[1:])
-        return call.checked(reply)
+        return call.check_format(reply)
 
     def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
         """Run a script and read a whole hash after it, in one round trip.
@@ -159,11 +159,11 @@ class Scripts:
         pipe = self._client.pipeline(transaction=False)
         pipe.evalsha(*call.parts())
         pipe.hgetall(hash_key)
-        with self._translated(call):
+        with self._translate_errors(call):
             reply, fields = pipe.execute(raise_on_error=False)
             if isinstance(reply, _NOT_RUN):
                 return self.run(call), self._client.hgetall(hash_key)
-            return call.checked(_good(reply)), _good(fields)
+            return call.check_format(_good(reply)), _good(fields)
 
     def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run all calls in one round trip.
@@ -182,7 +182,7 @@ class Scripts:
         return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
     @contextmanager
-    def _translated(self, call: ScriptCall) -> Iterator[None]:
+    def _translate_errors(self, call: ScriptCall) -> Iterator[None]:
         """Turn redis-py errors into Boyd's; Redis does not name the key that a script failed at."""
         with translated():
             try:
@@ -195,9 +195,9 @@ class Scripts:
 
     def _outcome(self, call: ScriptCall, reply: Any) -> Any:
         try:
-            with self._translated(call):
+            with self._translate_errors(call):
                 not_run = isinstance(reply, _NOT_RUN)
-                return self.run(call) if not_run else call.checked(_good(reply))
+                return self.run(call) if not_run else call.check_format(_good(reply))
         except StoreError as error:
             return error
 
@@ -225,7 +225,7 @@ class ScriptCall:
         """The call as EVALSHA takes it; redis-py would first ask whether the server has it."""
         return source_of(self.name).digest, len(self.keys), *self.keys, *self.arguments
 
-    def checked(self, reply: Any) -> Any:
+    def check_format(self, reply: Any) -> Any:
         """Return *reply*, or raise `NewerFormat` when a newer release wrote the data."""
         if isinstance(reply, list) and reply and reply[0] == "newer":
             raise NewerFormat(

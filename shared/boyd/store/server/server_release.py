@@ -35,7 +35,7 @@ class Hole:
 
     Attributes:
         name: its CVE number.
-        fixed: the first fixed release of the same line; None: there is none.
+        fixed: the first fixed release of the same line, if there is one.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Release:
         return cls("Redis", str(info.get("redis_version", "")))
 
     @classmethod
-    def printed(cls, text: str) -> Self | None:
+    def from_output(cls, text: str) -> Self | None:
         """Read the output of `--version`; None when it is another program's."""
         match = _PRINTED.match(text)
         return cls(match[1], match[2]) if match else None
@@ -72,7 +72,7 @@ class Release:
 
     @property
     def too_old(self) -> bool:
-        """Tell whether it is too old for Boyd; no release of Valkey is."""
+        """True if it is too old for Boyd; no release of Valkey is."""
         return self._numbers[:2] < OLDEST
 
     @property

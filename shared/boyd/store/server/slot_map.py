@@ -104,13 +104,13 @@ class SlotMap:
                 self._servers[host, port] = Server((host, port), self._connect((host, port)))
             return self._servers[host, port]
 
-    def moved(self, error: MovedError, source: Server) -> Server:
+    def redirect(self, error: MovedError, source: Server) -> Server:
         """The server that serves a slot instead of *source*, as that one says."""
         server = self.at(error.host or source.place[0], error.port)
         self._serving[error.slot_id] = server
         return server
 
-    def lost(self, server: Server) -> None:
+    def mark_away(self, server: Server) -> None:
         """Ask a server no more until it answers; another one may take its place meanwhile."""
         with self._lock:
             if server.away or self._closed.is_set():
