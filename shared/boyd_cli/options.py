@@ -236,13 +236,13 @@ def open_store(settings: Settings) -> Store:
         ConfigError: no Redis is known.
         StoreUnavailable: it does not answer.
     """
-    from boyd.store import Sealing, Store, connect, translated
+    from boyd.store import Sealing, Store, connect, translate_errors
 
     redis_url = with_redis(settings).redis_url
     assert redis_url is not None
     sealing = Sealing.of(settings.audit_key, settings.audit_keep)
     store = Store(connect(redis_url), sealing=sealing)
-    with translated():
+    with translate_errors():
         store.client.ping()
     return store
 

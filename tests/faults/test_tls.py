@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 
 from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import make_app
-from boyd.store import connect, translated
+from boyd.store import connect, translate_errors
 from faults.relay import Certificates, Relay
 from harness import Deployment, wait_until
 
@@ -61,7 +61,7 @@ def test_peers_without_a_valid_certificate_are_refused(
     host = "127.0.0.1" if lacks == "name" else "localhost"
     url = f"rediss://{host}:{relay.port}/0?{'&'.join(parts)}"
 
-    with pytest.raises(StoreUnavailable), translated(), connect(url) as client:
+    with pytest.raises(StoreUnavailable), translate_errors(), connect(url) as client:
         client.ping()
     with make_app(url).connection_for_write() as broker, pytest.raises(OperationalError):
         broker.ensure_connection(max_retries=1)

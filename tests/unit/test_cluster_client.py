@@ -12,7 +12,7 @@ from redis.exceptions import AskError, MovedError, TryAgainError
 
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.messaging.celery_app import make_app
-from boyd.store import connect, translated
+from boyd.store import connect, translate_errors
 from boyd.store.keys import Keys
 from boyd.store.server.cluster_client import ClusterClient, slot_of
 from boyd.store.server.connection import replies_of_some
@@ -194,7 +194,7 @@ def test_a_slot_that_keeps_moving_makes_the_store_unavailable(
     monkeypatch.setattr("boyd.store.server.cluster_client.MOVING", 0.0)
     cluster.let(HERE, TryAgainError("TRYAGAIN"))
 
-    with pytest.raises(StoreUnavailable, match="moves the keys"), translated():
+    with pytest.raises(StoreUnavailable, match="moves the keys"), translate_errors():
         cluster.client.evalsha("digest", 1, KEY)
 
 

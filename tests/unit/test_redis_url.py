@@ -15,7 +15,7 @@ from redis.connection import SSLConnection
 
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.messaging.celery_app import make_app
-from boyd.store import connect, mask_url, translated
+from boyd.store import connect, mask_url, translate_errors
 from boyd.store.server.connection import Address, Sentinels
 from boyd.text import redaction
 
@@ -175,7 +175,7 @@ def test_a_server_that_says_nothing_is_asked_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(0.5)
         client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}", timeout=0.1)
-        with pytest.raises(StoreUnavailable), translated():
+        with pytest.raises(StoreUnavailable), translate_errors():
             client.ping()
         first, _ = silent.accept()
         first.close()

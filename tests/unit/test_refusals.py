@@ -7,7 +7,7 @@ import redis
 from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from boyd.errors import StoreError, StoreReadOnly, StoreUnavailable
-from boyd.store import translated
+from boyd.store import translate_errors
 
 _IN_A_SCRIPT = "Error running script (call to f_0a): @user_script:12: @user_script: 12: -"
 
@@ -23,7 +23,7 @@ _IN_A_SCRIPT = "Error running script (call to f_0a): @user_script:12: @user_scri
     ],
 )
 def test_no_room_is_a_reason_to_wait(error: redis.RedisError) -> None:
-    with pytest.raises(StoreReadOnly, match="does not accept writes"), translated():
+    with pytest.raises(StoreReadOnly, match="does not accept writes"), translate_errors():
         raise error
 
 
@@ -36,6 +36,6 @@ def test_no_room_is_a_reason_to_wait(error: redis.RedisError) -> None:
     ],
 )
 def test_every_other_refusal_is_an_error(error: redis.RedisError) -> None:
-    with pytest.raises(StoreError) as raised, translated():
+    with pytest.raises(StoreError) as raised, translate_errors():
         raise error
     assert not isinstance(raised.value, StoreUnavailable)

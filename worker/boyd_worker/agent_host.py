@@ -25,7 +25,7 @@ from boyd.security.approval_signatures import read_signer
 from boyd.security.identity_tokens import IdentityTokens
 from boyd.security.links import LinkBuilder, LinkSigner
 from boyd.settings.process_settings import CallbackSettings, Settings
-from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
+from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translate_errors
 from boyd.store.fleet import Role
 from boyd.text import queues
 from boyd.text.version import VERSION
@@ -127,7 +127,7 @@ class AgentHost:
         logged = False
         while True:
             try:
-                with translated():
+                with translate_errors():
                     self.store.client.ping()
                 return
             except StoreUnavailable as error:

@@ -14,14 +14,13 @@ from boyd.phases.observe import Isolate, dump, load, validate_observations
 from boyd.sandbox import confined_call, host_means, subprocess_call
 from boyd.settings.process_settings import Settings
 
-# Runs functions of actions in sandboxes, each in its own process.
-#
-# The process loads the agent like a worker, but has no access to Redis: an action in a sandbox
-# gets its parameters, and no state, graph, model or approvals.
-
 
 class ActionConfiner:
-    """Makes the sandboxes of one agent's actions."""
+    """Runs functions of one agent's actions in sandboxes, each in its own process.
+
+    The process loads the agent like a worker, but has no access to Redis: an action in a sandbox
+    gets its parameters, and no state, graph, model or approvals.
+    """
 
     def __init__(self, settings: Settings, worker: str, agent_id: str) -> None:
         # Of the settings it needs no secrets, and no more than this.
@@ -96,13 +95,11 @@ def perform_action(request: str) -> str:
     return run(action, call, context)
 
 
-# Runs isolated observers, each in its own process, which is killed after the time limit.
-#
-# The parent sends the request as JSON; the log receives what the observer prints.
-
-
 class Isolation:
-    """Starts processes of isolated observers."""
+    """Runs isolated observers, each in its own process, which is killed after the time limit.
+
+    The parent sends the request as JSON; the log receives what the observer prints.
+    """
 
     def __init__(self, settings: Settings, worker: str) -> None:
         self._worker = worker

@@ -47,7 +47,7 @@ from boyd.store.server.connection import (
     foreign_key,
     has_wrong_type,
     replies_of_some,
-    translated,
+    translate_errors,
 )
 from boyd.text import queues
 
@@ -158,7 +158,7 @@ def _ask(client: Client, commands: _Commands[_Q], optional: Collection[Any] = ()
     """
     if not commands:
         return {}
-    with translated():
+    with translate_errors():
         pipe = client.pipeline(transaction=False)
         for command in commands.values():
             command(pipe)
@@ -230,7 +230,7 @@ class _Agents:
 
 def _ask_agents(client: Client, commands: _Commands[_Q]) -> dict[_Q, Any]:
     """The replies, with an error in place of those of a server that is away or of a foreign key."""
-    with translated():
+    with translate_errors():
         pipe = client.pipeline(transaction=False)
         for command in commands.values():
             command(pipe)

@@ -14,7 +14,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
 from boyd.health.declaration import build, declare, gauge, gauge_of_kind, health_fields
 from boyd.store.server.cluster_client import ClusterClient
-from boyd.store.server.connection import Client, read_int, translated
+from boyd.store.server.connection import Client, read_int, translate_errors
 from boyd.store.server.server_release import Release
 from boyd.store.server.slot_map import Server
 
@@ -150,7 +150,7 @@ def read_cluster(client: Client) -> list[MasterHealth]:
     """
     if not isinstance(client, ClusterClient):
         return []
-    with translated():
+    with translate_errors():
         masters = client.slots.masters()
         return [_read(client, master) for master in sorted(masters, key=str)]
 

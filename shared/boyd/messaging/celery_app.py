@@ -126,8 +126,6 @@ def _number(connection: Any) -> int:
         return 0
 
 
-# The Celery app: its settings, its tasks, and the dispatcher that publishes hints.
-#
 # The broker may lose, duplicate or delay a message; correctness never depends on it.
 
 log = logging.getLogger("boyd.messaging.celery_app")

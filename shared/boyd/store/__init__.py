@@ -41,7 +41,7 @@ from boyd.store.observers import Observers
 from boyd.store.plugin_state import FactGraph
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.runs import Submitted, read_callback
-from boyd.store.server.connection import connect, mask_url, translated
+from boyd.store.server.connection import connect, mask_url, translate_errors
 from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, Timing
 from boyd.store.track_records import TrackRecords
@@ -125,5 +125,5 @@ __all__ = [
     "read_procedure",
     "reason_text",
     "step_field",
-    "translated",
+    "translate_errors",
 ]

@@ -20,7 +20,7 @@ from boyd.models import Actor, ApiKey, Scope, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
@@ -113,7 +113,7 @@ class ApiKeys:
 
     def all(self) -> list[ApiKey]:
         """All keys, including expired ones, oldest first."""
-        with translated(API_KEYS):
+        with translate_errors(API_KEYS):
             texts = self._client.hgetall(API_KEYS)
         read = [readable(_name(id), ApiKey.from_json, text) for id, text in texts.items()]
         keys = [key for key in read if key is not None]
@@ -121,7 +121,7 @@ class ApiKeys:
 
     def get(self, key_id: str) -> ApiKey | None:
         """One key."""
-        with translated(API_KEYS):
+        with translate_errors(API_KEYS):
             text = self._client.hget(API_KEYS, key_id)
         return _read(key_id, text) if text else None
 
@@ -183,7 +183,7 @@ class ApiKeys:
 
     def _now(self) -> float:
         """The Redis server's time in milliseconds, which decides when keys expire."""
-        with translated():
+        with translate_errors():
             seconds, micros = self._client.time()
         return float(seconds) * 1000 + float(micros) / 1000
 

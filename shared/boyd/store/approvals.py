@@ -46,7 +46,7 @@ from boyd.store.paging import (
     load_cursor,
     read_page,
 )
-from boyd.store.server.connection import Client, near, replies_by_type, translated
+from boyd.store.server.connection import Client, near, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
@@ -202,7 +202,7 @@ class Approvals:
     def item_proposed_by(self, execution: str) -> str | None:
         """The id of the item that *execution* has proposed, if any."""
         approval_id = self.id_for(execution)
-        with translated():
+        with translate_errors():
             fields = ["sameAs", "id"]
             same, own = self._client.hmget(self._keys.approval(approval_id), fields)
         item_id: str | None = same or own
@@ -211,7 +211,7 @@ class Approvals:
     def waits(self, proposal: Proposal) -> bool:
         """Check whether an equal proposal is pending and does not expire within `SOON`."""
         keys = self._keys
-        with translated():
+        with translate_errors():
             item_id = self._client.hget(keys.approvals_fingerprints, fingerprint(proposal))
             if item_id is None:
                 return False
@@ -274,7 +274,7 @@ class Approvals:
         keys = {vote.by: vote.key for vote in item.approvals if vote.key}
         if not keys:
             return False
-        with translated(API_KEYS):
+        with translate_errors(API_KEYS):
             texts = self._client.hmget(API_KEYS, list(keys.values()))
         revoked = [pair for pair, text in zip(keys.items(), texts, strict=True) if text is None]
         if not revoked:
@@ -354,7 +354,7 @@ class Approvals:
 
     def watch(self, approval_id: str, strategy: str, observers: Sequence[str]) -> None:
         """Remember the strategy that asked for an item and the observers it relied on."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline()
             value = " ".join([strategy, *observers])
             pipe.hset(self._keys.approvals_clearing, approval_id, value)
@@ -363,18 +363,18 @@ class Approvals:
 
     def watches(self) -> dict[str, tuple[str, set[str]]]:
         """The strategy and observers of each item that is withdrawn when its situation clears."""
-        with translated():
+        with translate_errors():
             texts = self._client.hgetall(self._keys.approvals_clearing)
         return {name: (text.split()[0], set(text.split()[1:])) for name, text in texts.items()}
 
     def unwatch(self, approval_ids: Sequence[str]) -> None:
         """Forget the strategies and observers of these items."""
-        with translated():
+        with translate_errors():
             self._client.hdel(self._keys.approvals_clearing, *approval_ids)
 
     def pending_of(self, approval_ids: Sequence[str]) -> set[str]:
         """The ids in *approval_ids* that are pending."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.zmscore(self._keys.approvals_pending, list(approval_ids))
             pipe.time()
@@ -389,7 +389,7 @@ class Approvals:
     def _read(self, ids: list[str], passing_over: bool = False) -> list[ApprovalItem]:
         if not ids:
             return []
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
@@ -414,7 +414,7 @@ class Approvals:
     ) -> Listing[ApprovalItem]:
         """The items of a page that began at *position*, up to the byte budget."""
         hashes = list(budget.read("approval", [name for name, _ in places]))
-        with translated():
+        with translate_errors():
             now = _ms(near(self._client, self._keys.loop).time())
         read = [
             (

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from boyd.models import AuditEntry, AuditHead, Misfit, Verification, from_ms
 from boyd.models.audit import Fault
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 
 PLAIN = "sha256"
 #: The head of an empty chain.
@@ -197,7 +197,7 @@ class Verifier:
             or self._check_head(expect, trimmed, walk.last)
             or self._end(walk.last)
         )
-        with translated():
+        with translate_errors():
             waiting = self._client.xlen(self._keys.audit_open)
         return Verification(
             ok=misfit is None,
@@ -226,7 +226,7 @@ class Verifier:
         if last and head.seq > last.seq:
             detail = f"the chain ends before the noted entry {head.seq}"
             return _misfit(last.seq + 1, None, "missing", detail)
-        with translated():
+        with translate_errors():
             place = f"{head.seq}-0"
             rows = self._client.xrange(self._keys.audit, place, place)
         if not rows:
@@ -265,12 +265,12 @@ class Verifier:
         return bool(self._read(f"({last.seq}-0", 1))
 
     def _read_end(self) -> AuditHead:
-        with translated():
+        with translate_errors():
             fields = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
         return read_head(*fields) or START
 
     def _checkpoint(self) -> tuple[AuditHead, str]:
-        with translated():
+        with translate_errors():
             names = ["trimmedSeq", "trimmedHash", "trimmedProof"]
             seq, digest, proof = self._client.hmget(self._keys.audit_head, names)
         return read_head(seq, digest) or START, proof or ""
@@ -285,7 +285,7 @@ class Verifier:
             place = f"({page[-1].place}"
 
     def _read(self, place: str, count: int = _PAGE) -> list[Link]:
-        with translated():
+        with translate_errors():
             rows = self._client.xrange(self._keys.audit, place, "+", count=count)
         return [Link.read(*item) for item in rows]
 

@@ -30,7 +30,7 @@ from boyd.errors import BadCursor
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, read_head, seal
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, replies_of_some, translated
+from boyd.store.server.connection import Client, replies_of_some, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
@@ -89,7 +89,7 @@ class Audit:
             assert name not in ("kind", "who", "name", "key", "from", "claims", "link"), name
             if value is not None and value != "":
                 entry[name] = str(value)
-        with translated():
+        with translate_errors():
             self._client.xadd(self._keys.audit_open, entry)
 
     def seal(self) -> int:
@@ -105,7 +105,7 @@ class Audit:
         """Seal a batch; return its size, 0 for nothing to do, -1 when another sealer won."""
         keys, sealing = self._keys, self._sealing
         most = min(BATCH, sealing.keep)
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hmget(keys.audit_head, ["hash", "seq", "by", "trimmedSeq"])
             pipe.xrange(keys.audit_open, count=most)
@@ -141,7 +141,7 @@ class Audit:
 
     def _last(self) -> tuple[AuditHead, str | None]:
         """The head read from the chain itself, for when the recorded head is lost."""
-        with translated():
+        with translate_errors():
             rows = self._client.xrevrange(self._keys.audit, count=1)
         if not rows:
             return START, None
@@ -152,7 +152,7 @@ class Audit:
         """The checkpoint that the cap requires: number, hash, proof; empty texts for none."""
         if last <= trimmed:
             return "", "", ""
-        with translated():
+        with translate_errors():
             rows = self._client.xrevrange(self._keys.audit, f"{last}-0", f"{trimmed}-0", count=1)
         if not rows:
             return "", "", ""
@@ -203,7 +203,7 @@ class Audit:
         """The links below number *after*, newest first, read in steps."""
         place = "+" if after is None else f"({after}-0"
         while True:
-            with translated():
+            with translate_errors():
                 rows = self._client.xrevrange(self._keys.audit, place, "-", count=step)
             for item in rows:
                 yield Link.read(*item)
@@ -220,7 +220,7 @@ class Audit:
             after = max(after, self._before(since))
         place = f"({after}-0"
         while True:
-            with translated():
+            with translate_errors():
                 rows = self._client.xrange(self._keys.audit, place, "+", count=BATCH)
             for item in rows:
                 yield Link.read(*item).entry()
@@ -245,14 +245,14 @@ class Audit:
 
         *seconds* must be less than the connection's timeout.
         """
-        with translated():
+        with translate_errors():
             block = max(1, milliseconds(seconds))
             streams = self._client.xread({self._keys.audit: f"{after}-0"}, BATCH, block)
         return [Link.read(*item).entry() for _, items in streams or [] for item in items]
 
     def head(self) -> AuditHead | None:
         """The recorded end of the chain; None when it is empty."""
-        with translated():
+        with translate_errors():
             seq, digest = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
         return read_head(seq, digest)
 
@@ -269,7 +269,7 @@ class Audit:
 
     def _before(self, since: datetime) -> int:
         """The number of the last entry that is older than *since*."""
-        with translated():
+        with translate_errors():
             first = self._client.xrange(self._keys.audit, count=1)
             last = self._client.xrevrange(self._keys.audit, count=1)
         if not first:
@@ -277,7 +277,7 @@ class Audit:
         low, high = Link.read(*first[0]).stands_at - 1, Link.read(*last[0]).stands_at
         while low < high:
             middle = (low + high + 1) // 2
-            with translated():
+            with translate_errors():
                 rows = self._client.xrange(self._keys.audit, f"{middle}-0", "+", count=1)
             if rows and Link.read(*rows[0]).entry().at < since:
                 low = middle
@@ -291,7 +291,7 @@ def seal_all(client: Client, chains: Sequence[Audit]) -> int:
 
     One round trip is enough when no chain has any.
     """
-    with translated():
+    with translate_errors():
         pipe = client.pipeline(transaction=False)
         for chain in chains:
             pipe.xlen(chain.open_stream)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from boyd.models import ActionInfo, Budget, to_ms
 from boyd.store.executions import ActionLedger
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 
 #: The most executions of an action whose targets are looked at.
 _RECENT = 200
@@ -44,7 +44,7 @@ class BudgetBook:
             if action.budget is not None
             for target in self._targets(action.id, now - timedelta(seconds=action.budget.window))
         ]
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for id, target, budget in places:
                 oldest = to_ms(now) - round(budget.window * 1000)

@@ -14,7 +14,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
@@ -102,7 +102,7 @@ class Calls:
 
     def get(self, call_id: str) -> Call | None:
         """One call."""
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._keys.job(naming.call(call_id)))
         return read_call(fields) if fields else None
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from boyd.errors import StoreError
 from boyd.models import from_ms
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 
 #: Seconds between two reads of the server's clock, and to the next attempt after a failure.
 RESYNC = 10.0
@@ -35,7 +35,7 @@ class ServerClock:
     def _resync(self) -> None:
         first = self._read_at == float("-inf")
         try:
-            with translated():
+            with translate_errors():
                 seconds, micros = self._client.time()
             # Ignoring the latency keeps this clock behind the server's, so no slot is early.
             read_at = time.monotonic()

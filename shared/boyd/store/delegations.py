@@ -9,7 +9,7 @@ from boyd.store.audit_trail import Audit
 from boyd.store.fleet import AgentEntry
 from boyd.store.freezes import reason_in, revocation_of
 from boyd.store.keys import AGENTS, FREEZES, Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import Scripts
 
 
@@ -30,7 +30,7 @@ class Delegations:
         """
         if owner == caller:
             return
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hget(AGENTS, owner)
             pipe.hget(FREEZES, revocation_of(caller))

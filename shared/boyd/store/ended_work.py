@@ -17,7 +17,7 @@ from boyd.store.hashes import restore
 from boyd.store.iteration_record import Record
 from boyd.store.keys import ARCHIVE, TRACES, Keys
 from boyd.store.paging import Place
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.timing import milliseconds
 
 _S = TypeVar("_S", bound=FollowerStatus)
@@ -38,14 +38,14 @@ def announce_traces(client: Client, status: TraceStatus) -> None:
 
 def read_archive_status(client: Client) -> ArchiveStatus | None:
     """The last announcement; None when no archive has run for a week, or it cannot be read."""
-    with translated():
+    with translate_errors():
         text = client.get(ARCHIVE)
     return parse_status(ArchiveStatus, text)
 
 
 def read_trace_status(client: Client) -> TraceStatus | None:
     """The last announcement; None when no process has run for a week, or it cannot be read."""
-    with translated():
+    with translate_errors():
         text = client.get(TRACES)
     return parse_status(TraceStatus, text)
 
@@ -59,7 +59,7 @@ def parse_status(kind: type[_S], text: str | None) -> _S | None:
 
 
 def _announce(client: Client, key: str, status: FollowerStatus, *, gives_way: bool) -> None:
-    with translated():
+    with translate_errors():
         other = parse_status(type(status), client.get(key)) if gives_way else None
         if other is not None and other.name != status.name and other.works_at(status.at):
             return
@@ -120,7 +120,7 @@ class EndedWork:
         """The index from score *since* on, in its order."""
         skip = 0
         while True:
-            with translated():
+            with translate_errors():
                 rows: list[Place] = self._client.zrangebyscore(
                     self._indexes[kind], since, "+inf", start=skip, num=PAGE, withscores=True
                 )
@@ -138,14 +138,14 @@ class EndedWork:
         """The places of those *members* that the index has."""
         if not members:
             return []
-        with translated():
+        with translate_errors():
             scores = self._client.zmscore(self._indexes[kind], list(members))
         pairs = zip(members, scores, strict=True)
         return [(member, score) for member, score in pairs if score is not None]
 
     def oldest(self, kind: IndexedKind) -> float | None:
         """The lowest score in the index."""
-        with translated():
+        with translate_errors():
             rows = self._client.zrange(self._indexes[kind], 0, 0, withscores=True)
         return rows[0][1] if rows else None
 
@@ -153,7 +153,7 @@ class EndedWork:
         """Those of *names* that Redis has."""
         if not names:
             return set()
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.exists(self._keys.of(kind, name))
@@ -187,7 +187,7 @@ class EndedWork:
         """The times by which lists order these records, by member: runs by when they came."""
         times = {mark.member: mark.at for mark in marks}
         if kind == "run" and marks:
-            with translated():
+            with translate_errors():
                 scores = self._client.zmscore(self._keys.runs, list(times))
             # One that is gone meanwhile is not read either.
             times |= {m: at for m, at in zip(times, scores, strict=True) if at is not None}
@@ -203,7 +203,7 @@ class EndedWork:
         hashes: list[dict[str, str]] = []
         step = STEP if not names else PAGE
         for first in range(0, len(members), step):
-            with translated():
+            with translate_errors():
                 pipe = self._client.pipeline(transaction=False)
                 for member in members[first : first + step]:
                     key = self._keys.of(kind, member)

@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from boyd.models import Event, JsonObject, from_ms
 from boyd.store.keys import Keys
 from boyd.store.server.cluster_client import PAUSE, ClusterClient
-from boyd.store.server.connection import Client, replies_of_some, translated
+from boyd.store.server.connection import Client, replies_of_some, translate_errors
 from boyd.store.server.slot_map import Server
 from boyd.store.timing import milliseconds
 
@@ -199,7 +199,7 @@ class Events:
         if not self._streams:
             time.sleep(seconds)
             return []
-        with translated():
+        with translate_errors():
             self._resolve()
             after = {stream: last for stream, (_, last) in self._streams.items() if last != "$"}
             streams = self._tail.read(after, PAGE, seconds)
@@ -228,7 +228,7 @@ class AgentEvents:
 
     def newest(self) -> str:
         """The id of the newest event; `0-0` without any."""
-        with translated():
+        with translate_errors():
             rows = self._client.xrevrange(self._stream, count=1)
         return str(rows[0][0]) if rows else "0-0"
 
@@ -237,7 +237,7 @@ class AgentEvents:
 
         They are not when *event_id* is later than the newest event: then Redis has lost data.
         """
-        with translated():
+        with translate_errors():
             oldest = self._client.xrange(self._stream, count=1)
             if not oldest:
                 return _position(event_id) == (0, 0)
@@ -253,7 +253,7 @@ class AgentEvents:
     def after(self, event_id: str, count: int = PAGE) -> list[Event]:
         """Up to *count* events after *event_id*, oldest first; empty at the end."""
         while True:
-            with translated():
+            with translate_errors():
                 rows = self._client.xrange(self._stream, min=f"({event_id}", count=count)
             events = [event for row in rows if (event := _event(*row)) is not None]
             if events or len(rows) < count:
@@ -307,7 +307,7 @@ class StreamWatcher:
             return set()
         streams = {_stream(topic): topic for topic in self._last}
         after = {name: self._last[topic] for name, topic in streams.items()}
-        with translated():
+        with translate_errors():
             replies = self._tail.read(after, 1, seconds)
         grown = {streams[name] for name, _ in replies}
         self._note_ends(grown)
@@ -316,7 +316,7 @@ class StreamWatcher:
     def _note_ends(self, topics: set[Topic]) -> None:
         """Record the current ends of these streams."""
         streams = {_stream(topic): topic for topic in topics}
-        with translated():
+        with translate_errors():
             ends = _ends(self._client, list(streams))
         self._last |= {streams[stream]: end for stream, end in ends.items()}
 

@@ -30,7 +30,7 @@ from boyd.store.freezes import FreezeCopy
 from boyd.store.hashes import reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
@@ -86,7 +86,7 @@ class ActionLedger:
 
     def find(self, execution_id: str) -> ActionResult | None:
         """The result of an execution; None while it has not ended."""
-        with translated():
+        with translate_errors():
             names = ["result", "state", "action", "lost"]
             values = self._client.hmget(self._keys.execution(execution_id), names)
         with reading(f"execution {execution_id}"):
@@ -95,7 +95,7 @@ class ActionLedger:
     def get(self, execution_id: str) -> ExecutionEntry | None:
         """The ledger's entry for an execution; `loop:12` names that of iteration 12."""
         whole = self.whole(execution_id)
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._keys.execution(whole))
         if "action" not in fields:
             return None
@@ -155,7 +155,7 @@ class ActionLedger:
     def of_iteration(self, number: int) -> str:
         """The name of the execution of an iteration, in flight or in history."""
         keys = self._keys
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hmget(keys.iteration, "iteration", "timeline")
             pipe.hget(keys.past_iteration(number), "timeline")

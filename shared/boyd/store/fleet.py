@@ -29,7 +29,7 @@ from boyd.settings.schedules import Schedule
 from boyd.store.freezes import Stop, scopes_concerning
 from boyd.store.hashes import note_unreadable, readable, reading
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
-from boyd.store.server.connection import Client, pairs, replies_by_type, translated
+from boyd.store.server.connection import Client, pairs, replies_by_type, translate_errors
 from boyd.store.server.scripts import Scripts, flat
 from boyd.store.timing import Retention, milliseconds
 from boyd.text import queues
@@ -119,7 +119,7 @@ def in_service(agents: Mapping[str, AgentEntry]) -> list[str]:
 
 def read_entry(client: Client, agent_id: str) -> AgentEntry | None:
     """The entry of an agent; None when it is not registered."""
-    with translated(AGENTS):
+    with translate_errors(AGENTS):
         text = client.hget(AGENTS, agent_id)
     if not text:
         return None
@@ -208,7 +208,7 @@ class Fleet:
 
     def leave(self, name: str) -> None:
         """Remove a worker that has stopped."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline()
             pipe.zrem(WORKERS, name)
             pipe.hdel(WORKER_INFO, name)
@@ -242,7 +242,7 @@ class Fleet:
 
     def agents(self) -> dict[str, AgentEntry]:
         """All registered agents, by id."""
-        with translated(AGENTS):
+        with translate_errors(AGENTS):
             texts = self._client.hgetall(AGENTS)
         read = {
             name: readable(f"the entry of agent {name}", AgentEntry.from_json, text)
@@ -252,7 +252,7 @@ class Fleet:
 
     def pauses(self, agent_ids: Sequence[str]) -> Mapping[str, Stop]:
         """The paused ones among these agents, in one round trip."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for name in agent_ids:
                 pipe.hmget(Keys(name).loop, ["paused", "pausedAt"])
@@ -287,7 +287,7 @@ class Fleet:
 
     def _lively(self) -> set[str]:
         """The names of the live processes."""
-        with translated():
+        with translate_errors():
             beats = self._client.zrange(WORKERS, 0, -1, withscores=True)
         latest = max((beat for _, beat in beats), default=0.0)
         return {name for name, beat in beats if beat >= latest - ALIVE * 1000}
@@ -295,7 +295,7 @@ class Fleet:
     def _infos(self, names: set[str], before: Mapping[str, WorkerInfo]) -> list[WorkerInfo]:
         """The processes called *names*; those in *before* are not read again."""
         new = sorted(names - before.keys())
-        with translated():
+        with translate_errors():
             texts = self._client.hmget(WORKER_INFO, new) if new else []
         # A process that has just left has no text.
         read = [_info(name, text) for name, text in zip(new, texts, strict=True) if text]
@@ -304,7 +304,7 @@ class Fleet:
 
     def _read(self) -> tuple[float, list[tuple[float, WorkerInfo]]]:
         """The Redis server's time, and each process with the time of its last beat; in seconds."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.time()
             pipe.zrange(WORKERS, 0, -1, withscores=True)

@@ -19,7 +19,7 @@ from boyd.models import FROZEN, REVOKED, Actor, from_ms
 from boyd.models.responses import WorkerInfo
 from boyd.store.audit_trail import actor_fields
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, Keys
-from boyd.store.server.connection import Client, pairs, replies_by_type, translated
+from boyd.store.server.connection import Client, pairs, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, Scripts, flat
 
 
@@ -42,7 +42,7 @@ class FreezeCopy:
             StoreUnavailable: the server of either does not answer.
         """
         scopes = scopes_concerning(self._agent_id)
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hexists(REGISTERED, self._agent_id)
             pipe.hmget(FREEZES, ["+", *scopes])
@@ -66,9 +66,7 @@ class FreezeCopy:
         return halt_text(marks.get(revocation_of(self._agent_id)), marks.get(DEPLOYMENT))
 
 
-# Freezes and revocations: while one is in force, no action starts.
-#
-# Both are marks in one hash of the deployment, and in a copy for each agent that it concerns,
+# Freezes and revocations are marks in one hash of the deployment, and in a copy for each agent,
 # which the claim of every execution reads in its own atomic step. They also hold for agents that
 # are registered later. A revocation, and a freeze of the deployment, halt the models of their
 # agents as well.
@@ -173,17 +171,17 @@ class Freezes:
 
     def everywhere(self) -> str | None:
         """The reason of the deployment's freeze; None when there is none."""
-        with translated(FREEZES):
+        with translate_errors(FREEZES):
             return reason_in(self._client.hget(FREEZES, DEPLOYMENT))
 
     def of(self, agent_id: str) -> str | None:
         """The reason of an agent's own freeze or the deployment's, if there is one."""
-        with translated(FREEZES):
+        with translate_errors(FREEZES):
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
 
     def revocation(self, agent_id: str) -> str | None:
         """The reason for revoking an agent's right to act, if it is revoked."""
-        with translated(FREEZES):
+        with translate_errors(FREEZES):
             return reason_in(self._client.hget(FREEZES, revocation_of(agent_id)))
 
     def all(self) -> Mapping[str, Stop]:
@@ -199,7 +197,7 @@ class Freezes:
         }
 
     def _in_force(self) -> dict[str, Stop]:
-        with translated(FREEZES):
+        with translate_errors(FREEZES):
             marks = self._client.hgetall(FREEZES)
         return {
             scope: _read_mark(mark)
@@ -247,7 +245,7 @@ class Freezes:
 
     def _roster(self) -> list[str]:
         """All agents; Redis may have lost part of what is known of them, or keep something else."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hkeys(AGENTS)
             pipe.hkeys(REGISTERED)

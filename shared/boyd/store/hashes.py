@@ -76,9 +76,8 @@ def _value(key: str, text: str) -> Any:
     return text if key in _TEXT else json.loads(text)
 
 
-# Records that cannot be read: each is named, and takes nothing else with it.
-#
-# A person's command, another program or a later release may have written what is in Redis.
+# A person's command, another program or a later release may have written what is in Redis: a record
+# that cannot be read is named in the log, and the others are read nevertheless.
 
 log = logging.getLogger(__name__)
 

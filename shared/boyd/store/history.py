@@ -12,7 +12,7 @@ from boyd.store.hashes import readable, reading
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
-from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
 #: The fields of a record that an outline needs.
@@ -80,7 +80,7 @@ class History:
 
     def get(self, iteration: int) -> LoopResult | None:
         """One past iteration."""
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._keys.past_iteration(iteration))
         with reading(f"iteration {iteration}"):
             return self._result(fields) if fields else None
@@ -88,7 +88,7 @@ class History:
     def results(self, limit: int = 50, before: int | None = None) -> list[LoopResult]:
         """Up to *limit* past iterations in full, newest first, those *before* a number."""
         last = self._newest() if before is None else before - 1
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for number in range(last, max(0, last - limit), -1):
                 pipe.hgetall(self._keys.past_iteration(number))
@@ -123,7 +123,7 @@ class History:
     def last(self) -> Record | None:
         """The record of the iteration in flight, or of the last one that ended."""
         keys = self._keys
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hgetall(keys.iteration)
             pipe.hget(keys.loop, "iteration")
@@ -135,7 +135,7 @@ class History:
     def situation(self) -> Situation | None:
         """The latest situation, of the iteration in flight or the previous one."""
         keys = self._keys
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hget(keys.iteration, "situation")
             pipe.hmget(keys.loop, _NEWEST)
@@ -160,7 +160,7 @@ class History:
 
     def _newest(self) -> int:
         """The number of the newest iteration that has ended; 0 before the first has."""
-        with translated():
+        with translate_errors():
             return _newest_number(*self._client.hmget(self._keys.loop, _NEWEST))
 
 

@@ -12,7 +12,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import readable
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
@@ -43,7 +43,7 @@ class Holds:
 
         A suspension comes first: it does not end with an execution.
         """
-        with translated():
+        with translate_errors():
             pipe = self._lasting(action, target)
             pipe.hexists(self._keys.in_flight, f"{action}:{target}")
             *holds, flies = pipe.execute()
@@ -54,7 +54,7 @@ class Holds:
 
     def lasting(self, action: str, target: str) -> Hold | None:
         """The hold after an execution; if the action is suspended on all targets, that one."""
-        with translated():
+        with translate_errors():
             return _closest(*self._lasting(action, target).execute())
 
     def _lasting(self, action: str, target: str) -> Any:
@@ -66,7 +66,7 @@ class Holds:
 
     def all(self, limit: int = 500) -> list[Hold]:
         """The executions in flight, and the holds, latest end first; at most *limit* of each."""
-        with translated():
+        with translate_errors():
             members = self._client.zrange(self._keys.held_actions, 0, limit - 1, desc=True)
             pipe = self._client.pipeline(transaction=False)
             for member in members:

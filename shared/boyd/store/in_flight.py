@@ -12,7 +12,7 @@ from boyd import naming
 from boyd.models import ApprovalItem, Hold, from_ms
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
 
@@ -36,7 +36,7 @@ class InFlight:
     def ahead_of(self, job: str) -> list[Hold]:
         """The executions that a queued job waits for."""
         names = ["executionTurn", "executionTurnAt"]
-        with translated():
+        with translate_errors():
             execution, place = self._client.hmget(self._keys.job(job), names)
         return _ahead(self._at([place]).get(place, []), execution) if place else []
 

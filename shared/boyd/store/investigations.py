@@ -29,7 +29,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 from boyd.text.redaction import redactor
@@ -199,13 +199,13 @@ class Investigations:
 
     def get(self, id: str) -> Investigation | None:
         """One investigation."""
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._keys.job(naming.investigation(id)))
         return read_investigation(fields) if "status" in fields else None
 
     def status(self, id: str) -> str | None:
         """The status of an investigation; None when there is no such investigation."""
-        with translated():
+        with translate_errors():
             status: str | None = self._client.hget(
                 self._keys.job(naming.investigation(id)), "status"
             )
@@ -213,7 +213,7 @@ class Investigations:
 
     def newest(self, id: str) -> str:
         """The id of the newest entry in its log; `0-0` without any."""
-        with translated():
+        with translate_errors():
             rows = self._client.xrevrange(self._keys.log(id), count=1)
         return str(rows[0][0]) if rows else "0-0"
 
@@ -236,7 +236,7 @@ class Investigations:
         return self._entries(id, f"({after}", count)
 
     def _entries(self, id: str, first: str, count: int) -> list[Logged]:
-        with translated():
+        with translate_errors():
             rows = self._client.xrange(self._keys.log(id), min=first, count=count)
         # An entry of a later release keeps its id, but cannot be read.
         return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
@@ -244,21 +244,21 @@ class Investigations:
     def entries_before(self, id: str, before: str | None, count: int) -> list[Logged]:
         """Up to *count* log entries before *before*, or the last ones, newest first."""
         latest = f"({before}" if before else "+"
-        with translated():
+        with translate_errors():
             rows = self._client.xrevrange(self._keys.log(id), max=latest, count=count)
         return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
 
     def open(self, most: int) -> list[str]:
         """The ids of up to *most* investigations that have not ended, in no order."""
         begin = naming.investigation("")
-        with translated():
+        with translate_errors():
             names = self._client.sscan_iter(self._keys.jobs, match=f"{begin}*", count=PAGE)
             return [name.removeprefix(begin) for name in islice(names, most)]
 
     def forget(self, id: str, places: Sequence[str]) -> None:
         """Remove log entries whose content later entries repeat in full."""
         if places:
-            with translated():
+            with translate_errors():
                 self._client.xdel(self._keys.log(id), *places)
 
     def page(self, limit: int, cursor: str | None = None) -> InvestigationPage:

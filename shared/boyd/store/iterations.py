@@ -36,7 +36,7 @@ from boyd.store.iteration_record import (
     dump_results,
 )
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, pairs, translated
+from boyd.store.server.connection import Client, pairs, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import Retention, Timing, milliseconds
 
@@ -372,7 +372,7 @@ class Iterations:
 
     def current(self) -> Record | None:
         """The record of the iteration in flight; None when the agent is idle."""
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._keys.iteration)
         return Record(fields) if fields else None
 

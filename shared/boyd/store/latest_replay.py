@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from boyd.models.tape import PublishedReplay, ReplayReport
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.timing import milliseconds
 
 #: Seconds to keep it, and the findings of it that are kept.
@@ -27,12 +27,12 @@ class LatestReplay:
         """Publish a report, with its first findings."""
         excerpt = report.patched({"findings": report.findings[:FINDINGS]})
         text = PublishedReplay(report=excerpt, by=by, at=at).to_json()
-        with translated():
+        with translate_errors():
             self._client.set(self._key, text, px=milliseconds(KEPT))
 
     def read(self) -> PublishedReplay | None:
         """The latest one; None if there is none, or a later release has written it."""
-        with translated():
+        with translate_errors():
             text = self._client.get(self._key)
         try:
             return PublishedReplay.from_json(text) if text else None

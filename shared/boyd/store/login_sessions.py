@@ -18,7 +18,7 @@ from boyd.store.api_keys import Refused
 from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, SESSIONS, login, session
-from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
@@ -131,7 +131,7 @@ class LoginSessions:
 
     def all(self) -> list[OpenSession]:
         """The open sessions, newest first."""
-        with translated():
+        with translate_errors():
             ids = self._client.zrange(SESSIONS, 0, -1, desc=True)
         return self._read(ids)
 
@@ -150,13 +150,13 @@ class LoginSessions:
     def create_link(self, key_id: str) -> str:
         """A token that logs in once, within `LINK` seconds, with that API key."""
         token = secrets.token_urlsafe(32)
-        with translated():
+        with translate_errors():
             self._client.set(login(digest(token)), key_id, px=milliseconds(LINK))
         return token
 
     def use_link(self, token: str) -> ApiKey | None:
         """Consume a login token; the API key that it is for, or None when it is not valid."""
-        with translated():
+        with translate_errors():
             key_id = self._client.getdel(login(digest(token)))
             if not key_id:
                 return None
@@ -165,7 +165,7 @@ class LoginSessions:
         return _good(text, now)
 
     def _read(self, ids: list[str]) -> list[OpenSession]:
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for id in ids:
                 pipe.hgetall(session(id))

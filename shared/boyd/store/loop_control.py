@@ -13,7 +13,7 @@ from boyd.settings.schedules import Schedule
 from boyd.store.audit_trail import actor_fields
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
-from boyd.store.server.connection import Client, read_int, translated
+from boyd.store.server.connection import Client, read_int, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Timing, milliseconds
 
@@ -173,13 +173,13 @@ class Loop:
 
     def iteration(self) -> int:
         """The number of the iteration in flight or else of the last one; 0 before the first."""
-        with translated():
+        with translate_errors():
             return read_int(self._client.hget(self._keys.loop, "iteration")) or 0
 
     def status(self) -> LoopStatus:
         """The current status of the agent."""
         keys = self._keys
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hgetall(keys.loop)
             pipe.hmget(keys.iteration, ["iteration", "phase", "startedAt", "entered"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from boyd.models.investigation import ModelTotals, RequestOutcome, Usage
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
 #: The most fields of totals; models beyond that count as `OTHERS`.
@@ -46,7 +46,7 @@ class ModelUsage:
 
     def note_text_call(self, at: int) -> None:
         """Record that a tool call came as text, *at* a time in milliseconds since the epoch."""
-        with translated():
+        with translate_errors():
             self._client.hset(self._key, SPOKEN, at)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from boyd.models import ObserverHealth
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 
 
 class Observers:
@@ -19,7 +19,7 @@ class Observers:
 
     def last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
         """The last run of each observer, in seconds since the epoch, and its health."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             pipe.hgetall(self._keys.observers_ran)
             pipe.hgetall(self._keys.observers_health)
@@ -30,7 +30,7 @@ class Observers:
         """The health of these *observers*."""
         if not observers:
             return {}
-        with translated():
+        with translate_errors():
             texts = self._client.hmget(self._keys.observers_health, list(observers))
         pairs = zip(observers, texts, strict=True)
         return _read({name: text for name, text in pairs if text})

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from boyd.errors import BadCursor
 from boyd.store.hashes import note_unreadable, readable
-from boyd.store.server.connection import Client, pairs, replies_by_type, translated
+from boyd.store.server.connection import Client, pairs, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
 #: A member of an index with its score.
@@ -218,7 +218,7 @@ class Search:
 
     def every(self, filters: Mapping[str, str]) -> list[str]:
         """The members of all hashes that match; use it rarely, because it scans all of them."""
-        with translated():
+        with translate_errors():
             names = self._client.zrevrange(self._index, 0, -1)
         return [
             name
@@ -232,7 +232,7 @@ class Search:
         """The places of the hashes that match, judged by the filtered fields only."""
         if not filters or not places:
             return places
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for name, _ in places:
                 pipe.hmget(self._scripts.keys.of(self._kind, name), list(filters))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boyd.store.keys import PEOPLE
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 
 
 class People:
@@ -14,11 +14,11 @@ class People:
 
     def all(self) -> dict[str, str]:
         """Every known name, by principal."""
-        with translated():
+        with translate_errors():
             names: dict[str, str] = self._client.hgetall(PEOPLE)
         return names
 
     def remember(self, principal: str, name: str) -> None:
         """Keep the name that a principal has now."""
-        with translated():
+        with translate_errors():
             self._client.hset(PEOPLE, principal, name)

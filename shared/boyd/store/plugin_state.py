@@ -12,7 +12,7 @@ from boyd.errors import PayloadTooLarge, PluginError, StoreError
 from boyd.models import Place, Triple
 from boyd.plugin import News
 from boyd.store.keys import GraphKeys, Keys
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.text.tokenizer import words
 
@@ -40,7 +40,7 @@ class PluginState:
         """The values of the *keys* that are set, in one round trip."""
         if not keys:
             return {}
-        with translated():
+        with translate_errors():
             texts = self._client.mget([self._key(key) for key in keys])
         return {k: json.loads(text) for k, text in zip(keys, texts, strict=True) if text}
 
@@ -51,7 +51,7 @@ class PluginState:
             PluginError: the value is not JSON, or too large.
         """
         text = self._dump(key, value)
-        with translated():
+        with translate_errors():
             self._client.set(self._key(key), text, px=_ms(ttl))
 
     def compare_and_set(
@@ -85,11 +85,11 @@ class PluginState:
 
     def delete(self, key: str) -> None:
         """Remove *key*."""
-        with translated():
+        with translate_errors():
             self._client.delete(self._key(key))
 
     def _read(self, key: str) -> str | None:
-        with translated():
+        with translate_errors():
             text: str | None = self._client.get(self._key(key))
             return text
 
@@ -125,8 +125,7 @@ def _ms(ttl: float | None) -> int:
     return max(1, int((DEFAULT_TTL if ttl is None else ttl) * 1000))
 
 
-# Fact graphs: a hash of all facts, with indexes by subject, object, predicate and word.
-#
+# A fact graph is a hash of all facts, with indexes by subject, object, predicate and word.
 # All facts are indexed by label, and knowledge also by the words of its labels; the agent's notes
 # about its own work (`agent:…`) are not. Results with a limit come from sorted sets, so the same
 # facts give the same answer on every server.
@@ -205,14 +204,14 @@ class FactGraph:
 
     def with_predicate(self, predicate: str, limit: int = PAGE) -> list[Triple]:
         """Up to *limit* facts with a predicate, in the order of their labels."""
-        with translated():
+        with translate_errors():
             members = self._client.zrange(self._keys.index("by", predicate), 0, limit - 1)
         pairs = [tuple(member.split(_BETWEEN)) for member in members]
         return self._read({predicate: [(s, predicate, o) for s, o in pairs]})[predicate]
 
     def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
         """The number of facts with each symbol as subject or object."""
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for symbol in symbols:
                 pipe.scard(self._keys.index("out", symbol))
@@ -224,7 +223,7 @@ class FactGraph:
     def symbols_with(self, words: Collection[str], limit: int = PAGE) -> dict[str, list[str]]:
         """Up to *limit* labels with each word, as split by `boyd.text.tokenizer`."""
         distinct = list(words)
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for word in distinct:
                 pipe.zrange(self._keys.index("word", word), 0, limit - 1)
@@ -232,12 +231,12 @@ class FactGraph:
 
     def size(self) -> int:
         """The number of facts."""
-        with translated():
+        with translate_errors():
             return int(self._client.hlen(self._keys.facts))
 
     def revision(self) -> int:
         """The number of changes so far."""
-        with translated():
+        with translate_errors():
             return int(self._client.hget(self._keys.meta, "revision") or 0)
 
     def page(self, after: Place | None = None, limit: int = PAGE) -> list[Triple]:
@@ -245,7 +244,7 @@ class FactGraph:
         facts: list[Triple] = []
         first = "-" if after is None else "[" + after[0]
         while len(facts) < limit:
-            with translated():
+            with translate_errors():
                 names = self._client.zrange(
                     self._keys.subjects, first, "+", bylex=True, offset=0, num=_SUBJECTS
                 )
@@ -267,7 +266,7 @@ class FactGraph:
             last = facts[-1].place
 
     def _members(self, index: str, symbols: Sequence[str]) -> dict[str, list[str]]:
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for symbol in symbols:
                 pipe.smembers(self._keys.index(index, symbol))
@@ -280,7 +279,7 @@ class FactGraph:
         values: dict[tuple[str, ...], str | None] = {}
         for at in range(0, len(every), PAGE):
             some = every[at : at + PAGE]
-            with translated():
+            with translate_errors():
                 texts = self._client.hmget(
                     self._keys.facts, [_BETWEEN.join(place) for place in some]
                 )

@@ -11,7 +11,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.executions import KEEP
 from boyd.store.hashes import flatten, readable, reading, restore
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
@@ -49,14 +49,14 @@ class ProcedureStore:
 
     def get(self, id: str) -> ProcedureRecord | None:
         """One procedure, by the id of its execution."""
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._job(id))
         with reading(f"procedure {id}"):
             return read_procedure(fields) if "id" in fields else None
 
     def all(self, limit: int = 100) -> list[ProcedureRecord]:
         """The procedures, latest first; at most *limit*."""
-        with translated():
+        with translate_errors():
             names = self._client.zrange(self._keys.procedures, 0, limit - 1, desc=True)
             pipe = self._client.pipeline(transaction=False)
             for name in names:

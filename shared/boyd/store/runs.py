@@ -26,7 +26,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import flatten, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
-from boyd.store.server.connection import Client, translated
+from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
@@ -127,7 +127,7 @@ class Runs:
         """The principals who submitted these runs."""
         if not run_ids:
             return []
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for run_id in run_ids:
                 pipe.hget(self._keys.run(run_id), "requestedBy")
@@ -167,7 +167,7 @@ class Runs:
 
     def callback(self, run_id: str) -> Callback | None:
         """The callback of a run; None when it asked for none or has not ended."""
-        with translated():
+        with translate_errors():
             fields = self._client.hgetall(self._keys.job(naming.callback(run_id)))
         return read_callback(fields) if fields else None
 
@@ -186,7 +186,7 @@ class Runs:
     def _read(self, ids: Sequence[str]) -> list[Run]:
         if not ids:
             return []
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for run_id in ids:
                 pipe.hgetall(self._keys.run(run_id))

@@ -11,7 +11,7 @@ from boyd.models import Actor, Fence, TrackRecord, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
-from boyd.store.server.connection import Client, replies_by_type, translated
+from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
@@ -28,14 +28,14 @@ class TrackRecords:
 
     def get(self, action: str, situation: str) -> TrackRecord | None:
         """The record of an action in a class of situation, if there is one."""
-        with translated():
+        with translate_errors():
             text = self._client.hget(self._keys.track(action), situation)
         return _read(action, situation, text)
 
     def all(self, actions: Iterable[str]) -> list[TrackRecord]:
         """The records of these actions, latest outcome first."""
         names = list(actions)
-        with translated():
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for action in names:
                 pipe.hgetall(self._keys.track(action))

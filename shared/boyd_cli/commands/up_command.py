@@ -36,7 +36,7 @@ from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
 from boyd.models.responses import LoginLink
 from boyd.settings.process_settings import ApiSettings, Settings
-from boyd.store import Store, connect, mask_url, translated
+from boyd.store import Store, connect, mask_url, translate_errors
 from boyd.store.api_keys import id_of
 from boyd.store.login_sessions import login_path
 from boyd.text.version import VERSION
@@ -157,7 +157,7 @@ def _redis(
     if settings.redis_url:
         if nodes:
             raise ConfigError("--redis-nodes starts a Redis: unset BOYD_REDIS_URL")
-        with translated():
+        with translate_errors():
             connect(settings.redis_url).ping()
         yield settings
         return

@@ -298,7 +298,7 @@ def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
 
 
 @contextmanager
-def translated(key: str | None = None) -> Iterator[None]:
+def translate_errors(key: str | None = None) -> Iterator[None]:
     """Turn redis-py errors into Boyd's.
 
     *key* is the one that all commands are about; in a pipeline redis-py names that of each.
@@ -410,5 +410,5 @@ __all__ = [
     "pairs",
     "read_int",
     "replies_of_some",
-    "translated",
+    "translate_errors",
 ]

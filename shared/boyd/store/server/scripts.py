@@ -45,7 +45,7 @@ from boyd.store.server.connection import (
     find_foreign_key,
     foreign_key,
     has_wrong_type,
-    translated,
+    translate_errors,
 )
 
 #: Errors after which a script of a pipeline has not run: the server has not seen it yet, or moves
@@ -177,14 +177,14 @@ class Scripts:
         pipe = self._client.pipeline(transaction=False)
         for call in calls:
             pipe.evalsha(*call.parts())
-        with translated():
+        with translate_errors():
             replies = pipe.execute(raise_on_error=False)
         return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
     @contextmanager
     def _translate_errors(self, call: ScriptCall) -> Iterator[None]:
         """Turn redis-py errors into Boyd's; Redis does not name the key that a script failed at."""
-        with translated():
+        with translate_errors():
             try:
                 yield
             except redis.ResponseError as error:
