@@ -344,10 +344,10 @@ def families() -> dict[str, tuple[str, str]]:
 def _process_metrics() -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the metrics that each API process counts for itself."""
     metrics = Metrics(_no_store)
-    metrics.answered("GET", "/", 200, 0.1)
-    metrics.taken("json", 1)
-    metrics.refused("json", "overloaded")
-    for family in text_string_to_metric_families(metrics.exposed()[0].decode()):
+    metrics.count_request("GET", "/", 200, 0.1)
+    metrics.count_observations("json", 1)
+    metrics.count_refusal("json", "overloaded")
+    for family in text_string_to_metric_families(metrics.expose()[0].decode()):
         if family.name.startswith(("boyd_http", "boyd_intake")) and family.type != "gauge":
             names = [name for name in family.samples[0].labels if name != "le"]
             yield _sample(family), (", ".join(names), family.documentation)

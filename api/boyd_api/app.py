@@ -29,9 +29,9 @@ from boyd_api.http.request_context import (
     RequestContext,
     check_encoding,
     check_prefix,
-    passed_over,
     read_body,
     read_query,
+    unreadable_names,
 )
 from boyd_api.http.routing import ActionId, JsonResponse, Rest, Route, RouteResult
 from boyd_api.http.services import Services
@@ -114,18 +114,17 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
         parts["query"] = read_query(route.query)
     if route.body is not None:
         parts["body"] = read_body(route.body, route.body_optional)
-    key = idempotency_keys.sent_key() if route.idempotent else None
-    gone = request.environ.get("waitress.client_disconnected", lambda: False)
-    ctx = RequestContext(services, caller.actor, caller.key, chosen, key, g.get("now"), gone)
+    key = idempotency_keys.read_key() if route.idempotent else None
+    is_gone = request.environ.get("waitress.client_disconnected", lambda: False)
+    ctx = RequestContext(services, caller.actor, caller.key, chosen, key, g.get("now"), is_gone)
     work = partial(_work, route, ctx, parts)
     if key is None:
         return work()[0]
     limit = services.settings.api.max_wait + idempotency_keys.GRACE
     answers = services.store.idempotency
-    taken = idempotency_keys.ANSWER_BYTES if route.scope in _ORDERING else 0
-    return idempotency_keys.once(
-        answers, services.leases, caller.actor, key, limit, work, taken, ctx.take_storage
-    )
+    reserved = idempotency_keys.ANSWER_BYTES if route.scope in _ORDERING else 0
+    keyed = idempotency_keys.KeyedRequest(caller.actor, key, limit, reserved, ctx.take_storage)
+    return idempotency_keys.once(answers, services.leases, keyed, work)
 
 
 def _work(route: Route, ctx: RequestContext, parts: Mapping[str, Any]) -> tuple[Response, str]:
@@ -139,11 +138,11 @@ def _work(route: Route, ctx: RequestContext, parts: Mapping[str, Any]) -> tuple[
         return failed, failed.get_data(as_text=True)
     if isinstance(result, Response):
         return result, result.get_data(as_text=True) if route.idempotent else ""
-    given = result if isinstance(result, JsonResponse) else JsonResponse(result)
-    text = _text(given.body, given.nulls)
-    response = Response(text, given.status or route.usual_status, mimetype="application/json")
-    response.headers.extend(given.headers)
-    return response, text if given.kept is None else _text(given.kept, given.nulls)
+    answer = result if isinstance(result, JsonResponse) else JsonResponse(result)
+    text = _text(answer.body, answer.nulls)
+    response = Response(text, answer.status or route.usual_status, mimetype="application/json")
+    response.headers.extend(answer.headers)
+    return response, text if answer.kept is None else _text(answer.kept, answer.nulls)
 
 
 def _text(body: Model, nulls: Sequence[str]) -> str:
@@ -162,7 +161,7 @@ def _text(body: Model, nulls: Sequence[str]) -> str:
 def _name_unreadable(response: Response) -> None:
     """Name in the answer the records that it lacks because they cannot be read."""
     caller = g.get("caller")
-    names = passed_over(caller.key) if caller else []
+    names = unreadable_names(caller.key) if caller else []
     if names:
         text = ", ".join(name.encode("ascii", "backslashreplace").decode() for name in names)
         response.headers["Boyd-Unreadable"] = re.sub(r"[^ -~]", "?", text)[:500]
@@ -171,7 +170,7 @@ def _name_unreadable(response: Response) -> None:
 def _finish(services: Services, response: Response) -> Response:
     rule = request.url_rule.rule if request.url_rule else None
     took = time.monotonic() - g.get("began", time.monotonic())
-    services.metrics.answered(request.method, rule, response.status_code, took)
+    services.metrics.count_request(request.method, rule, response.status_code, took)
     _report_refusal(services)
     _name_unreadable(response)
     response.headers["X-Request-Id"] = g.get("request_id", "-")

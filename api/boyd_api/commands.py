@@ -28,8 +28,10 @@ def api(settings: Settings, host: str | None, port: int | None) -> None:
     from boyd_api.http.services import Services
 
     setup_logging(settings.log_level, settings.log_format)
-    given = {key: value for key, value in {"host": host, "port": port}.items() if value is not None}
-    where = settings.api.model_copy(update=given)
+    changes = {
+        key: value for key, value in {"host": host, "port": port}.items() if value is not None
+    }
+    where = settings.api.model_copy(update=changes)
     services = Services(settings.model_copy(update={"api": where}))
     app = create_app(services.settings, services)
     if services.provider is not None:

@@ -153,7 +153,7 @@ class Client:
 
     def lines(self, path: str, /, **query: object) -> Iterator[str]:
         """Stream the lines of an answer."""
-        answer = self._send("GET", path, query=query, stream=True)
+        answer = self._send("GET", path, query=query, silence=self.timeout)
         return (line.decode() for line in self._lines(answer))
 
     def events(self, last_id: str | None = None, *, follow: bool = True) -> Stream[Event]:
@@ -181,7 +181,7 @@ class Client:
         headers = {"Accept": "text/event-stream"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
-        return self._send("GET", path, query=query, headers=headers, stream=True, silence=SILENCE)
+        return self._send("GET", path, query=query, headers=headers, silence=SILENCE)
 
     def _send(
         self,
@@ -191,10 +191,12 @@ class Client:
         query: Mapping[str, object] | None = None,
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
-        stream: bool = False,
         silence: float | None = None,
     ) -> requests.Response:
-        """Send a request, with retries, and return the successful answer."""
+        """Send a request, with retries, and return the successful answer.
+
+        With *silence*, the answer is a stream, which may pause for that many seconds.
+        """
         agent = f"/agents/{quote(self.agent, safe='')}" if self.agent else ""
         send = functools.partial(
             self._session.request,
@@ -206,7 +208,7 @@ class Client:
             json=body and {name: value for name, value in body.items() if value is not None},
             headers=headers,
             timeout=(min(CONNECT, self.timeout), silence or self.timeout),
-            stream=stream,
+            stream=silence is not None,
             allow_redirects=False,
             proxies=self._proxies,
         )

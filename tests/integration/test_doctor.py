@@ -103,7 +103,7 @@ def ready(store: Store) -> Readiness:
 
 def scraped(store: Store, brokers: Sequence[Any] = ()) -> bytes:
     """Scrape `/metrics`."""
-    return Metrics(lambda: store, brokers).exposed()[0]
+    return Metrics(lambda: store, brokers).expose()[0]
 
 
 def in_time(ask: Callable[[], T]) -> T:

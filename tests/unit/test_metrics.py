@@ -54,7 +54,7 @@ class Away(fakeredis.FakeRedis):
 
 def samples(store: Store, *brokers: Any) -> dict[str, dict[tuple[str, ...], float]]:
     """Every sample by name and the values of its labels."""
-    body, content_type = Metrics(lambda: store, brokers).exposed()
+    body, content_type = Metrics(lambda: store, brokers).expose()
     assert content_type.startswith("text/plain")
     return parsed(body)
 
@@ -303,7 +303,7 @@ def test_a_scrape_before_any_redis_is_known_does_not_fail() -> None:
     def unknown() -> Store:
         raise StoreUnavailable
 
-    assert b"boyd_up 0.0" in Metrics(unknown).exposed()[0]
+    assert b"boyd_up 0.0" in Metrics(unknown).expose()[0]
 
 
 def test_a_broker_that_does_not_answer_takes_only_the_queues_away() -> None:
@@ -316,10 +316,10 @@ def test_a_broker_that_does_not_answer_takes_only_the_queues_away() -> None:
 
 def test_requests_are_counted_by_route_and_not_by_path() -> None:
     metrics = Metrics(lambda: Store(Away(), "api"))
-    metrics.answered("GET", "/api/v0/runs/{id}", 200, 0.02)
-    metrics.answered("GET", "/api/v0/runs/{id}", 200, 0.2)
-    metrics.answered("BREW", None, 405, 0.001)
-    found = parsed(metrics.exposed()[0])
+    metrics.count_request("GET", "/api/v0/runs/{id}", 200, 0.02)
+    metrics.count_request("GET", "/api/v0/runs/{id}", 200, 0.2)
+    metrics.count_request("BREW", None, 405, 0.001)
+    found = parsed(metrics.expose()[0])
 
     assert found["boyd_http_requests_total"] == {
         ("GET", "/api/v0/runs/{id}", "200"): 2,
@@ -330,15 +330,15 @@ def test_requests_are_counted_by_route_and_not_by_path() -> None:
 
 def test_two_apps_in_one_process_share_nothing() -> None:
     one, two = (Metrics(lambda: Store(Away(), "api")) for _ in range(2))
-    one.answered("GET", "/", 200, 0.1)
+    one.count_request("GET", "/", 200, 0.1)
 
-    assert b"boyd_http_requests_total{" not in two.exposed()[0]
+    assert b"boyd_http_requests_total{" not in two.expose()[0]
 
 
 def test_openmetrics_is_served_on_request() -> None:
     lab = Lab(agent())
     metrics = Metrics(lambda: lab.whole)
-    body, content_type = metrics.exposed("application/openmetrics-text; version=1.0.0")
+    body, content_type = metrics.expose("application/openmetrics-text; version=1.0.0")
 
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
@@ -496,10 +496,10 @@ def exposition() -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("boyd_api.http.metrics.read_health", read)
         metrics = Metrics(lambda: lab.whole)
-        metrics.answered("GET", "/", 200, 0.1)
-        metrics.taken("json", 1)
-        metrics.refused("json", "overloaded")
-        return metrics.exposed()[0].decode()
+        metrics.count_request("GET", "/", 200, 0.1)
+        metrics.count_observations("json", 1)
+        metrics.count_refusal("json", "overloaded")
+        return metrics.expose()[0].decode()
 
 
 def everything() -> tuple[set[str], dict[str, set[str]]]:

@@ -60,17 +60,17 @@ def agent(page: PageRequest) -> PageResult:
     status = store.loop_control.status()
     last = read_part(lambda: loop_routes.last_result(store))
     freezes = page.services.store.freezes.all()
-    asked = request.args.get("do", "")
+    form = request.args.get("do", "")
     record = store.history.last() if status.phase != "idle" else None
-    shown = _shown(page, record).value if record else last.value
+    result = _current_result(page, record).value if record else last.value
     return render_page(
         page,
         "agent.html",
         entry=entry,
         status=status,
         last=last,
-        ring=charts.ring(status.phase, shown),
-        latest=shown,
+        ring=charts.ring(status.phase, result),
+        latest=result,
         holder=_holder(status, record),
         marks=read_part(lambda: charts.strip(store.history.outlines(_STRIP).iterations)),
         observers=read_part(lambda: _observers(page, last.value)),
@@ -81,20 +81,22 @@ def agent(page: PageRequest) -> PageResult:
         holds=read_part(lambda: store.holds.all(_HOLDS)),
         records=read_part(lambda: _records(page)),
         limited=[
-            one for one in entry.catalog.actions if one.windows or one.alone_when or one.earned
+            action
+            for action in entry.catalog.actions
+            if action.windows or action.alone_when or action.earned
         ],
         vital=next(iter(read_vital_signs(page, [entry.id])), None),
         due=_due(page, status),
         own_freeze=freezes.get(entry.id),
         whole_freeze=freezes.get(DEPLOYMENT),
-        asked=asked if asked in _FORMS and page.allows("admin") else "",
+        asked=form if form in _FORMS and page.allows("admin") else "",
         reaches_all=page.key is None or not page.key.agents,
         strip=charts,
         SHAPES=SHAPES,
     )
 
 
-def _shown(page: PageRequest, record: Record) -> Part[LoopResult]:
+def _current_result(page: PageRequest, record: Record) -> Part[LoopResult]:
     """The iteration in flight, as far as it is."""
     return read_part(lambda: record.result(page.agent_id, _now(page)))
 
@@ -110,8 +112,8 @@ def _holder(status: LoopStatus, record: Record | None) -> str:
 
 
 def _observers(page: PageRequest, last: LoopResult | None) -> list[ObserverRow]:
-    found = agent_routes.show_observers(page.ctx).observers
-    return observer_rows(found, last, _now(page))
+    states = agent_routes.show_observers(page.ctx).observers
+    return observer_rows(states, last, _now(page))
 
 
 def _waiting(page: PageRequest) -> Waiting:
@@ -131,7 +133,7 @@ def _records(page: PageRequest) -> list[TrackRecord]:
 
 def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | None:
     """The execution of the last iteration, if it has acted."""
-    if last is None or not any(one.success for one in last.action_results):
+    if last is None or not any(result.success for result in last.action_results):
         return None
     return page.ctx.agent.store.executions.get(
         naming.loop(last.id.removeprefix(f"{page.agent_id}:"))
@@ -243,13 +245,13 @@ def cancel_procedure(page: PageRequest) -> PageResult:
 @pages.post("/agents/<agent>/procedures/resume", scope="approvals", fresh=True)
 def resume_procedure(page: PageRequest) -> PageResult:
     """Let a stopped procedure go on."""
-    asked = procedure_routes.ResumeRequest(repeat=request.form.get("how") == "repeat")
-    procedure_routes.resume(page.ctx, request.form.get("id", ""), asked)
+    body = procedure_routes.ResumeRequest(repeat=request.form.get("how") == "repeat")
+    procedure_routes.resume(page.ctx, request.form.get("id", ""), body)
     return _back(page)
 
 
 def _concerns_all(page: PageRequest) -> bool:
-    """Tell whether the form concerns all agents. Raises `HttpProblem` if the key may not."""
+    """True for a form about all agents. Raises `HttpProblem` if the key is limited to some."""
     scope = request.form.get("scope", "")
     if scope not in ("agent", "all"):
         raise HttpProblem("bad-request", "the form names no scope: open the page again")

@@ -25,8 +25,8 @@ class AgentRow:
 @pages.get("/agents")
 def agents(page: PageRequest) -> PageResult:
     """Show all agents, those that were retired last."""
-    found = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
-    rows = [AgentRow(one, *_state(one)) for one in found.agents]
+    listing = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
+    rows = [AgentRow(state, *_state(state)) for state in listing.agents]
     rows.sort(key=lambda row: (row.agent.retired_at is not None, row.agent.id))
     return render_page(page, "agents.html", rows=rows)
 

@@ -71,16 +71,16 @@ def approval(page: PageRequest, id: str) -> PageResult:
 def answer(page: PageRequest, id: str) -> PageResult:
     """Answer the approval as it was shown; the page then tells what is so."""
     verb, note = request.form.get("verb", ""), read_note()
-    shown = read_version(request.form.get("version", ""))
-    if verb not in VERDICTS or shown is None:
+    version = read_version(request.form.get("version", ""))
+    if verb not in VERDICTS or version is None:
         raise HttpProblem("bad-request", "the form is not one of this page: open it again")
     item = _item(page, id)
     if needs_login(page, item, verb):
         return to_login("confirm", f"{address(item)}?answer=approve", note=note)
-    found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, shown)
-    if found.counts:
+    resolution = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, version)
+    if resolution.counts:
         return redirect(address(item), 303)
-    return _refused(page, id, found, note)
+    return _show_refusal(page, id, resolution, note)
 
 
 @pages.post("/agents/<agent>/approvals/<id>/preview", scope="approvals")
@@ -92,12 +92,12 @@ def preview(page: PageRequest, id: str) -> PageResult:
     return redirect(address(_item(page, id)), 303)
 
 
-def _refused(page: PageRequest, id: str, found: Resolution, note: str) -> PageResult:
+def _show_refusal(page: PageRequest, id: str, resolution: Resolution, note: str) -> PageResult:
     """The page with the reason why the answer does not count, and the note that was written."""
-    if found.item is None:
+    if resolution.item is None:
         raise not_found(f"no approval {id!r}")
-    why = approval_routes.refusal_text(found.outcome, found.item)
-    return _show(page, found.item, 409, note=note, refused=why)
+    reason = approval_routes.refusal_text(resolution.outcome, resolution.item)
+    return _show(page, resolution.item, 409, note=note, refused=reason)
 
 
 def _show(
@@ -107,7 +107,7 @@ def _show(
     why_not = approval_routes.refusal_text(refusal, item) if refusal else ""
     if not page.allows("approvals"):
         why_not = "your key lacks the scope 'approvals'"
-    asked = request.values.get("answer", request.form.get("verb", ""))
+    verb = request.values.get("answer", request.form.get("verb", ""))
     return render_page(
         page,
         "approval.html",
@@ -115,7 +115,7 @@ def _show(
         item=item,
         evidence=_evidence(page, item),
         why_not=why_not,
-        asked=asked if item.status == "pending" and asked in VERDICTS else "",
+        asked=verb if item.status == "pending" and verb in VERDICTS else "",
         may_deny=item.status == "pending" and page.allows("approvals"),
         is_risky=item.is_risky,
         is_old=_is_old(page, item),
@@ -132,7 +132,7 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
     query = action_routes.ExecutionsQuery(limit=_EARLIER, action=item.action_id)
     return Evidence(
         agent.store.history.get(item.loop_iteration) if item.loop_iteration else None,
-        next((one for one in actions if one.id == item.action_id), None),
+        next((manifest for manifest in actions if manifest.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
         [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
         agent.store.executions.get(naming.approval(item.id)) if item.result else None,
@@ -141,9 +141,9 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
 
 
 def _is_old(page: PageRequest, item: ApprovalItem) -> bool:
-    """Tell whether the dry run should be repeated."""
-    now, made = page.ctx.now, item.preview_at
-    return item.status == "pending" and bool(now and made and now - made > OLD)
+    """Check that the dry run is too old for a decision."""
+    now, preview_time = page.ctx.now, item.preview_at
+    return item.status == "pending" and bool(now and preview_time and now - preview_time > OLD)
 
 
 def _item(page: PageRequest, id: str) -> ApprovalItem:
@@ -190,10 +190,12 @@ def answer_by_link(page: PageRequest, token: str) -> PageResult:
         raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
     services = page.services
     resolver = Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
-    found = resolver.answer_link(link, _VERDICTS[verb], note or None, request.remote_addr)
-    if found.counts:
+    resolution = resolver.answer_link(link, _VERDICTS[verb], note or None, request.remote_addr)
+    if resolution.counts:
         return redirect(request.path, 303)
-    refused = approval_routes.refusal_text(found.outcome, found.item) if found.item else ""
+    refused = (
+        approval_routes.refusal_text(resolution.outcome, resolution.item) if resolution.item else ""
+    )
     return _page(page, link, agent, 409, refused=refused, note=note)
 
 

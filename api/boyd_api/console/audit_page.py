@@ -48,30 +48,30 @@ def export_of_agent(page: PageRequest) -> PageResult:
 
 def _show(page: PageRequest) -> PageResult:
     filter = read_filter(page, AuditPageQuery, limit=_SHOWN)
-    why_not, query, found = _why_not(page), filter.query, Part[AuditPage](None)
-    verified, asked = None, "verify" in request.args
+    why_not, query, part = _why_not(page), filter.query, Part[AuditPage](None)
+    verified, is_requested = None, "verify" in request.args
     if not why_not:
         if query is not None:
-            found = read_part(lambda: administration_routes.show(page.ctx, query))
-        verified = _verified(page, asked)
+            part = read_part(lambda: administration_routes.show(page.ctx, query))
+        verified = _verify(page, is_requested)
     return render_page(
         page,
         "audit.html",
         filter=filter,
         why_not=why_not,
-        problem=filter.problem or found.why,
-        found=found.value,
+        problem=filter.problem or part.why,
+        found=part.value,
         verified=verified,
-        asked=asked,
+        asked=is_requested,
         is_first="cursor" not in request.args,
     )
 
 
-def _verified(page: PageRequest, asked: bool) -> Verification | None:
-    """The verification of the trail, if it is short or *asked* for."""
+def _verify(page: PageRequest, is_requested: bool) -> Verification | None:
+    """The verification of the trail, if it is short or *is_requested* for."""
     head = _trail(page).head()
     size = min(head.seq if head else 0, page.services.settings.audit_keep)
-    if size > _AT_ONCE and not asked:
+    if size > _AT_ONCE and not is_requested:
         return None
     return administration_routes.verify(page.ctx, VerifyQuery())
 

@@ -72,30 +72,30 @@ class Chart:
 
 def chart(result: LoopResult) -> Chart:
     """The chart of an iteration; without bars if its record has no times."""
-    known = [run for run in result.observer_runs if run.offset is not None]
-    shown = _shown(known)
-    scale = _Scale([*_spans(result.phase_runs), *_spans(known)])
-    bars = list(_bars(result, shown, scale))
-    return Chart(bars, scale.cuts, ms(result.duration), len(known) - len(shown))
+    runs = [run for run in result.observer_runs if run.offset is not None]
+    longest = _longest(runs)
+    scale = _Scale([*_spans(result.phase_runs), *_spans(runs)])
+    bars = list(_bars(result, longest, scale))
+    return Chart(bars, scale.cuts, ms(result.duration), len(runs) - len(longest))
 
 
 def _spans(runs: Iterable[PhaseRun | ObserverRun]) -> Iterable[tuple[float, float]]:
     return [(run.offset or 0.0, (run.offset or 0.0) + run.duration) for run in runs]
 
 
-def _shown(runs: Sequence[ObserverRun]) -> list[ObserverRun]:
+def _longest(runs: Sequence[ObserverRun]) -> list[ObserverRun]:
     """The longest runs, in the order in which they began."""
     longest = sorted(runs, key=lambda run: -run.duration)[:_ROWS]
     return sorted(longest, key=lambda run: (run.offset or 0.0, run.id))
 
 
-def _bars(result: LoopResult, shown: Sequence[ObserverRun], scale: _Scale) -> Iterable[Bar]:
+def _bars(result: LoopResult, observer_runs: Sequence[ObserverRun], scale: _Scale) -> Iterable[Bar]:
     failed = {(problem.id, problem.host) for problem in result.observer_errors}
-    for run in sorted(result.phase_runs, key=lambda one: (one.offset, one.lost)):
+    for run in sorted(result.phase_runs, key=lambda phase_run: (phase_run.offset, phase_run.lost)):
         yield _phase_bar(run, scale)
         if run.phase == "observe" and run.batch is None and not run.lost:
-            for one in shown:
-                yield _observer_bar(one, (one.id, one.host) in failed, scale)
+            for phase_run in observer_runs:
+                yield _observer_bar(phase_run, (phase_run.id, phase_run.host) in failed, scale)
 
 
 def _phase_bar(run: PhaseRun, scale: _Scale) -> Bar:
@@ -131,7 +131,7 @@ class _Scale:
     """Maps milliseconds to places, with long times in which nothing ran cut short."""
 
     def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
-        busy = _merged([(0.0, 0.0), *spans])
+        busy = _merge([(0.0, 0.0), *spans])
         idle = [(a[1], b[0]) for a, b in pairwise(busy)]
         end = busy[-1][1]
         longest = max(_SHORT, (end - sum(b - a for a, b in idle)) / 2)
@@ -157,15 +157,15 @@ class _Scale:
         return x, round(max(_LEAST, min(self.at(offset + duration), WIDTH) - x), 1)
 
 
-def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def _merge(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The spans in order, those that overlap as one."""
-    found: list[tuple[float, float]] = []
+    merged: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 #: The phases on the ring, clockwise from the top; `start` and `complete` lie between them.
@@ -203,16 +203,16 @@ class RingStep:
     note: str
 
 
-def ring(phase: Phase, shown: LoopResult | None) -> list[RingStep]:
-    """The steps for an agent in *phase*; *shown* is the iteration in flight, or else the last."""
+def ring(phase: Phase, result: LoopResult | None) -> list[RingStep]:
+    """The steps for an agent in *phase*; *result* is the iteration in flight, or else the last."""
     return [
         RingStep(
             step,
             _state(phase, index),
             _arrow(index),
             _line(index),
-            ms(shown.phases[step]) if shown and step in shown.phases else "",
-            _note(step, shown) if shown else "",
+            ms(result.phases[step]) if result and step in result.phases else "",
+            _note(step, result) if result else "",
         )
         for index, step in enumerate(STEPS)
     ]
@@ -225,31 +225,33 @@ def _state(phase: Phase, index: int) -> StepState:
     return "now" if index == at else "done" if index < at else "next"
 
 
-def _note(step: Phase, shown: LoopResult) -> str:
+def _note(step: Phase, result: LoopResult) -> str:
     if step == "observe":
-        return _seen(shown) if shown.observations or "observe" in shown.phases else ""
-    if step == "orient":
-        found = shown.situation
         return (
-            f"{counted(len(found.assessments), 'assessment')}, {found.priority} priority"
-            if found
+            _observation_note(result) if result.observations or "observe" in result.phases else ""
+        )
+    if step == "orient":
+        situation = result.situation
+        return (
+            f"{counted(len(situation.assessments), 'assessment')}, {situation.priority} priority"
+            if situation
             else ""
         )
     if step == "decide":
-        chosen = shown.trace.chosen if shown.trace else None
-        if shown.decision is None:
+        chosen = result.trace.chosen if result.trace else None
+        if result.decision is None:
             return ""
-        action = shown.decision.action
+        action = result.decision.action
         return f"{action}, by {chosen}" if chosen else f"{action}: no strategy applied"
-    return outcome(shown) if shown.action_results or not shown.success else ""
+    return outcome(result) if result.action_results or not result.success else ""
 
 
-def _seen(shown: LoopResult) -> str:
-    failed = len({problem.id for problem in shown.observer_errors})
+def _observation_note(result: LoopResult) -> str:
+    failed = len({problem.id for problem in result.observer_errors})
     parts = [
-        counted(len(shown.observations), "observation"),
+        counted(len(result.observations), "observation"),
         f"{counted(failed, 'observer')} failed" if failed else "",
-        f"{counted(len(shown.not_due), 'observer')} not due" if shown.not_due else "",
+        f"{counted(len(result.not_due), 'observer')} not due" if result.not_due else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -335,12 +337,12 @@ def _between(earlier: IterationSummary, later: IterationSummary) -> float:
     return (later.started_at - earlier.ended_at).total_seconds()
 
 
-def _mark(one: IterationSummary, gap: float) -> Tile:
-    kind, what = outcome_kind(one), outcome(one)
+def _mark(summary: IterationSummary, gap: float) -> Tile:
+    kind, text = outcome_kind(summary), outcome(summary)
     parts = [
-        f"Iteration {one.iteration}: {WORDS[kind]}",
-        "" if kind == "idle" else what[:_TITLE],
-        when(one.ended_at),
-        f"took {ms(one.duration)}",
+        f"Iteration {summary.iteration}: {WORDS[kind]}",
+        "" if kind == "idle" else text[:_TITLE],
+        when(summary.ended_at),
+        f"took {ms(summary.duration)}",
     ]
-    return Tile(one.iteration, kind, " · ".join(filter(None, parts)), span(gap) if gap else "")
+    return Tile(summary.iteration, kind, " · ".join(filter(None, parts)), span(gap) if gap else "")

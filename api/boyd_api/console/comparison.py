@@ -56,34 +56,38 @@ def _section(title: str, here: _Facts, there: _Facts) -> Section:
     names = [*here, *(name for name in there if name not in here)]
     # The data of an observation that one iteration lacks are not listed one by one.
     single = here.keys() ^ there.keys()
-    found = [
+    differences = [
         Difference(name, here.get(name, ""), there.get(name, ""))
         for name in names
         if here.get(name) != there.get(name) and name.rpartition(": ")[0] not in single
     ]
-    return Section(title, found[:_SHOWN], max(0, len(found) - _SHOWN))
+    return Section(title, differences[:_SHOWN], max(0, len(differences) - _SHOWN))
 
 
 def _observations(result: LoopResult) -> Iterator[tuple[str, str]]:
     times: Counter[str] = Counter()
-    for one in result.observations:
-        times[one.source] += 1
-        name = one.source if times[one.source] == 1 else f"{one.source} ({times[one.source]})"
-        yield name, one.severity or "seen"
-        for key, value in one.data.items():
+    for observation in result.observations:
+        times[observation.source] += 1
+        name = (
+            observation.source
+            if times[observation.source] == 1
+            else f"{observation.source} ({times[observation.source]})"
+        )
+        yield name, observation.severity or "seen"
+        for key, value in observation.data.items():
             yield f"{name}: {key}", _text(value)
 
 
 def _situation(result: LoopResult) -> Iterator[tuple[str, str]]:
-    found = result.situation
-    if found is None:
+    situation = result.situation
+    if situation is None:
         return
-    yield "summary", _text(found.summary)
-    yield "priority", found.priority
-    yield "confidence", f"{found.confidence:.2f}"
-    for one in found.assessments:
-        yield one.source, _text("; ".join(one.findings))
-    for anomaly in found.anomalies:
+    yield "summary", _text(situation.summary)
+    yield "priority", situation.priority
+    yield "confidence", f"{situation.confidence:.2f}"
+    for assessment in situation.assessments:
+        yield assessment.source, _text("; ".join(assessment.findings))
+    for anomaly in situation.anomalies:
         yield f"anomaly: {anomaly.type}", _text(f"{anomaly.severity}: {anomaly.description}")
 
 

@@ -36,7 +36,7 @@ class Page:
 
     Attributes:
         path: below `/console`; a page of one agent has `<agent>` in it.
-        scope: the scope that its reader needs; None: it is open to all.
+        scope: the scope that its reader needs; without one, it is open to all.
         fresh: it needs a recent login.
         signed: a program sends it, with a signature that the view checks, not a form.
     """

@@ -59,8 +59,10 @@ def fleet(page: PageRequest) -> PageResult:
     """Show the processes, the queues that they serve, and what is missing."""
     health = _visible(page, read_health(page.services.store.client, page.services.brokers))
     roster, gaps = health.roster, list(_gaps(health))
-    live = sorted(roster.live(), key=lambda one: (one.role != "worker", one.host, one.name))
-    rows = [ProcessRow(one, frozenset(map(_column_of, one.queues))) for one in live]
+    live = sorted(
+        roster.live(), key=lambda process: (process.role != "worker", process.host, process.name)
+    )
+    rows = [ProcessRow(process, frozenset(map(_column_of, process.queues))) for process in live]
     return render_page(
         page,
         "fleet.html",
@@ -69,7 +71,7 @@ def fleet(page: PageRequest) -> PageResult:
         rows=rows,
         lost=roster.silent(),
         unreadable=roster.unreadable,
-        versions=sorted({one.version for one in live}),
+        versions=sorted({process.version for process in live}),
         broker_error=health.broker_error,
         # An error of a database or collector may name its host.
         exports=[] if page.lacks("admin", everywhere=True) else _exports(health),
@@ -83,24 +85,24 @@ def _exports(health: HealthSnapshot) -> list[Finding]:
 
 def _visible(page: PageRequest, health: HealthSnapshot) -> HealthSnapshot:
     """The health of what the reader may see."""
-    seen = page.ctx.agents
+    visible = page.ctx.agents
     if page.key is None or not page.key.agents:
         return health
     limited = [
-        one.patched({"agents": [name for name in one.agents if name in seen]})
-        for one in health.roster.processes
+        process.patched({"agents": [name for name in process.agents if name in visible]})
+        for process in health.roster.processes
     ]
     roster = replace(
         health.roster,
-        agents={name: one for name, one in health.roster.agents.items() if name in seen},
-        processes=[one for one in limited if one.agents],
+        agents={name: entry for name, entry in health.roster.agents.items() if name in visible},
+        processes=[process for process in limited if process.agents],
         unreadable=[],
     )
-    messages = {key: size for key, size in (health.messages or {}).items() if key[0] in seen}
+    messages = {key: size for key, size in (health.messages or {}).items() if key[0] in visible}
     return replace(
         health,
         roster=roster,
-        agents=[one for one in health.agents if one.entry.id in seen],
+        agents=[agent for agent in health.agents if agent.entry.id in visible],
         messages=None if health.messages is None else messages,
     )
 
@@ -112,8 +114,8 @@ def _gaps(health: HealthSnapshot) -> Iterator[FleetGap]:
         if roster.is_retired(name):
             continue
         if not roster.live("worker", name):
-            what = "worker" if roster.live("beat", name) else "process"
-            yield FleetGap(name, f"no {what} runs it, so it does nothing", "boyd worker")
+            process = "worker" if roster.live("beat", name) else "process"
+            yield FleetGap(name, f"no {process} runs it, so it does nothing", "boyd worker")
         else:
             yield from map(_queue_gap, queues_without_worker(health, agent))
         if agent.entry.needs_beat and not roster.live("beat", name):
@@ -133,10 +135,10 @@ def _columns(
 ) -> list[QueueColumn]:
     """The queues: those that are not served first, then in their usual order."""
     missing = {_column_of(gap.queue) for gap in gaps if gap.queue}
-    named = {queue for row in rows for queue in row.serves} | missing
+    names = {queue for row in rows for queue in row.serves} | missing
     usual = {queue: number for number, queue in enumerate(queues.DEFAULT)}
-    order = sorted(named, key=lambda one: (one not in missing, usual.get(one, len(usual)), one))
-    return [QueueColumn(one, one not in missing, _waiting(health, one)) for one in order]
+    order = sorted(names, key=lambda name: (name not in missing, usual.get(name, len(usual)), name))
+    return [QueueColumn(name, name not in missing, _waiting(health, name)) for name in order]
 
 
 def _waiting(health: HealthSnapshot, column: str) -> int | None:

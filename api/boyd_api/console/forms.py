@@ -58,10 +58,10 @@ _VERSION = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 def read_form(model: type[_M], /, **values: object) -> _M:
     """The model with these values; empty ones are left out. Raises `HttpProblem`."""
-    given = {name: value for name, value in values.items() if value not in ("", None)}
+    fields = {name: value for name, value in values.items() if value not in ("", None)}
     try:
         # Forms send text, so numbers have to be converted.
-        return model.model_validate(given, strict=False, by_alias=False, by_name=True)
+        return model.model_validate(fields, strict=False, by_alias=False, by_name=True)
     except ValidationError as error:
         raise invalid(error, query=True) from None
 
@@ -117,7 +117,7 @@ class Filter(Generic[_M]):
         """True if nothing is filtered."""
         return not self.given
 
-    def written(self, name: str) -> str:
+    def text_of(self, name: str) -> str:
         """The text in a field, as written."""
         return self.given.get(name, "")
 
@@ -132,7 +132,7 @@ def read_filter(page: PageRequest, model: type[_M], **fixed: str) -> Filter[_M]:
     names = [name for name in model.model_fields if name not in fixed]
     sent = {name: request.args.get(name, "").strip() for name in names}
     sent = {name: text for name, text in sent.items() if text}
-    given = {name: text for name, text in sent.items() if name not in _PLACE}
+    fields = {name: text for name, text in sent.items() if name not in _PLACE}
     try:
         now = page.ctx.now or utc_now()
         times = {
@@ -142,7 +142,7 @@ def read_filter(page: PageRequest, model: type[_M], **fixed: str) -> Filter[_M]:
             {**sent, **times, **fixed}, strict=False, by_alias=True, by_name=False
         )
     except ValidationError as error:
-        return Filter(given, None, explain(error), request.path)
+        return Filter(fields, None, explain(error), request.path)
     except ValueError as error:
-        return Filter(given, None, str(error), request.path)
-    return Filter(given, query, "", request.path)
+        return Filter(fields, None, str(error), request.path)
+    return Filter(fields, query, "", request.path)

@@ -88,11 +88,11 @@ class PageRequest:
         return csrf_token()
 
     def allows(self, scope: Scope) -> bool:
-        """Tell whether the reader has *scope*."""
+        """Check that the reader has *scope*."""
         return self.key is None or self.key.allows(scope)
 
     def lacks(self, scope: Scope, *, everywhere: bool = False) -> str:
-        """The reason why the reader may not use *scope*, or not *everywhere*; empty: they may."""
+        """The reason for denying the reader *scope*, also *everywhere*; empty if they have it."""
         key = self.key
         if key is None:
             return ""
@@ -109,7 +109,7 @@ class PageRequest:
         chosen = self.services.agent(agent_id, ctx.key)
         return PageRequest(
             RequestContext(
-                ctx.services, ctx.actor, ctx.key, chosen, ctx.idempotency_key, ctx.now, ctx.gone
+                ctx.services, ctx.actor, ctx.key, chosen, ctx.idempotency_key, ctx.now, ctx.is_gone
             ),
             self.session,
             self.nonce,
@@ -186,14 +186,14 @@ class Frame:
     frozen: Stop | None
 
     @property
-    def stopped(self) -> list[AgentLink]:
+    def inactive_agents(self) -> list[AgentLink]:
         """The agents that are paused or revoked, or frozen by themselves."""
-        return [one for one in self.agents if one.paused or one.frozen or one.revoked]
+        return [link for link in self.agents if link.paused or link.frozen or link.revoked]
 
     @cached_property
     def inbox(self) -> Inbox:
         """The approvals that wait."""
-        return read_inbox(self.page, [one.id for one in self.agents])
+        return read_inbox(self.page, [agent.id for agent in self.agents])
 
 
 def read_frame(page: PageRequest) -> Frame:
@@ -226,10 +226,10 @@ def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
     queues = [queue for queue in read if queue is not None]
     waiting = [item for queue in queues for item in queue.pending]
     waiting.sort(key=lambda item: (item.expires_at is None, item.expires_at or item.created_at))
-    shown = waiting[:LISTED]
+    listed = waiting[:LISTED]
     mine: list[ApprovalItem] = []
     others: list[ApprovalItem] = []
-    for item in shown:
+    for item in listed:
         (mine if may_answer(page, item) else others).append(item)
     more = len(waiting) > LISTED or any(queue.next_cursor for queue in queues)
     return Inbox(mine, others, more)
@@ -240,5 +240,5 @@ def _waiting(store: Store, agent_id: str) -> ApprovalQueue:
 
 
 def may_answer(page: PageRequest, item: ApprovalItem) -> bool:
-    """Tell whether the reader may approve an item now."""
+    """Check that the reader's answer to *item* would count now."""
     return page.allows("approvals") and item.refusal(page.ctx.actor) is None

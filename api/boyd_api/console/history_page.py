@@ -46,7 +46,7 @@ class SourceGroup:
 @pages.get("/agents/<agent>/iterations/<name>")
 def iteration(page: PageRequest, name: str) -> PageResult:
     """Show the record of an iteration, or of the one in flight as far as it is."""
-    result, in_flight = _found(page, name)
+    result, in_flight = _find(page, name)
     groups = _by_source(result.observations)
     text = result.to_json()
     return render_page(
@@ -75,10 +75,10 @@ def iteration(page: PageRequest, name: str) -> PageResult:
 @pages.get("/agents/<agent>/iterations/<name>/record.json")
 def record(page: PageRequest, name: str) -> PageResult:
     """The record as JSON, as the API gives it."""
-    return Response(_found(page, name)[0].to_json(), mimetype="application/json")
+    return Response(_find(page, name)[0].to_json(), mimetype="application/json")
 
 
-def _found(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
+def _find(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
     """The iteration, and True if it is in flight. Raises `HttpProblem` if there is none."""
     store, now = page.ctx.agent.store, page.ctx.now or page.ctx.agent.store.clock.now()
     current = store.history.last()
@@ -104,21 +104,21 @@ def _absence(name: str, newest: int) -> str:
 
 def _by_source(observations: Sequence[Observation]) -> list[SourceGroup]:
     """The observations by source, the worst first."""
-    found: dict[str, list[Observation]] = {}
-    for one in observations:
-        found.setdefault(one.source, []).append(one)
+    by_source: dict[str, list[Observation]] = {}
+    for observation in observations:
+        by_source.setdefault(observation.source, []).append(observation)
     groups = [
         SourceGroup(
             source, max((o.severity or "" for o in all), key=_weight), all[:_EACH], len(all)
         )
-        for source, all in found.items()
+        for source, all in by_source.items()
     ]
     return sorted(groups, key=lambda group: -_weight(group.worst))
 
 
 def _weight(severity: str) -> int:
-    known: Sequence[str] = SEVERITIES
-    return known.index(severity) if severity in known else -1
+    severities: Sequence[str] = SEVERITIES
+    return severities.index(severity) if severity in severities else -1
 
 
 def _entries(page: PageRequest, result: LoopResult) -> Part[list[AuditEntry]]:
@@ -133,9 +133,9 @@ def _other(page: PageRequest, result: LoopResult) -> dict[str, object]:
     name = request.args.get("with", "").strip()
     if not name:
         return {}
-    found = read_part(lambda: _found(page, name)[0])
-    sections = compare(result, found.value) if found.value else []
-    return {"name": name, "result": found.value, "why": found.why, "sections": sections}
+    part = read_part(lambda: _find(page, name)[0])
+    sections = compare(result, part.value) if part.value else []
+    return {"name": name, "result": part.value, "why": part.why, "sections": sections}
 
 
 #: Iterations on one page.
@@ -164,7 +164,7 @@ def history(page: PageRequest) -> PageResult:
     """Show the iterations that match, newest first."""
     filter = read_filter(page, HistoryQuery, limit=_SHOWN)
     part = _read(page, filter.query)
-    rows = [_row(one) for one in part.value.iterations] if part.value else []
+    rows = [_row(summary) for summary in part.value.iterations] if part.value else []
     nothing = not rows and filter.is_open and not part.why
     return render_page(
         page,
@@ -184,8 +184,8 @@ def _read(page: PageRequest, query: HistoryQuery | None) -> Part[IterationList]:
     return Part(None) if query is None else read_part(lambda: loop_routes.history(page.ctx, query))
 
 
-def _row(one: IterationSummary) -> HistoryRow:
-    name = (one.id or "").partition(":")[2] or str(one.iteration)
-    kind = outcome_kind(one)
-    text = "" if kind == "idle" else outcome(one)
-    return HistoryRow(one, name, SHAPES[kind], WORDS[kind], text)
+def _row(summary: IterationSummary) -> HistoryRow:
+    name = (summary.id or "").partition(":")[2] or str(summary.iteration)
+    kind = outcome_kind(summary)
+    text = "" if kind == "idle" else outcome(summary)
+    return HistoryRow(summary, name, SHAPES[kind], WORDS[kind], text)

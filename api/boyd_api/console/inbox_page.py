@@ -42,18 +42,18 @@ class Answered:
 def inbox(page: PageRequest) -> PageResult:
     """Show the approvals that wait."""
     health = read_vital_signs(
-        page, [name for name, one in page.ctx.agents.items() if not one.retired_at]
+        page, [name for name, entry in page.ctx.agents.items() if not entry.retired_at]
     )
     return render_page(page, "inbox.html", tab=request.args.get("tab", "mine"), health=health)
 
 
 @pages.get("/answered")
-def answered(page: PageRequest) -> PageResult:
+def show_answered(page: PageRequest) -> PageResult:
     """Show the approvals that were answered, newest first."""
     agent_id, cursor = request.args.get("agent"), request.args.get("cursor")
     names = [agent_id] if agent_id else list(page.ctx.agents)
     agents = [page.of(name).ctx.agent for name in names]
-    queues = [one.past_work.approvals(_PAST, cursor if agent_id else None) for one in agents]
+    queues = [agent.past_work.approvals(_PAST, cursor if agent_id else None) for agent in agents]
     # Each agent's items stay in their order, although an execution has changed some of them since.
     past = merge(*(queue.history for queue in queues), key=lambda i: i.updated_at, reverse=True)
     # Older ones of one agent follow its own page; several agents have no common position.
@@ -71,35 +71,35 @@ def answer_several(page: PageRequest) -> PageResult:
     verb = request.form.get("verb", "")
     if verb not in VERDICTS:
         raise HttpProblem("bad-request", f"{verb!r} is no answer")
-    chosen = [_chosen(text) for text in request.form.getlist("chosen")[:LISTED]]
+    chosen = [_parse_choice(text) for text in request.form.getlist("chosen")[:LISTED]]
     if not chosen:
         raise HttpProblem("bad-request", "no approval was ticked: go back, and tick some")
     if "confirmed" not in request.form:
         items = [_item(page, agent, id) for agent, id, _ in chosen]
-        found = [item for item in items if item is not None and item.status == "pending"]
-        if any(needs_login(page, item, verb) for item in found):
+        pending = [item for item in items if item is not None and item.status == "pending"]
+        if any(needs_login(page, item, verb) for item in pending):
             return to_login("confirm", HOME)
-        if len({item.title for item in found}) > 1:
+        if len({item.title for item in pending}) > 1:
             raise HttpProblem("bad-request", "the ticked approvals are for different actions")
         return render_page(
-            page, "confirm_several.html", verb=verb, items=found, gone=len(items) - len(found)
+            page, "confirm_several.html", verb=verb, items=pending, gone=len(items) - len(pending)
         )
     note = read_note() or None
     done = [_answer(page, agent, id, verb, note, version) for agent, id, version in chosen]
     return render_page(page, "answered_several.html", verb=verb, results=done)
 
 
-def _chosen(text: str) -> tuple[str, str, int]:
+def _parse_choice(text: str) -> tuple[str, str, int]:
     agent, _, rest = text.partition("/")
     id, _, version = rest.partition("/")
-    shown = read_version(version)
-    if shown is None:
+    number = read_version(version)
+    if number is None:
         raise HttpProblem("bad-request", "the form is not one of the console")
-    return agent, id, shown
+    return agent, id, number
 
 
 def needs_login(page: PageRequest, item: ApprovalItem, verb: str) -> bool:
-    """Tell whether this answer needs a more recent login."""
+    """True for the approval of a risky item by a login that is no longer recent."""
     return verb == "approve" and item.is_risky and item.status == "pending" and page.is_stale
 
 
@@ -118,12 +118,12 @@ def _answer(
         return Answered(None, id, False, "no longer known")
     if needs_login(page, item, verb):
         return Answered(item, id, False, "it is risky: open it, and sign in again")
-    found = approval_routes.answer(page.of(agent).ctx, id, VERDICTS[verb], note, version)
-    text = found.outcome.value
-    if not found.counts:
+    resolution = approval_routes.answer(page.of(agent).ctx, id, VERDICTS[verb], note, version)
+    text = resolution.outcome.value
+    if not resolution.counts:
         text = (
-            approval_routes.refusal_text(found.outcome, found.item)
-            if found.item
+            approval_routes.refusal_text(resolution.outcome, resolution.item)
+            if resolution.item
             else "no longer known"
         )
-    return Answered(found.item, id, found.counts, text)
+    return Answered(resolution.item, id, resolution.counts, text)

@@ -79,27 +79,27 @@ def cancel(page: PageRequest, id: str) -> PageResult:
 @pages.get("/agents/<agent>/investigations/<id>/calls/<int:number>")
 def call(page: PageRequest, id: str, number: int) -> PageResult:
     """Show a call with its arguments and its output in full."""
-    found = investigation_routes.show(page.ctx, id)
+    investigation = investigation_routes.show(page.ctx, id)
     log = page.ctx.agent.store.investigations
-    shown = find_call(log, id, number, _place("at") or "0-0")
-    if shown is None:
+    view = find_call(log, id, number, _place("at") or "0-0")
+    if view is None:
         raise not_found(f"investigation {id} has no call #{number} that is kept")
-    if found.status == "ended" and shown.seen is None:
-        shown.state = "no result"
-    return render_page(page, "investigation_call.html", found=found, call=shown)
+    if investigation.status == "ended" and view.seen is None:
+        view.state = "no result"
+    return render_page(page, "investigation_call.html", found=investigation, call=view)
 
 
 def _list(page: PageRequest, question: str = "", problem: HttpProblem | None = None) -> PageResult:
     query = read_form(PageQuery, limit=_LISTED, cursor=request.args.get("cursor"))
-    found = investigation_routes.investigations(page.ctx, query)
+    listing = investigation_routes.investigations(page.ctx, query)
     return render_page(
         page,
         "investigations.html",
         problem.kind.status if problem else 200,
-        items=found.investigations,
-        hints=distinctions(found.investigations),
-        elapsed=elapsed,
-        older=found.next_cursor,
+        items=listing.investigations,
+        hints=distinctions(listing.investigations),
+        duration=duration,
+        older=listing.next_cursor,
         is_first=not query.cursor,
         model=page.ctx.agent.entry.model,
         question=question,
@@ -111,23 +111,23 @@ def _list(page: PageRequest, question: str = "", problem: HttpProblem | None = N
 def _show(
     page: PageRequest, id: str, text: str = "", problem: HttpProblem | None = None
 ) -> PageResult:
-    found = investigation_routes.show(page.ctx, id)
+    investigation = investigation_routes.show(page.ctx, id)
     before = _place("before")
     part = read_part(page.ctx.agent.store.investigations, id, before)
-    if found.status == "ended":
+    if investigation.status == "ended":
         end_calls(part.turns)
     return render_page(
         page,
         "investigation.html",
         problem.kind.status if problem else 200,
-        found=found,
+        found=investigation,
         part=part,
         is_latest=before is None,
-        began=_began(part.turns) if before is None else None,
-        elapsed=elapsed,
-        approval=_approval(page, found),
+        began=_last_question_time(part.turns) if before is None else None,
+        duration=duration,
+        approval=_approval(page, investigation),
         model=page.ctx.agent.entry.model,
-        limits=found.limits,
+        limits=investigation.limits,
         no_limits=Wanted(),
         answered=ANSWERED,
         asked=request.args.get("do", ""),
@@ -136,22 +136,24 @@ def _show(
     )
 
 
-def _approval(page: PageRequest, found: Investigation) -> ApprovalItem | None:
+def _approval(page: PageRequest, investigation: Investigation) -> ApprovalItem | None:
     approvals = page.ctx.agent.store.approvals
-    item = approvals.get(found.approval_id) if found.approval_id else None
+    item = approvals.get(investigation.approval_id) if investigation.approval_id else None
     return item if item is not None and item.status == "pending" else None
 
 
-def distinctions(found: Sequence[Investigation]) -> dict[str, str]:
+def distinctions(investigations: Sequence[Investigation]) -> dict[str, str]:
     """Texts that tell those of equal titles apart, by id: where their questions differ."""
     alike: dict[str, list[Investigation]] = {}
-    for one in found:
-        alike.setdefault(one.name, []).append(one)
+    for investigation in investigations:
+        alike.setdefault(investigation.name, []).append(investigation)
     hints = {}
     for group in (group for group in alike.values() if len(group) > 1):
-        for one in group:
-            begin = _difference(one.question, [other.question for other in group])
-            hints[one.id] = " ".join(one.question[begin : begin + _HINT].split())
+        for investigation in group:
+            begin = _difference(investigation.question, [other.question for other in group])
+            hints[investigation.id] = " ".join(
+                investigation.question[begin : begin + _HINT].split()
+            )
     return hints
 
 
@@ -168,15 +170,17 @@ def _common(text: str, other: str) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(text), len(other)))
 
 
-def elapsed(found: Investigation, now: datetime, began: datetime | None = None) -> float:
+def duration(investigation: Investigation, now: datetime, began: datetime | None = None) -> float:
     """Seconds from each question to its end; *began*: when the last one was asked, if known."""
-    if found.status == "ended":
-        return found.counters.seconds
-    since = began or (found.updated_at if found.counters.seconds else found.created_at)
-    return found.counters.seconds + max(timedelta(), now - since).total_seconds()
+    if investigation.status == "ended":
+        return investigation.counters.seconds
+    since = began or (
+        investigation.updated_at if investigation.counters.seconds else investigation.created_at
+    )
+    return investigation.counters.seconds + max(timedelta(), now - since).total_seconds()
 
 
-def _began(turns: Sequence[TranscriptTurn]) -> datetime | None:
+def _last_question_time(turns: Sequence[TranscriptTurn]) -> datetime | None:
     return next((turn.at for turn in reversed(turns) if turn.kind == "asked"), None)
 
 

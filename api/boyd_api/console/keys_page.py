@@ -47,11 +47,11 @@ def create(page: PageRequest) -> PageResult:
     """Create a key, and show its text once."""
     _check(page)
     try:
-        wanted = KeyRequest.model_validate(_wanted())
+        body = KeyRequest.model_validate(_read_form())
     except ValidationError as error:
-        return _show(page, 400, problem=explain(error), asked="create")
-    made = administration_routes.create(page.ctx, wanted).body
-    return render_page(page, "key_created.html", made=made)
+        return _show(page, 400, problem=explain(error), open_form="create")
+    key = administration_routes.create(page.ctx, body).body
+    return render_page(page, "key_created.html", made=key)
 
 
 @pages.post("/keys/<id>/revoke", scope="admin", fresh=True)
@@ -65,24 +65,26 @@ def revoke(page: PageRequest, id: str) -> PageResult:
 @pages.post("/sessions/<id>/close", scope="read")
 def close(page: PageRequest, id: str) -> PageResult:
     """Close a session: one's own, or, with the scope `admin`, any."""
-    if id not in {one.id for one in _sessions(page)}:
+    if id not in {session.id for session in _sessions(page)}:
         raise not_found("no such session is open, or it is not yours")
     page.services.store.login_sessions.close(id, page.ctx.actor)
     return redirect(_HERE, 303)
 
 
-def _show(page: PageRequest, status: int = 200, problem: str = "", asked: str = "") -> PageResult:
+def _show(
+    page: PageRequest, status: int = 200, problem: str = "", open_form: str = ""
+) -> PageResult:
     why_not = _why_not(page)
-    found = [] if why_not else administration_routes.show_keys(page.ctx).keys
+    keys = [] if why_not else administration_routes.show_keys(page.ctx).keys
     return render_page(
         page,
         "keys.html",
         status,
         why_not=why_not,
-        keys=found,
-        revoked=_named(found, request.args.get("revoke")),
+        keys=keys,
+        revoked=_find(keys, request.args.get("revoke")),
         sessions=_sessions(page),
-        asked=asked or request.args.get("do", ""),
+        asked=open_form or request.args.get("do", ""),
         problem=problem,
         form=request.form,
         must_sign_in=_sign_in_address(page),
@@ -92,11 +94,11 @@ def _show(page: PageRequest, status: int = 200, problem: str = "", asked: str = 
     )
 
 
-def _named(found: list[responses.KeyInfo], id: str | None) -> responses.KeyInfo | None:
-    return next((one for one in found if one.id == id), None)
+def _find(keys: list[responses.KeyInfo], id: str | None) -> responses.KeyInfo | None:
+    return next((key for key in keys if key.id == id), None)
 
 
-def _wanted() -> dict[str, object]:
+def _read_form() -> dict[str, object]:
     """The key that the form describes."""
     form = request.form
     days = form.get("days", type=int, default=-1)
@@ -122,10 +124,12 @@ def _sign_in_address(page: PageRequest) -> str:
 
 def _sessions(page: PageRequest) -> list[OpenSession]:
     """The open sessions: all for who may see keys, else those of the reader's key."""
-    found = page.services.store.login_sessions.all()
+    sessions = page.services.store.login_sessions.all()
     if not _why_not(page):
-        return found
-    return [one for one in found if page.key is not None and one.key_id == page.key.id]
+        return sessions
+    return [
+        session for session in sessions if page.key is not None and session.key_id == page.key.id
+    ]
 
 
 def _check(page: PageRequest) -> None:
@@ -141,7 +145,7 @@ def browser_name(agent: str | None) -> str:
     """A browser and its system, from its header `User-Agent`."""
     text = agent or ""
     marks = ((name, mark.search(text)) for name, mark in _BROWSERS)
-    name = next((f"{name} {found[1]}" for name, found in marks if found), "")
-    system = next((one for one in _SYSTEMS if one in text), "")
-    known = f"{name} on {system}" if name and system else name
-    return known or text or "unknown"
+    name = next((f"{name} {match[1]}" for name, match in marks if match), "")
+    system = next((candidate for candidate in _SYSTEMS if candidate in text), "")
+    title = f"{name} on {system}" if name and system else name
+    return title or text or "unknown"

@@ -95,7 +95,7 @@ def observer_rows(
     observers: Sequence[ObserverState], last: LoopResult | None, now: datetime
 ) -> list[ObserverRow]:
     """The rows, those first that need attention; *last* is the latest iteration that ended."""
-    not_due = {one.id: one for one in last.not_due} if last else {}
+    not_due = {observer.id: observer for observer in last.not_due} if last else {}
     rows = list(_rows(observers, not_due, last, now))
     return sorted(rows, key=lambda row: _ORDER.index(row.standing))
 
@@ -106,26 +106,26 @@ def _rows(
     last: LoopResult | None,
     now: datetime,
 ) -> Iterator[ObserverRow]:
-    for one in observers:
-        runs = [run for run in last.observer_runs if run.id == one.id] if last else []
-        standing, until = _standing(one, not_due.get(one.id), now)
+    for observer in observers:
+        runs = [run for run in last.observer_runs if run.id == observer.id] if last else []
+        standing, until = _standing(observer, not_due.get(observer.id), now)
         took = max((run.duration for run in runs), default=None)
-        yield ObserverRow(one, standing, until, _hosts({run.host for run in runs}), took)
+        yield ObserverRow(observer, standing, until, _hosts({run.host for run in runs}), took)
 
 
 def _standing(
-    one: ObserverState, later: NotDue | None, now: datetime
+    observer: ObserverState, later: NotDue | None, now: datetime
 ) -> tuple[ObserverStanding, datetime | None]:
-    if one.backoff_until and one.backoff_until > now:
-        return "backs off", one.backoff_until
-    if one.failures:
+    if observer.backoff_until and observer.backoff_until > now:
+        return "backs off", observer.backoff_until
+    if observer.failures:
         return "fails", None
     if later:
         return "not due", later.due_at
-    return ("ok", None) if one.last_success_at else ("never ran", None)
+    return ("ok", None) if observer.last_success_at else ("never ran", None)
 
 
 def _hosts(names: set[str]) -> str:
-    shown = sorted(names)[:_HOSTS]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    first = sorted(names)[:_HOSTS]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")

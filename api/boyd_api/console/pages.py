@@ -48,9 +48,9 @@ def mount(app: Flask, services: Services, modules: Iterable[Pages]) -> None:
     for page in (page for module in modules for page in module.all):
         view = partial(_serve, services, page)
         blueprint.add_url_rule(BASE + page.path, page.endpoint, view, methods=[page.method])
-    blueprint.add_url_rule(f"{BASE}/<path:rest>", "unknown", _unknown)
+    blueprint.add_url_rule(f"{BASE}/<path:rest>", "unknown", _no_page)
     blueprint.before_request(_limit_form)
-    blueprint.register_error_handler(Exception, _failed)
+    blueprint.register_error_handler(Exception, _show_error)
     blueprint.after_request(_keep_visitor)
     rendering.serve_static(blueprint)
     app.register_blueprint(blueprint)
@@ -79,11 +79,11 @@ def _serve(services: Services, page: Page, **parts: Any) -> PageResult:
 
 def open_page(services: Services, page: Page) -> PageRequest | PageResult:
     """The admitted request; or, without a session, a redirect to the login."""
-    gone = request.environ.get("waitress.client_disconnected", lambda: False)
+    is_gone = request.environ.get("waitress.client_disconnected", lambda: False)
     if page.scope is None:
         caller = auth.anonymous()
         return PageRequest(
-            RequestContext(services, caller.actor, None, None, None, None, gone), None
+            RequestContext(services, caller.actor, None, None, None, None, is_gone), None
         )
     session = admit_session(services)
     if session is None:
@@ -99,15 +99,15 @@ def open_page(services: Services, page: Page) -> PageRequest | PageResult:
     if caller.key is not None and agent_of(caller.key.principal) is not None:
         raise HttpProblem("forbidden", f"{caller.key.principal} is an agent: it uses the API")
     once = request.form.get("request") if request.method == "POST" else None
-    ctx = RequestContext(services, caller.actor, caller.key, None, once, g.get("now"), gone)
+    ctx = RequestContext(services, caller.actor, caller.key, None, once, g.get("now"), is_gone)
     return PageRequest(ctx, session)
 
 
-def to_login(why: str, back: str, **query: str) -> PageResult:
+def to_login(reason: str, back: str, **query: str) -> PageResult:
     """Redirect to the login, and from there *back*, with that *query*."""
     joint = "&" if "?" in back else "?"
     target = f"{back}{joint}{urlencode(query)}" if any(query.values()) else back
-    where = f"{LOGIN}?{urlencode({'next': target, 'why': why})}"
+    where = f"{LOGIN}?{urlencode({'next': target, 'why': reason})}"
     if "HX-Request" in request.headers:
         # A page that refreshes itself cannot show the login in its place.
         return Response(status=401, headers={"HX-Redirect": where})
@@ -139,11 +139,11 @@ def _check_csrf() -> None:
         raise HttpProblem("forbidden", _STALE_FORM if request.cookies else _NO_COOKIE)
 
 
-def _unknown(rest: str) -> PageResult:
+def _no_page(rest: str) -> PageResult:
     raise HttpProblem("not-found", f"the console has no page /console/{rest}")
 
 
-def _failed(error: Exception) -> PageResult:
+def _show_error(error: Exception) -> PageResult:
     """The page that tells what went wrong."""
     problem = problem_of(error)
     g.problem = problem

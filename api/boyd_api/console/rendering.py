@@ -21,7 +21,7 @@ from boyd_api.console import frame
 from boyd_api.console.declared_pages import load_guest_pages
 from boyd_api.console.frame import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
-from boyd_api.http.request_context import passed_over
+from boyd_api.http.request_context import unreadable_names
 from boyd_api.http.services import Services
 
 _PACKAGE = "boyd_api.console"
@@ -45,7 +45,7 @@ def render_page(page: PageRequest, template: str, code: int = 200, /, **values: 
         # Read again, the page would lose why a form was refused, and what was written in it.
         "is_refusal": code >= 400,
         # The bar adds to it while it is rendered.
-        "unreadable": passed_over(page.ctx.key),
+        "unreadable": unreadable_names(page.ctx.key),
     }
     return _respond(template, code, page.nonce, {**common, **values})
 
@@ -77,19 +77,19 @@ def _respond(template: str, status: int, nonce: str, values: dict[str, Any]) -> 
 
 @cache
 def _templates() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=ChoiceLoader([PackageLoader(_PACKAGE), PrefixLoader(_guest_templates())]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(asset=asset, version=VERSION, counted=counted)
-    made.filters.update(
+    environment.globals.update(asset=asset, version=VERSION, counted=counted)
+    environment.filters.update(
         when=when, ago=ago, span=span, ms=ms, pretty=pretty, compact=compact, iso=iso
     )
-    made.filters.update(short=naming.short, dollars=dollars, who=who, visible=visible)
-    return made
+    environment.filters.update(short=naming.short, dollars=dollars, who=who, visible=visible)
+    return environment
 
 
 def _guest_templates() -> dict[str, PackageLoader]:

@@ -48,16 +48,18 @@ def runs(page: PageRequest) -> PageResult:
     """Show the runs of the agent, newest first."""
     args = request.args
     names = ("status", "priority", "source", "cursor")
-    query = read_form(run_routes.RunsQuery, limit=_LISTED, **{one: args.get(one) for one in names})
-    found = run_routes.runs(page.ctx, query)
-    kept = {one: args[one] for one in names[:3] if args.get(one)}
-    health = _health(page) if not found.runs else None
+    query = read_form(
+        run_routes.RunsQuery, limit=_LISTED, **{name: args.get(name) for name in names}
+    )
+    listing = run_routes.runs(page.ctx, query)
+    filters = {name: args[name] for name in names[:3] if args.get(name)}
+    health = _health(page) if not listing.runs else None
     return render_page(
         page,
         "runs.html",
-        runs=found,
+        runs=listing,
         query=query,
-        kept=kept,
+        kept=filters,
         statuses=get_args(RunStatus),
         levels=LEVELS,
         health=health,
@@ -73,21 +75,21 @@ def new(page: PageRequest) -> PageResult:
 @pages.post("/agents/<agent>/runs", scope="runs")
 def submit(page: PageRequest) -> PageResult:
     """Submit a run."""
-    given = request.form
+    form = request.form
     try:
         body = read_form(
             run_routes.SentRun,
-            title=given.get("title", "").strip(),
-            description=given.get("description", "").strip(),
-            priority=given.get("priority"),
-            kind=given.get("kind"),
-            context=read_json_field("context", given.get("context", "")),
-            callback_url=given.get("callbackUrl", "").strip(),
+            title=form.get("title", "").strip(),
+            description=form.get("description", "").strip(),
+            priority=form.get("priority"),
+            kind=form.get("kind"),
+            context=read_json_field("context", form.get("context", "")),
+            callback_url=form.get("callbackUrl", "").strip(),
             source=SOURCE,
         )
         created = run_routes.submit(page.ctx, body).body
     except HttpProblem as problem:
-        return _form(page, given.to_dict(), problem)
+        return _form(page, form.to_dict(), problem)
     assert isinstance(created, RunCreated)
     return redirect(_address(page, created.id), 303)
 
@@ -119,54 +121,54 @@ def deliver(page: PageRequest, id: str) -> PageResult:
 
 
 def _form(
-    page: PageRequest, given: dict[str, str], problem: HttpProblem | None = None
+    page: PageRequest, fields: dict[str, str], problem: HttpProblem | None = None
 ) -> PageResult:
     return render_page(
         page,
         "new_run.html",
         problem.kind.status if problem else 200,
-        given=given,
+        given=fields,
         problem=problem,
         levels=LEVELS,
         model=page.ctx.agent.entry.model,
     )
 
 
-def _show(page: PageRequest, found: Run, problem: HttpProblem | None = None) -> PageResult:
+def _show(page: PageRequest, run: Run, problem: HttpProblem | None = None) -> PageResult:
     return render_page(
         page,
         "run.html",
         problem.kind.status if problem else 200,
-        run=found,
-        progress=_progress(page, found),
-        callback=_callback(page, found),
-        investigation=_investigation(page, found),
-        is_over=found.status in _ENDED,
+        run=run,
+        progress=_progress(page, run),
+        callback=_callback(page, run),
+        investigation=_investigation(page, run),
+        is_over=run.status in _ENDED,
         asked=request.args.get("do", ""),
         problem=problem,
     )
 
 
-def _progress(page: PageRequest, found: Run) -> RunProgress:
+def _progress(page: PageRequest, run: Run) -> RunProgress:
     approvals = page.ctx.agent.store.approvals
-    approval = approvals.get(found.approval_id) if found.approval_id else None
-    return RunProgress(approval, _health(page) if found.status == "pending" else None)
+    approval = approvals.get(run.approval_id) if run.approval_id else None
+    return RunProgress(approval, _health(page) if run.status == "pending" else None)
 
 
 def _health(page: PageRequest) -> VitalSign | None:
     return next(iter(read_vital_signs(page, [page.agent_id])), None)
 
 
-def _callback(page: PageRequest, found: Run) -> Callback | None:
-    asked = found.callback_url and found.status in _ENDED
-    return page.ctx.agent.store.runs.callback(found.id) if asked else None
+def _callback(page: PageRequest, run: Run) -> Callback | None:
+    is_due = run.callback_url and run.status in _ENDED
+    return page.ctx.agent.store.runs.callback(run.id) if is_due else None
 
 
-def _investigation(page: PageRequest, found: Run) -> str | None:
+def _investigation(page: PageRequest, run: Run) -> str | None:
     """The id of the investigation that answers the run, if one does: it has the same id."""
-    if found.kind != run_routes.INVESTIGATION:
+    if run.kind != run_routes.INVESTIGATION:
         return None
-    return found.id if page.ctx.agent.store.investigations.status(found.id) else None
+    return run.id if page.ctx.agent.store.investigations.status(run.id) else None
 
 
 def _address(page: PageRequest, id: str) -> str:

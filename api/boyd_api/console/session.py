@@ -60,17 +60,17 @@ def admit_session(services: Services) -> BrowserSession | None:
     limits = services.settings.api
     try:
         sessions, renew = services.store.login_sessions, not is_automatic()
-        found = sessions.admit(secret, limits.rate, limits.burst, renew=renew)
+        admission = sessions.admit(secret, limits.rate, limits.burst, renew=renew)
     except StoreUnavailable as error:
         services.note_away(error)
         raise
-    g.now = found.now
-    if found.refused == "too-many":
+    g.now = admission.now
+    if admission.refused == "too-many":
         detail = f"more than {limits.rate:g} requests a second; try again later"
-        raise HttpProblem("too-many-requests", detail, headers=retry_after(found.wait))
-    if found.key is None or found.confirmed_at is None:
+        raise HttpProblem("too-many-requests", detail, headers=retry_after(admission.wait))
+    if admission.key is None or admission.confirmed_at is None:
         return None
-    return BrowserSession(digest(secret), found.key, found.confirmed_at, found.now)
+    return BrowserSession(digest(secret), admission.key, admission.confirmed_at, admission.now)
 
 
 def is_automatic() -> bool:

@@ -44,7 +44,7 @@ _WHY = {
 @pages.get("/login", scope=None)
 def login(page: PageRequest) -> PageResult:
     """Show the form to sign in."""
-    return show_form(page, why=_WHY.get(request.args.get("why", ""), ""))
+    return show_form(page, reason=_WHY.get(request.args.get("why", ""), ""))
 
 
 @pages.post("/login", scope=None)
@@ -53,7 +53,7 @@ def sign_in(page: PageRequest) -> PageResult:
     try:
         key = auth.admit_text(page.services, request.form.get("key", "").strip())
     except HttpProblem as problem:
-        return show_form(page, why=str(problem), status=problem.kind.status)
+        return show_form(page, reason=str(problem), status=problem.kind.status)
     return open_session(page, key, local_path(request.form.get("next", "")))
 
 
@@ -74,8 +74,8 @@ def use_one_time(page: PageRequest, token: str) -> PageResult:
     key = page.services.store.login_sessions.use_link(token)
     if key is None:
         age = f"older than {int(LINK / 60)} minutes"
-        why = f"The link was used before, or is {age}: `boyd open` gives a new one."
-        return show_form(page, why=why, status=403)
+        reason = f"The link was used before, or is {age}: `boyd open` gives a new one."
+        return show_form(page, reason=reason, status=403)
     return open_session(page, key, HOME)
 
 
@@ -106,7 +106,7 @@ def _goodbye(page: PageRequest) -> PageResult:
 def open_session(page: PageRequest, key: ApiKey, where: str, age: float | None = 0.0) -> PageResult:
     """Open a session, which replaces the one that the browser had, and go to the page *where*.
 
-    *age* is how many seconds ago the user proved who they are; None: nobody knows.
+    *age* is how many seconds ago the user proved who they are, if that is known.
     """
     sessions = page.services.store.login_sessions
     before = admit_session(page.services)
@@ -119,7 +119,7 @@ def open_session(page: PageRequest, key: ApiKey, where: str, age: float | None =
     return response
 
 
-def show_form(page: PageRequest, why: str, status: int = 200, back: str = "") -> PageResult:
+def show_form(page: PageRequest, reason: str, status: int = 200, back: str = "") -> PageResult:
     """Show the form to sign in, which then leads *back*."""
     provider = page.services.provider
     where = back or local_path(request.values.get("next", ""))
@@ -129,7 +129,7 @@ def show_form(page: PageRequest, why: str, status: int = 200, back: str = "") ->
         page,
         "login.html",
         status,
-        why=why,
+        reason=reason,
         next=where,
         provider=provider.name if provider else "",
         # At the public address, where the provider sends the browser back to.
@@ -152,10 +152,12 @@ def begin_oidc(page: PageRequest) -> PageResult:
     try:
         where = provider.login_url(secret, again=again)
     except ProviderUnavailable as error:
-        return show_form(page, why=f"{provider.name}: {error}", status=503)
+        return show_form(page, reason=f"{provider.name}: {error}", status=503)
     response = redirect(where, 303)
-    kept = json.dumps([secret, again, local_path(request.args.get("next", ""))])
-    set_cookie(response, LOGIN_STATE, base64.urlsafe_b64encode(kept.encode()).decode(), is_secure())
+    state = json.dumps([secret, again, local_path(request.args.get("next", ""))])
+    set_cookie(
+        response, LOGIN_STATE, base64.urlsafe_b64encode(state.encode()).decode(), is_secure()
+    )
     return response
 
 
@@ -170,9 +172,13 @@ def finish_oidc(page: PageRequest) -> PageResult:
             raise TokenRefused(f"{provider.name} does not tell when you signed in ('auth_time')")
         response = open_session(page, login.identity, where, login.age)
     except (TokenRefused, NoScopes) as error:
-        response = show_form(page, why=f"You are not signed in: {error}.", status=403, back=where)
+        response = show_form(
+            page, reason=f"You are not signed in: {error}.", status=403, back=where
+        )
     except ProviderUnavailable as error:
-        response = show_form(page, why=f"You are not signed in: {error}.", status=503, back=where)
+        response = show_form(
+            page, reason=f"You are not signed in: {error}.", status=503, back=where
+        )
     delete_cookie(response, LOGIN_STATE)
     return response
 
@@ -182,7 +188,7 @@ def log_out_everywhere(page: PageRequest) -> PageResult:
     """Close all sessions of the person whom the provider has signed out."""
     provider = _provider(page)
     try:
-        principal = provider.logged_out(request.form.get("logout_token", ""))
+        principal = provider.read_logout(request.form.get("logout_token", ""))
     except TokenRefused as error:
         raise HttpProblem("bad-request", str(error)) from None
     except ProviderUnavailable as error:
@@ -201,8 +207,8 @@ def _provider(page: PageRequest) -> IdentityProvider:
 def _login_state() -> tuple[str, bool, str]:
     """The secret, purpose and target of the login that this browser has begun."""
     try:
-        kept = json.loads(base64.urlsafe_b64decode(cookie_value(LOGIN_STATE) or ""))
-        secret, again, where = kept
+        state = json.loads(base64.urlsafe_b64decode(cookie_value(LOGIN_STATE) or ""))
+        secret, again, where = state
         return str(secret), bool(again), local_path(str(where))
     except (ValueError, TypeError):
         # With a secret of its own, no answer fits.

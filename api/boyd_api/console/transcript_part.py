@@ -110,12 +110,12 @@ def read_part(log: Investigations, id: str, before: str | None = None) -> Transc
     """The last part of a log, or the one *before* an entry."""
     rows, size, items, more = list[Logged](), 0, 0, True
     while more and items < PART and size < _SIZE and len(rows) < _MOST:
-        found = log.entries_before(id, rows[-1].id if rows else before, _STEP)
-        more = len(found) == _STEP
-        rows += found
-        size += sum(len(row.to_json()) for row in found)
+        step = log.entries_before(id, rows[-1].id if rows else before, _STEP)
+        more = len(step) == _STEP
+        rows += step
+        size += sum(len(row.to_json()) for row in step)
         # Pieces of a turn are one item, however many they are.
-        items += sum(not isinstance(row.entry, Delta) for row in found)
+        items += sum(not isinstance(row.entry, Delta) for row in step)
     rows.reverse()
     # A turn is shown together with its calls.
     begin = next((at for at, row in enumerate(rows) if _begins(row)), 0) if more else 0
@@ -134,11 +134,11 @@ def end_calls(turns: Iterable[TranscriptTurn]) -> None:
 
 def turns_of(rows: Iterable[Logged]) -> list[TranscriptTurn]:
     """The turns in entries, oldest first."""
-    made = _Transcript()
+    transcript = _Transcript()
     for row in rows:
         if row.entry is not None:
-            made.add(row.id, row.entry)
-    return made.turns
+            transcript.add(row.id, row.entry)
+    return transcript.turns
 
 
 class _Transcript:
@@ -174,8 +174,8 @@ class _Transcript:
     def _add_note(self, id: str, at: datetime, entry: _Note) -> None:
         if isinstance(entry, Discarded):
             self._drop_pieces()
-        why, text = _note(entry)
-        self.turns.append(TranscriptTurn(id, "note", at, text=text, why=why))
+        reason, text = _note(entry)
+        self.turns.append(TranscriptTurn(id, "note", at, text=text, why=reason))
 
     def _add_piece(self, id: str, at: datetime, piece: Delta) -> None:
         if not self.turns or self.turns[-1].kind != "writing":
@@ -189,37 +189,37 @@ class _Transcript:
     def _drop_pieces(self) -> None:
         self.turns = [turn for turn in self.turns if turn.kind != "writing"]
 
-    def _add_said(self, id: str, at: datetime, said: Said) -> None:
+    def _add_said(self, id: str, at: datetime, turn: Said) -> None:
         self._drop_pieces()
-        calls = [_view(call, id) for call in said.calls]
-        self._calls.update((call.id, view) for call, view in zip(said.calls, calls, strict=True))
-        tokens = (said.usage.input_tokens, said.usage.output_tokens)
+        calls = [_view(call, id) for call in turn.calls]
+        self._calls.update((call.id, view) for call, view in zip(turn.calls, calls, strict=True))
+        tokens = (turn.usage.input_tokens, turn.usage.output_tokens)
         self.turns.append(
-            TranscriptTurn(id, "said", at, said.step, said.text, tokens=tokens, calls=calls)
+            TranscriptTurn(id, "said", at, turn.step, turn.text, tokens=tokens, calls=calls)
         )
 
     def _add_end(self, id: str, at: datetime, end: Ended) -> None:
-        said = next((turn.text for turn in reversed(self.turns) if turn.kind == "said"), "")
-        text = "" if end.text.strip() == said.strip() else end.text
+        last_text = next((turn.text for turn in reversed(self.turns) if turn.kind == "said"), "")
+        text = "" if end.text.strip() == last_text.strip() else end.text
         self.turns.append(
             TranscriptTurn(id, "ended", at, text=text, why=end.ending, detail=end.detail or "")
         )
 
-    def _add_result(self, id: str, at: datetime, seen: ToolObservation) -> None:
-        call = self._call(id, at, seen.call_id or "", seen.tool)
-        call.state, call.seen = seen.status, seen
+    def _add_result(self, id: str, at: datetime, result: ToolObservation) -> None:
+        call = self._call(id, at, result.call_id or "", result.tool)
+        call.state, call.seen = result.status, result
 
     def _call(self, id: str, at: datetime, call_id: str, name: str = "") -> CallView:
         """The call of that id; one that an earlier part shows gets a place of its own."""
-        known = self._calls.get(call_id)
-        if known is None:
-            known = CallView(call_number(call_id), name or call_label(call_id), "", "0-0")
-            self._calls[call_id] = known
+        view = self._calls.get(call_id)
+        if view is None:
+            view = CallView(call_number(call_id), name or call_label(call_id), "", "0-0")
+            self._calls[call_id] = view
             if not self.turns or self.turns[-1].kind != "results":
                 self.turns.append(TranscriptTurn(id, "results", at))
-            self.turns[-1].calls.append(known)
-        known.name = name or known.name
-        return known
+            self.turns[-1].calls.append(view)
+        view.name = name or view.name
+        return view
 
 
 def _note(entry: _Note) -> tuple[str, str]:
@@ -251,17 +251,17 @@ def _pretty(arguments: str) -> str:
 
 def find_call(log: Investigations, id: str, number: int, place: str = "0-0") -> CallView | None:
     """The call of that number in full; the search begins with the entry at *place*."""
-    made, found, after = _Transcript(), None, _just_before(place)
+    transcript, view, after = _Transcript(), None, _just_before(place)
     while page := log.entries(id, after, _STEP):
         after = page[-1].id
         for row in page:
             if isinstance(row.entry, (Said, Started, Waits, Result)):
-                made.add(row.id, row.entry)
-        calls = (call for turn in made.turns for call in turn.calls)
-        found = next((call for call in calls if call.number == number), None)
-        if found is not None and found.seen is not None:
+                transcript.add(row.id, row.entry)
+        calls = (call for turn in transcript.turns for call in turn.calls)
+        view = next((call for call in calls if call.number == number), None)
+        if view is not None and view.seen is not None:
             break
-    return found
+    return view
 
 
 def _just_before(place: str) -> str:

@@ -42,16 +42,16 @@ class Sender:
     message: str | None
 
 
-def checked_sender(services: Services) -> Sender | None:
+def authenticate_sender(services: Services) -> Sender | None:
     """Check the sender of the request; None if it has to show a key.
 
     Raises `HttpProblem` if it does not prove who it is, or that cannot be told now.
     """
     parts = request.view_args or {}
-    found = services.intake(parts.get("agentId"), parts.get("format", ""))
-    if found is None or isinstance(found[1].auth, KeyAuth):
+    match = services.intake(parts.get("agentId"), parts.get("format", ""))
+    if match is None or isinstance(match[1].auth, KeyAuth):
         return None
-    agent_id, intake = found
+    agent_id, intake = match
     try:
         message = _check(services, intake)
     except SenderRefused as error:
@@ -123,15 +123,15 @@ def admit(services: Services, route: Route) -> Caller:
 
     Raises `HttpProblem` without a valid key, if the key lacks the scope, or beyond its rate limit.
     """
-    sender = checked_sender(services) if route.inlet else None
+    sender = authenticate_sender(services) if route.inlet else None
     if sender is not None:
         g.message = sender.message
-        _admitted_key(services, None, inlet=True, identity=sender.identity)
+        _admit_key(services, None, inlet=True, identity=sender.identity)
         return Caller(sender.identity.actor(request.remote_addr), sender.identity)
     text = _intake_key() if route.inlet else _bearer_key()
     if text is None:
         _check_open(services)
-    key = _admitted_key(services, text, inlet=route.inlet)
+    key = _admit_key(services, text, inlet=route.inlet)
     if key is None:
         return anonymous()
     if route.scope is not None and not key.allows(route.scope):
@@ -166,13 +166,13 @@ def check_delegation(
 def admit_anonymous(services: Services) -> Caller:
     """Admit a request without a key; raises `HttpProblem` unless the settings allow it."""
     _check_open(services)
-    _admitted_key(services, None)
+    _admit_key(services, None)
     return anonymous()
 
 
 def admit_text(services: Services, text: str) -> ApiKey:
     """The API key with that text; raises `HttpProblem` if it is not valid."""
-    key = _admitted_key(services, text, tokens=False)
+    key = _admit_key(services, text, tokens=False)
     assert key is not None, "a text that is admitted belongs to a key"
     return key
 
@@ -183,7 +183,7 @@ def _bearer_key() -> str | None:
         return None
     scheme, _, text = header.strip().partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
-        raise _unauthenticated(f"the Authorization header has no bearer key; {_HOW}")
+        raise _not_authenticated(f"the Authorization header has no bearer key; {_HOW}")
     return text.strip()
 
 
@@ -202,7 +202,7 @@ def _password(text: str) -> str:
     except ValueError:
         colon = password = ""
     if not colon or not password:
-        raise _unauthenticated(f"the Authorization header has no password; {_HOW}")
+        raise _not_authenticated(f"the Authorization header has no password; {_HOW}")
     return password
 
 
@@ -212,7 +212,7 @@ def _check_open(services: Services) -> None:
     A browser on it sends requests of any web page: those name another host or origin.
     """
     if not services.settings.api.allow_unauthenticated:
-        raise _unauthenticated(f"no key was sent; {_HOW}")
+        raise _not_authenticated(f"no key was sent; {_HOW}")
     must = "requests without a key must"
     if not is_loopback(host_of(f"//{request.host}")):
         raise HttpProblem("forbidden", f"{must} use a loopback host, not {request.host!r}")
@@ -233,7 +233,7 @@ def host_of(url: str) -> str:
         return ""
 
 
-def _admitted_key(
+def _admit_key(
     services: Services,
     text: str | None,
     *,
@@ -248,8 +248,8 @@ def _admitted_key(
     token = _identity(services, text) if text is not None and tokens else None
     access = services.store.api_keys
     try:
-        if known := identity or token:
-            admission = access.admit_identity(known, limits.rate, limits.burst, purpose)
+        if checked := identity or token:
+            admission = access.admit_identity(checked, limits.rate, limits.burst, purpose)
             if token is not None:
                 services.note_name(token)
         else:
@@ -259,8 +259,8 @@ def _admitted_key(
         raise
     g.now = admission.now
     if admission.refused in ("unknown", "expired"):
-        why = "has expired" if admission.refused == "expired" else "is not known, or was revoked"
-        raise _unauthenticated(f"the key {why}; `boyd keys create` creates one")
+        reason = "has expired" if admission.refused == "expired" else "is not known, or was revoked"
+        raise _not_authenticated(f"the key {reason}; `boyd keys create` creates one")
     g.limits = {
         "RateLimit-Limit": str(limits.burst),
         "RateLimit-Remaining": str(admission.remaining),
@@ -280,13 +280,13 @@ def _identity(services: Services, text: str) -> ApiKey | None:
     try:
         return services.provider.identity_of(text)
     except TokenRefused as error:
-        raise _unauthenticated(str(error)) from None
+        raise _not_authenticated(str(error)) from None
     except NoScopes as error:
         raise HttpProblem("forbidden", str(error)) from None
     except ProviderUnavailable as error:
         raise HttpProblem("unavailable", str(error), headers=retry_after(_RETRY)) from None
 
 
-def _unauthenticated(detail: str) -> HttpProblem:
+def _not_authenticated(detail: str) -> HttpProblem:
     challenge = {"WWW-Authenticate": 'Bearer realm="boyd"'}
     return HttpProblem("unauthenticated", detail, headers=challenge)

@@ -51,10 +51,10 @@ class ChangeSignal:
             self.count += 1
             self._changed.notify_all()
 
-    def wait(self, seen: int, seconds: float) -> None:
-        """Wait until `count` exceeds *seen*, at most that many *seconds*."""
+    def wait(self, count: int, seconds: float) -> None:
+        """Wait until `count` exceeds *count*, at most that many *seconds*."""
         with self._changed:
-            self._changed.wait_for(lambda: self.count > seen or self._stopping.is_set(), seconds)
+            self._changed.wait_for(lambda: self.count > count or self._stopping.is_set(), seconds)
 
 
 class ChangeWatcher:
@@ -92,24 +92,24 @@ class ChangeWatcher:
         self,
         check: Callable[[], _T | None],
         seconds: float,
-        gone: Callable[[], bool] = lambda: False,
+        is_gone: Callable[[], bool] = lambda: False,
     ) -> _T | None:
         """Wait until *check* returns a value; None when it has not within *seconds*.
 
         It is called after each event, and at least every `LOOK` seconds, until the client is
-        *gone*. When too many requests wait already, it is called once.
+        *is_gone*. When too many requests wait already, it is called once.
         """
         allowed = self._slots.take()
         try:
             deadline = time.monotonic() + (seconds if allowed else 0.0)
             self.start()
             while True:
-                seen = self.count
-                found = check()
+                count = self.count
+                value = check()
                 left = deadline - time.monotonic()
-                if found is not None or left <= 0 or self._stopping.is_set() or gone():
-                    return found
-                self._events.wait(seen, min(left, LOOK))
+                if value is not None or left <= 0 or self._stopping.is_set() or is_gone():
+                    return value
+                self._events.wait(count, min(left, LOOK))
         finally:
             if allowed:
                 self._slots.free()
@@ -142,10 +142,10 @@ class ChangeWatcher:
     def wake(self) -> None:
         """Wake everything that waits."""
         self._events.notify()
-        for signal in self._followed().values():
+        for signal in self._signals_by_topic().values():
             signal.notify()
 
-    def _followed(self) -> dict[Topic, ChangeSignal]:
+    def _signals_by_topic(self) -> dict[Topic, ChangeSignal]:
         with self._lock:
             return {topic: signal for topic, (signal, _) in self._signals.items()}
 
@@ -163,7 +163,7 @@ class ChangeWatcher:
         watcher = self._open().stream_watcher()
         while not self._stopping.is_set():
             events: set[Topic] = {(agent_id, None) for agent_id in self._agents()}
-            new = watcher.follow((events | self._followed().keys()) - {EVERYTHING})
+            new = watcher.follow((events | self._signals_by_topic().keys()) - {EVERYTHING})
             # Events before our first position in a new stream are missed: waiting requests have to
             # look once.
             self._notify(watcher.wait(0 if new else BLOCK) | new)
@@ -172,7 +172,7 @@ class ChangeWatcher:
         if any(investigation_id is None for _, investigation_id in grown):
             self._events.notify()
             grown = grown | {EVERYTHING}
-        for topic, signal in self._followed().items():
+        for topic, signal in self._signals_by_topic().items():
             if topic in grown:
                 signal.notify()
         self.on_change()

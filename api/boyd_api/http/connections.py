@@ -75,7 +75,7 @@ class StreamConnection(Protocol):
     """The connection that a stream is sent over."""
 
     @property
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """True once the client has disconnected."""
 
     @property
@@ -181,7 +181,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         """True while a request is being served or its response still streams."""
         return bool(self.requests) or self.streaming
 
-    def expired(self, now: float, wall: float) -> bool:
+    def is_overdue(self, now: float, wall: float) -> bool:
         """True once the connection has used up its time limit."""
         if self.busy:
             return bool(self.total_outbufs_len) and self.last_activity < wall - IDLE
@@ -239,7 +239,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             return bool(super()._flush_some(do_close=do_close))
 
     @property
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """True once the client has disconnected or the connection is closing."""
         return not self.connected or self.will_close
 
@@ -432,7 +432,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         self._next_scan = now + SCAN
         for channel in list(self.active_channels.values()):
             # A turn may last longer than a limit on a busy machine: what came meanwhile is in time.
-            if channel.expired(now, wall) and (channel.busy or not channel.has_input):
+            if channel.is_overdue(now, wall) and (channel.busy or not channel.has_input):
                 channel.handle_close()
             else:
                 self.poller.watch(channel)

@@ -208,12 +208,14 @@ def _schemas(routes: Sequence[Route]) -> tuple[Schemas, dict[str, Any]]:
     """The schemas of all models: of each query itself, else a reference; and what they refer to."""
     bodies = [route.body for route in routes if route.body]
     queries = [route.query for route in routes if route.query]
-    answers = [one for r in routes for one in r.answers.values() if not isinstance(one, Media)]
-    wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
-    wanted.update(dict.fromkeys((model, "validation") for model in (*bodies, *queries)))
+    answers = [
+        answer for r in routes for answer in r.answers.values() if not isinstance(answer, Media)
+    ]
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    models.update(dict.fromkeys((model, "validation") for model in (*bodies, *queries)))
     sent: list[type[BaseModel]] = [*answers, ProblemDocument, RunResult]
-    wanted.update(dict.fromkeys((model, "serialization") for model in sent))
-    references, definitions = models_json_schema(list(wanted), ref_template=_REF)
+    models.update(dict.fromkeys((model, "serialization") for model in sent))
+    references, definitions = models_json_schema(list(models), ref_template=_REF)
     shapes = _without_empty_defaults(definitions["$defs"])
     schemas: dict[Any, Any] = {model: reference for (model, _), reference in references.items()}
     for query in dict.fromkeys(queries):
@@ -228,8 +230,8 @@ def _without_empty_defaults(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     empty = value.get("default", ...) is None and "type" in value
-    kept = {key: each for key, each in value.items() if not (empty and key == "default")}
-    return {key: _without_empty_defaults(each) for key, each in kept.items()}
+    rest = {key: each for key, each in value.items() if not (empty and key == "default")}
+    return {key: _without_empty_defaults(each) for key, each in rest.items()}
 
 
 def _operation(route: Route, operation_id: str, rule: str, schemas: Schemas) -> dict[str, Any]:
@@ -289,23 +291,23 @@ def _body(route: Route, schemas: Schemas) -> dict[str, Any] | None:
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     others = route.answers.get("default")
     chosen = _media(others)["content"] if isinstance(others, Media) else {}
     for status, answer in route.answers.items():
         if isinstance(answer, Media):
-            found[str(status)] = _media(answer)
+            responses[str(status)] = _media(answer)
         else:
             content = {_JSON: {"schema": schemas[answer]}}
             phrase = HTTPStatus(int(status)).phrase
-            found[str(status)] = {"description": phrase, "content": content}
+            responses[str(status)] = {"description": phrase, "content": content}
     problem = {MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
     kinds = sorted((PROBLEM_TYPES[n] for n in route.possible_problems), key=lambda k: k.status)
     for status, group in groupby(kinds, key=lambda kind: kind.status):
         titles = "; ".join(f"`{kind.name}`: {kind.title}" for kind in group)
         # Whoever chooses the status may choose that of a problem.
-        found.setdefault(str(status), {"description": titles, "content": problem | chosen})
-    return found
+        responses.setdefault(str(status), {"description": titles, "content": problem | chosen})
+    return responses
 
 
 def _media(media: Media) -> dict[str, Any]:

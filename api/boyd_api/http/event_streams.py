@@ -212,7 +212,7 @@ class EventStreams:
         now = time.monotonic()
         connections = [(stream, stream.connection) for stream in self._open]
         stopping = self._stopping.is_set()
-        self._end([stream for stream, open in connections if stopping or not open or open.gone])
+        self._end([stream for stream, open in connections if stopping or not open or open.is_gone])
         due: dict[tuple[Hashable, str], list[EventStream]] = {}
         for stream in self._open:
             if stream.due(now) and stream.connection is not None and not stream.connection.lags:
@@ -238,17 +238,17 @@ class EventStreams:
             self._end(group)
 
     def _send(self, group: list[EventStream], now: float) -> None:
-        seen = [stream.signal.count if stream.signal else 0 for stream in group]
-        found, over = read_feed(group[0].feed, group[0].last)
-        text = "".join(event.text for event in found)
-        for stream, count in zip(group, seen, strict=True):
+        counts = [stream.signal.count if stream.signal else 0 for stream in group]
+        events, over = read_feed(group[0].feed, group[0].last)
+        text = "".join(event.text for event in events)
+        for stream, count in zip(group, counts, strict=True):
             stream.looked = now
-            if found and stream.connection is not None:
-                stream.last = found[-1].id
+            if events and stream.connection is not None:
+                stream.last = events[-1].id
                 stream.connection.send_piece(text)
             else:
                 stream.seen = count
-        if found:
+        if events:
             self.wake()  # there may be more than was read
         elif over:
             self._end(group)
@@ -277,10 +277,10 @@ class EventStreams:
         return valid
 
     def _end(self, streams: Iterable[EventStream]) -> None:
-        ended = set(streams)
-        self._open = [stream for stream in self._open if stream not in ended]
-        for stream in ended:
-            if stream.connection is not None and not stream.connection.gone:
+        ending = set(streams)
+        self._open = [stream for stream in self._open if stream not in ending]
+        for stream in ending:
+            if stream.connection is not None and not stream.connection.is_gone:
                 stream.connection.end_answer()
             stream.holds.close()
 
@@ -310,7 +310,7 @@ class _Pieces(Iterator[str]):
         self._pending = pending
         self._opening: str | None = opening
         self._pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self.gone = False
+        self.is_gone = False
         self.lags = False
 
     def __next__(self) -> str:
@@ -327,7 +327,7 @@ class _Pieces(Iterator[str]):
         """Stop iterating."""
         if self._opening is not None:
             self._pending.cancel()
-        self._opening, self.gone = None, True
+        self._opening, self.is_gone = None, True
 
     def send_piece(self, text: str) -> None:
         self._pieces.put(text)

@@ -89,8 +89,8 @@ class Hints:
         self._logs = self._logs or store.stream_watcher()
         for agent_id in agents:
             if agent_id not in self._topics:
-                found = store.agent(agent_id).investigations.open(_LOGS)
-                self._topics[agent_id] = {(agent_id, id) for id in found}
+                ids = store.agent(agent_id).investigations.open(_LOGS)
+                self._topics[agent_id] = {(agent_id, id) for id in ids}
         self._logs.follow(topic for agent_id in agents for topic in self._topics[agent_id])
         for agent_id in {agent_id for agent_id, _ in self._logs.wait(0)}:
             self._number += 1
@@ -136,10 +136,12 @@ class HintFeed(EventFeed):
     def after(self, id: str) -> list[ServerSentEvent]:
         """One event for each agent and kind that had any since."""
         hints = self._hints.after(int(id.partition("-")[0]))
-        seen = {(one.agent_id, one.kind): one for one in hints if one.agent_id in self._agents}
+        latest = {
+            (hint.agent_id, hint.kind): hint for hint in hints if hint.agent_id in self._agents
+        }
         events = [
-            ServerSentEvent(f"{one.number}-0", "hint", f"{one.kind} {one.agent_id}")
-            for one in sorted(seen.values(), key=lambda one: one.number)
+            ServerSentEvent(f"{hint.number}-0", "hint", f"{hint.kind} {hint.agent_id}")
+            for hint in sorted(latest.values(), key=lambda hint: hint.number)
         ]
         # Those of other agents only advance the position.
         last = f"{hints[-1].number}-0" if hints else id

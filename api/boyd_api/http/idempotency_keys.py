@@ -12,6 +12,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from flask import Response, g, request
 
@@ -38,7 +39,7 @@ _FORM = re.compile(r"[\x20-\x7e]{1,255}")
 _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 
 
-def sent_key() -> str | None:
+def read_key() -> str | None:
     """The key of the request, if it has one; raises `HttpProblem` if it is invalid."""
     key = request.headers.get(HEADER)
     if key is not None and not _FORM.fullmatch(key):
@@ -46,7 +47,7 @@ def sent_key() -> str | None:
     return key
 
 
-def derived_id(actor: Actor, key: str | None) -> str:
+def derive_id(actor: Actor, key: str | None) -> str:
     """An id for the object that the request creates: the same for the same key and body.
 
     Another body gives another id, because it may come with the same key after a refusal.
@@ -57,53 +58,65 @@ def derived_id(actor: Actor, key: str | None) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
+@dataclass(frozen=True)
+class KeyedRequest:
+    """A request with an idempotency key.
+
+    Attributes:
+        limit: seconds within which it ends.
+        reserved: bytes of storage that its response may use.
+        take_storage: reserves more bytes, or raises `HttpProblem`.
+    """
+
+    actor: Actor
+    key: str
+    limit: float
+    reserved: int
+    take_storage: Callable[[int], None]
+
+
 def once(
     answers: IdempotentAnswers,
     leases: Leases,
-    actor: Actor,
-    key: str,
-    limit: float,
+    keyed: KeyedRequest,
     work: Callable[[], tuple[Response, str]],
-    taken: int,
-    take_storage: Callable[[int], None],
 ) -> Response:
     """Execute *work*, or return the response that the same request had before.
 
-    *work* returns the response, and the body to keep, within *limit* seconds. For more than the
-    *taken* bytes *take_storage* has to find room, or the response is not kept. Raises `HttpProblem`
-    if another request had the key, or the same one is being executed.
+    *work* returns the response and the body to keep, for which there may be no room. Raises
+    `HttpProblem` if another request had the key, or the same one is being executed.
     """
-    digest = _digest(*_place(actor, key))
+    digest = _digest(*_place(keyed.actor, keyed.key))
     claim = answers.reserve(digest, _content_digest(), LEASE)
     if claim.answer is not None:
         headers = {**claim.answer.headers, "Idempotency-Replayed": "true"}
         return Response(claim.answer.body, claim.answer.status, headers)
     if claim.outcome == "mismatch":
-        detail = f"the {HEADER} {key!r} belongs to another request"
+        detail = f"the {HEADER} {keyed.key!r} belongs to another request"
         raise HttpProblem("idempotency-mismatch", detail)
     if claim.outcome == "in flight":
         raise HttpProblem("idempotency-in-flight", headers=retry_after(1))
-    with leases.hold(lambda: answers.renew(digest, claim.token, LEASE), limit):
-        response, kept = work()
+    with leases.hold(lambda: answers.renew(digest, claim.token, LEASE), keyed.limit):
+        response, body = work()
     status, sent = response.status_code, response.headers
     try:
-        if status >= 300 or g.get("refused") or not _has_room(kept, taken, take_storage):
+        if status >= 300 or g.get("refused") or not _has_room(body, keyed):
             answers.release(digest, claim.token)
         else:
             headers = {name: sent[name] for name in _KEPT_HEADERS if name in sent}
-            answers.keep(digest, claim.token, StoredAnswer(status, headers, kept))
+            answers.keep(digest, claim.token, StoredAnswer(status, headers, body))
     except StoreError as error:
         # The work is done, and the client hears so; a repetition creates objects of the same ids.
         log.warning("a response could not be stored: %s", error)
     return response
 
 
-def _has_room(kept: str, taken: int, take_storage: Callable[[int], None]) -> bool:
-    """Take the room for a response that is not *taken* yet; tell whether there is enough."""
-    size = len(kept.encode())
+def _has_room(body: str, keyed: KeyedRequest) -> bool:
+    """Reserve what a response needs beyond the bytes reserved; False if there is no room."""
+    size = len(body.encode())
     try:
-        if size > taken:
-            take_storage(size - taken)
+        if size > keyed.reserved:
+            keyed.take_storage(size - keyed.reserved)
     except HttpProblem as error:
         log.warning("a response is not kept for a repetition: %s", error)
         return False

@@ -72,22 +72,22 @@ class Metrics:
         text = "Refused requests to the intake, by the name of the problem."
         self._refused = counter("boyd_intake_refused", text, ("format", "reason"))
 
-    def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
+    def count_request(self, method: str, route: str | None, status: int, seconds: float) -> None:
         """Count a request; *route* is the rule that matched its path, if any."""
-        known = method if method in _METHODS else "other"
-        self._requests.labels(known, route or "none", str(status)).inc()
-        self._durations.labels(known, route or "none").observe(seconds)
+        label = method if method in _METHODS else "other"
+        self._requests.labels(label, route or "none", str(status)).inc()
+        self._durations.labels(label, route or "none").observe(seconds)
 
-    def refused(self, format: str, reason: str, requests: int = 1) -> None:
+    def count_refusal(self, format: str, reason: str, requests: int = 1) -> None:
         """Count refused requests to `/intake`, by the name of the problem."""
         self._refused.labels(format, reason).inc(requests)
 
-    def taken(self, format: str, observations: int) -> None:
+    def count_observations(self, format: str, observations: int) -> None:
         """Count observations accepted from `/intake`, or a message that gave none."""
         self._taken.labels(format).inc(observations)
         self._unobserved.labels(format).inc(0 if observations else 1)
 
-    def exposed(self, accept: str = "") -> tuple[bytes, str]:
+    def expose(self, accept: str = "") -> tuple[bytes, str]:
         """The body and its content type, in the format that `Accept` asks for; never fails."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
@@ -111,18 +111,18 @@ class RefusalReporter:
         for name in set(names) - self._names:
             self._names.add(name)
             for reason in REASONS:
-                self._metrics.refused(name, reason, 0)
+                self._metrics.count_refusal(name, reason, 0)
 
     def report(self, format: str, reason: str, detail: str) -> None:
         """Report a refused request; *reason* is the name of the problem."""
         kind = (format if format in self._names else UNKNOWN, reason)
-        self._metrics.refused(*kind)
+        self._metrics.count_refusal(*kind)
         unlogged = self._due(kind)
         if unlogged is not None:
             more = f" (and {unlogged} more since the last such line)" if unlogged else ""
             log.warning("intake %s refused, %s: %s%s", *kind, detail[:500], more)
 
-    def unobserved(self, format: str) -> None:
+    def report_unobserved(self, format: str) -> None:
         """Report a message that was accepted and gave no observation."""
         unlogged = self._due((format if format in self._names else UNKNOWN, "unobserved"))
         if unlogged is not None:

@@ -302,18 +302,22 @@ def invalid(error: ValidationError, *, query: bool = False) -> HttpProblem:
     """The problem of a body or a query that a model refuses."""
     if error.error_count() > MAX_MISTAKES:
         return HttpProblem("invalid-request", explain(error))
-    found = []
+    errors = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         steps = [str(step) for step in item["loc"]]
         detail = strip_prefix(item["msg"])
         if query:
-            found.append(FieldError(parameter=".".join(steps) or None, detail=detail))
+            errors.append(FieldError(parameter=".".join(steps) or None, detail=detail))
         else:
             escaped = [step.replace("~", "~0").replace("/", "~1") for step in steps]
-            found.append(FieldError(pointer="".join(f"/{step}" for step in escaped), detail=detail))
-    places = [one.parameter or one.pointer or "the whole" for one in found]
-    detail = "; ".join(f"{where}: {one.detail}" for where, one in zip(places, found, strict=True))
-    return HttpProblem("invalid-request", detail, errors=found)
+            errors.append(
+                FieldError(pointer="".join(f"/{step}" for step in escaped), detail=detail)
+            )
+    places = [mistake.parameter or mistake.pointer or "the whole" for mistake in errors]
+    detail = "; ".join(
+        f"{where}: {mistake.detail}" for where, mistake in zip(places, errors, strict=True)
+    )
+    return HttpProblem("invalid-request", detail, errors=errors)
 
 
 def problem_of(error: Exception) -> HttpProblem:
@@ -330,8 +334,8 @@ def problem_of(error: Exception) -> HttpProblem:
     if isinstance(error, StoreUnavailable):
         log.warning("%s: %s", g.get("request_id", "-"), error)
         full = isinstance(error, StoreReadOnly)
-        why = "Redis does not accept writes now" if full else "Redis does not answer"
-        return HttpProblem("unavailable", why, headers=retry_after(_RETRY))
+        detail = "Redis does not accept writes now" if full else "Redis does not answer"
+        return HttpProblem("unavailable", detail, headers=retry_after(_RETRY))
     if isinstance(error, ForeignKey):
         log.error("%s: %s", g.get("request_id", "-"), error)
         return HttpProblem("unavailable", str(error), headers=retry_after(_RETRY))

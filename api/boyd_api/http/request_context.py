@@ -53,7 +53,7 @@ class RequestContext:
         chosen: the agent that the path names, if it names one; see `agent`.
         idempotency_key: the header `Idempotency-Key`; see `idempotent_id`.
         now: the time on the Redis server; None where no key is needed.
-        gone: tells if the client has disconnected, as far as the server knows.
+        is_gone: tells if the client has disconnected, as far as the server knows.
     """
 
     services: Services
@@ -62,7 +62,7 @@ class RequestContext:
     chosen: AgentAccess | None
     idempotency_key: str | None
     now: datetime | None
-    gone: Callable[[], bool]
+    is_gone: Callable[[], bool]
 
     @property
     def agent(self) -> AgentAccess:
@@ -77,7 +77,7 @@ class RequestContext:
 
     def idempotent_id(self) -> str:
         """An id for a new object: the same id when the request is repeated with its key."""
-        return idempotency_keys.derived_id(self.actor, self.idempotency_key)
+        return idempotency_keys.derive_id(self.actor, self.idempotency_key)
 
     @property
     def repeatable_id(self) -> str | None:
@@ -93,7 +93,7 @@ class RequestContext:
         most = self.services.settings.api.max_wait
         try:
             wait = most if seconds is None else min(seconds, most)
-            return self.services.changes.until(check, wait, self.gone)
+            return self.services.changes.until(check, wait, self.is_gone)
         except StoreUnavailable:
             return None
 
@@ -139,12 +139,12 @@ class RequestContext:
         """The call once it has ended; None when it has not within that time."""
         calls = self.agent.store.calls
 
-        def ended() -> Call | None:
+        def read_ended() -> Call | None:
             call = calls.get(call_id)
             over = call and call.execution and call.execution.state in _ENDED
             return call if over else None
 
-        return self.until(ended, seconds)
+        return self.until(read_ended, seconds)
 
 
 class PageQuery(Model):
@@ -160,14 +160,14 @@ class WaitQuery(Model):
     wait: float = Field(default=30.0, ge=0, le=3600)
 
 
-def _written_out(value: object) -> object:
+def _refuse_number(value: object) -> object:
     """Refuse a number, which would be read as seconds since 1970."""
     if isinstance(value, str) and not _DATE.match(value):
         raise ValueError("should be a time such as 2026-01-05T12:00:00Z")
     return value
 
 
-_Moment = Annotated[Timestamp | None, BeforeValidator(_written_out)]
+_Moment = Annotated[Timestamp | None, BeforeValidator(_refuse_number)]
 
 
 class PeriodQuery(Model):
@@ -177,7 +177,7 @@ class PeriodQuery(Model):
     until: _Moment = None
 
 
-def passed_over(key: ApiKey | None) -> list[str]:
+def unreadable_names(key: ApiKey | None) -> list[str]:
     """The names of unreadable records that are missing in the response.
 
     None for a key that is limited to some agents: they may be of others.
@@ -203,8 +203,8 @@ def read_body(model: type[Model], optional: bool) -> Model | None:
 def read_json(text: bytes) -> typing.Any:
     """Parse a body as JSON of any shape that Redis can store; raises `HttpProblem`."""
     if not _JSON.fullmatch(request.mimetype):
-        given = request.mimetype or "nothing"
-        detail = f"Content-Type is {given}; it must be application/json"
+        content_type = request.mimetype or "nothing"
+        detail = f"Content-Type is {content_type}; it must be application/json"
         raise HttpProblem("unsupported-media-type", detail)
     try:
         return intake.read_json(text, MAX_VALUES)
@@ -220,11 +220,11 @@ def check_prefix() -> None:
     Links, cookies and redirects do not know about that path.
     """
     prefix = request.headers.get(_PREFIX, "").strip().rstrip("/")
-    found = _BELOW.fullmatch(request.path) if request.url_rule is None else None
+    match = _BELOW.fullmatch(request.path) if request.url_rule is None else None
     if prefix:
         raise HttpProblem("bad-request", _below_a_path(prefix))
-    if found:
-        raise HttpProblem("not-found", _below_a_path(found[1]))
+    if match:
+        raise HttpProblem("not-found", _below_a_path(match[1]))
 
 
 def _below_a_path(prefix: str) -> str:
@@ -247,14 +247,14 @@ def check_encoding() -> None:
 
 def read_query(model: type[Model]) -> Model:
     """Read the query; raises `HttpProblem` if a parameter is unknown, repeated or invalid."""
-    given: dict[str, str] = {}
+    params: dict[str, str] = {}
     for name, values in request.args.to_dict(flat=False).items():
         if len(values) > 1:
             error = FieldError(parameter=name, detail="is given more than once")
             raise HttpProblem("invalid-request", f"{name} is given more than once", errors=[error])
-        [given[name]] = values
+        [params[name]] = values
     try:
         # Query values are text, so numbers and truth values have to be converted.
-        return model.model_validate(given, strict=False, by_alias=True, by_name=False)
+        return model.model_validate(params, strict=False, by_alias=True, by_name=False)
     except ValidationError as error:
         raise invalid(error, query=True) from None

@@ -59,7 +59,7 @@ class JsonResponse:
     """A response of a route.
 
     Attributes:
-        status: HTTP status; None: the first that the route declares.
+        status: HTTP status; by default the first that the route declares.
         nulls: paths of fields that are sent as null when they are absent, as in `agent/model`; all
             other absent fields are left out.
         kept: the body for repetitions of the request, where *body* may be seen only once.
@@ -90,7 +90,7 @@ class Route:
         base: the path above all routes of the resource.
         path: below the base, with `<name>`, `<int:name>`, `<action:name>` or `<rest:name>`
             parts.
-        scope: the scope that a key needs; None: the route is open to all, without a key.
+        scope: the scope that a key needs; without one, the route needs no key.
         answers: response models by status; the first is the default.
         label: its name among the routes of the resource; empty: that of the function.
         problems: those that it raises itself, besides those that follow from the rest.
@@ -163,23 +163,23 @@ class Route:
     @property
     def possible_problems(self) -> list[str]:
         """Names of all problems that the route may respond with."""
-        found = ["bad-request", "internal", *self.problems]
+        names = ["bad-request", "internal", *self.problems]
         if self.scope is not None:
             busy = "overloaded" if self.inlet else "too-many-requests"
-            found += ["unauthenticated", "forbidden", busy, "unavailable", "unreadable"]
+            names += ["unauthenticated", "forbidden", busy, "unavailable", "unreadable"]
         if self.reach == "agent":
-            found += ["unknown-agent", "no-default-agent"]
+            names += ["unknown-agent", "no-default-agent"]
         if self.parts:
-            found += ["not-found"]
+            names += ["not-found"]
         if self.body:
-            found += ["malformed-json", "unsupported-media-type", "too-large", "invalid-request"]
+            names += ["malformed-json", "unsupported-media-type", "too-large", "invalid-request"]
         if self.consumes:
-            found += ["too-large", "unsupported-media-type"]
+            names += ["too-large", "unsupported-media-type"]
         if self.query:
-            found += ["invalid-request"]
+            names += ["invalid-request"]
         if self.idempotent:
-            found += ["idempotency-mismatch", "idempotency-in-flight", "storage-budget"]
-        return list(dict.fromkeys(found))
+            names += ["idempotency-mismatch", "idempotency-in-flight", "storage-budget"]
+        return list(dict.fromkeys(names))
 
 
 class Routes:

@@ -84,9 +84,9 @@ class ApiServer:
 def _files() -> int:
     """The number of files that this process may open, after raising the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, max(soft, 65_536)) if hard != resource.RLIM_INFINITY else max(soft, 65_536)
-    if soft != resource.RLIM_INFINITY and wanted > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = min(hard, max(soft, 65_536)) if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+    if soft != resource.RLIM_INFINITY and limit > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     return int(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 

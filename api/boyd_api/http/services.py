@@ -148,28 +148,30 @@ class Services:
     def agents(self) -> dict[str, AgentEntry]:
         """All agents, as read within the last second."""
         with self._lock:
-            read_at, found = self._agents
+            read_at, entries = self._agents
         if time.monotonic() - read_at > _FRESH:
-            found = self.store.fleet.agents()
-            self.refusals.know(one.name for entry in found.values() for one in entry.intakes)
+            entries = self.store.fleet.agents()
+            self.refusals.know(
+                intake.name for entry in entries.values() for intake in entry.intakes
+            )
             with self._lock:
-                self._agents = (time.monotonic(), found)
-        return found
+                self._agents = (time.monotonic(), entries)
+        return entries
 
     def intake(self, agent: str | None, name: str) -> tuple[str, DeclaredIntake] | None:
         """The agent of that name, or else the default agent, and its intake; None without one."""
         self.check_reachable()
         try:
-            found = self.agents()
+            entries = self.agents()
         except StoreUnavailable as error:
             self.note_away(error)
             raise
         try:
-            wanted = agent or self._default(found, None)
+            agent_id = agent or self._default(entries, None)
         except HttpProblem:
             return None
-        intakes = found[wanted].intakes if wanted in found else []
-        return next(((wanted, one) for one in intakes if one.name == name), None)
+        intakes = entries[agent_id].intakes if agent_id in entries else []
+        return next(((agent_id, intake) for intake in intakes if intake.name == name), None)
 
     def forget_agents(self) -> None:
         """Drop the cached list of agents."""
@@ -179,12 +181,12 @@ class Services:
     def names(self) -> dict[str, str]:
         """The readable names of principals, as read within the last seconds."""
         with self._lock:
-            read_at, found = self._people
+            read_at, names = self._people
         if time.monotonic() - read_at > _NAMES_FRESH:
-            found = self.store.people.all()
+            names = self.store.people.all()
             with self._lock:
-                self._people = (time.monotonic(), found)
-        return found
+                self._people = (time.monotonic(), names)
+        return names
 
     def note_name(self, identity: ApiKey) -> None:
         """Keep the name of an identity, if it is new or has changed."""
@@ -203,25 +205,27 @@ class Services:
         An agent that the key may not see is unknown to it, not forbidden: that would reveal which
         other agents there are. Raises `UnknownAgent`, or `HttpProblem` without a default agent.
         """
-        seen = self.visible(key)
-        wanted = name or self._default(seen, key)
-        if wanted not in seen and (key is None or key.sees(wanted)):
+        visible = self.visible(key)
+        agent_id = name or self._default(visible, key)
+        if agent_id not in visible and (key is None or key.sees(agent_id)):
             # Its entry may be there, but of somebody else's making.
-            read_entry(self.store.client, wanted)
-        if wanted not in seen:
-            raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(seen) or 'none'}")
-        return AgentAccess(seen[wanted], self.store.agent(wanted), self.dispatcher, self.archive)
+            read_entry(self.store.client, agent_id)
+        if agent_id not in visible:
+            raise UnknownAgent(f"no agent {agent_id!r}; known: {', '.join(visible) or 'none'}")
+        return AgentAccess(
+            visible[agent_id], self.store.agent(agent_id), self.dispatcher, self.archive
+        )
 
-    def _default(self, seen: dict[str, AgentEntry], key: ApiKey | None) -> str:
+    def _default(self, visible: dict[str, AgentEntry], key: ApiKey | None) -> str:
         configured = self.settings.agent
         if configured and (key is None or key.sees(configured)):
             return configured
-        serving = in_service(seen)
+        serving = in_service(visible)
         if len(serving) == 1:
             return serving[0]
         names = ", ".join(serving)
-        how = f"name one of the agents, as in /api/v0/agents/NAME/… or --agent NAME: {names}"
-        there = how if serving else "no agent has been started yet"
+        advice = f"name one of the agents, as in /api/v0/agents/NAME/… or --agent NAME: {names}"
+        there = advice if serving else "no agent has been started yet"
         raise HttpProblem("no-default-agent", there, agents=serving)
 
     def stop(self) -> None:
@@ -325,8 +329,8 @@ def _open_provider(settings: Settings) -> IdentityProvider | None:
     try:
         from boyd_api.oidc.provider import IdentityProvider
     except ModuleNotFoundError as error:
-        why = f"oidc.issuer needs the extra boyd[oidc] ({error}): pip install 'boyd[oidc]'"
-        raise ConfigError(why) from None
+        problem = f"oidc.issuer needs the extra boyd[oidc] ({error}): pip install 'boyd[oidc]'"
+        raise ConfigError(problem) from None
     return IdentityProvider(settings.oidc, settings.api.url)
 
 

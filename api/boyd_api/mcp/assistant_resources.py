@@ -15,7 +15,7 @@ from boyd.errors import UnknownAgent
 from boyd.export.archive.past_work import audit_page
 from boyd.models import AuditFilter
 from boyd_api.http.problems import HttpProblem
-from boyd_api.mcp.assistant_tool import AssistantRequest, marked
+from boyd_api.mcp.assistant_tool import AssistantRequest, mark_untrusted
 from boyd_api.mcp.assistant_tools import iteration_record
 from boyd_api.mcp.protocol_message import McpRefusal
 from boyd_api.routes import approval_routes
@@ -38,18 +38,20 @@ class AssistantPrompt:
         arguments = [{"name": name, "description": d} for name, d in self.arguments.items()]
         return {"name": self.name, "description": self.description, "arguments": arguments}
 
-    def messages(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def messages(self, arguments: Mapping[str, str]) -> dict[str, Any]:
         """The prompt for those arguments."""
-        known = {name: text[:_MOST] for name, text in given.items() if name in self.arguments}
-        content = {"type": "text", "text": self.text(known)}
+        declared = {
+            name: text[:_MOST] for name, text in arguments.items() if name in self.arguments
+        }
+        content = {"type": "text", "text": self.text(declared)}
         return {
             "description": self.description,
             "messages": [{"role": "user", "content": content}],
         }
 
 
-def _report(given: Mapping[str, str]) -> str:
-    who = f"the agent {given['agent']!r}" if given.get("agent") else "each agent"
+def _report(arguments: Mapping[str, str]) -> str:
+    who = f"the agent {arguments['agent']!r}" if arguments.get("agent") else "each agent"
     return (
         f"Report what {who} of Boyd has seen, decided and done since its last noteworthy iteration."
         " Use boyd_status, boyd_history and boyd_explain_iteration. Say what failed, and what is"
@@ -57,8 +59,8 @@ def _report(given: Mapping[str, str]) -> str:
     )
 
 
-def _waiting(given: Mapping[str, str]) -> str:
-    who = f"agent {given['agent']!r}" if given.get("agent") else "each agent of boyd_status"
+def _waiting(arguments: Mapping[str, str]) -> str:
+    who = f"agent {arguments['agent']!r}" if arguments.get("agent") else "each agent of boyd_status"
     return (
         f"List what waits for people in Boyd: use boyd_approvals_list for {who}. For each approval"
         " say what would be done to what, why, how risky it is, and until when. Do not advise to"
@@ -101,38 +103,38 @@ class AssistantResources:
     def list(self, request: AssistantRequest, cursor: str | None) -> dict[str, Any]:
         """A page of the resources with a fixed address."""
         names = sorted(name for name in request.http.agents if cursor is None or name > cursor)
-        found = [
+        resources = [
             {
                 "uri": f"{_BASE}{quote(name)}/{kind}",
                 "name": f"{name}-{kind}",
-                "description": told,
+                "description": description,
                 "mimeType": _JSON,
             }
             for name in islice(names, _AGENTS)
-            for kind, told in _LISTED.items()
+            for kind, description in _LISTED.items()
         ]
         more = {"nextCursor": names[_AGENTS - 1]} if len(names) > _AGENTS else {}
-        return {"resources": found, **more}
+        return {"resources": resources, **more}
 
     def templates(self) -> dict[str, Any]:
         """The addresses of further resources."""
-        found = [
+        templates = [
             {
                 "uriTemplate": f"{_BASE}{{agent}}/{path}",
                 "name": path.partition("/")[0],
-                "description": told,
+                "description": description,
                 "mimeType": _JSON,
             }
-            for path, told in _TEMPLATES.items()
+            for path, description in _TEMPLATES.items()
         ]
-        return {"resourceTemplates": found}
+        return {"resourceTemplates": templates}
 
     def read(self, request: AssistantRequest, uri: str) -> dict[str, Any]:
         """A resource; raises `McpRefusal` if there is none at that address."""
-        found = _URI.fullmatch(uri)
-        if found is None or (found[3] is None) != (found[2] in _LISTED):
+        match = _URI.fullmatch(uri)
+        if match is None or (match[3] is None) != (match[2] in _LISTED):
             raise _no_resource(uri)
-        agent, kind, name = unquote(found[1]), found[2], unquote(found[3] or "")
+        agent, kind, name = unquote(match[1]), match[2], unquote(match[3] or "")
         try:
             value = self._value(request, agent, kind, name)
         except UnknownAgent:
@@ -141,7 +143,7 @@ class AssistantResources:
             if problem.kind.status != 404:
                 raise
             raise _no_resource(uri) from None
-        return {"contents": [{"uri": uri, "mimeType": _JSON, "text": marked(value)}]}
+        return {"contents": [{"uri": uri, "mimeType": _JSON, "text": mark_untrusted(value)}]}
 
     def _value(self, request: AssistantRequest, agent: str, kind: str, name: str) -> Any:
         if kind == "iteration":

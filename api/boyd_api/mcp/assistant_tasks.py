@@ -71,19 +71,19 @@ def find_task(request: AssistantRequest, name: str) -> TaskState:
     try:
         ctx = request.at(agent)
     except UnknownAgent:
-        raise _unknown(name) from None
+        raise _no_task(name) from None
     if kind == _PROPOSAL:
         call = ctx.agent.store.calls.get(id)
         if call is None or not call.by_person or call.actor.principal != ctx.actor.principal:
-            raise _unknown(name)
+            raise _no_task(name)
         return proposal_task(request, ctx, name, call)
     try:
-        found = investigation_routes.show(ctx, id)
+        investigation = investigation_routes.show(ctx, id)
     except HttpProblem:
-        raise _unknown(name) from None
-    if found.asked_by != ctx.actor.principal:
-        raise _unknown(name)
-    return investigation_task(request, ctx, found)
+        raise _no_task(name) from None
+    if investigation.asked_by != ctx.actor.principal:
+        raise _no_task(name)
+    return investigation_task(request, ctx, investigation)
 
 
 def proposal_task(
@@ -98,9 +98,9 @@ def proposal_task(
     if call.execution is None or call.execution.state in _OPEN:
         return state
     if call.approval_id:
-        return _completed(state, tool_error("the approval is no longer kept"))
-    why = (call.result.error if call.result else None) or "the proposal was lost"
-    return _completed(state, tool_result({"said": f"nobody was asked: {why}"}, failed=True))
+        return _complete(state, tool_error("the approval is no longer kept"))
+    reason = (call.result.error if call.result else None) or "the proposal was lost"
+    return _complete(state, tool_result({"said": f"nobody was asked: {reason}"}, failed=True))
 
 
 def _approval_task(
@@ -111,55 +111,60 @@ def _approval_task(
     if item.status == "pending":
         return _waiting(request, name, item.id, page, times)
     by = f" by {item.acted_by}" if item.acted_by else ""
-    said = f"{item.status}{by}" + (f": {item.note}" if item.note else "")
+    text = f"{item.status}{by}" + (f": {item.note}" if item.note else "")
     if item.status == "withdrawn":
-        return TaskState(name, "cancelled", said, *times, _KEPT)
-    state = TaskState(name, "working", f"{said}; it is being executed", *times, _KEPT)
-    found: JsonObject = {"approval": item.id, "said": said, "page": page}
+        return TaskState(name, "cancelled", text, *times, _KEPT)
+    state = TaskState(name, "working", f"{text}; it is being executed", *times, _KEPT)
+    answer: JsonObject = {"approval": item.id, "said": text, "page": page}
     if item.status != "approved":
-        return _completed(state, tool_result({**found, "executed": False}, failed=True))
+        return _complete(state, tool_result({**answer, "executed": False}, failed=True))
     if item.result is None:
         return state
-    result = {**found, "result": item.result.to_wire()}
-    return _completed(state, tool_result(result, failed=not item.result.success))
+    result = {**answer, "result": item.result.to_wire()}
+    return _complete(state, tool_result(result, failed=not item.result.success))
 
 
 def investigation_task(
-    request: AssistantRequest, ctx: RequestContext, found: Investigation
+    request: AssistantRequest, ctx: RequestContext, investigation: Investigation
 ) -> TaskState:
     """The task of an investigation."""
-    name = f"{_INVESTIGATION}:{ctx.agent.entry.id}:{found.id}"
-    times = (found.created_at, found.updated_at)
-    page = _page(ctx, ctx.agent.entry.id, f"investigations/{quote(found.id)}")
-    if found.status == "waiting" and found.approval_id:
-        where = _page(ctx, ctx.agent.entry.id, f"approvals/{quote(found.approval_id)}")
-        return _waiting(request, name, found.approval_id, where, times)
+    name = f"{_INVESTIGATION}:{ctx.agent.entry.id}:{investigation.id}"
+    times = (investigation.created_at, investigation.updated_at)
+    page = _page(ctx, ctx.agent.entry.id, f"investigations/{quote(investigation.id)}")
+    if investigation.status == "waiting" and investigation.approval_id:
+        where = _page(ctx, ctx.agent.entry.id, f"approvals/{quote(investigation.approval_id)}")
+        return _waiting(request, name, investigation.approval_id, where, times)
     state = TaskState(name, "working", f"the model investigates: {page}", *times)
-    if found.status != "ended":
+    if investigation.status != "ended":
         return state
-    if found.ending == "cancelled":
-        return TaskState(name, "cancelled", f"cancelled by {found.cancelled_by}", *times)
-    shown = {"ending": found.ending, "detail": found.detail, "text": found.text, "page": page}
-    return _completed(state, tool_result(shown, failed=not found.text))
+    if investigation.ending == "cancelled":
+        return TaskState(name, "cancelled", f"cancelled by {investigation.cancelled_by}", *times)
+    answer = {
+        "ending": investigation.ending,
+        "detail": investigation.detail,
+        "text": investigation.text,
+        "page": page,
+    }
+    return _complete(state, tool_result(answer, failed=not investigation.text))
 
 
 def _waiting(
     request: AssistantRequest, name: str, key: str, page: str, times: tuple[datetime, datetime]
 ) -> TaskState:
     """The task while a person has to decide; only some clients can be asked to open a page."""
-    said = f"it waits for a person's decision: {page}"
+    text = f"it waits for a person's decision: {page}"
     message = "A person has to decide on this action, in the console of Boyd."
-    asked = {
+    elicitation = {
         "method": "elicitation/create",
         "params": {"mode": "url", "message": message, "url": page},
     }
-    asks = {key: asked} if request.message.opens_pages else {}
-    return TaskState(name, "input_required", said, *times, _KEPT, asks=asks)
+    asks = {key: elicitation} if request.message.opens_pages else {}
+    return TaskState(name, "input_required", text, *times, _KEPT, asks=asks)
 
 
-def _completed(state: TaskState, result: dict[str, object]) -> TaskState:
-    said = "it has failed" if result["isError"] else "done"
-    return replace(state, status="completed", said=said, result=result)
+def _complete(state: TaskState, result: dict[str, object]) -> TaskState:
+    text = "it has failed" if result["isError"] else "done"
+    return replace(state, status="completed", said=text, result=result)
 
 
 def _times(call: Call, at: datetime | None) -> tuple[datetime, datetime]:
@@ -173,11 +178,11 @@ def _page(ctx: RequestContext, agent_id: str, path: str) -> str:
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    found = _NAME.fullmatch(name)
-    if found is None:
-        raise _unknown(name)
-    return found[1], found[2], found[3]
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise _no_task(name)
+    return match[1], match[2], match[3]
 
 
-def _unknown(name: str) -> McpRefusal:
+def _no_task(name: str) -> McpRefusal:
     return McpRefusal(INVALID_PARAMS, f"no task {name[:300]!r} of yours, or it is no longer kept")

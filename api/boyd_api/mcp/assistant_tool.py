@@ -23,7 +23,7 @@ _NOTICE = (
 )
 
 
-def marked(value: Model | Any) -> str:
+def mark_untrusted(value: Model | Any) -> str:
     """A value as JSON text for an assistant."""
     wire = value.to_wire() if isinstance(value, Model) else value
     beginning = _Beginning()
@@ -34,8 +34,8 @@ def marked(value: Model | Any) -> str:
     cut = {"notice": f"{_NOTICE} Only the first characters are shown: ask for less."}
     # A quotation mark within takes two characters.
     room = (MOST - len(json.dumps(cut)) - 30) // 2
-    shown = json.dumps(clean, ensure_ascii=False)[:room]
-    return json.dumps({**cut, "untrustedBeginning": shown}, ensure_ascii=False)
+    beginning_text = json.dumps(clean, ensure_ascii=False)[:room]
+    return json.dumps({**cut, "untrustedBeginning": beginning_text}, ensure_ascii=False)
 
 
 class _Beginning:
@@ -69,12 +69,12 @@ class _Beginning:
 
 def tool_result(value: Model | Any, *, failed: bool = False) -> dict[str, Any]:
     """The result of a tool call."""
-    return _text(marked(value), failed)
+    return _text(mark_untrusted(value), failed)
 
 
-def tool_error(why: str) -> dict[str, Any]:
+def tool_error(reason: str) -> dict[str, Any]:
     """The result of a tool call that did nothing, with the reason."""
-    return _text(redactor().redact(why)[:MOST], failed=True)
+    return _text(redactor().redact(reason)[:MOST], failed=True)
 
 
 def _text(text: str, failed: bool) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class AssistantRequest:
     http: RequestContext
 
     def allows(self, scope: Scope) -> bool:
-        """Tell whether the key allows that scope."""
+        """Check *scope* against the key of the request."""
         return scope in SCOPES and (self.http.key is None or self.http.key.allows(scope))
 
     @property
@@ -196,8 +196,8 @@ class AssistantTool:
         }
 
     def call(
-        self, request: AssistantRequest, given: Mapping[str, Any]
+        self, request: AssistantRequest, arguments: Mapping[str, Any]
     ) -> dict[str, Any] | TaskState:
         """Check the arguments and run it; raises `ValidationError` if they are invalid."""
         # Models write numbers as text now and then.
-        return self.run(request, self.arguments.model_validate(dict(given), strict=False))
+        return self.run(request, self.arguments.model_validate(dict(arguments), strict=False))

@@ -93,30 +93,32 @@ class ItemArguments(AgentArguments):
     id: str = _ID
 
 
-def status(request: AssistantRequest, given: AgentArguments) -> _Result:
+def status(request: AssistantRequest, arguments: AgentArguments) -> _Result:
     """Show what an agent does now, or list all agents.
 
     It shows the phase, the last situation and decision, what waits, and who has paused or frozen
     it. Without an agent it lists all of them.
     """
-    if given.agent is None:
+    if arguments.agent is None:
         return tool_result(agent_routes.show(request.http, agent_routes.AgentsQuery()))
-    return tool_result(loop_routes.status(request.at(given.agent)).body)
+    return tool_result(loop_routes.status(request.at(arguments.agent)).body)
 
 
-def history(request: AssistantRequest, given: HistoryArguments) -> _Result:
+def history(request: AssistantRequest, arguments: HistoryArguments) -> _Result:
     """List past iterations of an agent, newest first: what it saw, decided and did."""
-    query = loop_routes.HistoryQuery(limit=given.limit, cursor=given.cursor, q=given.query)
-    return tool_result(loop_routes.history(request.at(given.agent), query))
+    query = loop_routes.HistoryQuery(
+        limit=arguments.limit, cursor=arguments.cursor, q=arguments.query
+    )
+    return tool_result(loop_routes.history(request.at(arguments.agent), query))
 
 
-def explain_iteration(request: AssistantRequest, given: IterationArguments) -> _Result:
+def explain_iteration(request: AssistantRequest, arguments: IterationArguments) -> _Result:
     """Show one iteration in full.
 
     It shows the situation, why the decision was taken and what else was considered, what the gate
     said, what the action led to, and what was observed.
     """
-    return tool_result(iteration_record(request, given.agent, given.iteration))
+    return tool_result(iteration_record(request, arguments.agent, arguments.iteration))
 
 
 def iteration_record(request: AssistantRequest, agent: str | None, name: str | None) -> _Result:
@@ -130,37 +132,43 @@ def iteration_record(request: AssistantRequest, agent: str | None, name: str | N
     return {**wire, "observations": observations}
 
 
-def runs_list(request: AssistantRequest, given: RunsArguments) -> _Result:
+def runs_list(request: AssistantRequest, arguments: RunsArguments) -> _Result:
     """List the runs of an agent, newest first: the work that people and programs gave it."""
-    query = run_routes.RunsQuery(limit=given.limit, cursor=given.cursor, status=given.status)
-    return tool_result(run_routes.runs(request.at(given.agent), query))
+    query = run_routes.RunsQuery(
+        limit=arguments.limit, cursor=arguments.cursor, status=arguments.status
+    )
+    return tool_result(run_routes.runs(request.at(arguments.agent), query))
 
 
-def runs_show(request: AssistantRequest, given: ItemArguments) -> _Result:
+def runs_show(request: AssistantRequest, arguments: ItemArguments) -> _Result:
     """Show one run, with its result when it has ended."""
-    return tool_result(run_routes.show(request.at(given.agent), given.id))
+    return tool_result(run_routes.show(request.at(arguments.agent), arguments.id))
 
 
-def actions_list(request: AssistantRequest, given: ActionsArguments) -> _Result:
+def actions_list(request: AssistantRequest, arguments: ActionsArguments) -> _Result:
     """List the actions that can be proposed, with the JSON Schema of their parameters."""
-    found = action_routes.actions(request.at(given.agent)).actions
-    return tool_result(ActionList(actions=[one for one in found if (given.part or "") in one.id]))
+    manifests = action_routes.actions(request.at(arguments.agent)).actions
+    return tool_result(
+        ActionList(
+            actions=[manifest for manifest in manifests if (arguments.part or "") in manifest.id]
+        )
+    )
 
 
-def approvals_list(request: AssistantRequest, given: ApprovalsArguments) -> _Result:
+def approvals_list(request: AssistantRequest, arguments: ApprovalsArguments) -> _Result:
     """List the actions that wait for a person's approval, first deadline first.
 
     Only people answer them, in the console; no tool does.
     """
     query = approval_routes.QueueQuery(
-        limit=given.limit, cursor=given.cursor, include_history=given.resolved
+        limit=arguments.limit, cursor=arguments.cursor, include_history=arguments.resolved
     )
-    return tool_result(approval_routes.queue(request.at(given.agent), query))
+    return tool_result(approval_routes.queue(request.at(arguments.agent), query))
 
 
-def approvals_show(request: AssistantRequest, given: ItemArguments) -> _Result:
+def approvals_show(request: AssistantRequest, arguments: ItemArguments) -> _Result:
     """Show one approval: what is to be done and why, who may answer, and what became of it."""
-    return tool_result(approval_routes.show(request.at(given.agent), given.id).body)
+    return tool_result(approval_routes.show(request.at(arguments.agent), arguments.id).body)
 
 
 READING: Sequence[AssistantTool] = (
@@ -218,46 +226,48 @@ class TaskArguments(Model):
     task: str = Field(min_length=1, max_length=400, description="The taskId.")
 
 
-def runs_submit(request: AssistantRequest, given: SubmitArguments) -> dict[str, Any]:
+def runs_submit(request: AssistantRequest, arguments: SubmitArguments) -> dict[str, Any]:
     """Give an agent work to do.
 
     It observes, decides and acts as its own rules allow, and asks people where they say so.
     boyd_runs_show tells how far it is.
     """
-    fields = {name: getattr(given, name) for name in ("title", "description", "priority")}
-    run = run_routes.SentRun(**fields, context=given.context, source=_SOURCE)
-    return tool_result(run_routes.submit(request.at(given.agent, "runs"), run).body)
+    fields = {name: getattr(arguments, name) for name in ("title", "description", "priority")}
+    run = run_routes.SentRun(**fields, context=arguments.context, source=_SOURCE)
+    return tool_result(run_routes.submit(request.at(arguments.agent, "runs"), run).body)
 
 
-def investigate(request: AssistantRequest, given: QuestionArguments) -> Any:
+def investigate(request: AssistantRequest, arguments: QuestionArguments) -> Any:
     """Have the agent's own model investigate a question with its tools.
 
     It takes minutes: the answer is a task, or its id for boyd_task_show.
     """
-    ctx = request.at(given.agent, "runs")
-    asked = investigation_routes.ask(ctx, InvestigationRequest(question=given.question)).body
-    assert isinstance(asked, Investigation)
-    return _begun(request, investigation_task(request, ctx, asked))
+    ctx = request.at(arguments.agent, "runs")
+    investigation = investigation_routes.ask(
+        ctx, InvestigationRequest(question=arguments.question)
+    ).body
+    assert isinstance(investigation, Investigation)
+    return _task_or_state(request, investigation_task(request, ctx, investigation))
 
 
-def propose_action(request: AssistantRequest, given: ProposalArguments) -> Any:
+def propose_action(request: AssistantRequest, arguments: ProposalArguments) -> Any:
     """Propose an action to the people who decide on it.
 
     It is executed only after a person has approved it in the console, whatever the agent may do
     alone: tell your user the address of the approval. The answer is a task, or its id for
     boyd_task_show.
     """
-    ctx = request.at(given.agent, "actions")
-    known = {one.id: one for one in ctx.agent.entry.catalog.actions}
-    action = known.get(given.action)
+    ctx = request.at(arguments.agent, "actions")
+    actions = {manifest.id: manifest for manifest in ctx.agent.entry.catalog.actions}
+    action = actions.get(arguments.action)
     if action is None:
-        raise not_found(f"agent {ctx.agent.entry.id!r} has no action {given.action!r}")
+        raise not_found(f"agent {ctx.agent.entry.id!r} has no action {arguments.action!r}")
     _check_waiting(ctx)
     work = CallRequest(
         kind="execute",
         action=action.id,
-        params=given.params,
-        rationale=given.rationale,
+        params=arguments.params,
+        rationale=arguments.rationale,
         requires_approval=True,
         by_person=True,
         actor=ctx.actor,
@@ -266,7 +276,7 @@ def propose_action(request: AssistantRequest, given: ProposalArguments) -> Any:
     call = ctx.await_call(call_id, _PROPOSED) or ctx.agent.store.calls.get(call_id)
     assert call is not None, "a call is stored when it is submitted"
     name = proposal_name(ctx.agent.entry.id, call_id)
-    return _begun(request, proposal_task(request, ctx, name, call))
+    return _task_or_state(request, proposal_task(request, ctx, name, call))
 
 
 def _check_waiting(ctx: RequestContext) -> None:
@@ -274,24 +284,24 @@ def _check_waiting(ctx: RequestContext) -> None:
     pending = ctx.agent.store.approvals.page(_READ, history=False).pending
     waiting = sum(ctx.actor.principal in item.requested_by for item in pending)
     if waiting >= MOST_WAITING:
-        why = f"{waiting} proposals of {ctx.actor.principal} wait for people already"
-        raise HttpProblem("too-many-requests", f"{why}; first they have to decide on those")
+        problem = f"{waiting} proposals of {ctx.actor.principal} wait for people already"
+        raise HttpProblem("too-many-requests", f"{problem}; first they have to decide on those")
 
 
-def task_show(request: AssistantRequest, given: TaskArguments) -> dict[str, Any]:
+def task_show(request: AssistantRequest, arguments: TaskArguments) -> dict[str, Any]:
     """Show how far an investigation or a proposal is, by its taskId.
 
     It is for clients that do not follow tasks themselves.
     """
-    return _shown(find_task(request, given.task))
+    return _task_result(find_task(request, arguments.task))
 
 
-def _begun(request: AssistantRequest, task: TaskState) -> dict[str, Any] | TaskState:
+def _task_or_state(request: AssistantRequest, task: TaskState) -> dict[str, Any] | TaskState:
     """The task, if it goes on, or what it says to clients that do not know tasks."""
-    return task if request.takes_tasks and task.result is None else _shown(task)
+    return task if request.takes_tasks and task.result is None else _task_result(task)
 
 
-def _shown(task: TaskState) -> dict[str, Any]:
+def _task_result(task: TaskState) -> dict[str, Any]:
     """The result of the task, or else its state."""
     return tool_result(task.handle) if task.result is None else dict(task.result)
 

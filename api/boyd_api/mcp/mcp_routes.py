@@ -56,8 +56,8 @@ def answer(ctx: RequestContext) -> Response:
     try:
         server = _server()
     except ModuleNotFoundError as error:
-        why = f"MCP needs the extra boyd[mcp] ({error}): pip install 'boyd[mcp]'"
-        raise not_found(why) from None
+        problem = f"MCP needs the extra boyd[mcp] ({error}): pip install 'boyd[mcp]'"
+        raise not_found(problem) from None
     status, body = server.respond(ctx, request.get_data(), request.headers)
     # A refusal has the status 200 too; with its `Idempotency-Key` it may be sent again.
     g.refused = body is not None and ("error" in body or body["result"].get("isError", False))

@@ -106,8 +106,8 @@ class McpServer:
         run = self._methods(message.is_modern).get(message.method)
         if run is None:
             status = 404 if message.is_modern else 200
-            why = f"no method {message.method[:100]!r}"
-            raise McpRefusal(METHOD_NOT_FOUND, why, status=status)
+            problem = f"no method {message.method[:100]!r}"
+            raise McpRefusal(METHOD_NOT_FOUND, problem, status=status)
         if message.method.startswith("tasks/"):
             return _complete(run(request))
         try:
@@ -140,9 +140,9 @@ class McpServer:
         return {"server/discover": self._discover, **common, **tasks}
 
     def _discover(self, _: AssistantRequest) -> _Result:
-        found = {"supportedVersions": list(VERSIONS), "instructions": self.instructions}
+        description = {"supportedVersions": list(VERSIONS), "instructions": self.instructions}
         capabilities = {**_CAPABILITIES, "extensions": {TASKS: {}}}
-        return {**found, "capabilities": capabilities, **_lasting()}
+        return {**description, "capabilities": capabilities, **_lasting()}
 
     def _initialize(self, request: AssistantRequest) -> _Result:
         return {
@@ -153,16 +153,16 @@ class McpServer:
         }
 
     def _list_tools(self, request: AssistantRequest) -> _Result:
-        return {"tools": [tool.info for tool in self._allowed(request)], **_lasting()}
+        return {"tools": [tool.info for tool in self._tools_for(request)], **_lasting()}
 
     def _call_tool(self, request: AssistantRequest) -> _Result:
         name = request.message.params["name"]
-        tool = next((tool for tool in self._allowed(request) if tool.name == name), None)
+        tool = next((tool for tool in self._tools_for(request) if tool.name == name), None)
         if tool is None:
-            why = f"no tool {name[:100]!r}, or the key lacks its scope"
-            raise McpRefusal(INVALID_PARAMS, why)
+            detail = f"no tool {name[:100]!r}, or the key lacks its scope"
+            raise McpRefusal(INVALID_PARAMS, detail)
         try:
-            found = tool.call(request, request.message.params.get("arguments") or {})
+            result = tool.call(request, request.message.params.get("arguments") or {})
         except McpRefusal:
             raise
         except ValidationError as error:
@@ -176,11 +176,11 @@ class McpServer:
             wait = problem.headers.get("Retry-After")
             again = f"; try again in {wait} s" if wait else ""
             return tool_error(f"{problem}{again}")
-        if isinstance(found, TaskState):
-            return {"resultType": "task", **found.handle}
-        return found
+        if isinstance(result, TaskState):
+            return {"resultType": "task", **result.handle}
+        return result
 
-    def _allowed(self, request: AssistantRequest) -> Sequence[AssistantTool]:
+    def _tools_for(self, request: AssistantRequest) -> Sequence[AssistantTool]:
         return [tool for tool in self.tools if request.allows(tool.scope)]
 
     def _list_resources(self, request: AssistantRequest) -> _Result:
@@ -193,11 +193,11 @@ class McpServer:
         return {"prompts": [prompt.info for prompt in self.prompts], **_lasting()}
 
     def _get_prompt(self, request: AssistantRequest) -> _Result:
-        name, given = request.message.params["name"], request.message.params.get("arguments")
+        name, arguments = request.message.params["name"], request.message.params.get("arguments")
         prompt = next((prompt for prompt in self.prompts if prompt.name == name), None)
         if prompt is None:
             raise McpRefusal(INVALID_PARAMS, f"no prompt {name[:100]!r}")
-        return prompt.messages(given or {})
+        return prompt.messages(arguments or {})
 
     def _get_task(self, request: AssistantRequest) -> _Result:
         return self.tasks.get(request, _task(request)).to_wire()
@@ -219,8 +219,8 @@ def _task(request: AssistantRequest) -> str:
     """The name of the task of a request, whose client knows tasks."""
     if not request.takes_tasks:
         data: Any = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-        why = f"the client has not declared {TASKS}"
-        raise McpRefusal(MISSING_REQUIRED_CLIENT_CAPABILITY, why, status=400, data=data)
+        problem = f"the client has not declared {TASKS}"
+        raise McpRefusal(MISSING_REQUIRED_CLIENT_CAPABILITY, problem, status=400, data=data)
     name = request.message.params.get("taskId")
     if not isinstance(name, str):
         raise McpRefusal(INVALID_PARAMS, "taskId must be text")

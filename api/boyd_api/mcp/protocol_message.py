@@ -82,7 +82,7 @@ class McpMessage:
         return self.version in MODERN_PROTOCOL_VERSIONS
 
     def extends(self, extension: str) -> bool:
-        """Tell whether the client knows that extension."""
+        """Look for *extension* among the capabilities of the client."""
         return self.is_modern and extension in _object(self.capabilities.get("extensions"))
 
     @property
@@ -121,47 +121,47 @@ def read_envelope(body: bytes) -> Envelope:
 def read_message(envelope: Envelope, headers: Headers) -> McpMessage:
     """Read version and capabilities, and check the headers; raises `McpRefusal`."""
     meta = _object(envelope.params.get("_meta"))
-    named, header = meta.get(PROTOCOL_VERSION_META_KEY), headers.get("MCP-Protocol-Version")
-    if named is None and header not in MODERN_PROTOCOL_VERSIONS:
+    revision, header = meta.get(PROTOCOL_VERSION_META_KEY), headers.get("MCP-Protocol-Version")
+    if revision is None and header not in MODERN_PROTOCOL_VERSIONS:
         version = header or str(envelope.params.get("protocolVersion") or _UNNAMED)
         if envelope.method == "initialize":
             version = version if version in VERSIONS[1:] else VERSIONS[1]
         _check_known(version)
         return McpMessage(envelope.method, version, envelope.id, envelope.params)
     capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
-    if not isinstance(named, str) or not isinstance(capabilities, dict):
+    if not isinstance(revision, str) or not isinstance(capabilities, dict):
         missing = f"_meta must have {PROTOCOL_VERSION_META_KEY} and {CLIENT_CAPABILITIES_META_KEY}"
         raise McpRefusal(INVALID_PARAMS, missing, status=400)
-    _check_header("MCP-Protocol-Version", header, named)
-    _check_known(named)
-    if named not in MODERN_PROTOCOL_VERSIONS:
-        raise _invalid(f"revision {named} has no requests with a version of their own")
+    _check_header("MCP-Protocol-Version", header, revision)
+    _check_known(revision)
+    if revision not in MODERN_PROTOCOL_VERSIONS:
+        raise _invalid(f"revision {revision} has no requests with a version of their own")
     _check_header("Mcp-Method", headers.get("Mcp-Method"), envelope.method)
     parameter = _NAMED.get(envelope.method)
     if parameter is not None and parameter in envelope.params:
         name = headers.get("Mcp-Name")
-        name = name and _decoded(name.strip(" \t"))
+        name = name and _decode(name.strip(" \t"))
         _check_header("Mcp-Name", name, envelope.params[parameter])
-    return McpMessage(envelope.method, named, envelope.id, envelope.params, capabilities)
+    return McpMessage(envelope.method, revision, envelope.id, envelope.params, capabilities)
 
 
 def _check_known(version: str) -> None:
     if version not in VERSIONS:
         data: JsonObject = {"supported": list(VERSIONS), "requested": version}
-        why = f"unsupported protocol version {version[:50]!r}"
-        raise McpRefusal(UNSUPPORTED_PROTOCOL_VERSION, why, status=400, data=data)
+        problem = f"unsupported protocol version {version[:50]!r}"
+        raise McpRefusal(UNSUPPORTED_PROTOCOL_VERSION, problem, status=400, data=data)
 
 
-def _check_header(name: str, given: str | None, wanted: object) -> None:
+def _check_header(name: str, value: str | None, expected: object) -> None:
     """Raise `McpRefusal` unless a header repeats the body: proxies decide by headers."""
-    if given is None:
+    if value is None:
         raise McpRefusal(HEADER_MISMATCH, f"the header {name} is missing", status=400)
-    if given.strip(" \t") != wanted:
-        why = f"the header {name} does not match the body"
-        raise McpRefusal(HEADER_MISMATCH, why, status=400)
+    if value.strip(" \t") != expected:
+        problem = f"the header {name} does not match the body"
+        raise McpRefusal(HEADER_MISMATCH, problem, status=400)
 
 
-def _decoded(header: str) -> str:
+def _decode(header: str) -> str:
     """The value of a header that may be Base64 of UTF-8, marked as such."""
     if not (header.startswith(_BEGIN) and header.endswith(_END)):
         return header
@@ -175,5 +175,5 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _invalid(why: str) -> McpRefusal:
-    return McpRefusal(INVALID_REQUEST, why, status=400)
+def _invalid(problem: str) -> McpRefusal:
+    return McpRefusal(INVALID_REQUEST, problem, status=400)

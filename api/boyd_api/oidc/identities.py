@@ -84,19 +84,19 @@ def identify(
 
 def readable_name(claims: Mapping[str, Any]) -> str:
     """The name in the claims on one line, without what makes it look like another; or empty."""
-    given = (claims.get(claim) for claim in _NAMES)
-    text = next((one for one in given if isinstance(one, str) and one.strip()), "")
+    values = (claims.get(claim) for claim in _NAMES)
+    text = next((value for value in values if isinstance(value, str) and value.strip()), "")
     plain = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(plain.split())[:_NAME]
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> list[str]:
     """The groups in a claim, such as `groups` or `realm_access.roles`."""
-    found: Any = claims.get(claim)
-    if found is None:
-        found = claims
+    value: Any = claims.get(claim)
+    if value is None:
+        value = claims
         for part in claim.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-    texts = [one for one in listed if isinstance(one, str) and 0 < len(one) <= _GROUP]
+            value = value.get(part) if isinstance(value, Mapping) else None
+    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    texts = [name for name in listed if isinstance(name, str) and 0 < len(name) <= _GROUP]
     return list(dict.fromkeys(texts))[:_GROUPS]

@@ -51,7 +51,7 @@ class Login:
 
     Attributes:
         identity: who has signed in.
-        age: seconds since the provider asked for a password or the like; None: it does not tell.
+        age: seconds since the provider asked for a password or the like, if it says so.
     """
 
     identity: ApiKey
@@ -104,9 +104,9 @@ class IdentityProvider:
         endpoint = self._documents.metadata["authorization_endpoint"]
         url, _ = self._client(None).create_authorization_url(
             endpoint,
-            state=_derived(secret, "state"),
-            nonce=_derived(secret, "nonce"),
-            code_verifier=_derived(secret, "verifier"),
+            state=_derive(secret, "state"),
+            nonce=_derive(secret, "nonce"),
+            code_verifier=_derive(secret, "verifier"),
             **more,
         )
         return str(url)
@@ -120,10 +120,10 @@ class IdentityProvider:
             ProviderUnavailable: the provider does not answer.
         """
         self._check_answer(secret, answer)
-        granted = self._exchange(answer["code"], _derived(secret, "verifier"))
+        granted = self._exchange(answer["code"], _derive(secret, "verifier"))
         access = granted.get("access_token")
         claims = self._tokens.read_id_token(
-            str(granted.get("id_token")), _derived(secret, "nonce"), access
+            str(granted.get("id_token")), _derive(secret, "nonce"), access
         )
         person = self._with_userinfo(claims, access)
         since = claims.get("auth_time")
@@ -155,7 +155,7 @@ class IdentityProvider:
         return identify(self._settings, claims, person=person, expires_at=ends)
 
     def logout_url(self) -> str | None:
-        """The address where a browser signs out of the provider; None: it has none, or is away."""
+        """The address where a browser signs out, or None if the provider has none or is away."""
         try:
             endpoint = self._documents.metadata.get("end_session_endpoint")
         except ProviderUnavailable:
@@ -166,7 +166,7 @@ class IdentityProvider:
         }
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(back)}" if endpoint else None
 
-    def logged_out(self, token: str) -> str:
+    def read_logout(self, token: str) -> str:
         """The principal whom a logout token of the provider names.
 
         Raises:
@@ -178,13 +178,13 @@ class IdentityProvider:
 
     def _check_answer(self, secret: str, answer: Mapping[str, str]) -> None:
         state = answer.get("state", "")
-        if not hmac.compare_digest(state.encode(), _derived(secret, "state").encode()):
+        if not hmac.compare_digest(state.encode(), _derive(secret, "state").encode()):
             raise TokenRefused("this browser has not begun this login, or has begun another since")
         if answer.get("iss", self._settings.issuer) != self._settings.issuer:
             raise TokenRefused("another provider has answered")
         if "error" in answer or "code" not in answer:
-            why = answer.get("error_description") or answer.get("error") or "no reason"
-            raise TokenRefused(f"{self.name} refused the login: {why[:200]}")
+            reason = answer.get("error_description") or answer.get("error") or "no reason"
+            raise TokenRefused(f"{self.name} refused the login: {reason[:200]}")
 
     def _exchange(self, code: str, verifier: str) -> Mapping[str, Any]:
         endpoint = self._documents.metadata["token_endpoint"]
@@ -215,10 +215,10 @@ class IdentityProvider:
             response.raise_for_status()
             if response.status_code != 200:
                 raise RequestException(f"{url} answered with {response.status_code}")
-            found = response.json()
-        if not isinstance(found, dict):
+            document = response.json()
+        if not isinstance(document, dict):
             raise ProviderUnavailable(f"{url} did not answer with a JSON object")
-        return found
+        return document
 
     @contextmanager
     def _session(self) -> Iterator[BoundedSession]:
@@ -250,11 +250,11 @@ class IdentityProvider:
         )
 
     def _client_auth(self) -> str:
-        known = self._documents.metadata.get("token_endpoint_auth_methods_supported")
-        only_post = isinstance(known, list) and "client_secret_basic" not in known
+        methods = self._documents.metadata.get("token_endpoint_auth_methods_supported")
+        only_post = isinstance(methods, list) and "client_secret_basic" not in methods
         return "client_secret_post" if only_post else "client_secret_basic"
 
 
-def _derived(secret: str, purpose: str) -> str:
+def _derive(secret: str, purpose: str) -> str:
     """A value that only a browser with that *secret* can have been given."""
     return hmac.new(secret.encode(), purpose.encode(), "sha256").hexdigest()

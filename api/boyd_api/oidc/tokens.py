@@ -103,24 +103,26 @@ class ProviderDocuments:
         Raises:
             ProviderUnavailable: the provider has not answered for too long.
         """
-        return _chosen(self._keys.get(), kid) or _chosen(self._keys.get(SOON), kid)
+        return _choose_key(self._keys.get(), kid) or _choose_key(self._keys.get(SOON), kid)
 
     def _read_metadata(self) -> Mapping[str, Any]:
         issuer = self._settings.issuer or ""
-        found = self._fetch(issuer.rstrip("/") + "/.well-known/openid-configuration")
-        if found.get("issuer") != issuer:
-            named = str(found.get("issuer"))[:200]
-            raise ProviderUnavailable(f"oidc.issuer is {issuer!r}, but that names itself {named!r}")
-        wanted = [*_NEEDED, *(name for name in _OPTIONAL if name in found)]
-        for name in wanted:
-            if wrong := check_url(str(found.get(name)), allow_private=True):
+        metadata = self._fetch(issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if metadata.get("issuer") != issuer:
+            own_name = str(metadata.get("issuer"))[:200]
+            raise ProviderUnavailable(
+                f"oidc.issuer is {issuer!r}, but that names itself {own_name!r}"
+            )
+        names = [*_NEEDED, *(name for name in _OPTIONAL if name in metadata)]
+        for name in names:
+            if wrong := check_url(str(metadata.get(name)), allow_private=True):
                 raise ProviderUnavailable(f"{issuer}: {name} cannot be used: {wrong}")
-        return found
+        return metadata
 
     def _read_keys(self) -> list[Key]:
         listed = self._fetch(self.metadata["jwks_uri"]).get("keys")
-        found = [_usable(one) for one in listed] if isinstance(listed, list) else []
-        keys = [key for key in found if key is not None]
+        candidates = [_usable(document) for document in listed] if isinstance(listed, list) else []
+        keys = [key for key in candidates if key is not None]
         if not keys:
             raise ProviderUnavailable(f"{self._settings.issuer} publishes no key that can be used")
         return keys
@@ -138,7 +140,7 @@ def _usable(described: Any) -> Key | None:
         return None  # of a kind that this release does not know
 
 
-def _chosen(keys: list[Key], kid: str | None) -> Key | None:
+def _choose_key(keys: list[Key], kid: str | None) -> Key | None:
     if kid is None:
         return keys[0] if len(keys) == 1 else None
     return next((key for key in keys if key.kid == kid), None)
@@ -178,7 +180,7 @@ class TokenReader:
             TokenRefused: it is not valid.
             ProviderUnavailable: the provider's keys cannot be read.
         """
-        token = self._verified(text)
+        token = self._verify(text)
         params = {
             "nonce": nonce,
             "client_id": self._settings.client_id,
@@ -186,26 +188,26 @@ class TokenReader:
         }
         options = self._options(self._settings.client_id)
         claims = CodeIDToken(token.claims, token.header, options, params)
-        return self._checked(claims)
+        return self._check_claims(claims)
 
     def read_access_token(self, text: str) -> Claims:
         """The claims of an access token for the API; raises as `read_id_token`."""
-        token = self._verified(text)
+        token = self._verify(text)
         kind = str(token.header.get("typ", "")).lower()
         other = any(claim in token.claims for claim in _NO_ACCESS)
         if kind not in _ACCESS_TYPES or other or token.claims.get("typ") in _NO_ACCESS_KINDS:
             raise TokenRefused("the token is no access token")
         options = self._options(self._settings.audience, "exp")
-        return self._checked(JWTClaims(token.claims, token.header, options))
+        return self._check_claims(JWTClaims(token.claims, token.header, options))
 
     def read_logout_token(self, text: str) -> Claims:
         """The claims of a token that ends its subject's sessions; raises as `read_id_token`."""
-        token = self._verified(text)
+        token = self._verify(text)
         events = token.claims.get("events")
         if not isinstance(events, dict) or _LOGOUT_EVENT not in events or "nonce" in token.claims:
             raise TokenRefused("the token is no logout token")
         options = self._options(self._settings.client_id, "exp", "iat", "jti")
-        return self._checked(JWTClaims(token.claims, token.header, options))
+        return self._check_claims(JWTClaims(token.claims, token.header, options))
 
     def _options(self, audience: str | None, *needed: str) -> dict[str, Any]:
         return {
@@ -215,7 +217,7 @@ class TokenReader:
             **{claim: {"essential": True} for claim in needed},
         }
 
-    def _verified(self, text: str) -> jwt.Token:
+    def _verify(self, text: str) -> jwt.Token:
         try:
             return jwt.decode(text, self._key, algorithms=ALGORITHMS, registry=self._registry)
         except (JoseError, ValueError, TypeError) as error:
@@ -229,7 +231,7 @@ class TokenReader:
             raise TokenRefused(f"the token is signed with a key that {name} does not publish")
         return key
 
-    def _checked(self, claims: JWTClaims) -> Claims:
+    def _check_claims(self, claims: JWTClaims) -> Claims:
         try:
             claims.validate(leeway=LEEWAY)
         except ExpiredTokenError:
@@ -237,9 +239,9 @@ class TokenReader:
         except MissingClaimError as error:
             raise TokenRefused(f"the token lacks the claim {error.claim}") from None
         except InvalidClaimError as error:
-            named, wanted = error.claim, claims.options.get(error.claim, {})
-            right = f", which must be {wanted['value']!r}" if "value" in wanted else ""
-            raise TokenRefused(f"the token has a wrong {named!r}{right}") from None
+            claim, rule = error.claim, claims.options.get(error.claim, {})
+            right = f", which must be {rule['value']!r}" if "value" in rule else ""
+            raise TokenRefused(f"the token has a wrong {claim!r}{right}") from None
         except JoseError as error:
             raise TokenRefused(f"the token is not valid: {error}") from None
         if not claims["sub"].strip() or len(claims["sub"]) > 255:

@@ -82,9 +82,9 @@ def take(
 
     202: it waits for an approval, or has not ended in time.
     """
-    asked = dict(body or ActionRequest())
-    work = CallRequest(kind="execute", action=id, actor=ctx.actor, **asked)
-    return _executed(ctx, work, query.wait)
+    options = dict(body or ActionRequest())
+    work = CallRequest(kind="execute", action=id, actor=ctx.actor, **options)
+    return _execute(ctx, work, query.wait)
 
 
 @routes.post("/actions/<action:id>/dry-run", **_EXECUTE)
@@ -92,9 +92,9 @@ def dry_run(
     ctx: RequestContext, id: str, body: DryRunRequest | None, query: WaitQuery
 ) -> JsonResponse:
     """Show what an action would do, without doing it."""
-    asked = dict(body or DryRunRequest())
-    work = CallRequest(kind="dry-run", action=id, actor=ctx.actor, **asked)
-    return _executed(ctx, work, query.wait)
+    options = dict(body or DryRunRequest())
+    work = CallRequest(kind="dry-run", action=id, actor=ctx.actor, **options)
+    return _execute(ctx, work, query.wait)
 
 
 @routes.get("/holds", scope="read")
@@ -107,11 +107,11 @@ def holds(ctx: RequestContext) -> HoldList:
 def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
     """Let a held action run again without a person, on its target."""
     outcome = ctx.agent.store.holds.lift(body.action, body.target, ctx.actor, body.note)
-    what = f"{body.action!r} on {body.target!r}" if body.target else f"{body.action!r}"
+    subject = f"{body.action!r} on {body.target!r}" if body.target else f"{body.action!r}"
     if outcome == "not held":
-        raise not_found(f"{what} is not held")
+        raise not_found(f"{subject} is not held")
     if outcome == "running":
-        raise HttpProblem("in-flight", f"{what} is in flight: it may run again afterwards")
+        raise HttpProblem("in-flight", f"{subject} is in flight: it may run again afterwards")
     return LiftedHold(action=body.action, target=body.target)
 
 
@@ -127,9 +127,13 @@ def execution(ctx: RequestContext, id: str) -> Execution:
     name = _ledger_name(ctx, id)
     entry = ctx.agent.past_work.execution(name)
     if entry is not None:
-        shown = Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
+        document = Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
         queued = name != id
-        return shown.patched({"id": id, "approval_id": naming.parts(name)[1]}) if queued else shown
+        return (
+            document.patched({"id": id, "approval_id": naming.parts(name)[1]})
+            if queued
+            else document
+        )
     kind, call_id = naming.parts(id)
     call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
     if call is None or call.execution is None:
@@ -145,11 +149,11 @@ def rollback(
     entry = ctx.agent.store.executions.get(_ledger_name(ctx, id))
     if entry is None:
         raise not_found(f"no execution {id!r}")
-    asked = dict(body or RollbackRequest())
+    options = dict(body or RollbackRequest())
     work = CallRequest(
-        kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **asked
+        kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **options
     )
-    return _executed(ctx, work, query.wait)
+    return _execute(ctx, work, query.wait)
 
 
 @routes.post("/executions/<id>/cancel", scope="actions", problems=["finished", "started"])
@@ -176,17 +180,19 @@ def cancel(ctx: RequestContext, id: str, body: ExecutionCancellation | None) -> 
     return execution(ctx, id)
 
 
-def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:
+def _execute(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:
     agent = ctx.agent.entry
-    action = next((one for one in agent.catalog.actions if one.id == work.action), None)
+    action = next(
+        (manifest for manifest in agent.catalog.actions if manifest.id == work.action), None
+    )
     if action is None:
         raise not_found(f"agent {agent.id!r} has no action {work.action!r}")
     if work.kind == "rollback" and not action.rollback:
         raise HttpProblem("rollback-refused", f"action {action.id!r} has no rollback")
     call_id = ctx.call_worker(work, action.queue)
-    ended = ctx.await_call(call_id, wait)
+    call = ctx.await_call(call_id, wait)
     execution_id = naming.call(call_id)
-    result = ended.result if ended else None
+    result = call.result if call else None
     if result is None:
         return JsonResponse(Taken(success=False, queued=False, execution_id=execution_id), 202)
     if result.waits_for:
@@ -206,7 +212,7 @@ def _ledger_name(ctx: RequestContext, id: str) -> str:
 
 def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     assert call.execution is not None, "a call is stored with its execution"
-    shown = Execution(
+    document = Execution(
         id=id,
         by=call.actor.principal,
         **dict(call.execution),
@@ -215,11 +221,11 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     )
     item = ctx.agent.store.approvals.get(call.approval_id) if call.approval_id else None
     if item is None and call.execution.state == "queued":
-        return shown.patched({"in_flight": ctx.agent.store.in_flight.ahead_of(id)})
+        return document.patched({"in_flight": ctx.agent.store.in_flight.ahead_of(id)})
     if item is None:
-        return shown
+        return document
     if item.status == "pending":
-        return shown.patched({"state": "waiting"})
+        return document.patched({"state": "waiting"})
     if item.execution is None:
-        return shown.patched({"state": "failed"})
-    return shown.patched({"state": item.execution.state, "result": item.result})
+        return document.patched({"state": "failed"})
+    return document.patched({"state": item.execution.state, "result": item.result})

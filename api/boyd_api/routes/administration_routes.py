@@ -36,7 +36,7 @@ class ExportQuery(AuditFilter, PeriodQuery):
     """Selects entries; `by` is who acted, `kind` may be a prefix such as `action`."""
 
     @property
-    def wanted(self) -> AuditFilter:
+    def filter(self) -> AuditFilter:
         """The filter without the period."""
         return AuditFilter(**{name: getattr(self, name) for name in AuditFilter.model_fields})
 
@@ -78,7 +78,7 @@ def show(ctx: RequestContext, query: AuditPageQuery) -> AuditPage:
         query.cursor,
         query.since,
         query.until,
-        query.wanted,
+        query.filter,
     )
 
 
@@ -86,7 +86,7 @@ def show(ctx: RequestContext, query: AuditPageQuery) -> AuditPage:
 @audit_routes.get("/deployment/audit/export", label="export_deployment", **_EXPORT, **_DEPLOYMENT)
 def export(ctx: RequestContext, query: ExportQuery) -> Response:
     """Export the audit entries, oldest first, as JSON lines."""
-    entries = _trail(ctx).export(query.since, query.until, query.wanted)
+    entries = _trail(ctx).export(query.since, query.until, query.filter)
     return Response((f"{line}\n" for line in entries), mimetype=_LINES)
 
 
@@ -108,7 +108,9 @@ def _trail(ctx: RequestContext) -> Audit:
 @key_routes.get("/keys", label="show", **_DEPLOYMENT)
 def show_keys(ctx: RequestContext) -> KeyList:
     """List the keys."""
-    return KeyList(keys=[KeyInfo(**_shown(key)) for key in ctx.services.store.api_keys.all()])
+    return KeyList(
+        keys=[KeyInfo(**_public_fields(key)) for key in ctx.services.store.api_keys.all()]
+    )
 
 
 @key_routes.post("/keys", answers={201: NewKey}, **_DEPLOYMENT)
@@ -121,8 +123,8 @@ def create(ctx: RequestContext, body: KeyRequest) -> JsonResponse:
     key, text = ctx.services.store.api_keys.create(
         **dict(body), by=ctx.actor, key_id=ctx.idempotent_id().replace("-", "")[:12]
     )
-    known = NewKey(**_shown(key))
-    return JsonResponse(known.patched({"key": text}), kept=known)
+    new_key = NewKey(**_public_fields(key))
+    return JsonResponse(new_key.patched({"key": text}), kept=new_key)
 
 
 @key_routes.delete("/keys/<id>", **_DEPLOYMENT)
@@ -145,5 +147,5 @@ def create_login_link(ctx: RequestContext) -> JsonResponse:
     return JsonResponse(link.patched({"path": path}), kept=link)
 
 
-def _shown(key: ApiKey) -> dict[str, Any]:
+def _public_fields(key: ApiKey) -> dict[str, Any]:
     return key.model_dump(exclude={"hash"})

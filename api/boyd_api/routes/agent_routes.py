@@ -50,10 +50,10 @@ def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     """List the agents."""
     store = ctx.services.store
     processes = store.fleet.workers()
-    shown = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
+    entries = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
     now = store.clock.now()
     state_of = partial(_agent_state, store, processes, now)
-    read = [readable(f"the state of agent {e.id}", state_of, e) for e in shown]
+    read = [readable(f"the state of agent {e.id}", state_of, e) for e in entries]
     states = [state for state in read if state is not None]
     return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
@@ -64,11 +64,13 @@ def _agent_state(
     status = store.agent(entry.id).loop_control.status()
     obstacle = entry.obstacle(processes) if entry.retired_at is None else None
     waits = status.paused is None and entry.retired_at is None and obstacle is None
-    workers = sum(one.role == "worker" and entry.id in one.agents for one in processes)
-    known = dict(entry) | dict(status) | {"workers": workers}
-    known["obstacle"] = obstacle.text if obstacle else None
-    known["next_start"] = entry.next_start(now) if waits else None
-    return responses.AgentState(**{name: known[name] for name in responses.AgentState.model_fields})
+    workers = sum(process.role == "worker" and entry.id in process.agents for process in processes)
+    fields = dict(entry) | dict(status) | {"workers": workers}
+    fields["obstacle"] = obstacle.text if obstacle else None
+    fields["next_start"] = entry.next_start(now) if waits else None
+    return responses.AgentState(
+        **{name: fields[name] for name in responses.AgentState.model_fields}
+    )
 
 
 @state_routes.get("/state", scope="read", answers={200: responses.StateResponse}, label="show")
@@ -95,18 +97,18 @@ def show_observers(ctx: RequestContext) -> responses.ObserverList:
     names = ctx.agent.entry.catalog.observers
     health = ctx.agent.store.observers.health(names)
     states = {name: dict(health.get(name) or ObserverHealth()) for name in names}
-    found = [responses.ObserverState(id=name, **state) for name, state in states.items()]
-    return responses.ObserverList(observers=found)
+    observers = [responses.ObserverState(id=name, **state) for name, state in states.items()]
+    return responses.ObserverList(observers=observers)
 
 
 @worker_routes.get("/workers", scope="read", reach="visible", label="show")
 def show_workers(ctx: RequestContext) -> responses.WorkerList:
     """List the live workers of the agents that the key may see."""
-    found = ctx.services.store.fleet.workers()
+    workers = ctx.services.store.fleet.workers()
     if ctx.key is None or not ctx.key.agents:
-        return responses.WorkerList(workers=found)
-    seen = ctx.agents
-    limited = [w.patched({"agents": [a for a in w.agents if a in seen]}) for w in found]
+        return responses.WorkerList(workers=workers)
+    visible = ctx.agents
+    limited = [w.patched({"agents": [a for a in w.agents if a in visible]}) for w in workers]
     return responses.WorkerList(workers=[worker for worker in limited if worker.agents])
 
 

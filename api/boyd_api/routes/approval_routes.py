@@ -79,8 +79,8 @@ def show(ctx: RequestContext, id: str) -> JsonResponse:
     item = ctx.agent.past_work.approval(id)
     if item is None:
         raise not_found(f"no approval {id!r}")
-    shown = ctx.agent.entry.compare_code(item)
-    return _tagged(shown, shown)
+    current = ctx.agent.entry.compare_code(item)
+    return _with_etag(current, current)
 
 
 @routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
@@ -92,26 +92,26 @@ def approve(
     200: it was executed, with its result. 202: it needs more approvals, or has not ended in time;
     `execution` of the approval then shows its progress.
     """
-    found = _answered(ctx, id, "approved", body)
-    item = _item(found)
-    if found.outcome == ApprovalOutcome.APPROVED and query.wait != 0:
-        item = ctx.until(lambda: _executed(ctx, id), query.wait) or _latest(ctx, item)
+    resolution = _submit_answer(ctx, id, "approved", body)
+    item = _item(resolution)
+    if resolution.outcome == ApprovalOutcome.APPROVED and query.wait != 0:
+        item = ctx.until(lambda: _item_with_result(ctx, id), query.wait) or _latest(ctx, item)
     if item.result is None:
-        return _tagged(Resolved(success=True, approval=item), item, 202)
+        return _with_etag(Resolved(success=True, approval=item), item, 202)
     resolved = Resolved(success=item.result.success, approval=item, result=item.result)
-    return _tagged(resolved, item)
+    return _with_etag(resolved, item)
 
 
 @routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWER)
 def deny(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
     """Deny; nothing is executed."""
-    return _ended(ctx, id, "denied", body)
+    return _resolve(ctx, id, "denied", body)
 
 
 @routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWER)
 def withdraw(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
     """Withdraw; the action is not wanted any more, and nothing is executed."""
-    return _ended(ctx, id, "withdrawn", body)
+    return _resolve(ctx, id, "withdrawn", body)
 
 
 @routes.post(
@@ -128,14 +128,16 @@ def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
     """
     item = _pending(ctx, id)
     actions = ctx.agent.entry.catalog.actions
-    if item.undoes or not any(one.id == item.action_id and one.dry_run for one in actions):
-        return _tagged(item, item)
+    if item.undoes or not any(
+        manifest.id == item.action_id and manifest.dry_run for manifest in actions
+    ):
+        return _with_etag(item, item)
     work = CallRequest(
         kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ctx.actor
     )
     done = ctx.await_call(ctx.call_worker(work, item.queue), query.wait)
     current = _pending(ctx, id)
-    return _tagged(current, current, None if done else 202)
+    return _with_etag(current, current, None if done else 202)
 
 
 @routes.post("/approvals/approve", scope="approvals")
@@ -159,7 +161,7 @@ def withdraw_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
 def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
     item = ctx.agent.approval(id)
     if item is None or item.status != "pending":
-        raise _refused(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
+        raise _refusal(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
     return item
 
 
@@ -169,14 +171,14 @@ def _resolver(ctx: RequestContext) -> Resolver:
     return Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
 
 
-def _answered(
+def _submit_answer(
     ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
 ) -> Resolution:
-    given = body or ApprovalAnswer()
-    found = answer(ctx, id, verdict, given.note, _version(), given.acted_by)
-    if not found.counts:
-        raise _refused(id, found)
-    return found
+    options = body or ApprovalAnswer()
+    resolution = answer(ctx, id, verdict, options.note, _version(), options.acted_by)
+    if not resolution.counts:
+        raise _refusal(id, resolution)
+    return resolution
 
 
 def answer(
@@ -192,32 +194,32 @@ def answer(
     return _resolver(ctx).answer(id, verdict, actor, note, version, ctx.repeatable_id)
 
 
-def _ended(
+def _resolve(
     ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
 ) -> JsonResponse:
-    item = _item(_answered(ctx, id, verdict, body))
-    return _tagged(Resolved(success=True, approval=item), item)
+    item = _item(_submit_answer(ctx, id, verdict, body))
+    return _with_etag(Resolved(success=True, approval=item), item)
 
 
 def _version() -> int | None:
     """The version in `If-Match`; an impossible one if it is not an ETag of ours."""
-    given = request.headers.get("If-Match", "*").strip()
-    if given == "*":
+    tag = request.headers.get("If-Match", "*").strip()
+    if tag == "*":
         return None
-    number = given.removeprefix("W/").strip('"')
+    number = tag.removeprefix("W/").strip('"')
     return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else -1
 
 
-def _refused(id: str, found: Resolution) -> HttpProblem:
-    item = found.item
+def _refusal(id: str, resolution: Resolution) -> HttpProblem:
+    item = resolution.item
     if item is None:
         return HttpProblem(ApprovalOutcome.NOT_PENDING, f"no approval {id!r}", approvalId=id)
     more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
-    return HttpProblem(found.outcome, refusal_text(found.outcome, item), **more)
+    return HttpProblem(resolution.outcome, refusal_text(resolution.outcome, item), **more)
 
 
 def refusal_text(outcome: ApprovalOutcome, item: ApprovalItem) -> str:
-    """The reason why an answer to *item* was refused, or would be."""
+    """The reason for refusing an answer to *item*."""
     by = f" by {item.acted_by}" if item.acted_by else ""
     details = {
         ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
@@ -240,21 +242,21 @@ def _who_may(item: ApprovalItem) -> str:
     return f"it may be approved by {' or '.join(parts)}"
 
 
-def _item(found: Resolution) -> ApprovalItem:
-    assert found.item is not None, "an answer that counts was given to an item"
-    return found.item
+def _item(resolution: Resolution) -> ApprovalItem:
+    assert resolution.item is not None, "an answer that counts was given to an item"
+    return resolution.item
 
 
-def _executed(ctx: RequestContext, id: str) -> ApprovalItem | None:
+def _item_with_result(ctx: RequestContext, id: str) -> ApprovalItem | None:
     item = ctx.agent.store.approvals.get(id)
     return item if item is not None and item.result is not None else None
 
 
-def _latest(ctx: RequestContext, known: ApprovalItem) -> ApprovalItem:
-    """The item as it is now; while Redis is away as it is *known*, for the answer counts."""
+def _latest(ctx: RequestContext, item: ApprovalItem) -> ApprovalItem:
+    """The item as it is now; while Redis is away as it is *item*, for the answer counts."""
     with suppress(StoreUnavailable):
-        return ctx.agent.store.approvals.get(known.id) or known
-    return known
+        return ctx.agent.store.approvals.get(item.id) or item
+    return item
 
 
 def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult:
@@ -262,11 +264,13 @@ def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult
     actor = ctx.actor.patched({"claims": body.acted_by or None})
     results = []
     for id in dict.fromkeys(body.ids):
-        found = resolver.answer(id, verdict, actor, body.note, None, ctx.repeatable_id)
-        problem = None if found.counts else _refused(id, found).document
-        results.append(BulkItem(id=id, success=found.counts, approval=found.item, problem=problem))
+        resolution = resolver.answer(id, verdict, actor, body.note, None, ctx.repeatable_id)
+        problem = None if resolution.counts else _refusal(id, resolution).document
+        results.append(
+            BulkItem(id=id, success=resolution.counts, approval=resolution.item, problem=problem)
+        )
     return BulkResult(results=results)
 
 
-def _tagged(body: Model, item: ApprovalItem, status: int | None = None) -> JsonResponse:
+def _with_etag(body: Model, item: ApprovalItem, status: int | None = None) -> JsonResponse:
     return JsonResponse(body, status, {"ETag": f'"{item.version}"'})

@@ -24,14 +24,16 @@ class RevokeRequest(Model):
 @routes.get("/autonomy", scope="read")
 def autonomy(ctx: RequestContext) -> TrackRecordList:
     """List the track records of the actions, by class of situation, latest outcome first."""
-    verified = [one.id for one in ctx.agent.entry.catalog.actions if one.verify]
+    verified = [manifest.id for manifest in ctx.agent.entry.catalog.actions if manifest.verify]
     return TrackRecordList(records=ctx.agent.store.track_records.all(verified))
 
 
 @routes.post("/autonomy/revoke", scope="admin")
 def revoke_autonomy(ctx: RequestContext, body: RevokeRequest) -> RevokedAutonomy:
     """Have a person approve an action again that was let run alone."""
-    found = ctx.agent.store.track_records.revoke(body.action, body.situation, ctx.actor, body.note)
-    if not found:
+    revoked = ctx.agent.store.track_records.revoke(
+        body.action, body.situation, ctx.actor, body.note
+    )
+    if not revoked:
         raise not_found(f"{body.action!r} has no such grant")
-    return RevokedAutonomy(action=body.action, revoked=found)
+    return RevokedAutonomy(action=body.action, revoked=revoked)

@@ -53,7 +53,7 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     """
     headers = {name.lower(): value for name, value in request.headers.items()}
     sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
-    declared = next((one for one in ctx.agent.entry.intakes if one.name == format), None)
+    declared = next((intake for intake in ctx.agent.entry.intakes if intake.name == format), None)
     if declared and not isinstance(declared.auth, KeyAuth):
         _check_sent_by(ctx, declared)
     try:
@@ -67,14 +67,14 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     except IntakeUnready as error:
         # Senders give up after 4xx, and it is not their mistake.
         raise HttpProblem("unavailable", str(error), headers=retry_after(FULL)) from None
-    begun = _accept(ctx, observations)
-    if begun < 0:
+    iteration = _accept(ctx, observations)
+    if iteration < 0:
         detail = "too many observations are already waiting; none of these were accepted"
         raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
-    ctx.services.metrics.taken(format, len(observations))
+    ctx.services.metrics.count_observations(format, len(observations))
     if not observations:
-        ctx.services.refusals.unobserved(format)
-    return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))
+        ctx.services.refusals.report_unobserved(format)
+    return JsonResponse(Accepted(accepted=len(observations), iteration=iteration or None))
 
 
 def _content_hint(sent: IntakeRequest) -> str:
@@ -92,8 +92,10 @@ def _check_sent_by(ctx: RequestContext, intake: DeclaredIntake) -> None:
     """
     agent_id = ctx.agent.entry.id
     if ctx.actor.principal != sender_principal(agent_id, intake.name):
-        why = f"the intake {intake.name!r} of agent {agent_id!r} takes no keys"
-        raise HttpProblem("forbidden", f"{why}; send to /agents/{agent_id}/intake/{intake.name}")
+        problem = f"the intake {intake.name!r} of agent {agent_id!r} takes no keys"
+        raise HttpProblem(
+            "forbidden", f"{problem}; send to /agents/{agent_id}/intake/{intake.name}"
+        )
 
 
 def _accept(ctx: RequestContext, observations: list[Observation]) -> int:
@@ -122,8 +124,8 @@ def agree(settings: IntakeSettings) -> Response:
     origin = request.headers.get("WebHook-Request-Origin", "").strip()
     if 0 < len(origin) <= _LONGEST_ORIGIN and {"*", origin} & set(settings.origins):
         most = int(settings.rate * 60)
-        asked = request.headers.get("WebHook-Request-Rate", "").strip()
-        known = asked.isascii() and asked.isdigit() and 0 < len(asked) < 10
-        rate = min(int(asked) or most, most) if known else most
+        rate_text = request.headers.get("WebHook-Request-Rate", "").strip()
+        is_number = rate_text.isascii() and rate_text.isdigit() and 0 < len(rate_text) < 10
+        rate = min(int(rate_text) or most, most) if is_number else most
         headers |= {"WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": str(rate)}
     return Response(status=200, headers=headers)

@@ -57,7 +57,7 @@ def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
     ctx.take_storage(len(body.to_json().encode()))
     id = agent.launcher.ask(body, ctx.actor, retention, ctx.idempotent_id())
     where = f"/api/v0/agents/{agent.entry.id}/investigations/{id}"
-    return JsonResponse(_found(ctx, id), headers={"Location": where})
+    return JsonResponse(_read(ctx, id), headers={"Location": where})
 
 
 @routes.get("/investigations", scope="read")
@@ -69,8 +69,8 @@ def investigations(ctx: RequestContext, query: PageQuery) -> InvestigationPage:
 @routes.get("/investigations/<id>", scope="read")
 def show(ctx: RequestContext, id: str) -> Investigation:
     """Show one investigation, with its answer when it has ended."""
-    found = ctx.agent.store.investigations.get(id)
-    return found or _archived(ctx, id).investigation
+    investigation = ctx.agent.store.investigations.get(id)
+    return investigation or _read_archive(ctx, id).investigation
 
 
 @routes.get("/investigations/<id>/log", scope="read")
@@ -81,7 +81,7 @@ def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
     about 8 MB, and entries of a later release of Boyd are left out.
     """
     entries = _entries(ctx, id)
-    found: list[Logged] = []
+    entries_read: list[Logged] = []
     last, read, size, more = query.after, 0, 0, True
     while more and read < query.limit and size < PAGE_BYTES:
         count = min(STEP, query.limit - read)
@@ -89,10 +89,10 @@ def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
         more = len(page) == count
         last = page[-1].id if page else last
         read += len(page)
-        known = [logged for logged in page if logged.entry is not None]
-        size += sum(len(logged.to_json()) for logged in known)
-        found += known
-    return LogPage(entries=found, next_after=last if more else None)
+        readable = [logged for logged in page if logged.entry is not None]
+        size += sum(len(logged.to_json()) for logged in readable)
+        entries_read += readable
+    return LogPage(entries=entries_read, next_after=last if more else None)
 
 
 @routes.get(
@@ -125,7 +125,7 @@ def say(ctx: RequestContext, id: str, body: FollowUpMessage) -> Investigation:
     if not _continue(ctx, id, body.text):
         detail = f"the last question of investigation {id} is not answered yet"
         raise HttpProblem("busy", detail)
-    return _found(ctx, id)
+    return _read(ctx, id)
 
 
 @routes.post(
@@ -139,12 +139,12 @@ def cancel(ctx: RequestContext, id: str) -> Investigation:
     investigations = ctx.agent.store.investigations
     outcome = investigations.cancel(id, ctx.actor, ctx.repeatable_id)
     if outcome == "unknown":
-        raise _unknown(id)
-    found = _found(ctx, id)
+        raise _no_investigation(id)
+    investigation = _read(ctx, id)
     if outcome == "over":
-        detail = f"the investigation has already ended ({found.ending})"
-        raise HttpProblem("finished", detail, state="ended", ending=found.ending)
-    return found
+        detail = f"the investigation has already ended ({investigation.ending})"
+        raise HttpProblem("finished", detail, state="ended", ending=investigation.ending)
+    return investigation
 
 
 def check_model(entry: AgentEntry) -> None:
@@ -168,14 +168,14 @@ def _check_shape(schema: JsonObject | None) -> None:
 
 def _check_known(ctx: RequestContext, id: str) -> None:
     if ctx.agent.store.investigations.status(id) is None:
-        raise _unknown(id)
+        raise _no_investigation(id)
 
 
-def _archived(ctx: RequestContext, id: str) -> InvestigationRecord:
-    found = ctx.agent.past_work.investigation(id)
-    if found is None:
-        raise _unknown(id)
-    return found
+def _read_archive(ctx: RequestContext, id: str) -> InvestigationRecord:
+    record = ctx.agent.past_work.investigation(id)
+    if record is None:
+        raise _no_investigation(id)
+    return record
 
 
 def _entries(ctx: RequestContext, id: str) -> Callable[[str, str, int], list[Logged]]:
@@ -183,23 +183,23 @@ def _entries(ctx: RequestContext, id: str) -> Callable[[str, str, int], list[Log
     investigations = ctx.agent.store.investigations
     if investigations.status(id) is not None:
         return investigations.entries
-    record = _archived(ctx, id)
+    record = _read_archive(ctx, id)
 
-    def archived(_id: str, after: str, count: int) -> list[Logged]:
+    def read_record(_id: str, after: str, count: int) -> list[Logged]:
         later = (logged for logged in record.log if is_later(logged.id, after))
         return list(islice(later, count))
 
-    return archived
+    return read_record
 
 
-def _found(ctx: RequestContext, id: str) -> Investigation:
-    found = ctx.agent.store.investigations.get(id)
-    if found is None:
-        raise _unknown(id)
-    return found
+def _read(ctx: RequestContext, id: str) -> Investigation:
+    investigation = ctx.agent.store.investigations.get(id)
+    if investigation is None:
+        raise _no_investigation(id)
+    return investigation
 
 
-def _unknown(id: str) -> HttpProblem:
+def _no_investigation(id: str) -> HttpProblem:
     return not_found(f"no investigation {id!r}")
 
 
@@ -212,10 +212,10 @@ def _continue(ctx: RequestContext, id: str, text: str) -> bool:
         try:
             done = agent.launcher.go_on(id, text, ctx.actor, ctx.repeatable_id)
         except KeyError:
-            raise _unknown(id) from None
+            raise _no_investigation(id) from None
         return done or (None if agent.store.investigations.status(id) == "ended" else False)
 
-    return ctx.services.changes.until(go_on, SETTLE, ctx.gone) or False
+    return ctx.services.changes.until(go_on, SETTLE, ctx.is_gone) or False
 
 
 class _InvestigationLog(EventFeed):

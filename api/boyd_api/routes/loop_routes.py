@@ -180,23 +180,23 @@ def trigger(ctx: RequestContext, body: TriggerRequest | None) -> JsonResponse:
     202: it continues, because `async` was set, or because it has not ended within the time that a
     request may wait.
     """
-    asked, actor = body or TriggerRequest(), ctx.actor
-    begun = ctx.agent.launcher.trigger(actor.principal, actor, ctx.repeatable_id)
+    options, actor = body or TriggerRequest(), ctx.actor
+    start = ctx.agent.launcher.trigger(actor.principal, actor, ctx.repeatable_id)
     past = ctx.agent.store.history.get
-    result = ctx.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
-    if result is not None and not asked.async_:
-        return JsonResponse(_ended(result, asked.context))
+    result = ctx.until(lambda: past(start.iteration), 0 if options.async_ else None)
+    if result is not None and not options.async_:
+        return JsonResponse(_completion(result, options.context))
     going = Triggered(
         success=True,
         status="triggered",
-        message="iteration started" if begun.new else "joined the iteration in flight",
-        iteration=begun.iteration,
-        context=asked.context,
+        message="iteration started" if start.new else "joined the iteration in flight",
+        iteration=start.iteration,
+        context=options.context,
     )
     return JsonResponse(going, 202)
 
 
-def _ended(result: LoopResult, context: str | None) -> Triggered:
+def _completion(result: LoopResult, context: str | None) -> Triggered:
     return Triggered(
         success=result.success,
         status="completed" if result.success else "failed",
@@ -220,15 +220,17 @@ def abandon(ctx: RequestContext, body: AbandonRequest | None) -> Abandoned:
     It needs no worker. An action that has started is not started again; its outcome is unknown
     unless it was reported. Later reports for the iteration are refused.
     """
-    asked, agent = body or AbandonRequest(), ctx.agent
-    why = f"abandoned: {reason_text(ctx.actor.principal, asked.reason)}"
+    options, agent = body or AbandonRequest(), ctx.agent
+    reason = f"abandoned: {reason_text(ctx.actor.principal, options.reason)}"
     abandoner = Abandoner(agent.store, ctx.services.dispatcher, agent.entry.retention)
-    found = abandoner.abandon(why, ctx.actor, asked.iteration)
-    if found.outcome == "idle":
+    abandonment = abandoner.abandon(reason, ctx.actor, options.iteration)
+    if abandonment.outcome == "idle":
         raise HttpProblem("finished", "no iteration is in flight")
-    if found.outcome == "over":
-        raise HttpProblem("finished", f"iteration {found.iteration} is in flight, not that one")
-    return Abandoned(agent_id=agent.entry.id, iteration=found.iteration, error=why)
+    if abandonment.outcome == "over":
+        raise HttpProblem(
+            "finished", f"iteration {abandonment.iteration} is in flight, not that one"
+        )
+    return Abandoned(agent_id=agent.entry.id, iteration=abandonment.iteration, error=reason)
 
 
 @loop_routes.get("/loop/status", scope="read", answers={200: LoopState})
@@ -237,9 +239,9 @@ def status(ctx: RequestContext) -> JsonResponse:
     record = ctx.agent.store.history.last()
     situation = record.situation if record else None
     decision = record.decision if record else None
-    now = dict(ctx.agent.store.loop_control.status())
+    fields = dict(ctx.agent.store.loop_control.status())
     state = LoopState(
-        **now | {"start_time": record.started_at if record else None},
+        **fields | {"start_time": record.started_at if record else None},
         current_situation=situation.summary if situation else None,
         current_decision=decision.action if decision else None,
         situation=situation,
@@ -274,9 +276,15 @@ def one(ctx: RequestContext, iteration: str) -> LoopResult:
 def show_observations(ctx: RequestContext, query: ObservationsQuery) -> ObservationList:
     """List the observations of the last iteration."""
     last = last_result(ctx.agent.store)
-    seen = last.observations if last else []
-    found = [one for one in seen if query.source is None or query.source in one.source]
-    return ObservationList(observations=found[: query.limit], total=len(seen), filtered=len(found))
+    observations = last.observations if last else []
+    matching = [
+        observation
+        for observation in observations
+        if query.source is None or query.source in observation.source
+    ]
+    return ObservationList(
+        observations=matching[: query.limit], total=len(observations), filtered=len(matching)
+    )
 
 
 @situation_routes.get("/situation", scope="read", problems=["not-found"], label="show")
@@ -286,7 +294,9 @@ def show_situation(ctx: RequestContext) -> CurrentSituation:
     situation = history.situation()
     if situation is None:
         outlines = history.outlines(_SEARCHED).iterations
-        older = next((one.iteration for one in outlines if one.situation is not None), None)
+        older = next(
+            (outline.iteration for outline in outlines if outline.situation is not None), None
+        )
         result = None if older is None else history.get(older)
         situation = result.situation if result else None
     if situation is None:
@@ -296,5 +306,5 @@ def show_situation(ctx: RequestContext) -> CurrentSituation:
 
 def last_result(store: AgentStore) -> LoopResult | None:
     """The newest iteration that has ended."""
-    found = store.history.results(1)
-    return found[0] if found else None
+    results = store.history.results(1)
+    return results[0] if results else None

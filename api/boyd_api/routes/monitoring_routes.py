@@ -57,7 +57,7 @@ def healthz(ctx: RequestContext) -> Alive:
 
 @health_routes.get("/readyz", scope=None, answers={200: Readiness, 503: Readiness})
 def readyz(ctx: RequestContext) -> JsonResponse:
-    """Tell if Redis, workers and beat are up."""
+    """Report the state of Redis, workers and beat."""
     services = ctx.services
     try:
         services.check_reachable()
@@ -82,7 +82,7 @@ def health(ctx: RequestContext) -> Health:
 )
 def show_metrics(ctx: RequestContext) -> Response:
     """Show the metrics of the deployment, and of the requests to this process."""
-    body, content_type = ctx.services.metrics.exposed(request.headers.get("Accept", ""))
+    body, content_type = ctx.services.metrics.expose(request.headers.get("Accept", ""))
     return Response(body, content_type=content_type)
 
 

@@ -52,10 +52,10 @@ _EMPTY = (204, 205, 304)
 def send(ctx: RequestContext, plugin: str, path: str) -> Response:
     """Send a request to an endpoint of a plugin."""
     method = "GET" if request.method == "HEAD" else request.method
-    found = find(ctx, plugin, method, f"/{path}")
+    match = find(ctx, plugin, method, f"/{path}")
     body = b"" if method == "GET" else request.get_data()
-    made = begin(ctx, found, request.args.to_dict(), read_json(body) if body else None)
-    reply = await_reply(ctx, made, found.endpoint.timeout * 2)
+    call = begin(ctx, match, request.args.to_dict(), read_json(body) if body else None)
+    reply = await_reply(ctx, call, match.endpoint.timeout * 2)
     text = "" if reply.status in _EMPTY else json.dumps(reply.body)
     return Response(text, reply.status, mimetype=_JSON)
 
@@ -77,30 +77,30 @@ class EndpointCall:
 
 
 def begin(
-    ctx: RequestContext, found: EndpointMatch, query: dict[str, str], body: Json = None
+    ctx: RequestContext, match: EndpointMatch, query: dict[str, str], body: Json = None
 ) -> EndpointCall:
     """Have a worker call an endpoint. Raises `HttpProblem` without a worker."""
-    endpoint = found.endpoint
+    endpoint = match.endpoint
     work = CallRequest(
         kind="endpoint",
         action=endpoint.id,
         endpoint=EndpointRequest(
-            method=endpoint.method, path=found.values, query=query, body=body, actor=ctx.actor
+            method=endpoint.method, path=match.values, query=query, body=body, actor=ctx.actor
         ),
         actor=ctx.actor,
     )
     return EndpointCall(ctx.call_worker(work, endpoint.queue), endpoint)
 
 
-def await_reply(ctx: RequestContext, made: EndpointCall, seconds: float) -> EndpointReply:
+def await_reply(ctx: RequestContext, endpoint_call: EndpointCall, seconds: float) -> EndpointReply:
     """The reply of an endpoint, whatever its status. Raises `HttpProblem` if it gave none."""
-    call = ctx.await_call(made.id, seconds)
+    call = ctx.await_call(endpoint_call.id, seconds)
     if call is None:
-        raise HttpProblem("timeout", f"endpoint {made.endpoint.id} did not answer in time")
+        raise HttpProblem("timeout", f"endpoint {endpoint_call.endpoint.id} did not answer in time")
     reply = call.reply or EndpointReply(status=503, failed="the endpoint returned no answer")
     if reply.failed is not None:
         name = _FAILURES.get(reply.status, "endpoint-failed")
-        raise HttpProblem(name, reply.failed, callId=made.id)
+        raise HttpProblem(name, reply.failed, callId=endpoint_call.id)
     return reply
 
 

@@ -40,10 +40,10 @@ def show_all(ctx: RequestContext, query: ProceduresQuery) -> ProcedureList:
 @routes.get("/procedures/<id>", scope="read")
 def show(ctx: RequestContext, id: str) -> ProcedureRecord:
     """Show a procedure by the id of its execution."""
-    found = ctx.agent.store.procedures.get(id)
-    if found is None:
+    record = ctx.agent.store.procedures.get(id)
+    if record is None:
         raise not_found(f"no procedure {id!r}")
-    return found
+    return record
 
 
 @routes.post("/procedures/<id>/cancel", scope="approvals")
@@ -61,10 +61,10 @@ def resume(ctx: RequestContext, id: str, body: ResumeRequest | None) -> Procedur
 
     With `repeat` it is executed again.
     """
-    asked = body or ResumeRequest()
+    options = body or ResumeRequest()
     _check_person(ctx, show(ctx, id))
-    how: ResumeMode = "repeat" if asked.repeat else "go on"
-    if ctx.agent.store.procedures.resume(id, how, ctx.actor, asked.note) == "not stopped":
+    mode: ResumeMode = "repeat" if options.repeat else "go on"
+    if ctx.agent.store.procedures.resume(id, mode, ctx.actor, options.note) == "not stopped":
         raise HttpProblem("not-stopped", f"procedure {id}: {show(ctx, id).summary}")
     return show(ctx, id)
 

@@ -89,16 +89,16 @@ def show(ctx: RequestContext, id: str) -> Run:
 @routes.post("/runs/<id>/cancel", scope="runs", problems=["finished"])
 def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCancelled:
     """Cancel a run that has not ended, and its actions that were not executed."""
-    why = (body.reason if body else None) or "no reason given"
-    reason, actor = f"cancelled by {ctx.actor.principal}: {why}", ctx.actor
+    cause = (body.reason if body else None) or "no reason given"
+    reason, actor = f"cancelled by {ctx.actor.principal}: {cause}", ctx.actor
     runs, retention = ctx.agent.store.runs, ctx.agent.entry.retention
     status = runs.cancel(id, actor, retention, reason, ctx.repeatable_id)
     if status == "unknown":
         raise not_found(f"no run {id!r}")
     if status is not None:
         cancelled = status == "cancelled"
-        how = "is already cancelled" if cancelled else f"has already ended ({status})"
-        raise HttpProblem("finished", f"the run {how}", state=status)
+        state = "is already cancelled" if cancelled else f"has already ended ({status})"
+        raise HttpProblem("finished", f"the run {state}", state=status)
     run = _run(ctx, id)
     return RunCancelled(id=run.id, status=run.status, updated_at=run.updated_at)
 
@@ -106,10 +106,10 @@ def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCance
 @routes.get("/runs/<id>/callback", scope="read")
 def callback(ctx: RequestContext, id: str) -> Callback:
     """Show the state of a run's callback, with its last deliveries."""
-    found = ctx.agent.store.runs.callback(id)
-    if found is None:
+    state = ctx.agent.store.runs.callback(id)
+    if state is None:
         raise not_found(f"run {id!r} has no callback, or has not ended")
-    return found
+    return state
 
 
 @routes.post(

@@ -170,7 +170,7 @@ def test_the_id_of_what_a_request_creates_follows_from_the_request(site: Site) -
 
     def made(actor: Actor, path: str, key: str | None, body: str = "") -> str:
         with site.app.test_request_context(path, method="POST", data=body):
-            return idempotency_keys.derived_id(actor, key)
+            return idempotency_keys.derive_id(actor, key)
 
     assert made(alice, "/runs", "k") == made(alice, "/runs", "k")
     ids = {

@@ -44,7 +44,7 @@ class Connection:
     """Keeps what is sent."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.is_gone = False
         self.lags = False
         self.sent: list[str] = []
 
@@ -52,7 +52,7 @@ class Connection:
         self.sent.append(text)
 
     def end_answer(self) -> None:
-        self.gone = True
+        self.is_gone = True
 
 
 class Site:
@@ -92,9 +92,9 @@ def test_a_feed_that_fails_ends_its_streams_and_no_others(
         bad = site.open(Feed("bad", KeyError("kind")))
         good = site.open(Feed("good"))
 
-        wait_until(lambda: bad.gone and ":\n\n" in good.sent)
+        wait_until(lambda: bad.is_gone and ":\n\n" in good.sent)
     assert good.sent[0].startswith("id: 1-0\n")
-    assert not good.gone
+    assert not good.is_gone
     assert "closing the event streams of agent bad" in caplog.text
 
 
@@ -105,12 +105,12 @@ def test_a_key_that_cannot_be_checked_ends_its_stream_and_no_others(site: Site) 
     bad = site.open(Feed("bad"), unreadable)
     good = site.open(Feed("good"))
 
-    wait_until(lambda: bad.gone and ":\n\n" in good.sent)
-    assert not good.gone
+    wait_until(lambda: bad.is_gone and ":\n\n" in good.sent)
+    assert not good.is_gone
 
 
 def test_streams_stay_while_redis_is_away(site: Site) -> None:
     connection = site.open(Feed("a", StoreUnavailable("away")))
 
     wait_until(lambda: ":\n\n" in connection.sent)
-    assert not connection.gone
+    assert not connection.is_gone
