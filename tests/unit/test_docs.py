@@ -75,7 +75,7 @@ def commands() -> dict[str, click.Command]:
 COMMANDS = commands()
 BUILT_IN = sorted(
     name
-    for name, point in discovery._installed().items()
+    for name, point in discovery._entry_points().items()
     if point.value.startswith(("boyd.plugins.", "boyd_goals."))
 )
 

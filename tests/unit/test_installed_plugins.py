@@ -54,13 +54,13 @@ def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    discovery._installed.cache_clear()
+    discovery._entry_points.cache_clear()
     return tmp_path
 
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    discovery._installed.cache_clear()
+    discovery._entry_points.cache_clear()
 
 
 def run(*arguments: str) -> Result:

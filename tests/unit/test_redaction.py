@@ -82,8 +82,8 @@ def test_secrets_are_redacted(text: str, leak: str) -> None:
     redacted = Redactor().redact(text)
     assert leak not in redacted
     assert MARK in redacted
-    assert list(Redactor().found(text))
-    assert not list(Redactor().found(redacted))
+    assert list(Redactor().secret_spans(text))
+    assert not list(Redactor().secret_spans(redacted))
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -170,7 +170,7 @@ def test_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -> N
 def test_a_known_value_is_never_left(text: str) -> None:
     redactor = Redactor(["hunter2222"])
     assert "hunter2222" not in redactor.redact(text)
-    assert list(redactor.found(text)) or redactor.redact(text) == text
+    assert list(redactor.secret_spans(text)) or redactor.redact(text) == text
 
 
 def test_a_stream_shows_each_word_when_the_next_one_begins() -> None:

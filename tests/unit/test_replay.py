@@ -522,7 +522,7 @@ def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path)
 
     strategy = Strategy(name="s", decide=decide, applicable_when=is_loaded)
     shadow = Shadow(agent(Orienter(name="r", orient=orient), strategy, Recorder().action()))
-    found = [judge(shadow, one, known=False) for one in observed(tmp_path / "o.jsonl")]
+    found = [judge(shadow, one, is_recorded=False) for one in observed(tmp_path / "o.jsonl")]
 
     assert [one.differences for one in found] == [[], ["flipped", "newly automatic"]]
     assert found[1].after is not None

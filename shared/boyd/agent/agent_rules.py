@@ -29,7 +29,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action, AgentInfo, PluginHost
 from boyd.plugin.parameters import plain, validate
-from boyd.settings.permissions import PermissionSettings, PolicyRule, named
+from boyd.settings.permissions import PermissionSettings, PolicyRule, matches_any
 from boyd.settings.validation import saying
 
 #: The names that every condition knows besides the params, with their types.
@@ -276,7 +276,7 @@ class Rules:
 
     def _matching(self, patterns: list[str]) -> list[str]:
         # A rule without actions is read too, to find mistakes.
-        return [id for id in self._host.actions if named(patterns, id)] or [""]
+        return [id for id in self._host.actions if matches_any(patterns, id)] or [""]
 
     def _compile(self, key: str, text: str, action: str) -> Condition:
         try:

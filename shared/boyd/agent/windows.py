@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from boyd.settings.permissions import Window, named
+from boyd.settings.permissions import Window, matches_any
 
 #: Limits of a file and of its recurring events. The first query takes seconds at worst.
 MAX_BYTES, MAX_RECURRING, FIRST_YEAR = 262_144, 100, 1970
@@ -187,7 +187,7 @@ class AgentWindows:
     def of(self, action: str) -> Iterator[tuple[str, Window]]:
         """The windows of an action by their places in the settings."""
         for number, window in enumerate(self._windows):
-            if named(window.actions, action):
+            if matches_any(window.actions, action):
                 yield f"windows.{number}", window
 
     @property

@@ -507,7 +507,7 @@ class _Attempt:
             target=action.target_of(decision.params),
             concurrency=action.in_flight_limit,
             required=policy.patched({"person": True}) if terms.by_person else policy,
-            plan=action.approved_steps if isinstance(action, Procedure) else [],
+            plan=action.steps_to_approve if isinstance(action, Procedure) else [],
             situation=agent.rules.policy_situation(circumstances.situation),
             requested_by=list(request.requester.principals),
             undoes=request.undoes,

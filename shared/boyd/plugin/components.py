@@ -73,7 +73,7 @@ class Taker:
         Raises:
             TypeError: it has returned a coroutine or generator, of which nothing has run yet.
         """
-        answer = self.function(**{name: _handed(values[name]) for name in self.takes})
+        answer = self.function(**{name: _private_copy(values[name]) for name in self.takes})
         if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -95,25 +95,25 @@ def check_runs(function: Callable[..., Any], yields: bool = False) -> None:
         ValueError: it is a coroutine function, or a generator that nobody would read.
     """
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise ValueError(f"{_shown(function)} is async, and nobody awaits it: {_PLAIN}")
+        raise ValueError(f"{_signature(function)} is async, and nobody awaits it: {_PLAIN}")
     if inspect.isgeneratorfunction(function) and not yields:
-        raise ValueError(f"{_shown(function)} has a yield, and nobody reads it: {_PLAIN}")
+        raise ValueError(f"{_signature(function)} has a yield, and nobody reads it: {_PLAIN}")
 
 
 def _names(function: Callable[..., Any], offered: Sequence[str]) -> tuple[str, ...]:
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
-        named = parameter.kind in _NAMED and parameter.name in offered
+        is_offered = parameter.kind in _NAMED and parameter.name in offered
         optional = parameter.default is not inspect.Parameter.empty
-        if not named and not (optional and parameter.kind in _NAMED):
+        if not is_offered and not (optional and parameter.kind in _NAMED):
             raise ValueError(
-                f"{_shown(function)} takes {parameter.name!r}; "
+                f"{_signature(function)} takes {parameter.name!r}; "
                 f"expected ({', '.join(offered)}) or fewer of them"
             )
     return tuple(p.name for p in parameters if p.name in offered)
 
 
-def _shown(function: Callable[..., Any]) -> str:
+def _signature(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", repr(function))
     return f"{name}{inspect.signature(function)}"
 
@@ -137,12 +137,12 @@ def _queue_name(name: str) -> str:
     return name
 
 
-def _execution_count(given: object) -> object:
-    if given is not None and (type(given) is not int or given < 0):
+def _execution_count(count: object) -> object:
+    if count is not None and (type(count) is not int or count < 0):
         raise ValueError(
             "give the number of executions that may be in flight per target, or 0 for any number"
         )
-    return given
+    return count
 
 
 #: A time limit or interval, of a week at most.
@@ -163,7 +163,7 @@ def check_params(name: str, params: type[BaseModel] | None) -> None:
     """
     try:
         schema = params.model_json_schema(by_alias=True) if params else {}
-    except PydanticInvalidForJsonSchema:  # whoever shows it will say so
+    except PydanticInvalidForJsonSchema:  # reported where the schema is shown
         return
     if _has_secret(schema):
         raise ValueError(
@@ -175,11 +175,11 @@ def check_params(name: str, params: type[BaseModel] | None) -> None:
 def _has_secret(schema: Any) -> bool:
     if isinstance(schema, Mapping):
         secret = schema.get("writeOnly") is True and schema.get("format") == "password"
-        return secret or any(_has_secret(one) for one in schema.values())
-    return isinstance(schema, list) and any(_has_secret(one) for one in schema)
+        return secret or any(_has_secret(part) for part in schema.values())
+    return isinstance(schema, list) and any(_has_secret(part) for part in schema)
 
 
-def _handed(value: Any) -> Any:
+def _private_copy(value: Any) -> Any:
     """The value as one function gets it: changes in place reach nobody else."""
     return copy(value) if isinstance(value, Component) else own_copy(value)
 
@@ -228,19 +228,19 @@ class Component:
         return self
 
     def _check_settings(self) -> None:
-        kind = next(one for one in type(self).__mro__ if one.__module__ == __name__)
+        kind = next(item for item in type(self).__mro__ if item.__module__ == __name__)
         model = _settings_model(kind)
-        given = {name: getattr(self, name) for name in model.model_fields}
+        values = {name: getattr(self, name) for name in model.model_fields}
         try:
-            self.__dict__.update(dict(model.model_validate(given)))
+            self.__dict__.update(dict(model.model_validate(values)))
         except ValidationError as error:
-            for one in error.errors(include_url=False, include_context=False):
-                name = str(one["loc"][0])
-                said = f"{self.name}: {name} is {given[name]!r}: {strip_prefix(one['msg'])}"
-                raise ValueError(said) from None
+            for item in error.errors(include_url=False, include_context=False):
+                name = str(item["loc"][0])
+                message = f"{self.name}: {name} is {values[name]!r}: {strip_prefix(item['msg'])}"
+                raise ValueError(message) from None
 
     def has(self, function: str) -> bool:
-        """Tell whether the optional *function* is defined."""
+        """Report whether the optional *function* is defined."""
         return function in self._takers
 
     def call(self, function: str, **values: Any) -> Any:
@@ -252,8 +252,8 @@ class Component:
         """The id of the plugin that the component belongs to."""
         return self.id.partition(":")[0]
 
-    def _model(self, given: type[BaseModel] | None) -> type[BaseModel] | None:
-        """The model of `params`: *given*, or the one that annotations name.
+    def _model(self, declared: type[BaseModel] | None) -> type[BaseModel] | None:
+        """The model of `params`: *declared*, or the one that annotations name.
 
         Raises:
             ValueError: a function declares an optional argument that it would never receive, or
@@ -271,11 +271,11 @@ class Component:
             for name, taker in self._takers.items()
             if "params" in taker.takes
         }
-        found = [one for one in annotated.values() if _is_model(one)]
-        model = given or next(iter(found), None)
+        models = [candidate for candidate in annotated.values() if _is_model(candidate)]
+        model = declared or next(iter(models), None)
         for name, annotation in annotated.items():
             if not _fits(annotation, model):
-                raise ValueError(_misannotated(f"{self.name}: {name}", annotation, model))
+                raise ValueError(_annotation_error(f"{self.name}: {name}", annotation, model))
         return model
 
 
@@ -283,9 +283,9 @@ class Observer(Component):
     """Observes something and returns observations.
 
     Attributes:
-        interval: seconds between two runs, honoured in continuous mode; None: every time.
+        interval: seconds between two runs, honoured in continuous mode; by default every time.
         timeout: seconds one run may take.
-        queue: the queue of workers that can see it; None: any worker.
+        queue: the queue of workers that can see it; by default any worker.
         scope: `every_host` runs it once on each live host.
         isolated: run it in its own process, which is killed after the time limit.
     """
@@ -326,17 +326,17 @@ class Action(Component):
             `unknown` without one.
         autonomy: when it may run without a person.
         params: the pydantic model of its parameters.
-        output: the pydantic model of what it returns; None: any JSON.
-        sandbox: the privileges and limits of the process that executes it; None: it runs in the
-            worker.
+        output: the pydantic model of what it returns; by default any JSON.
+        sandbox: the privileges and limits of the process that executes it; by default it runs in
+            the worker.
         timeout: seconds one execution may take.
         idempotent: whether it may run again after its outcome was lost.
-        queue: the queue of the workers that may perform it; None: `boyd.act`.
+        queue: the queue of the workers that may perform it; by default `boyd.act`.
         target: the parameter that names what it acts on, for budgets.
         budget: how often it may run per target.
         concurrency: how many executions of it may be in flight per target, from the approval to
-            the verdict; 0: any number; None: one, or any number if it is read-only. An action
-            without a target counts as a whole.
+            the verdict; 0: any number. The default is one, or any number if it is read-only. An
+            action without a target counts as a whole.
         tool: whether models may use it in investigations, with the usual gate.
         category: the kind of tool.
         verify_within: seconds in which it has to show its effect, if it can be verified.
@@ -395,9 +395,9 @@ class Action(Component):
         fields = self.params.model_fields
         aliases = {field.alias: name for name, field in fields.items() if field.alias}
         if self.target not in fields and self.target not in aliases:
-            known = ", ".join(field.alias or name for name, field in fields.items())
+            names = ", ".join(field.alias or name for name, field in fields.items())
             raise ValueError(
-                f"{self.name}: target {self.target!r} is not a parameter; known: {known}"
+                f"{self.name}: target {self.target!r} is not a parameter; known: {names}"
             )
         # Parameters are stored under their aliases.
         name = aliases.get(self.target, self.target)
@@ -421,7 +421,7 @@ class Tool(Component):
     Attributes:
         params: the pydantic model of its parameters.
         timeout: seconds one call may take.
-        queue: the queue of the workers that can do it; None: `boyd.act`.
+        queue: the queue of the workers that can do it; by default `boyd.act`.
         category: the kind of tool, which affects how a model is led to its conclusion.
         idempotent: whether it may be called again after its worker was lost.
         poll: whether repeated calls are expected as long as the results differ.
@@ -454,7 +454,7 @@ class Endpoint(Component):
         method: GET, POST, PUT, PATCH or DELETE; GET needs the scope `read`, others `actions`.
         path: begins with a slash; a part `{name}` stands for any text without one.
         timeout: seconds one answer may take.
-        queue: the queue of the workers that can answer; None: `boyd.act`.
+        queue: the queue of the workers that can answer; by default `boyd.act`.
     """
 
     functions: ClassVar = {"handle": ("request", "ctx")}
@@ -502,8 +502,8 @@ def _annotation(function: Callable[..., Any]) -> Any:
         function = function.func
     if not inspect.isroutine(function):
         function = type(function).__call__
-    found = typing.get_type_hints(function).get("params", Any)
-    return getattr(found, "__value__", found)  # of an alias by `type`
+    hint = typing.get_type_hints(function).get("params", Any)
+    return getattr(hint, "__value__", hint)  # of an alias by `type`
 
 
 def _is_model(annotation: Any) -> bool:
@@ -511,7 +511,7 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _fits(annotation: Any, model: type[BaseModel] | None) -> bool:
-    """Tell whether an annotation of `params` is true: they are of the *model*, or a JSON object."""
+    """Report whether `params` fit an annotation: they are of the *model*, or a JSON object."""
     if annotation in (Any, object):
         return True
     if model is not None:
@@ -522,14 +522,14 @@ def _fits(annotation: Any, model: type[BaseModel] | None) -> bool:
     return typing.get_args(annotation) in ((), (str, Any), (str, object), (str, JsonValue))
 
 
-def _misannotated(name: str, annotation: Any, model: type[BaseModel] | None) -> str:
-    shown = inspect.formatannotation(annotation)
+def _annotation_error(name: str, annotation: Any, model: type[BaseModel] | None) -> str:
+    text = inspect.formatannotation(annotation)
     if model is None:
         return (
-            f"{name} takes params as {shown}, which nobody would check; "
+            f"{name} takes params as {text}, which nobody would check; "
             "annotate it with a pydantic model, or with dict[str, Any]"
         )
-    return f"{name} takes params as {shown}, and gets {model.__name__}: annotate it with that"
+    return f"{name} takes params as {text}, and gets {model.__name__}: annotate it with that"
 
 
 def _snake(name: str) -> str:

@@ -33,7 +33,7 @@ class Procedure(Action):
         steps: in order; at most 20.
         within: seconds for the whole.
         approve: whether a person who approves it approves the whole, or each step.
-        params: the pydantic model of its parameters; None: it takes none.
+        params: the pydantic model of its parameters, if it takes any.
         declared_risk: its risk without that of the steps; set by `bind`.
     """
 
@@ -53,11 +53,11 @@ class Procedure(Action):
         return self
 
     def has(self, function: str) -> bool:
-        """Tell whether it has *function*: only its dry run, which shows the plan."""
+        """Report whether it has *function*: only a dry run, which shows the plan."""
         return function == "dry_run"
 
     @property
-    def approved_steps(self) -> list[ProcedureStep]:
+    def steps_to_approve(self) -> list[ProcedureStep]:
         """The steps that one approval covers: none, if a person approves each."""
         return list(self.steps) if self.approve == "whole" else []
 

@@ -24,7 +24,7 @@ class ApprovalReader(Protocol):
     """The agent's pending and resolved approvals, read-only."""
 
     def get(self, approval_id: str) -> ApprovalItem | None:
-        """The current approval; None: it does not exist, or is no longer kept."""
+        """Return the current approval, or None if it does not exist or is no longer kept."""
 
     def waiting(self, approval_ids: Collection[str]) -> set[str]:
         """The pending ones among *approval_ids*, in one round trip."""
@@ -46,7 +46,7 @@ class Graph(Protocol):
         """
 
     def remove(self, subject: str, predicate: str, object: str) -> bool:
-        """Remove a fact; False: it did not exist."""
+        """Remove a fact; return False if it did not exist."""
 
     def out(self, symbol: str) -> list[Triple]:
         """The facts about a symbol."""
@@ -83,7 +83,7 @@ class Graph(Protocol):
     def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
         """Up to *limit* facts in the order of their labels: the first ones, or those *after* one.
 
-        Whoever reads page by page sees each fact once that is there all the while.
+        Reading page by page gives each fact once that exists all the while.
         """
 
     def all(self) -> Iterator[Triple]:
@@ -120,12 +120,12 @@ class State(Protocol):
         """The values of those *keys* that are set, in one round trip."""
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Set *key*, whoever wrote it last."""
+        """Set *key*, regardless of its present value."""
 
     def compare_and_set(
         self, key: str, expected: Any, value: Any, ttl: float | None = None
     ) -> bool:
-        """Set *key* only if it equals *expected* (None: absent); False: it did not."""
+        """Set *key* if it equals *expected* (None: absent), and report whether it did."""
 
     def update(
         self,
@@ -290,8 +290,8 @@ class Context:
             ConfigError: it has no model here.
         """
         if self._llm is None:
-            why = "its file has no table [llm], or this is an isolated observer"
-            raise ConfigError(f"agent {self.agent.id!r} has no model here: {why}")
+            reason = "its file has no table [llm], or this is an isolated observer"
+            raise ConfigError(f"agent {self.agent.id!r} has no model here: {reason}")
         return self._reader("model", self._llm(self.plugin_id))
 
     @property
@@ -301,10 +301,10 @@ class Context:
 
     def playbooks(self) -> Mapping[str, Sequence[str]]:
         """The playbooks of each plugin, as Markdown."""
-        found = self._playbooks()
+        playbooks = self._playbooks()
         if self._watch:
-            self._watch.note_use("playbooks", found)
-        return found
+            self._watch.note_use("playbooks", playbooks)
+        return playbooks
 
     def graph(self, name: str = "facts", of: str | None = None) -> Graph:
         """A graph of facts shared by all workers: of this agent, or of the agent *of*.

@@ -63,7 +63,7 @@ class DeclaredStrategy(Declared[Strategy]):
     """A method decorated with `@strategy`."""
 
     def applicable_when(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to tell whether the strategy applies to a situation."""
+        """Use the method to decide if the strategy applies to a situation."""
         return self._also("applicable_when", function)
 
 
@@ -105,7 +105,7 @@ def observer(
     isolated: bool = False,
 ) -> Callable[[Callable[..., Any]], DeclaredObserver]:
     """Declare a method as an observer; see `Observer` for the settings."""
-    settings = _given(
+    settings = _without_none(
         name=name, interval=interval, timeout=timeout, queue=queue, scope=scope, isolated=isolated
     )
     return lambda function: DeclaredObserver(Observer, function, settings)
@@ -115,7 +115,7 @@ def orienter(
     *, name: str | None = None, timeout: float = 30.0
 ) -> Callable[[Callable[..., Any]], Declared[Orienter]]:
     """Declare a method as an orienter."""
-    settings = _given(name=name, timeout=timeout)
+    settings = _without_none(name=name, timeout=timeout)
     return lambda function: Declared(Orienter, function, settings)
 
 
@@ -123,7 +123,7 @@ def strategy(
     *, name: str | None = None, timeout: float = 30.0, withdraw_when_clear: bool = False
 ) -> Callable[[Callable[..., Any]], DeclaredStrategy]:
     """Declare a method as a decision strategy; see `Strategy` for the settings."""
-    settings = _given(name=name, timeout=timeout, withdraw_when_clear=withdraw_when_clear)
+    settings = _without_none(name=name, timeout=timeout, withdraw_when_clear=withdraw_when_clear)
     return lambda function: DeclaredStrategy(Strategy, function, settings)
 
 
@@ -147,7 +147,7 @@ def action(
     sandbox: Sandbox | None = None,
 ) -> Callable[[Callable[..., Any]], DeclaredAction]:
     """Declare a method as an action; see `Action` for the settings."""
-    settings = _given(
+    settings = _without_none(
         name=name,
         title=title,
         risk=risk,
@@ -177,7 +177,7 @@ def tool(
     poll: bool = False,
 ) -> Callable[[Callable[..., Any]], Declared[Tool]]:
     """Declare a method as a tool; see `Tool` for the settings."""
-    settings = _given(
+    settings = _without_none(
         name=name,
         timeout=timeout,
         queue=queue,
@@ -197,11 +197,11 @@ def endpoint(
     queue: str | None = None,
 ) -> Callable[[Callable[..., Any]], Declared[Endpoint]]:
     """Declare a method as an HTTP endpoint; see `Endpoint` for the settings."""
-    settings = _given(method=method, path=path, name=name, timeout=timeout, queue=queue)
+    settings = _without_none(method=method, path=path, name=name, timeout=timeout, queue=queue)
     return lambda function: Declared(Endpoint, function, settings)
 
 
-def _given(**settings: Any) -> dict[str, Any]:
+def _without_none(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 

@@ -33,21 +33,21 @@ def located(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name} line {error.lineno}: {error.msg}"
     frame, line = _own(error.__traceback__)
-    said = f"{_message(error)}{_suggestion(error, frame)}"
+    message = f"{_message(error)}{_suggestion(error, frame)}"
     if frame is None:
-        return said
-    return f"{Path(frame.f_code.co_filename).name} line {line}: {said}"
+        return message
+    return f"{Path(frame.f_code.co_filename).name} line {line}: {message}"
 
 
 def _own(trace: TracebackType | None) -> tuple[FrameType | None, int]:
     """The last frame outside Boyd, Python and installed packages."""
-    found: tuple[FrameType | None, int] = (None, 0)
+    place: tuple[FrameType | None, int] = (None, 0)
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         if not name.startswith(_FOREIGN) and "site-packages" not in name:
-            found = (trace.tb_frame, trace.tb_lineno)
+            place = (trace.tb_frame, trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return place
 
 
 def _message(error: BaseException) -> str:
@@ -58,11 +58,11 @@ def _message(error: BaseException) -> str:
 
 
 def _suggestion(error: BaseException, frame: FrameType | None) -> str:
-    near = difflib.get_close_matches(*_wanted(error, frame), 1)
+    near = difflib.get_close_matches(*_missing_name(error, frame), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _wanted(error: BaseException, frame: FrameType | None) -> tuple[str, Iterable[str]]:
+def _missing_name(error: BaseException, frame: FrameType | None) -> tuple[str, Iterable[str]]:
     """The missing name, and the known names."""
     if isinstance(error, NameError) and error.name and frame is not None:
         return error.name, sorted({*frame.f_locals, *frame.f_globals, *dir(builtins)})
@@ -87,31 +87,32 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         PluginError: it is not found or cannot be imported, or its id has several plugins.
     """
     if ":" in name:
-        return _checked(name, import_object(name))
-    wanted = name.replace("_", "-")
-    in_files = _in_folder(folder, wanted) if folder else {}
-    if folder and wanted not in {**_installed(), **in_files}:
+        return _check_plugin(name, import_object(name))
+    id = name.replace("_", "-")
+    in_files = _in_folder(folder, id) if folder else {}
+    if folder and id not in {**_entry_points(), **in_files}:
         in_files = _in_folder(folder)  # the id may be computed, or misspelled
-    if wanted in in_files and wanted in _installed():
-        file = sys.modules[in_files[wanted].__module__].__file__
+    if id in in_files and id in _entry_points():
+        file = sys.modules[in_files[id].__module__].__file__
         raise PluginError(name, f"{file} has the id of an installed plugin: give it another")
-    known: dict[str, Any] = {**_installed(), **in_files}
-    if wanted not in known:
-        raise PluginError(name, f"not found{nearest(wanted, known)}")
-    found = known[wanted]
-    if isinstance(found, EntryPoint):
+    plugins: dict[str, Any] = {**_entry_points(), **in_files}
+    if id not in plugins:
+        raise PluginError(name, f"not found{nearest(id, plugins)}")
+    kind = plugins[id]
+    if isinstance(kind, EntryPoint):
         try:
-            found = found.load()
+            kind = kind.load()
         except (Exception, SystemExit) as error:
             raise PluginError(name, f"cannot be imported: {located(error)}") from error
-    return _checked(name, found)
+    return _check_plugin(name, kind)
 
 
 def version_of(plugin: Plugin) -> PluginVersion:
     """The version of *plugin*: its own, that of its distribution, or a digest of its file."""
     kind = type(plugin)
     version = plugin.version or next(
-        (_distributed(point) for point in _installed().values() if _gives(point, kind)), None
+        (_distribution_version(point) for point in _entry_points().values() if _gives(point, kind)),
+        None,
     )
     if version:
         return PluginVersion(id=plugin.id, version=version)
@@ -128,7 +129,7 @@ def version_of(plugin: Plugin) -> PluginVersion:
 
 
 def _gives(point: EntryPoint, kind: type[Plugin]) -> bool:
-    """Tell whether an entry point names that class, perhaps by the package that exports it."""
+    """Report whether an entry point names that class, perhaps by the package that exports it."""
     # Not by the properties of the entry point, which fail if another package has a wrong one.
     module, _, name = point.value.partition("[")[0].partition(":")
     there = f"{kind.__module__}.".startswith(f"{module.strip()}.")
@@ -136,7 +137,7 @@ def _gives(point: EntryPoint, kind: type[Plugin]) -> bool:
 
 
 @cache
-def _distributed(point: EntryPoint) -> str | None:
+def _distribution_version(point: EntryPoint) -> str | None:
     return point.dist.version if point.dist else None
 
 
@@ -156,14 +157,14 @@ def import_object(path: str) -> Any:
     return getattr(module, attribute)
 
 
-def _checked(name: str, found: object) -> type[Plugin]:
-    if isinstance(found, type) and issubclass(found, Plugin):
-        return found
-    raise PluginError(name, f"{found!r} is not a boyd.Plugin class")
+def _check_plugin(name: str, value: object) -> type[Plugin]:
+    if isinstance(value, type) and issubclass(value, Plugin):
+        return value
+    raise PluginError(name, f"{value!r} is not a boyd.Plugin class")
 
 
 @cache
-def _installed() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     # Nobody takes a name of Boyd's own; among others the order must not be that of a folder.
     points = sorted(entry_points(group=GROUP), key=_rank)
     return {point.name.replace("_", "-"): point for point in points}
@@ -176,15 +177,15 @@ def _rank(point: EntryPoint) -> tuple[bool, str]:
 
 def chosen(name: str) -> EntryPoint | None:
     """The entry point that *name* stands for, if several packages have one of that name."""
-    return _installed().get(name)
+    return _entry_points().get(name)
 
 
-def _in_folder(folder: Path, wanted: str = "") -> dict[str, type[Plugin]]:
-    """The plugins of a folder by id; imports only files that mention *wanted*."""
+def _in_folder(folder: Path, mention: str = "") -> dict[str, type[Plugin]]:
+    """The plugins of a folder by id; imports only files that mention *mention*."""
     plugins: dict[str, type[Plugin]] = {}
     files: dict[str, Path] = {}
     for path in _files(folder):
-        if not _names(path, wanted):
+        if not _names(path, mention):
             continue
         for id, plugin in _in_file(path).items():
             if id in files:
@@ -202,9 +203,9 @@ def _files(folder: Path) -> list[Path]:
     )
 
 
-def _names(path: Path, wanted: str) -> bool:
+def _names(path: Path, mention: str) -> bool:
     try:
-        return wanted in path.read_text("utf-8", "replace").replace("_", "-")
+        return mention in path.read_text("utf-8", "replace").replace("_", "-")
     except OSError:  # loading it reports the error
         return True
 
@@ -212,14 +213,14 @@ def _names(path: Path, wanted: str) -> bool:
 @cache
 def _in_file(path: Path) -> dict[str, type[Plugin]]:
     module = _load(path)
-    classes = [value for value in vars(module).values() if _defined_in(value, module)]
-    found: dict[str, type[Plugin]] = {}
+    classes = [value for value in vars(module).values() if _is_defined_in(value, module)]
+    plugins: dict[str, type[Plugin]] = {}
     for value in classes:
         id = value.id.replace("_", "-")
-        if id and found.setdefault(id, value) is not value:
-            names = f"{found[id].__name__} and {value.__name__} of {path}"
+        if id and plugins.setdefault(id, value) is not value:
+            names = f"{plugins[id].__name__} and {value.__name__} of {path}"
             raise PluginError(id, f"{names} both have this id: give one of them another, or none")
-    return found
+    return plugins
 
 
 class _TextLoader(SourceFileLoader):
@@ -253,7 +254,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _defined_in(value: object, module: ModuleType) -> bool:
+def _is_defined_in(value: object, module: ModuleType) -> bool:
     return (
         isinstance(value, type)
         and issubclass(value, Plugin)

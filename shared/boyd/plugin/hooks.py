@@ -73,7 +73,7 @@ def on_decide(
 
 
 def on_before_act(action: Action, params: Mapping[str, Any], ctx: Context) -> None:
-    """Run right before an action executes, whoever asked for it; raise `Veto` to stop it.
+    """Run right before any action executes, whatever requested it; raise `Veto` to stop it.
 
     It runs after the approval and before the budget is checked. `params` are not validated yet.
 
@@ -171,5 +171,5 @@ def hook(*, fail_closed: bool = False) -> Callable[[_F], _F]:
 
 
 def is_guard(function: Callable[..., Any]) -> bool:
-    """Tell whether the hook method was marked `fail_closed`."""
+    """Report whether the hook method was marked `fail_closed`."""
     return bool(getattr(function, _MARK, False))

@@ -145,11 +145,11 @@ class PluginHost:
             raise PluginError(plugin.id, str(error)) from None
 
     def _check_unique(self, plugin: Plugin, components: list[Component]) -> None:
-        seen: set[str] = set()
+        ids: set[str] = set()
         for part in components:
-            if part.id in seen:
+            if part.id in ids:
                 raise PluginError(plugin.id, f"two components are named {part.name!r}")
-            seen.add(part.id)
+            ids.add(part.id)
         routes = [(part.method, part.path) for part in components if isinstance(part, Endpoint)]
         if len(routes) > len(set(routes)):
             raise PluginError(plugin.id, "two of its endpoints have the same method and path")
@@ -194,24 +194,24 @@ def endpoint_info(endpoint: Endpoint) -> EndpointInfo:
     )
 
 
-def declared(kind: type[Plugin]) -> dict[str, Declared[Any]]:
+def declarations(kind: type[Plugin]) -> dict[str, Declared[Any]]:
     """The components that the methods of a plugin class declare, by the names of the methods.
 
     Raises:
         PluginError: a method without a decorator takes the place of one of a base class.
     """
-    found: dict[str, Declared[Any]] = {}
+    components: dict[str, Declared[Any]] = {}
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if isinstance(value, Declared):
-                found[name] = value
-            elif found.pop(name, None) and value is not None:
+                components[name] = value
+            elif components.pop(name, None) and value is not None:
                 raise PluginError(
                     kind.id or kind.__name__,
                     f"{name} of {base.__name__} takes the place of a component and is none itself; "
                     f"decorate it like that one, or leave the component out with `{name} = None`",
                 )
-    return found
+    return components
 
 
 def _check_methods(plugin: Plugin) -> None:
@@ -226,7 +226,7 @@ def _check_methods(plugin: Plugin) -> None:
 def _parts(plugin: Plugin) -> list[Component]:
     offered = (
         value.build(plugin)
-        for name, value in declared(type(plugin)).items()
+        for name, value in declarations(type(plugin)).items()
         if value.kind is not Action or plugin.offers(name)
     )
     return [*map(copy, plugin.components), *offered]

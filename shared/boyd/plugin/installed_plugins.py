@@ -33,7 +33,7 @@ from boyd.plugin.components import (
 )
 from boyd.plugin.discovery import GROUP, chosen, located
 from boyd.plugin.hooks import SPECIFICATIONS
-from boyd.plugin.host import action_info, declared, endpoint_info
+from boyd.plugin.host import action_info, declarations, endpoint_info
 from boyd.plugin.plugin_base import Connector, Plugin
 
 #: Types by their names in TOML.
@@ -72,19 +72,19 @@ def attributes(model: type[BaseModel]) -> dict[str, str]:
 def _options(
     model: type[BaseModel],
     prefix: str,
-    told: dict[type[BaseModel], str],
-    given: BaseModel | None,
+    tables: dict[type[BaseModel], str],
+    instance: BaseModel | None,
 ) -> Iterator[PluginOption]:
-    """The options of *model*; *told* has the name of the first table of each kind."""
+    """The options of *model*; *tables* has the name of the first table of each kind."""
     meanings = {name: text for base in reversed(model.__mro__) for name, text in _own(base).items()}
     for attribute, field in model.model_fields.items():
         name = f"{prefix}{field.alias or attribute}"
         inner, place = _inner(field.annotation)
-        missing = field.is_required() and given is None
-        default = getattr(given, attribute, field.get_default(call_default_factory=True))
+        missing = field.is_required() and instance is None
+        default = getattr(instance, attribute, field.get_default(call_default_factory=True))
         meaning = field.description or meanings.get(attribute, "")
-        if inner in told:
-            meaning = f"{meaning} Options as of `{told[inner]}`.".strip()
+        if inner in tables:
+            meaning = f"{meaning} Options as of `{tables[inner]}`.".strip()
         if inner is None or place or not missing:
             yield PluginOption(
                 name=name,
@@ -93,10 +93,10 @@ def _options(
                 default=_text(default),
                 meaning=meaning,
             )
-        if inner is not None and inner not in told:
-            told[inner] = f"{name}{place}"
+        if inner is not None and inner not in tables:
+            tables[inner] = f"{name}{place}"
             values = default if isinstance(default, BaseModel) else None
-            yield from _options(inner, f"{name}{place}.", told, values)
+            yield from _options(inner, f"{name}{place}.", tables, values)
 
 
 def _own(base: type) -> dict[str, str]:
@@ -111,7 +111,7 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     if origin is Annotated:
         return _inner(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        kinds = [one for one in arguments if one is not types.NoneType]
+        kinds = [argument for argument in arguments if argument is not types.NoneType]
         return _inner(kinds[0]) if len(kinds) == 1 else (None, "")
     if origin in (list, tuple, Sequence):
         return _inner(arguments[0])[0], "[]"
@@ -136,9 +136,9 @@ def type_text(annotation: Any) -> str:
     if origin is Annotated:
         return type_text(arguments[0])
     if origin is Literal:
-        return " | ".join(json.dumps(one) for one in arguments)
+        return " | ".join(json.dumps(argument) for argument in arguments)
     if origin in (typing.Union, types.UnionType):
-        kinds = [type_text(one) for one in arguments if one is not types.NoneType]
+        kinds = [type_text(argument) for argument in arguments if argument is not types.NoneType]
         return " | ".join(dict.fromkeys(kinds))
     if annotation is ...:
         return "..."
@@ -195,7 +195,10 @@ def describe_plugin(kind: type[Plugin]) -> PluginDescription:
     try:
         parts = [part.bind(kind.id) for part in plugin.components]
         # Also what the options do not enable.
-        methods = {name: one.build(plugin).bind(kind.id) for name, one in declared(kind).items()}
+        methods = {
+            name: component.build(plugin).bind(kind.id)
+            for name, component in declarations(kind).items()
+        }
     except (ValueError, NameError) as error:
         raise PluginError(kind.id, str(error)) from None
     parts += methods.values()
@@ -204,11 +207,11 @@ def describe_plugin(kind: type[Plugin]) -> PluginDescription:
         description=(kind.__doc__ or "").strip(),
         complete=complete,
         options=options_of(kind.Options),
-        observers=_told(parts, Observer),
-        orienters=_told(parts, Orienter),
-        strategies=_told(parts, Strategy),
-        actions=[_offered(kind, part, methods) for part in _of(parts, Action)],
-        tools=_told(parts, Tool),
+        observers=_summaries(parts, Observer),
+        orienters=_summaries(parts, Orienter),
+        strategies=_summaries(parts, Strategy),
+        actions=[_offer(kind, part, methods) for part in _of(parts, Action)],
+        tools=_summaries(parts, Tool),
         endpoints=[endpoint_info(part) for part in _of(parts, Endpoint)],
         hooks=[name for name in SPECIFICATIONS if hasattr(kind, name)],
     )
@@ -224,8 +227,8 @@ def _instance(kind: type[Plugin]) -> tuple[Plugin, bool]:
         return kind.__new__(kind), kind.__init__ is Plugin.__init__
 
 
-def _offered(kind: type[Plugin], part: Action, methods: Mapping[str, Component]) -> OfferedAction:
-    method = next((name for name, one in methods.items() if one is part), part.name)
+def _offer(kind: type[Plugin], part: Action, methods: Mapping[str, Component]) -> OfferedAction:
+    method = next((name for name, component in methods.items() if component is part), part.name)
     switch = kind.enabling_option(method) if issubclass(kind, Connector) else None
     return OfferedAction(**dict(action_info(part)), enabled_by=switch)
 
@@ -234,7 +237,7 @@ def _of(parts: Iterable[Component], kind: type[_C]) -> list[_C]:
     return [part for part in parts if isinstance(part, kind)]
 
 
-def _told(parts: Iterable[Component], kind: type[Component]) -> list[PluginComponent]:
+def _summaries(parts: Iterable[Component], kind: type[Component]) -> list[PluginComponent]:
     return [PluginComponent(id=p.id, description=p.description) for p in _of(parts, kind)]
 
 
@@ -264,8 +267,10 @@ class InstalledPlugin(Model):
 
 def installed_plugins() -> list[InstalledPlugin]:
     """All plugins, those of Boyd first, then by name; a broken one has an error."""
-    found = [_read(point) for point in entry_points(group=GROUP)]
-    return sorted(found, key=lambda one: (one.package != "boyd", one.package, one.name))
+    plugins = [_read(point) for point in entry_points(group=GROUP)]
+    return sorted(
+        plugins, key=lambda plugin: (plugin.package != "boyd", plugin.package, plugin.name)
+    )
 
 
 def _read(point: EntryPoint) -> InstalledPlugin:
@@ -318,7 +323,7 @@ def _summary(module: str, name: str, depth: int = _DEPTH) -> str:
     spec = _find(module)
     if not spec.origin or not spec.origin.endswith(".py") or not depth:
         return ""
-    for node in _parsed(Path(spec.origin)).body:
+    for node in _parse(Path(spec.origin)).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return (ast.get_docstring(node) or "").partition("\n")[0]
         if isinstance(node, ast.ImportFrom):
@@ -329,7 +334,7 @@ def _summary(module: str, name: str, depth: int = _DEPTH) -> str:
 
 
 @cache
-def _parsed(path: Path) -> ast.Module:
+def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes(), str(path))
 
 
@@ -352,5 +357,5 @@ def _origin(node: ast.ImportFrom, spec: ModuleSpec) -> str:
         return node.module or ""
     package = spec.name if spec.submodule_search_locations else spec.parent
     base = (package or "").split(".")
-    kept = base[: len(base) - node.level + 1]
-    return ".".join([*kept, *([node.module] if node.module else [])])
+    parents = base[: len(base) - node.level + 1]
+    return ".".join([*parents, *([node.module] if node.module else [])])

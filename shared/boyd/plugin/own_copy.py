@@ -16,9 +16,9 @@ def own_copy(value: Any) -> Any:
     `copy.deepcopy`.
     """
     if isinstance(value, dict):
-        return {key: own_copy(one) for key, one in value.items()}
+        return {key: own_copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [own_copy(one) for one in value]
+        return [own_copy(item) for item in value]
     if isinstance(value, BaseModel):
         copied = value.model_copy()
         # Not by `update`, which takes all fields for set.
@@ -43,9 +43,9 @@ def unchecked(value: Any) -> Any:
 
 def _fields(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return {name: _fields(one) for name, one in value.__dict__.items()}
+        return {name: _fields(item) for name, item in value.__dict__.items()}
     if isinstance(value, dict):
-        return {name: _fields(one) for name, one in value.items()}
+        return {name: _fields(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_fields(one) for one in value]
+        return [_fields(item) for item in value]
     return value

@@ -30,7 +30,7 @@ def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
 def plain(params: Any) -> JsonObject:
     """Validated parameters as a JSON object."""
     if isinstance(params, BaseModel):
-        found: JsonObject = params.model_dump(mode="json", by_alias=True)
-        return found
+        fields: JsonObject = params.model_dump(mode="json", by_alias=True)
+        return fields
     checked: JsonObject = _json.validate_python(params)
     return checked

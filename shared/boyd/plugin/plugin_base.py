@@ -29,11 +29,11 @@ def secrets_in(value: Any) -> Iterator[str]:
     elif isinstance(value, BaseModel):
         yield from secrets_in(dict(value))
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from secrets_in(one)
+        for item in value.values():
+            yield from secrets_in(item)
     elif isinstance(value, (list, tuple, set, frozenset)):
-        for one in value:
-            yield from secrets_in(one)
+        for item in value:
+            yield from secrets_in(item)
 
 
 class _Body(dict[str, Any]):
@@ -114,11 +114,11 @@ class Plugin(metaclass=_PluginType):
         return ()
 
     def offers(self, action: str) -> bool:
-        """Tell whether the agent has the action that the method *action* declares."""
+        """Report whether the agent has the action that the method *action* declares."""
         return True
 
     def component_queue(self) -> str | None:
-        """The queue of the workers that run its components, unless these name one; None: any."""
+        """Return the queue of the workers that run its components, unless these name one."""
         return None
 
     def notification_recipients(
@@ -166,13 +166,13 @@ class Secret(BaseModel):
         Raises:
             ConfigError: the file cannot be read, or there is no such variable.
         """
-        found = self._found()
-        if not found:
+        text = self._look_up()
+        if not text:
             raise ConfigError(f"{self.file or self.env}: holds no secret on this worker")
-        register(found)
-        return found
+        register(text)
+        return text
 
-    def _found(self) -> str:
+    def _look_up(self) -> str:
         if self.file is None:
             return os.environ.get(self.env or "", "").strip()
         return read_text(self.file).strip()
@@ -202,7 +202,7 @@ class Connector(Plugin):
             access: the credentials to read with.
             interval: seconds between checks in continuous mode.
             timeout: seconds that one request may take.
-            queue: the queue of the workers that reach the system; None: any worker.
+            queue: the queue of the workers that reach the system; by default any worker.
             samples: how many checks in a row something must be bad before it is reported.
             max_items: the most things in trouble that are observed of each kind.
             actions: the actions to enable, each with its own credentials.
@@ -214,7 +214,7 @@ class Connector(Plugin):
         return f"actions.{action}"
 
     def offers(self, action: str) -> bool:
-        """Tell whether the options enable the method *action*."""
+        """Report whether the options enable the method *action*."""
         return getattr(self.options.actions, action) is not None
 
     def component_queue(self) -> str | None:

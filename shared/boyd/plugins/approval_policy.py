@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from boyd.models import Decision, Level, Reversibility
 from boyd.plugin import Action, Context, Plugin, hook
-from boyd.settings.permissions import WEEKDAYS, TimeZone, Weekday, WindowHours, named
+from boyd.settings.permissions import WEEKDAYS, TimeZone, Weekday, WindowHours, matches_any
 
 
 class Hours(BaseModel):
@@ -97,10 +97,10 @@ class ApprovalRules(Plugin):
             yield f"risk {risk}"
         if options.hours and not options.hours.include(now):
             yield "outside the configured hours"
-        if named(options.actions, decision.action):
+        if matches_any(options.actions, decision.action):
             yield "the action is listed"
         for name, patterns in options.targets.items():
             value = decision.params.get(name)
             items = value if isinstance(value, list) else [value]
-            if any(item is not None and named(patterns, str(item)) for item in items):
+            if any(item is not None and matches_any(patterns, str(item)) for item in items):
                 yield f"{name} is listed"

@@ -11,7 +11,7 @@ from boyd.errors import BoydError
 from boyd.models import ActionInfo, Decision, Level, Reversibility, Review, Situation
 from boyd.plugin import Action, Context, Plugin, hook
 from boyd.plugins.investigator.question import DATA, tag_json
-from boyd.settings.permissions import named
+from boyd.settings.permissions import matches_any
 from boyd.text.redaction import clean, redactor
 
 #: The most characters of the decision and of the situation in a prompt, and of a reason.
@@ -89,7 +89,7 @@ class Reviewer(Plugin):
         options = self.options
         risky = not {decision.risk, action.risk}.isdisjoint(options.risks)
         classed = action.reversibility in options.reversibility
-        return risky or classed or named(options.actions, decision.action)
+        return risky or classed or matches_any(options.actions, decision.action)
 
     def _review(
         self, decision: Decision, situation: Situation, action: Action, ctx: Context

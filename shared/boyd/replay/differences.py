@@ -14,25 +14,25 @@ from boyd.replay.shadow import CannotTell, Shadow, course
 _FROM_OUTSIDE = ("frozen", "revoked", "cancelled", "refused", "unserved", "held", "unsandboxed")
 
 
-def judge(shadow: Shadow, record: LoopResult, known: bool = True) -> ReplayedIteration:
-    """Replay a recorded iteration and compare; unless *known*, nothing was decided then."""
-    found = ReplayedIteration(iteration=record.id, at=record.ended_at, ended=_ending(record))
+def judge(shadow: Shadow, record: LoopResult, is_recorded: bool = True) -> ReplayedIteration:
+    """Replay a recorded iteration and compare; unless *is_recorded*, nothing was decided then."""
+    judgement = ReplayedIteration(iteration=record.id, at=record.ended_at, ended=_ending(record))
     try:
-        before = recorded_course(shadow.agent, record) if known else _nothing()
-        found = found.patched({"before": before})
-        made = shadow.replay(record)
+        before = course_of(shadow.agent, record) if is_recorded else _nothing()
+        judgement = judgement.patched({"before": before})
+        replayed = shadow.replay(record)
     except CannotTell as unknown:
-        return found.patched({"differences": ["cannot tell"], "why": str(unknown)})
-    after = course(shadow.agent, made.decision, made.trace, made.gate)
+        return judgement.patched({"differences": ["cannot tell"], "why": str(unknown)})
+    after = course(shadow.agent, replayed.decision, replayed.trace, replayed.gate)
     differences = list(_differences(before, after))
     # What the gate lets pass newly is reported, whatever might have stopped it afterwards.
-    if made.doubt and "newly automatic" not in differences:
+    if replayed.doubt and "newly automatic" not in differences:
         differences.append("cannot tell")
-        found = found.patched({"why": made.doubt})
-    return found.patched({"after": after, "differences": differences})
+        judgement = judgement.patched({"why": replayed.doubt})
+    return judgement.patched({"after": after, "differences": differences})
 
 
-def recorded_course(agent: Agent | None, record: LoopResult) -> Course:
+def course_of(agent: Agent | None, record: LoopResult) -> Course:
     """The course that was recorded, with its target if the *agent* is known.
 
     Raises:
@@ -52,7 +52,7 @@ def recorded_course(agent: Agent | None, record: LoopResult) -> Course:
 
 def _without_outside(gate: Gate, decision: Decision, results: Iterable[ActionResult]) -> Gate:
     """The gate's answer, if the action was only refused by a freeze or the like after it."""
-    prevented = any(one.prevented in _FROM_OUTSIDE for one in results)
+    prevented = any(result.prevented in _FROM_OUTSIDE for result in results)
     if gate.outcome != "refused" or not prevented:
         return gate
     asks = gate.grant is None if gate.at_least is not None else _asks(gate.autonomy, decision)
@@ -81,8 +81,8 @@ def _differences(before: Course, after: Course) -> Iterator[Difference]:
         yield "newly asked"
     if moved and after.fate == "refused":
         yield "newly refused"
-    known = before.required is not None
-    if not moved and after.fate == "asked" and known and after.required != before.required:
+    has_policy = before.required is not None
+    if not moved and after.fate == "asked" and has_policy and after.required != before.required:
         yield "other approval"
 
 
@@ -90,15 +90,15 @@ def _ending(record: LoopResult) -> str:
     """The end of the recorded action in one line."""
     if record.error:
         return f"iteration failed: {record.error}"
-    told = []
+    endings = []
     for result in record.action_results:
         if result.waits_for:
-            told.append(f"approval {result.waits_for}")
+            endings.append(f"approval {result.waits_for}")
         elif result.prevented:
-            told.append(f"not executed: {result.error}")
+            endings.append(f"not executed: {result.error}")
         else:
-            told.append(result.state if result.success else f"{result.state}: {result.error}")
-    return "; ".join(told)
+            endings.append(result.state if result.success else f"{result.state}: {result.error}")
+    return "; ".join(endings)
 
 
 def report(
@@ -109,14 +109,14 @@ def report(
     first = last = None
     counts: dict[str, Counter[Difference]] = {}
     findings = []
-    for one in judgements:
+    for judgement in judgements:
         total += 1
-        first, last = first or one.iteration, one.iteration
-        if not one.differences:
+        first, last = first or judgement.iteration, judgement.iteration
+        if not judgement.differences:
             unchanged += 1
             continue
-        counts.setdefault(one.action, Counter()).update(one.differences)
-        findings.append(one)
+        counts.setdefault(judgement.action, Counter()).update(judgement.differences)
+        findings.append(judgement)
     return ReplayReport(
         agent_id=agent_id,
         build=build,

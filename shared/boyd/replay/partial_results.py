@@ -34,10 +34,10 @@ class PartialResults:
         """The judgements of a portion, if they were kept."""
         try:
             lines = self._path(records).read_text("utf-8").split("\n")
-            found = [ReplayedIteration.from_json(line) for line in lines if line]
+            judgements = [ReplayedIteration.from_json(line) for line in lines if line]
         except (OSError, ValueError, ValidationError):
             return None
-        return found if len(found) == len(records) else None
+        return judgements if len(judgements) == len(records) else None
 
     def keep(self, records: Sequence[str], judgements: Sequence[ReplayedIteration]) -> None:
         """Keep the judgements of a portion.
@@ -45,17 +45,19 @@ class PartialResults:
         Raises:
             ConfigError: the file cannot be written.
         """
-        write_private(self._path(records), "".join(f"{one.to_json()}\n" for one in judgements))
+        write_private(
+            self._path(records), "".join(f"{judgement.to_json()}\n" for judgement in judgements)
+        )
 
     def remove(self) -> None:
         """Remove all of them: the replay is complete."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, records: Sequence[str]) -> Path:
-        seen = hashlib.sha256()
+        digest = hashlib.sha256()
         for record in records:
-            seen.update(record.encode("utf-8", "surrogatepass") + b"\n")
-        return self._folder / f"{seen.hexdigest()[:32]}.jsonl"
+            digest.update(record.encode("utf-8", "surrogatepass") + b"\n")
+        return self._folder / f"{digest.hexdigest()[:32]}.jsonl"
 
 
 def _remove_old(folder: Path) -> None:
@@ -67,4 +69,4 @@ def _remove_old(folder: Path) -> None:
 
 def _folders(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
-        yield from [one for one in folder.iterdir() if one.is_dir()]
+        yield from [path for path in folder.iterdir() if path.is_dir()]

@@ -72,18 +72,18 @@ class Gaps:
         self.late: list[str] = []
         self.is_late = False
 
-    def note(self, why: str) -> None:
+    def note(self, reason: str) -> None:
         """Note a reason."""
-        (self.late if self.is_late else self.found).append(why)
+        (self.late if self.is_late else self.found).append(reason)
 
-    def needs(self, why: str) -> NoReturn:
-        """Note a reason, and stop whoever caused it.
+    def needs(self, reason: str) -> NoReturn:
+        """Note a reason, and stop the component that caused it.
 
         Raises:
             UnrecordedRead: always.
         """
-        self.note(why)
-        raise UnrecordedRead(why)
+        self.note(reason)
+        raise UnrecordedRead(reason)
 
 
 class WrittenState:
@@ -163,16 +163,16 @@ class Playback:
 
     def playbooks(self) -> Mapping[str, list[str]]:
         """The recorded playbooks."""
-        found: Mapping[str, list[str]] = self.recall("playbooks", "")
-        return found
+        playbooks: Mapping[str, list[str]] = self.recall("playbooks", "")
+        return playbooks
 
-    def missing(self, what: str) -> NoReturn:
-        """Stop the component, which does *what*.
+    def missing(self, action: str) -> NoReturn:
+        """Stop the component, which does *action*.
 
         Raises:
             UnrecordedRead: always.
         """
-        self._gaps.needs(f"{self._by} {what}")
+        self._gaps.needs(f"{self._by} {action}")
 
     def recall(self, source: str, key: str) -> Any:
         """The recorded value, `_ABSENT` if there was none.
@@ -201,11 +201,11 @@ class Playback:
 
     def write(self, key: str, value: Any) -> None:
         """Keep a value of the state for the rest of the iteration."""
-        kept = value if value is _ABSENT else json.loads(json.dumps(value))
-        self._own[key] = kept
-        self._written.write(self._plugin_id, key, kept)
+        stored = value if value is _ABSENT else json.loads(json.dumps(value))
+        self._own[key] = stored
+        self._written.write(self._plugin_id, key, stored)
 
-    def changed(self, key: str, value: Any) -> None:
+    def check_update(self, key: str, value: Any) -> None:
         """Check that an update started from the value that was current then.
 
         Raises:
@@ -237,12 +237,12 @@ class _RecordedState:
         self._playback = playback
 
     def get(self, key: str, default: Any = None) -> Any:
-        found = self._playback.state_value(key)
-        return default if found is _ABSENT else found
+        value = self._playback.state_value(key)
+        return default if value is _ABSENT else value
 
     def get_many(self, keys: list[str]) -> dict[str, Any]:
-        found = {key: self._playback.state_value(key) for key in keys}
-        return {key: value for key, value in found.items() if value is not _ABSENT}
+        values = {key: self._playback.state_value(key) for key in keys}
+        return {key: value for key, value in values.items() if value is not _ABSENT}
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
         self._playback.write(key, value)
@@ -263,9 +263,9 @@ class _RecordedState:
         *,
         news: Callable[[], Sequence[News]] | None = None,
     ) -> Any:
-        found = self._playback.state_value(key)
-        value = change(None if found is _ABSENT else found)
-        self._playback.changed(key, value)
+        current = self._playback.state_value(key)
+        value = change(None if current is _ABSENT else current)
+        self._playback.check_update(key, value)
         self._playback.write(key, value)
         return value
 
@@ -282,37 +282,37 @@ class _RecordedReader:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
-        known = _RESULTS.get((self._source, name))
+        result_type = _RESULTS.get((self._source, name))
 
         def call(*args: Any, **options: Any) -> Any:
             # Only `answer` is told the shape of its answer.
-            kind = known or next(
-                (one for one in (*args, *options.values()) if _is_model(one)), None
+            kind = result_type or next(
+                (argument for argument in (*args, *options.values()) if _is_model(argument)), None
             )
             key = self._prefix + call_key(self._source, name, args, options)
-            found = self._playback.recall(self._source, key)
-            if _is_error(found):
-                self._fail(found["error"])
+            answer = self._playback.recall(self._source, key)
+            if _is_error(answer):
+                self._fail(answer["error"])
             if kind is None:
                 self._playback.missing(f"reads all of {self._source} {self._prefix}".rstrip())
             try:
-                return TypeAdapter(kind).validate_json(json.dumps(found), extra="ignore")
+                return TypeAdapter(kind).validate_json(json.dumps(answer), extra="ignore")
             except ValidationError:
                 self._playback.missing(f"reads {self._source} {key}, which has another form now")
 
         return call
 
-    def _fail(self, said: str) -> NoReturn:
+    def _fail(self, message: str) -> NoReturn:
         """Raise the error that the function raised then."""
-        name, _, text = said.partition(": ")
+        name, _, text = message.partition(": ")
         kind = getattr(model_errors, name, None) or getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, BoydError):
             raise kind(text)
-        self._playback.missing(f"reads {self._source}, which failed then: {said}")
+        self._playback.missing(f"reads {self._source}, which failed then: {message}")
 
 
-def _is_error(found: Any) -> bool:
-    return isinstance(found, dict) and found.keys() == {"error"}
+def _is_error(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"error"}
 
 
 def _is_model(value: Any) -> bool:

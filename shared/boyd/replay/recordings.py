@@ -99,22 +99,22 @@ def _cell(text: str) -> Any:
 
 
 def _observation(path: Path, line: int, row: Mapping[str, Any]) -> Observation:
-    known = {name: row[name] for name in _FIELDS if name in row}
+    fields = {name: row[name] for name in _FIELDS if name in row}
     rest = {name: value for name, value in row.items() if name not in (*_FIELDS, _ITERATION)}
-    if "timestamp" not in known:
+    if "timestamp" not in fields:
         raise ConfigError(f"{path}: line {line}: it has no timestamp, which replay needs as clock")
     try:
-        given = {"type": "metric", **known, "data": {**known.get("data", {}), **rest}}
-        return Observation.model_validate_json(json.dumps(given))
+        document = {"type": "metric", **fields, "data": {**fields.get("data", {}), **rest}}
+        return Observation.model_validate_json(json.dumps(document))
     except ValidationError as error:
         raise ConfigError(f"{path}: line {line}: {explain(error)}") from None
     except TypeError:
         raise ConfigError(f"{path}: line {line}: data is not an object") from None
 
 
-def _record(agent_id: str, number: int, seen: Iterable[Observation]) -> LoopResult:
-    observations = list(seen)
-    at = max(one.timestamp for one in observations)
+def _record(agent_id: str, number: int, group: Iterable[Observation]) -> LoopResult:
+    observations = list(group)
+    at = max(observation.timestamp for observation in observations)
     return LoopResult(
         id=f"{agent_id}:{number}",
         agent_id=agent_id,
@@ -163,9 +163,9 @@ class KeptIterations:
     """The iterations of an agent that archive and Redis have; implements `Recordings`."""
 
     def __init__(
-        self, store: AgentStore, archive: ArchiveAccess, query: HistoryFilter, wanted: Wanted
+        self, store: AgentStore, archive: ArchiveAccess, query: HistoryFilter, is_selected: Wanted
     ) -> None:
-        """List the iterations that match *query* and are *wanted*.
+        """List the iterations that match *query* and are *is_selected*.
 
         Raises:
             ArchiveUnavailable: the archive does not answer.
@@ -173,10 +173,18 @@ class KeptIterations:
         """
         self._store = store
         self._archive = archive
-        archived = {one.name: one for one in self._archived(query)} if archive.exists else {}
-        recent = (one for one in self._recent(query) if one.name not in archived)
-        found = (one for one in (*archived.values(), *recent) if wanted(one.number))
-        self._kept = sorted(found, key=lambda one: (one.order, one.number))
+        archived = (
+            {iteration.name: iteration for iteration in self._from_archive(query)}
+            if archive.exists
+            else {}
+        )
+        recent = (iteration for iteration in self._recent(query) if iteration.name not in archived)
+        selected = (
+            iteration
+            for iteration in (*archived.values(), *recent)
+            if is_selected(iteration.number)
+        )
+        self._kept = sorted(selected, key=lambda iteration: (iteration.order, iteration.number))
 
     @property
     def count(self) -> int:
@@ -185,11 +193,11 @@ class KeptIterations:
 
     def portions(self) -> Iterator[list[str]]:
         """All of them as JSON, in portions that stay the same when others begin or end before."""
-        for _, group in groupby(self._kept, key=lambda one: one.number // PORTION):
+        for _, group in groupby(self._kept, key=lambda iteration: iteration.number // PORTION):
             while some := list(islice(group, PORTION)):
                 yield self._texts(some)
 
-    def _archived(self, query: HistoryFilter) -> Iterator[_Kept]:
+    def _from_archive(self, query: HistoryFilter) -> Iterator[_Kept]:
         agent = self._store.agent_id
         before = None if query.until is None else lowest_key(exact_ms(query.until))
         since = None if query.since is None else exact_ms(query.since)
@@ -207,37 +215,43 @@ class KeptIterations:
     def _recent(self, query: HistoryFilter) -> Iterator[_Kept]:
         since = float("-inf") if query.since is None else exact_ms(query.since)
         until = float("inf") if query.until is None else exact_ms(query.until)
-        ended = self._store.ended_work
-        for page in ended.pages("iteration", since):
+        work = self._store.ended_work
+        for page in work.pages("iteration", since):
             places = [place for place in page if place[1] < until]
-            for mark in ended.marks("iteration", places):
+            for mark in work.marks("iteration", places):
                 yield _Kept(lowest_key(mark.at), mark.name, mark)
 
     def _texts(self, some: Sequence[_Kept]) -> list[str]:
-        keys = [one.where for one in some if isinstance(one.where, int)]
-        marks = [one.where for one in some if isinstance(one.where, WorkMark)]
+        keys = [iteration.where for iteration in some if isinstance(iteration.where, int)]
+        marks = [iteration.where for iteration in some if isinstance(iteration.where, WorkMark)]
         archived = self._archive.ask(lambda reader: reader.bodies(keys)) if keys else {}
         recent = {
             mark.name: read_iteration(self._store.agent_id, fields).to_json()
             for mark, fields in self._store.ended_work.fields("iteration", marks)
         }
-        found = (
-            archived.get(one.where) if isinstance(one.where, int) else recent.get(one.name)
-            for one in some
+        texts = (
+            archived.get(iteration.where)
+            if isinstance(iteration.where, int)
+            else recent.get(iteration.name)
+            for iteration in some
         )
-        return [text for text in found if text]
+        return [text for text in texts if text]
 
 
 class FileOfRecords:
     """Iterations in a file, as `boyd history N -o json` prints them; implements `Recordings`."""
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, is_selected: Wanted) -> None:
         """Read the file: one record a line, or a single record or list of any form.
 
         Raises:
             ConfigError: it cannot be read, or is not JSON.
         """
-        self._texts = [json.dumps(one) for one in _documents(path) if wanted(_number(path, one))]
+        self._texts = [
+            json.dumps(document)
+            for document in _documents(path)
+            if is_selected(_number(path, document))
+        ]
 
     @property
     def count(self) -> int:
@@ -260,17 +274,17 @@ def _documents(path: Path) -> list[object]:
     with suppress(ValueError):
         return [json.loads(line) for line in text.split("\n") if line.strip()]
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{path}: neither JSON nor a JSON document a line: {error}") from None
-    return found if isinstance(found, list) else [found]
+    return document if isinstance(document, list) else [document]
 
 
 def _number(path: Path, document: object) -> int:
-    found = document.get("iteration") if isinstance(document, dict) else None
-    if not isinstance(found, int):
+    number = document.get("iteration") if isinstance(document, dict) else None
+    if not isinstance(number, int):
         raise ConfigError(f"{path}: holds something that is no record of an iteration")
-    return found
+    return number
 
 
 # Regression cases of an agent: recorded iterations with the right decision, in files.
@@ -305,11 +319,11 @@ class Expectation(Model):
     def mistakes(self, course: Course) -> Iterator[str]:
         """The differences to *course*, each a line."""
         action = "no-op" if course.fate == "none" else course.action
-        found = {"action": action, "params": course.params, "fate": course.fate}
-        for name, value in found.items():
-            wanted = getattr(self, name)
-            if wanted is not None and wanted != value:
-                yield f"{name}: expected {_shown(wanted)}, got {_shown(value)}"
+        actual = {"action": action, "params": course.params, "fate": course.fate}
+        for name, value in actual.items():
+            expected = getattr(self, name)
+            if expected is not None and expected != value:
+                yield f"{name}: expected {_format(expected)}, got {_format(value)}"
 
 
 class ReplayCase(Model):
@@ -326,13 +340,13 @@ class CaseResult(Model):
     mistakes: list[str] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, name: str, case: ReplayCase, found: ReplayedIteration) -> CaseResult:
+    def of(cls, name: str, case: ReplayCase, judgement: ReplayedIteration) -> CaseResult:
         """Compare what the case expects with what was found."""
-        if found.after is None:
-            return cls(case=name, mistakes=[f"cannot tell: {found.why}"])
-        mistakes = list(case.expect.mistakes(found.after))
-        if mistakes and found.after.reason:
-            mistakes.append(f"because: {found.after.reason}")
+        if judgement.after is None:
+            return cls(case=name, mistakes=[f"cannot tell: {judgement.why}"])
+        mistakes = list(case.expect.mistakes(judgement.after))
+        if mistakes and judgement.after.reason:
+            mistakes.append(f"because: {judgement.after.reason}")
         return cls(case=name, mistakes=mistakes)
 
 
@@ -376,8 +390,8 @@ def read_cases(folder: Path) -> dict[str, ReplayCase]:
 
 def _read(path: Path) -> ReplayCase:
     try:
-        found = yaml.safe_load(read_text(path))
-        return ReplayCase.model_validate_json(json.dumps(found, default=_plain))
+        document = yaml.safe_load(read_text(path))
+        return ReplayCase.model_validate_json(json.dumps(document, default=_plain))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error)}") from None
     except yaml.YAMLError as error:
@@ -389,5 +403,5 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

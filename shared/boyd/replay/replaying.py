@@ -27,32 +27,34 @@ def replay(
         ReplayError: a record cannot be read, or a process has ended.
     """
     hello = pool.hello
-    kept = PartialResults(folder, hello.code)
+    results = PartialResults(folder, hello.code)
 
     def judgements() -> Iterator[ReplayedIteration]:
-        for portion in pool.judge(recordings.portions(), kept):
+        for portion in pool.judge(recordings.portions(), results):
             progress(len(portion))
             yield from portion
 
-    made = report(hello.agent_id, hello.build, judgements(), hello.confined_by)
-    kept.remove()
-    return made
+    replay_report = report(hello.agent_id, hello.build, judgements(), hello.confined_by)
+    results.remove()
+    return replay_report
 
 
-def with_endings(found: ReplayReport, work: PastWork) -> ReplayReport:
+def with_endings(report: ReplayReport, work: PastWork) -> ReplayReport:
     """The report, with verdicts on the recorded actions, and what became of approvals."""
-    findings = [one.patched({"ended": _ending(one, work)}) for one in found.findings]
-    return found.patched({"findings": findings})
+    findings = [
+        judgement.patched({"ended": _ending(judgement, work)}) for judgement in report.findings
+    ]
+    return report.patched({"findings": findings})
 
 
-def _ending(one: ReplayedIteration, work: PastWork) -> str:
-    kind, _, approval_id = one.ended.partition(" ")
+def _ending(judgement: ReplayedIteration, work: PastWork) -> str:
+    kind, _, approval_id = judgement.ended.partition(" ")
     item = work.approval(approval_id) if kind == "approval" else None
-    name = naming.approval(item.id) if item else naming.loop(one.iteration.partition(":")[2])
-    entry = work.execution(name) if one.ended else None
+    name = naming.approval(item.id) if item else naming.loop(judgement.iteration.partition(":")[2])
+    entry = work.execution(name) if judgement.ended else None
     verdict = entry.verification.verdict if entry and entry.verification else None
-    said = f", {verdict}" if verdict else ""
+    suffix = f", {verdict}" if verdict else ""
     if item is None:
-        return f"{one.ended}{said}"
+        return f"{judgement.ended}{suffix}"
     done = f", {entry.state}" if entry else ""
-    return f"approval {naming.short(item.id)} {item.status}{done}{said}"
+    return f"approval {naming.short(item.id)} {item.status}{done}{suffix}"

@@ -48,8 +48,8 @@ from boyd.replay.playback import Gaps, Playback, WrittenState
 
 def target_of(agent: Agent | None, action: str, params: JsonObject) -> str:
     """The target of an action; empty if it has none or is not known."""
-    known = agent.host.actions.get(action) if agent else None
-    return known.target_of(params) if known else ""
+    definition = agent.host.actions.get(action) if agent else None
+    return definition.target_of(params) if definition else ""
 
 
 class ShadowLedger:
@@ -71,7 +71,7 @@ class ShadowLedger:
     def claim(self, execution: ExecutionRequest) -> Claim:
         """A claim that ends before the action, as its budget was used then."""
         budget = execution.terms.budget
-        used = self._used(execution, budget) if budget else None
+        used = self._use_then(execution, budget) if budget else None
         if budget and used is None:
             self._gaps.note(f"the use of the budget of {execution.action} was not recorded")
         elif budget and used is not None and used >= budget.limit:
@@ -95,17 +95,17 @@ class ShadowLedger:
         """True; nothing is started."""
         return True
 
-    def _used(self, execution: ExecutionRequest, budget: Budget) -> int | None:
+    def _use_then(self, execution: ExecutionRequest, budget: Budget) -> int | None:
         """The recorded use of its *budget*, if it was of that action and target."""
         then, gate = self._record.decision, self._record.gate
         if then is None or gate is None or then.action != execution.action:
             return None
         if target_of(self._agent, then.action, then.params) != execution.target:
             return None
-        return _used(budget, gate)
+        return _use_in_window(budget, gate)
 
 
-def _used(budget: Budget, gate: Gate) -> int | None:
+def _use_in_window(budget: Budget, gate: Gate) -> int | None:
     """The use of a budget; of another window than then, only bounds are known."""
     then, used = gate.budget, gate.used
     if then is None or used is None or then.window == budget.window:
@@ -177,8 +177,8 @@ class Shadow:
             try:
                 plugin.init(self._init_context(plugin.id, self._gaps))
             except Exception as error:
-                why = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
-                raise CannotTell(why[0]) from error
+                reasons = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
+                raise CannotTell(reasons[0]) from error
 
     def _init_context(self, plugin_id: str, gaps: Gaps) -> Context:
         written, now = WrittenState(), utc_now()
@@ -207,7 +207,7 @@ class Shadow:
         """
         self._gaps.clear()
         try:
-            found = self._decide(record)
+            decision = self._decide(record)
         except Exception as error:
             gaps = [*self._gaps.found, *self._gaps.late, f"the replay failed: {describe(error)}"]
             raise CannotTell(gaps[0]) from error
@@ -216,15 +216,15 @@ class Shadow:
             self._gaps.note("a plugin uses random numbers, which are not recorded")
         if self._gaps.found:
             raise CannotTell(self._gaps.found[0])
-        return found
+        return decision
 
-    def needs(self, what: str) -> NoReturn:
-        """Stop a plugin that does *what*, which was not recorded.
+    def needs(self, action: str) -> NoReturn:
+        """Stop a plugin that does *action*, which was not recorded.
 
         Raises:
             UnrecordedRead: always.
         """
-        self._gaps.needs(what)
+        self._gaps.needs(action)
 
     def _decide(self, record: LoopResult) -> ReplayedDecision:
         for problem in record.problems:
@@ -246,7 +246,9 @@ class Shadow:
 
     def _blocks(self, record: LoopResult) -> Iterator[Refusal]:
         """The guards that failed before the phases that are replayed."""
-        failed = {one.id: one.error for one in record.problems if one.phase in _BEFORE}
+        failed = {
+            problem.id: problem.error for problem in record.problems if problem.phase in _BEFORE
+        }
         for name in ("on_loop_start", "on_observe"):
             for hook in self.agent.host.hooks(name):
                 guard = f"{hook.plugin_id}.{name}"
@@ -261,9 +263,9 @@ def course(
     """The course of a decision, with its target if the *agent* is known."""
     stopped = trace and (trace.invalid or trace.vetoed)
     if trace and stopped:
-        meant = trace.proposed
-        params = meant.params if meant else {}
-        action = meant.action if meant else stopped.action
+        proposed = trace.proposed
+        params = proposed.params if proposed else {}
+        action = proposed.action if proposed else stopped.action
         target = target_of(agent, action, params)
         reason = stopped.reason
         return Course(action=action, params=params, target=target, fate="refused", reason=reason)
@@ -291,10 +293,10 @@ class _Phases:
 
     def begin(self, phase: TapedPhase, after: PhaseContext | None = None) -> PhaseContext:
         """The context of a phase, with the failed guards of the one before."""
-        made = _ShadowPhase(self._agent, phase, self._record, self._gaps, self._written)
-        made.problems = self.problems
-        made.blocks += after.blocks if after else []
-        return made
+        context = _ShadowPhase(self._agent, phase, self._record, self._gaps, self._written)
+        context.problems = self.problems
+        context.blocks += after.blocks if after else []
+        return context
 
     def gate(
         self,
@@ -309,11 +311,11 @@ class _Phases:
             "replay", decision, asked_by=trace.approval_required_by, situation=situation
         )
         ledger = ShadowLedger(self._agent, self._record, self._gaps)
-        known = len(self._gaps.late)
+        earlier = len(self._gaps.late)
         self._gaps.is_late = True
         _, gate = act.act(acting, request, ledger, ShadowApprovals())
         self._gaps.is_late = False
-        late = self._gaps.late[known:]
+        late = self._gaps.late[earlier:]
         if gate is None or not late:
             return gate
         reason = f"the gate lets it pass; what follows cannot be told: {late[0]}"
@@ -338,7 +340,7 @@ class _ShadowPhase(PhaseContext):
     def now(self, plugin_id: str) -> datetime:
         """The time at which windows and conditions were evaluated, or would have been."""
         gate = self._record.gate
-        return (gate.at if gate else None) or _began(self._record, self._taped)
+        return (gate.at if gate else None) or _start_of(self._record, self._taped)
 
     def hold(self, action: Action, target: str) -> Hold | None:
         """The recorded hold; without a record an action that can be held may have been, or not."""
@@ -376,7 +378,7 @@ class _ShadowPhase(PhaseContext):
         self._last = by
         if by not in self._playbacks:
             taped = _reads_of(self._record, self._taped, by)
-            at = _began(self._record, self._taped)
+            at = _start_of(self._record, self._taped)
             self._playbacks[by] = Playback(
                 plugin_id, by or plugin_id, taped, at, self._gaps, self._written
             )
@@ -384,7 +386,7 @@ class _ShadowPhase(PhaseContext):
         return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
 
     def _is_side_by_side(self, by: str) -> bool:
-        """Tell whether that and the last one are orienters, which may run at the same time."""
+        """Report whether *by* and the last one are orienters, which may run at the same time."""
         return by in self.host.orienters and (not self._last or self._last in self.host.orienters)
 
 
@@ -393,10 +395,10 @@ def _no_context(_plugin_id: str, _iteration: int | None) -> NoReturn:
 
 
 def _reads_of(record: LoopResult, phase: Phase, by: str) -> PluginReads | None:
-    return next((one for one in record.reads if one.by == by and one.phase == phase), None)
+    return next((reads for reads in record.reads if reads.by == by and reads.phase == phase), None)
 
 
-def _began(record: LoopResult, phase: TapedPhase) -> datetime:
+def _start_of(record: LoopResult, phase: TapedPhase) -> datetime:
     """The time at which a phase began, or the last one before it."""
     for name in _TAPED[_TAPED.index(phase) :: -1]:
         ran = _run_of(record, name)
@@ -406,7 +408,7 @@ def _began(record: LoopResult, phase: TapedPhase) -> datetime:
 
 
 def _run_of(record: LoopResult, phase: Phase) -> PhaseRun | None:
-    runs = [one for one in record.phase_runs if one.phase == phase and not one.lost]
+    runs = [run for run in record.phase_runs if run.phase == phase and not run.lost]
     return runs[-1] if runs else None
 
 
@@ -423,7 +425,7 @@ def _context(
 
     # Everything that is left out here is replaced by `watched`.
     nothing: Any = None
-    made = Context(
+    context = Context(
         agent=agent.info,
         plugin_id=plugin_id,
         state=nothing,
@@ -437,9 +439,9 @@ def _context(
         _link=no_link,
         host=(ran.host if ran else None) or "",
         worker=(ran.worker if ran else None) or "",
-        not_due={one.id: one.due_at for one in record.not_due} if record else {},
+        not_due={item.id: item.due_at for item in record.not_due} if record else {},
     )
-    return made.with_watch(playback)
+    return context.with_watch(playback)
 
 
 class _Nothing:

@@ -67,13 +67,13 @@ class _ShadowProcess:
             ReplayError: one cannot be read, or the process has ended.
         """
         self._write(f"{len(records)}\n" + "".join(f"{record}\n" for record in records))
-        found = []
+        judgements = []
         for _ in records:
             answer = ShadowAnswer.from_json(self._read())
             if answer.judgement is None:
                 raise ReplayError(answer.error)
-            found.append(answer.judgement)
-        return found
+            judgements.append(answer.judgement)
+        return judgements
 
     def close(self) -> None:
         """End it."""
@@ -97,22 +97,22 @@ class _ShadowProcess:
             self._process.stdin.write(text)
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise self._ended() from None
+            raise self._exit_error() from None
 
     def _read(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise self._ended()
+            raise self._exit_error()
         return line
 
-    def _ended(self) -> ReplayError:
+    def _exit_error(self) -> ReplayError:
         status = self._process.wait()
         self._listener.join()
-        said = "".join(f"\n  {line}" for line in self._said if line)
+        output = "".join(f"\n  {line}" for line in self._said if line)
         return ReplayError(
             f"a process of the replay ended with status {status}; does a plugin end its process, "
-            f"or need more memory?{said}"
+            f"or need more memory?{output}"
         )
 
 
@@ -150,30 +150,30 @@ class ShadowPool:
         self._threads.shutdown(cancel_futures=True)
 
     def judge(
-        self, portions: Iterable[Sequence[str]], kept: PartialResults | None = None
+        self, portions: Iterable[Sequence[str]], results: PartialResults | None = None
     ) -> Iterator[list[ReplayedIteration]]:
-        """Judge portions of records that were not *kept*, and yield the judgements in their order.
+        """Judge portions of records without *results* yet, and yield the judgements in their order.
 
         Raises:
             ReplayError: a record cannot be read, or a process has ended.
         """
         waiting: deque[Future[list[ReplayedIteration]]] = deque()
         for portion in portions:
-            waiting.append(self._threads.submit(self._judge, portion, kept))
+            waiting.append(self._threads.submit(self._judge, portion, results))
             if len(waiting) > self._jobs * _AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
     def _judge(
-        self, records: Sequence[str], kept: PartialResults | None
+        self, records: Sequence[str], results: PartialResults | None
     ) -> list[ReplayedIteration]:
-        found = kept.find(records) if kept else None
-        if found is None:
-            found = self._judge_now(records)
-            if kept:
-                kept.keep(records, found)
-        return found
+        judgements = results.find(records) if results else None
+        if judgements is None:
+            judgements = self._judge_now(records)
+            if results:
+                results.keep(records, judgements)
+        return judgements
 
     def _judge_now(self, records: Sequence[str]) -> list[ReplayedIteration]:
         process = self._idle.get()

@@ -89,19 +89,19 @@ class ActionGuard:
         self._refuse = refuse
         #: Whether reading files is refused, too.
         self.judging = False
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._check_event)
 
-    def _heard(self, event: str, args: tuple[object, ...]) -> None:
+    def _check_event(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open":
-            self._opened(*args[:3])
+            self._check_open(*args[:3])
         elif event in _ACTS:
             place = _ACTS[event]
-            what = "" if place is None or place >= len(args) else f" {args[place]!r}"
-            self._refuse(f"tries {event}{what}")
+            target = "" if place is None or place >= len(args) else f" {args[place]!r}"
+            self._refuse(f"tries {event}{target}")
         elif self.judging and event in _LOOKS and not _is_searched(args[0]):
             self._refuse(f"looks at {args[0]!r}, which was not recorded")
 
-    def _opened(self, path: object = None, _mode: object = None, flags: object = 0) -> None:
+    def _check_open(self, path: object = None, _mode: object = None, flags: object = 0) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
             return  # a descriptor that is open
         if isinstance(flags, int) and flags & _WRITING:
@@ -111,12 +111,12 @@ class ActionGuard:
 
 
 def _is_searched(path: object) -> bool:
-    """Tell whether an import looks there for modules."""
+    """Report whether imports search *path* for modules."""
     return path in sys.path or _is_library(path) or _is_library(f"{path}/")
 
 
 def _is_library(path: object) -> bool:
-    """Tell whether that is code or belongs to a library."""
+    """Report whether *path* is code or belongs to a library."""
     if not isinstance(path, str | bytes | os.PathLike):
         return False
     text = os.fsdecode(path)
@@ -194,8 +194,8 @@ def main() -> None:
 class _Judging:
     """Judges one record after another."""
 
-    def __init__(self, known: bool) -> None:
-        self._known = known
+    def __init__(self, is_recorded: bool) -> None:
+        self._known = is_recorded
         self._shadow: Shadow | None = None
         self._guard = ActionGuard(self._refuse)
 
@@ -235,37 +235,37 @@ class _Judging:
         finally:
             self._guard.judging = False
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _refuse(self, action: str) -> NoReturn:
         if self._shadow is None:
-            raise UnrecordedRead(f"the agent acts when it is loaded: it {what}")
-        self._shadow.needs(f"a plugin {what}")
+            raise UnrecordedRead(f"the agent acts when it is loaded: it {action}")
+        self._shadow.needs(f"a plugin {action}")
 
 
 def _name(record: str) -> str:
     """The name of a record that may have another shape."""
     with suppress(ValueError):
-        found = json.loads(record)
-        if isinstance(found, dict) and "iteration" in found:
-            return f"the record of iteration {found['iteration']}"
+        document = json.loads(record)
+        if isinstance(document, dict) and "iteration" in document:
+            return f"the record of iteration {document['iteration']}"
     return "a record"
 
 
 def _code_of(agent: Agent) -> str:
     """A digest of the agent and of files that its version may not tell: plugins and calendars."""
-    seen = hashlib.sha256(f"{VERSION} {agent.build.id}".encode())
-    modules = (sys.modules[type(one).__module__] for one in agent.host.plugins.values())
+    digest = hashlib.sha256(f"{VERSION} {agent.build.id}".encode())
+    modules = (sys.modules[type(plugin).__module__] for plugin in agent.host.plugins.values())
     folders = {Path(file).parent for module in modules if (file := module.__file__)}
     for folder in sorted(folders):
         for path in sorted(folder.glob("*.py")):
-            seen.update(path.read_bytes())
+            digest.update(path.read_bytes())
     for calendar in agent.rules.calendars:
         with suppress(OSError):  # a decision that needs it cannot be told
-            seen.update(calendar.read_bytes())
-    return seen.hexdigest()[:16]
+            digest.update(calendar.read_bytes())
+    return digest.hexdigest()[:16]
 
 
-def _say(out: IO[str], what: Model) -> None:
-    out.write(f"{what.to_json()}\n")
+def _say(out: IO[str], message: Model) -> None:
+    out.write(f"{message.to_json()}\n")
     out.flush()
 
 

@@ -1,6 +1,6 @@
 """Signs approvals: each binds one principal to exactly what that principal approved.
 
-Whoever can write to Redis could otherwise enter an approval, or change its action, parameters or
+Write access to Redis would otherwise suffice to enter an approval, or change its action, params or
 requesters. A worker with a secret or key counts only signed approvals. A signature does not tell
 whether its approval was executed before: the ledger executes each once. Nor does it protect keys of
 the API.
@@ -31,7 +31,7 @@ _OF_VOTE = ("by", "person", "groups", "note", "key", "claims")
 
 
 def read_signer(key: SecretStr | None, secret: SecretStr | None) -> ApprovalSigner | None:
-    """The signer of a process: with its Ed25519 key, else with its secret; None: it has neither.
+    """Return the signer of a process: with its Ed25519 key, else with its secret, if it has one.
 
     Raises:
         ConfigError: the key cannot be used.
@@ -57,22 +57,24 @@ class ApprovalSigner:
     def sign(self, item: ApprovalItem, vote: Vote) -> Vote:
         """The approval *vote* of *item* with a signature."""
         nonce = secrets.token_hex(16)
-        seen = VoteSignature(nonce=nonce, requested_by=item.requested_by, mac="")
-        mac = self._mac(_dump(_content(item, vote, seen)))
-        return vote.patched({"signature": seen.patched({"mac": mac})})
+        signature = VoteSignature(nonce=nonce, requested_by=item.requested_by, mac="")
+        mac = self._mac(_dump(_content(item, vote, signature)))
+        return vote.patched({"signature": signature.patched({"mac": mac})})
 
     def signed(self, item: ApprovalItem) -> list[Vote]:
         """The approvals of *item* that were signed for it as it is, one of each principal."""
-        found = {vote.by: vote for vote in item.approvals if self._is_signed(item, vote)}
-        return list(found.values())
+        votes = {vote.by: vote for vote in item.approvals if self._is_signed(item, vote)}
+        return list(votes.values())
 
     def _is_signed(self, item: ApprovalItem, vote: Vote) -> bool:
-        seen = vote.signature
-        if seen is None or not set(seen.requested_by) <= set(item.requested_by):
+        signature = vote.signature
+        if signature is None or not set(signature.requested_by) <= set(item.requested_by):
             return False
-        content = _content(item, vote, seen)
+        content = _content(item, vote, signature)
         # One that covers the code does not fit without it, so the older form lets nobody change it.
-        return any(self._fits(_dump(form), seen.mac) for form in (content, _without_code(content)))
+        return any(
+            self._fits(_dump(form), signature.mac) for form in (content, _without_code(content))
+        )
 
     def _fits(self, text: str, mac: str) -> bool:
         return hmac.compare_digest(self._mac(text), mac)
@@ -119,7 +121,7 @@ class KeyPairSigner(ApprovalSigner):
         from cryptography.exceptions import InvalidSignature
 
         try:
-            self._public.verify(base64.b64decode(mac, validate=True), _salted(text))
+            self._public.verify(base64.b64decode(mac, validate=True), _with_salt(text))
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -127,14 +129,14 @@ class KeyPairSigner(ApprovalSigner):
     def _mac(self, text: str) -> str:
         if self._private is None:
             raise ConfigError("this process has only the public key for approvals: it cannot sign")
-        return base64.b64encode(self._private.sign(_salted(text))).decode()
+        return base64.b64encode(self._private.sign(_with_salt(text))).decode()
 
 
-def _salted(text: str) -> bytes:
+def _with_salt(text: str) -> bytes:
     return f"{_SALT}\n{text}".encode()
 
 
-def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> JsonObject:
+def _content(item: ApprovalItem, vote: Vote, signature: VoteSignature) -> JsonObject:
     """The signed content: action, parameters, code, context, requesters, principal, nonce."""
     content: JsonObject = {
         "agent": item.agent_id,
@@ -146,12 +148,12 @@ def _content(item: ApprovalItem, vote: Vote, seen: VoteSignature) -> JsonObject:
         "params": item.params,
         "undoes": item.undoes,
         "bound_to": item.bound_to,
-        "requested_by": [*seen.requested_by],
-        "nonce": seen.nonce,
+        "requested_by": [*signature.requested_by],
+        "nonce": signature.nonce,
         "vote": {name: getattr(vote, name) for name in _OF_VOTE},
     }
     if item.plan:
-        content["plan"] = [one.to_wire() for one in item.plan]
+        content["plan"] = [step.to_wire() for step in item.plan]
     if item.code is not None:
         content["code"] = item.code
     return content

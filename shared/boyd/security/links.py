@@ -1,7 +1,7 @@
 """Links to approvals for messages: to their page, or signed so that one person can answer once.
 
 A signed link names an approval, its version, its addressee and a deadline. It is a password for one
-answer: whoever has it answers as the addressee. It is only offered where a mistake is bearable, and
+answer: its holder answers as the addressee. It is only offered where a mistake is bearable, and
 resolving the approval uses it up.
 """
 
@@ -27,7 +27,7 @@ _SALT = "boyd.approval-link"
 
 
 class LinkProblem(StrEnum):
-    """The reason why a signed link cannot answer."""
+    """A reason to refuse the answer of a signed link."""
 
     #: It was not signed with this secret, or was altered.
     FORGED = "forged"
@@ -67,7 +67,7 @@ class AnswerLink(Model):
         return self.to.patched({"link": self.id, "address": address})
 
     def problem(self, item: ApprovalItem | None, now: datetime) -> LinkProblem | None:
-        """The reason why the link cannot answer *item* at the time *now*; None: it can."""
+        """Return the reason if the link cannot answer *item* at the time *now*."""
         if item is None or item.status != "pending":
             used = item is not None and item.link == self.id
             return LinkProblem.USED if used else LinkProblem.NOT_PENDING
@@ -79,7 +79,7 @@ class AnswerLink(Model):
 
 
 def login_reason(item: ApprovalItem) -> str | None:
-    """The reason why *item* cannot be answered by a signed link; None: it can."""
+    """Return the reason if a signed link cannot answer *item*."""
     required = item.required
     if required.links != "bearer":
         return "its policy does not allow signed links"
@@ -123,7 +123,7 @@ class LinkSigner:
         return token if isinstance(token, str) else token.decode()
 
     def read(self, token: str) -> AnswerLink | None:
-        """The content of *token*; None: the signature is wrong.
+        """Return the content of *token*, or None if its signature is wrong.
 
         Only `AnswerLink.problem` tells whether it can answer now.
         """
@@ -139,7 +139,7 @@ class LinkBuilder:
 
     Attributes:
         url: the public address of the console; empty: there are no links.
-        signer: signs links; None: all links need a login.
+        signer: signs links; without one, all links need a login.
     """
 
     url: str = ""

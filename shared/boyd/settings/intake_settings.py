@@ -132,7 +132,7 @@ class HmacAuth(Model):
     secret: SecretName
 
     @model_validator(mode="after")
-    def _covered(self) -> Self:
+    def _check_coverage(self) -> Self:
         parts = [name.lower() for name in PART.findall(self.signed)]
         if "body" not in parts:
             raise ValueError("signed: must contain {body}")
@@ -194,23 +194,23 @@ def shipped_intakes() -> dict[str, ShippedIntake]:
     return {file.stem: ShippedIntake.model_validate(read_toml(file)) for file in files}
 
 
-def complete(given: object) -> object:
+def complete(intake: object) -> object:
     """Add to an intake of an agent file what comes with Boyd for that vendor."""
-    if not isinstance(given, dict):
-        return given
-    use = given.get("use") or given.get("name")
+    if not isinstance(intake, dict):
+        return intake
+    use = intake.get("use") or intake.get("name")
     shipped = shipped_intakes().get(str(use))
-    own, auth = given.get("mapping") or {}, given.get("auth")
+    own, auth = intake.get("mapping") or {}, intake.get("auth")
     if shipped is None:
         if isinstance(auth, dict) and "method" not in auth:
             raise ValueError(f"auth.method is missing{nearest(str(use), shipped_intakes())}")
-        return {**given, "use": use}
-    found: dict[str, Any] = {**given, "use": shipped.use or use}
+        return {**intake, "use": use}
+    completed: dict[str, Any] = {**intake, "use": shipped.use or use}
     if shipped.mapping is not None and isinstance(own, dict):
-        found["mapping"] = {**shipped.mapping, **own}
+        completed["mapping"] = {**shipped.mapping, **own}
     if isinstance(auth, dict) and auth.get("method") in (None, shipped.auth.get("method")):
-        found["auth"] = {**shipped.auth, **auth}
-    return found
+        completed["auth"] = {**shipped.auth, **auth}
+    return completed
 
 
 def check_intakes(intakes: list[DeclaredIntake]) -> list[DeclaredIntake]:
@@ -219,13 +219,13 @@ def check_intakes(intakes: list[DeclaredIntake]) -> list[DeclaredIntake]:
     Raises:
         ValueError: two have one name, or an expression is invalid.
     """
-    names = [one.name for one in intakes]
+    names = [intake.name for intake in intakes]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"several are called {min(twice)!r}")
-    for one in intakes:
-        for field, text in one.mapping.expressions.items() if one.mapping else ():
+    for intake in intakes:
+        for field, text in intake.mapping.expressions.items() if intake.mapping else ():
             try:
                 check_expressions([text])
             except ValueError as error:
-                raise ValueError(f"{one.name}.mapping.{field}: {error}") from None
+                raise ValueError(f"{intake.name}.mapping.{field}: {error}") from None
     return intakes

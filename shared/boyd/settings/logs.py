@@ -103,5 +103,5 @@ class _Json(logging.Formatter):
 
 
 def _ids(record: logging.LogRecord) -> dict[str, object]:
-    found = {name: getattr(record, name, None) for name in _FIELDS}
-    return {name: value for name, value in found.items() if value is not None}
+    ids = {name: getattr(record, name, None) for name in _FIELDS}
+    return {name: value for name, value in ids.items() if value is not None}

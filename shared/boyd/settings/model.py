@@ -72,9 +72,9 @@ def _host(url: str) -> str:
     return host
 
 
-def _describe_form(what: str) -> str:
+def _describe_form(problem: str) -> str:
     return (
-        f"{what}; write http:// or https://, a host, and optionally a port and a path,"
+        f"{problem}; write http:// or https://, a host, and optionally a port and a path,"
         " without spaces, `?` and `#`"
     )
 
@@ -195,7 +195,7 @@ class ModelSettings(_Group):
         return self
 
     @model_validator(mode="after")
-    def _priced(self) -> Self:
+    def _check_prices(self) -> Self:
         if self.limits.max_cost is not None and not self.prices.are_set:
             raise ValueError(
                 "limits.max_cost is never reached without prices: set prices.input and"
@@ -215,10 +215,10 @@ class ModelSettings(_Group):
             ConfigError: the variable is not set, or the file cannot be read.
         """
         if self.api_key_env:
-            found = os.environ.get(self.api_key_env, "").strip()
-            if not found:
+            key = os.environ.get(self.api_key_env, "").strip()
+            if not key:
                 raise ConfigError(f"llm.api_key_env: {self.api_key_env} is not set on this worker")
-            return _register(found)
+            return _register(key)
         if self.api_key_file:
             try:
                 return _register(read_text(self.api_key_file).strip())

@@ -1,4 +1,4 @@
-"""Settings that say when actions run alone, and who approves them."""
+"""Settings that decide when actions run alone, and who approves them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AgentGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-def _met(policy: ApprovalPolicy) -> ApprovalPolicy:
+def _check_policy(policy: ApprovalPolicy) -> ApprovalPolicy:
     """Reject a policy that nobody can meet."""
     if policy.impossible:
         raise ValueError(policy.impossible)
@@ -74,12 +74,14 @@ class PolicyRule(AgentGroup):
     @field_validator("required")
     @classmethod
     def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
-        return _met(required)
+        return _check_policy(required)
 
     def fits(self, action: str, risk: Level, reversibility: Reversibility) -> bool:
-        """Tell whether the rule applies to such an action, apart from its condition."""
+        """Report whether the rule applies to such an action, apart from its condition."""
         classed = not self.reversibility or reversibility in self.reversibility
-        return named(self.actions, action) and classed and (not self.risk or risk in self.risk)
+        return (
+            matches_any(self.actions, action) and classed and (not self.risk or risk in self.risk)
+        )
 
 
 class ApprovalSettings(AgentGroup):
@@ -98,7 +100,7 @@ class ApprovalSettings(AgentGroup):
     @field_validator("required")
     @classmethod
     def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
-        return _met(required)
+        return _check_policy(required)
 
 
 class AutonomyRule(AgentGroup):
@@ -154,9 +156,9 @@ class WindowHours(AgentGroup):
 
     @field_validator("start", "end", mode="wrap")
     @classmethod
-    def _minute(cls, given: object, read: Callable[[object], time]) -> time:
+    def _minute(cls, value: object, read: Callable[[object], time]) -> time:
         try:
-            at = read(given)
+            at = read(value)
         except ValidationError:
             at = time.max
         if at.second or at.microsecond or at.tzinfo:
@@ -164,7 +166,7 @@ class WindowHours(AgentGroup):
         return at
 
     def include(self, local: datetime) -> bool:
-        """Tell whether a local time is within the hours."""
+        """Report whether a local time is within the hours."""
         at = local.time()
         if self.start < self.end:
             return self.start <= at < self.end and self._on(local)
@@ -205,15 +207,15 @@ class Window(AgentGroup):
         return self
 
     def is_open(self, now: datetime) -> bool:
-        """Tell whether `open` includes that time."""
+        """Report whether `open` includes that time."""
         local = now.astimezone(ZoneInfo(self.timezone))
         return not self.open or any(_includes(part, local) for part in self.open)
 
     def opens(self, now: datetime) -> datetime | None:
-        """The first minute after *now* that `open` includes, in UTC; None: not soon."""
+        """Return the first minute after *now* that `open` includes, in UTC, if one comes soon."""
         local = now.astimezone(ZoneInfo(self.timezone))
-        found = [_begin(part, local) for part in self.open]
-        return min((at for at in found if at is not None), default=None)
+        openings = [_begin(part, local) for part in self.open]
+        return min((at for at in openings if at is not None), default=None)
 
 
 class PermissionSettings(AgentGroup):
@@ -229,8 +231,8 @@ class PermissionSettings(AgentGroup):
     sandbox: dict[str, Sandbox] = Field(default_factory=dict)
 
 
-def named(patterns: list[str], action: str) -> bool:
-    """Tell whether one of the patterns matches the id of an action."""
+def matches_any(patterns: list[str], action: str) -> bool:
+    """Report whether one of the patterns matches the id of an action."""
     return any(fnmatchcase(action, pattern) for pattern in patterns)
 
 
@@ -274,7 +276,7 @@ class ProcedureSettings(AgentGroup):
 
     @field_validator("params")
     @classmethod
-    def _named(cls, params: dict[str, ParamType]) -> dict[str, ParamType]:
+    def _check_names(cls, params: dict[str, ParamType]) -> dict[str, ParamType]:
         bad = [name for name in params if not name.isidentifier() or name.startswith("_")]
         if bad:
             raise ValueError(f"{bad[0]!r} is not a name: use letters, digits and `_`")
@@ -282,7 +284,7 @@ class ProcedureSettings(AgentGroup):
 
     def model(self, name: str) -> type[BaseModel]:
         """The pydantic model of the parameters, all of which are required."""
-        fields: dict[str, Any] = {one: (_TYPES[kind], ...) for one, kind in self.params.items()}
+        fields: dict[str, Any] = {field: (_TYPES[kind], ...) for field, kind in self.params.items()}
         config = ConfigDict(extra="forbid", strict=True)
-        found: type[BaseModel] = create_model(f"{name} params", __config__=config, **fields)
-        return found
+        model: type[BaseModel] = create_model(f"{name} params", __config__=config, **fields)
+        return model

@@ -230,7 +230,7 @@ class Settings(BaseSettings):
         state_dir: the folder of `boyd up` for data and logs.
         audit_key: the secret that seals the audit trail; absent: anyone could recompute the seal.
         approval_secret: the secret of workers and API that signs approvals and links to them;
-            absent: whoever can write to Redis can approve, and all links need a login.
+            absent: write access to Redis suffices to approve, and all links need a login.
         approval_private_key: the Ed25519 key, in PEM, with which the API signs approvals instead.
         approval_public_key: its public key, with which workers check them; they need no secret.
         identity_key: the P-256 key, in PEM, with which a worker signs the identity tokens of its
@@ -340,9 +340,9 @@ def _secrets(settings: Settings) -> Iterator[str]:
 
 
 def _read(file: Path | None) -> dict[str, Any]:
-    named = file or (Path(os.environ["BOYD_CONFIG"]) if "BOYD_CONFIG" in os.environ else None)
-    path = named or Path(DEFAULT_FILE)
-    if named is None and not path.exists():
+    explicit = file or (Path(os.environ["BOYD_CONFIG"]) if "BOYD_CONFIG" in os.environ else None)
+    path = explicit or Path(DEFAULT_FILE)
+    if explicit is None and not path.exists():
         return {}
     return read_toml(path)
 
@@ -378,13 +378,13 @@ def _read_secret_files() -> None:
 
 
 def _check_environment() -> None:
-    known = [*environment_names(), *OTHER_VARIABLES]
+    names = [*environment_names(), *OTHER_VARIABLES]
     for name, value in list(os.environ.items()):
-        if name.startswith(PREFIX) and name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name.startswith(PREFIX) and name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"unknown environment variable {name}{hint}")
-        if name in known:
+        if name in names:
             # Files of variables with lines of Windows leave a carriage return at the end.
             os.environ[name] = value.strip()
 

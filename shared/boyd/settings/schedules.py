@@ -84,7 +84,7 @@ class Schedule:
 
 
 def includes(text: str, local: datetime) -> bool:
-    """Tell whether a cron expression, as a range of minutes, includes a local time."""
+    """Report whether a cron expression, as a range of minutes, includes a local time."""
     cron = CronSim(text, local)
     return (
         local.minute in cron.minutes

@@ -114,11 +114,11 @@ def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
     parts = []
     for item in _closest(error, model):
         place = item["loc"]
-        said = strip_prefix(item["msg"])
+        message = strip_prefix(item["msg"])
         if item["type"] == "extra_forbidden":
-            said = f"is not known{nearest(str(place[-1]), _names(model, place[:-1]))}"
+            message = f"is not known{nearest(str(place[-1]), _names(model, place[:-1]))}"
         where = ".".join(str(step) for step in place)
-        parts.append(f"{where}: {said}" if where else said)
+        parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)
 
 
@@ -128,7 +128,7 @@ def _closest(error: ValidationError, model: type[BaseModel]) -> list[Any]:
     Where a setting may be a text or a table, a wrong value in the table is not told as the lack of
     a text, too.
     """
-    alternatives = {one.__name__ for one in _all_models(model)} | _TYPES
+    alternatives = {kind.__name__ for kind in _all_models(model)} | _TYPES
     items: list[Any] = error.errors(include_url=False, include_context=False, include_input=False)
     for item in items:
         item["loc"] = tuple(
@@ -151,9 +151,9 @@ def saying(error: object) -> str:
     return message_of(error)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, or all."""
-    names = sorted(known)
+    names = sorted(candidates)
     near = difflib.get_close_matches(name, names, 1)
     if near:
         return f"; did you mean {near[0]!r}?"
@@ -167,7 +167,7 @@ def _names(model: type[BaseModel], place: Iterable[int | str]) -> set[str]:
         fields = [each.model_fields[step] for each in models if step in each.model_fields]
         # Positions in lists and keys of tables are not fields: the models stay the same.
         if fields:
-            models = [found for field in fields for found in _models(field.annotation)]
+            models = [nested for field in fields for nested in _models(field.annotation)]
     return {name for each in models for name in each.model_fields}
 
 
@@ -175,10 +175,10 @@ def _all_models(model: type[BaseModel]) -> set[type[BaseModel]]:
     """A model and those of its fields, at every depth."""
     reached, waiting = set(), [model]
     while waiting:
-        one = waiting.pop()
-        if one not in reached:
-            reached.add(one)
-            waiting += [m for f in one.model_fields.values() for m in _models(f.annotation)]
+        kind = waiting.pop()
+        if kind not in reached:
+            reached.add(kind)
+            waiting += [m for f in kind.model_fields.values() for m in _models(f.annotation)]
     return reached
 
 

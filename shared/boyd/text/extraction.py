@@ -56,14 +56,14 @@ class StepMeter:
         """
         layer = [value]
         while layer:
-            inside = [one for one in layer if isinstance(one, dict | list)]
-            texts = sum(len(one) for one in layer if isinstance(one, str))
+            inside = [item for item in layer if isinstance(item, dict | list)]
+            texts = sum(len(item) for item in layer if isinstance(item, str))
             # Before they are looked at: a list may be in there any number of times.
             self.take(sum(map(len, inside)) + texts // _CHARACTERS)
             layer = [
                 child
-                for one in inside
-                for child in (one.values() if isinstance(one, dict) else one)
+                for item in inside
+                for child in (item.values() if isinstance(item, dict) else item)
             ]
 
 
@@ -81,7 +81,7 @@ class Expression:
         jmespath = _library()
         try:
             self._tree = jmespath.compile(text).parsed
-            unknown = _called(self._tree) - _functions().FUNCTION_TABLE.keys()
+            unknown = _function_names(self._tree) - _functions().FUNCTION_TABLE.keys()
         except jmespath.exceptions.JMESPathError as error:
             raise UnusableExpression(_first_line(error)) from None
         except RecursionError:
@@ -118,11 +118,11 @@ def check_expressions(texts: Sequence[str]) -> None:
             raise ExtractionError(f"`{text}`: {error}") from None
 
 
-def _called(tree: Mapping[str, Any]) -> set[str]:
+def _function_names(tree: Mapping[str, Any]) -> set[str]:
     """The names of the functions in a compiled expression."""
     own = {tree["value"]} if tree["type"] == "function_expression" else set()
     children = (child for child in tree["children"] if isinstance(child, dict))
-    return own.union(*map(_called, children))
+    return own.union(*map(_function_names, children))
 
 
 def _first_line(error: Exception) -> str:
@@ -144,23 +144,23 @@ def _interpreter() -> Any:
             return super().visit(node, *values, **more)
 
         def visit_flatten(self, node: Any, value: Any) -> Any:
-            found = super().visit_flatten(node, value)
-            self._meter.take(len(found or ()))
-            return found
+            result = super().visit_flatten(node, value)
+            self._meter.take(len(result or ()))
+            return result
 
         def visit_multi_select_list(self, node: Any, value: Any) -> Any:
-            return self._made(super().visit_multi_select_list(node, value))
+            return self._meter_size(super().visit_multi_select_list(node, value))
 
         def visit_multi_select_dict(self, node: Any, value: Any) -> Any:
-            return self._made(super().visit_multi_select_dict(node, value))
+            return self._meter_size(super().visit_multi_select_dict(node, value))
 
         def visit_function_expression(self, node: Any, value: Any) -> Any:
             self._meter.take(_FUNCTION)
-            return self._made(super().visit_function_expression(node, value))
+            return self._meter_size(super().visit_function_expression(node, value))
 
-        def _made(self, found: Any) -> Any:
-            self._meter.take_size(found)
-            return found
+        def _meter_size(self, result: Any) -> Any:
+            self._meter.take_size(result)
+            return result
 
     return Interpreter
 
@@ -202,5 +202,5 @@ def _library() -> ModuleType:
         raise UnusableExpression(
             f"needs {error.name}, which is not installed: run `pip install 'boyd[intakes]'`"
         ) from None
-    found: ModuleType = jmespath
-    return found
+    module: ModuleType = jmespath
+    return module

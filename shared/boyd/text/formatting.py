@@ -80,7 +80,7 @@ def parse_moment(text: str, now: datetime, zone: tzinfo | None = None) -> dateti
     Args:
         text: what a person wrote.
         now: the present, from which ages and days count.
-        zone: the time zone of what names none; None: that of this machine.
+        zone: the time zone of texts that name none; by default that of this machine.
 
     Raises:
         ValueError: it is none of these.
@@ -91,13 +91,13 @@ def parse_moment(text: str, now: datetime, zone: tzinfo | None = None) -> dateti
             return now - timedelta(seconds=int(age[1]) * UNITS[age[2]])
         if text in _DAYS:
             day = now.astimezone(zone).date() - timedelta(days=_DAYS[text])
-            return _placed(datetime(day.year, day.month, day.day), zone)
-        return _placed(datetime.fromisoformat(text), zone)
+            return _in_zone(datetime(day.year, day.month, day.day), zone)
+        return _in_zone(datetime.fromisoformat(text), zone)
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time: {_HOW}") from None
 
 
-def _placed(at: datetime, zone: tzinfo | None) -> datetime:
+def _in_zone(at: datetime, zone: tzinfo | None) -> datetime:
     """The same wall time in *zone*, unless it names its own."""
     if at.tzinfo is not None:
         return at

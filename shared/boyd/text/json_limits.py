@@ -39,13 +39,13 @@ def check_read(value: Any) -> None:
     Raises:
         TooManyValues: it has more.
     """
-    seen = 0
+    count = 0
     layer = [value]
     while layer:
         inside = [value for value in layer if value and isinstance(value, dict | list)]
-        seen += len(layer) + len(inside)
+        count += len(layer) + len(inside)
         # Before they are looked at: what a mapping makes may have a list any number of times.
-        if seen + sum(map(len, inside)) > MAX_VALUES:
+        if count + sum(map(len, inside)) > MAX_VALUES:
             raise TooManyValues(MAX_VALUES)
         layer = [
             child
@@ -56,14 +56,14 @@ def check_read(value: Any) -> None:
 
 def _check_outside(plain: bytes, most: int) -> None:
     """Count values outside of strings; *plain* has no escaped quotation marks."""
-    seen = at = 0
+    count = at = 0
     for texts, text in enumerate(_TEXT.finditer(plain)):
-        seen += _values(plain, at, text.start())
+        count += _values(plain, at, text.start())
         at = text.end()
         # Each value has at most one string, and one more for its name.
-        if seen > most or texts > 2 * most:
+        if count > most or texts > 2 * most:
             raise TooManyValues(most)
-    if seen + _values(plain, at, len(plain)) > most:
+    if count + _values(plain, at, len(plain)) > most:
         raise TooManyValues(most)
 
 

@@ -119,7 +119,7 @@ _SLICE, _OVERLAP = 131_072, 32_768
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether the name of a variable of the environment suggests a secret."""
+    """Report whether the name of a variable of the environment suggests a secret."""
     return _ENVIRONMENT.fullmatch(name) is not None
 
 
@@ -130,8 +130,8 @@ class Redactor:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        known = {value.strip() for value in values}
-        long = {value for value in known if len(value) >= MIN_LENGTH and value not in MARK}
+        stripped = {value.strip() for value in values}
+        long = {value for value in stripped if len(value) >= MIN_LENGTH and value not in MARK}
         self._forms = sorted({form for value in long for form in _forms(value)})
         #: Forms within which a stream may be cut.
         self._apart = [form for form in self._forms if not form.isascii() or len(form.split()) > 1]
@@ -140,7 +140,7 @@ class Redactor:
         """*text* with secrets replaced."""
         parts: list[str] = []
         end = 0
-        for start, stop in _merge_spans(secret for _, secret in self.found(text)):
+        for start, stop in _merge_spans(secret for _, secret in self.secret_spans(text)):
             parts += [text[end:start], MARK]
             end = stop
         return "".join([*parts, text[end:]])
@@ -156,11 +156,11 @@ class Redactor:
         return value
 
     def is_safe(self, value: Any) -> bool:
-        """Tell quickly that `redact_json` would leave *value* as it is; False: it may not."""
+        """Check quickly that `redact_json` leaves *value* as it is; False if it may change it."""
         text = "\n".join(_strings(value))
-        return not any(matches(_NAMES, text)) and not any(self.found(text))
+        return not any(matches(_NAMES, text)) and not any(self.secret_spans(text))
 
-    def found(self, text: str) -> Iterator[tuple[Span, Span]]:
+    def secret_spans(self, text: str) -> Iterator[tuple[Span, Span]]:
         """The spans of all secrets: the whole match, and the secret in it."""
         for form in self._forms:
             start = text.find(form)
@@ -171,7 +171,7 @@ class Redactor:
         for pattern in _PATTERNS:
             for match in matches(pattern, text):
                 yield match.span(), match.span("secret")
-        yield from _assigned(text)
+        yield from _assignments(text)
 
     def opens(self, text: str) -> int:
         """The index in *text* from which a secret may begin that is not complete yet."""
@@ -182,8 +182,10 @@ class Redactor:
         return min(starts, default=len(text))
 
     def _field(self, key: str, value: Any) -> Any:
-        named = isinstance(value, str) and value and _SECRET_NAME.fullmatch(key[-_LONGEST_NAME:])
-        return MARK if named else self.redact_json(value)
+        is_secret = (
+            isinstance(value, str) and value and _SECRET_NAME.fullmatch(key[-_LONGEST_NAME:])
+        )
+        return MARK if is_secret else self.redact_json(value)
 
 
 class RedactedStream:
@@ -222,7 +224,7 @@ class RedactedStream:
         opens = self._redactor.opens(text)
         cuts = {match.end() for cut in (_WORD, _BETWEEN) for match in cut.finditer(text)}
         places = sorted(place for place in cuts if place <= opens)
-        spans = _merge_spans(span for span, _ in self._redactor.found(text))
+        spans = _merge_spans(span for span, _ in self._redactor.secret_spans(text))
         while places and spans:
             start, end = spans.pop()
             # One word may contain the end of a secret and the beginning of another.
@@ -269,10 +271,10 @@ def _redactor(values: frozenset[str]) -> Redactor:
 
 def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
     """The values of environment variables with names of secrets."""
-    found = os.environ if environ is None else environ
+    variables = os.environ if environ is None else environ
     return {
         value.strip()
-        for name, value in found.items()
+        for name, value in variables.items()
         if len(value.strip()) >= MIN_ENVIRONMENT and is_secret_name(name)
     }
 
@@ -299,16 +301,16 @@ def _partial(form: str, text: str) -> int:
     return len(text)
 
 
-def _assigned(text: str) -> Iterator[tuple[Span, Span]]:
+def _assignments(text: str) -> Iterator[tuple[Span, Span]]:
     """The spans of values assigned to names of secrets."""
     end = 0
     for name in matches(_NAMES, text):
         if name.start() < end:
             continue
-        given = _ASSIGNED.match(text, name.end())
-        if given and given.lastgroup:
-            end = given.end()
-            yield (name.start(), end), given.span(given.lastgroup)
+        match = _ASSIGNED.match(text, name.end())
+        if match and match.lastgroup:
+            end = match.end()
+            yield (name.start(), end), match.span(match.lastgroup)
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -316,15 +318,15 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     at = 0
     while at < len(text):
         border = at + _SLICE
-        seen = pattern.search(text, at, border + _OVERLAP)
-        if seen is None or seen.start() >= border:
+        candidate = pattern.search(text, at, border + _OVERLAP)
+        if candidate is None or candidate.start() >= border:
             at = border
             continue
         # The slice may have cut the match off, or hidden what rules it out.
-        match = pattern.match(text, seen.start())
+        match = pattern.match(text, candidate.start())
         if match:
             yield match
-        at = max(match.end() if match else 0, seen.start() + 1)
+        at = max(match.end() if match else 0, candidate.start() + 1)
 
 
 def _merge_spans(spans: Iterable[Span]) -> list[Span]:
@@ -343,10 +345,10 @@ def _forms(value: str) -> set[str]:
     escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     raw = value.encode("utf-8", "surrogatepass")
     quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw)}
-    return {value, *escaped, *quoted, *_encoded(raw)}
+    return {value, *escaped, *quoted, *_base64_forms(raw)}
 
 
-def _encoded(raw: bytes) -> Iterator[str]:
+def _base64_forms(raw: bytes) -> Iterator[str]:
     """The base64 encodings of *raw* at any position in a longer text."""
     for before in range(3):
         coded = base64.b64encode(bytes(before) + raw).rstrip(b"=")

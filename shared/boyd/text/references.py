@@ -35,21 +35,21 @@ class Reference:
         Raises:
             MissingValue: there is none.
         """
-        found: Any = values
+        value: Any = values
         for part in (self.name, *self.path):
-            if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-                found = found[int(part)]
-            elif isinstance(found, Mapping) and part in found:
-                found = found[part]
+            if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+                value = value[int(part)]
+            elif isinstance(value, Mapping) and part in value:
+                value = value[part]
             else:
                 raise MissingValue(f"{self.text}: there is no {part!r}")
-        return found
+        return value
 
 
 def parse_reference(text: str) -> Reference | None:
-    """The reference that *text* is; None: it is none."""
-    found = _REFERENCE.fullmatch(text)
-    return Reference(text, found[1], tuple(found[2].split(".")[1:])) if found else None
+    """Parse *text* as a reference; return None if it is not one."""
+    match = _REFERENCE.fullmatch(text)
+    return Reference(text, match[1], tuple(match[2].split(".")[1:])) if match else None
 
 
 def reference_texts(value: Any) -> Iterator[str]:
@@ -57,11 +57,11 @@ def reference_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str) and "${" in value:
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from reference_texts(one)
+        for item in value.values():
+            yield from reference_texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from reference_texts(one)
+        for item in value:
+            yield from reference_texts(item)
 
 
 def fill(value: Any, values: Mapping[str, Any]) -> Any:
@@ -71,11 +71,11 @@ def fill(value: Any, values: Mapping[str, Any]) -> Any:
         MissingValue: there is none.
     """
     if isinstance(value, str):
-        found = parse_reference(value)
-        return found.look_up(values) if found else value
+        reference = parse_reference(value)
+        return reference.look_up(values) if reference else value
     if isinstance(value, Mapping):
-        return {name: fill(one, values) for name, one in value.items()}
-    return [fill(one, values) for one in value] if isinstance(value, list) else value
+        return {name: fill(item, values) for name, item in value.items()}
+    return [fill(item, values) for item in value] if isinstance(value, list) else value
 
 
 def references_within(text: str) -> list[str]:

@@ -61,12 +61,12 @@ class DropTest:
     @property
     def failure(self) -> float:
         """The logarithm by which a failure multiplies the stake."""
-        return math.log((1 - self._dropped) / (1 - self.share))
+        return math.log((1 - self._share_after_drop) / (1 - self.share))
 
     @property
     def success(self) -> float:
         """The logarithm by which a success multiplies the stake; it is negative."""
-        return math.log(self._dropped / self.share)
+        return math.log(self._share_after_drop / self.share)
 
     @property
     def limit(self) -> float:
@@ -79,5 +79,5 @@ class DropTest:
         return math.ceil(self.limit / self.failure)
 
     @property
-    def _dropped(self) -> float:
+    def _share_after_drop(self) -> float:
         return 1 - min(_WORSE * (1 - self.share), 1 - self.share / 2)

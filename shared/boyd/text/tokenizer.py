@@ -93,8 +93,8 @@ def _split(word: str) -> list[str]:
     return [word] if is_name else parts
 
 
-def _stems(found: list[str]) -> list[str]:
-    stems = (stem(word) for word in found if word.lower() not in STOP)
+def _stems(words: list[str]) -> list[str]:
+    stems = (stem(word) for word in words if word.lower() not in STOP)
     return [word for word in dict.fromkeys(stems) if word not in STOP]
 
 

@@ -21,12 +21,12 @@ class TraceContext(NamedTuple):
 
 
 def parse_traceparent(text: object) -> TraceContext | None:
-    """The span that a `traceparent` names; None: it is none, or invalid, and so to be ignored."""
+    """Return the span that a `traceparent` names, or None if it is invalid and to be ignored."""
     if not isinstance(text, str) or len(text) > LONGEST or not _FORM.match(text):
         return None
     version, trace_id, span_id = text.split("-")[:3]
     longer = len(text) > _FIRST_VERSION
     if version == "ff" or (version == "00" and longer):
         return None
-    found = TraceContext(int(trace_id, 16), int(span_id, 16))
-    return found if found.trace_id and found.span_id else None
+    context = TraceContext(int(trace_id, 16), int(span_id, 16))
+    return context if context.trace_id and context.span_id else None

@@ -235,12 +235,12 @@ def add(
 
 
 def _as_was(record: LoopResult) -> Expectation:
-    from boyd.replay.differences import recorded_course
+    from boyd.replay.differences import course_of
     from boyd.replay.recordings import Expectation
     from boyd.replay.shadow import CannotTell
 
     try:
-        return Expectation.of(recorded_course(None, record))
+        return Expectation.of(course_of(None, record))
     except CannotTell as unknown:
         output.stop(output.FAILED, f"{unknown}; say what is right with --expect ACTION")
 

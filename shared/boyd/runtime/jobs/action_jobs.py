@@ -177,7 +177,7 @@ class ApprovedActionHandler:
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
-        if isinstance(action, Procedure) and action.approved_steps != item.plan:
+        if isinstance(action, Procedure) and action.steps_to_approve != item.plan:
             return "Refused: the steps of the procedure differ from those that were approved"
         # As it was when the approval was requested, with the params that were approved.
         situation = item.situation or NO_SITUATION
