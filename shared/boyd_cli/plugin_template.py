@@ -7,7 +7,7 @@ import re
 from string import Template
 
 from boyd.errors import ConfigError
-from boyd.plugin.discovery import chosen
+from boyd.plugin.discovery import find_entry_point
 from boyd.text.version import VERSION
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -417,7 +417,7 @@ def package_files(name: str, *, connector: bool) -> dict[str, str]:
     cls = "".join(part.capitalize() for part in name.split("-"))
     plugin, test = (_CONNECTOR, _CONNECTOR_TEST) if connector else (_PLUGIN, _TEST)
     used = re.findall(r"^(?:from \S+ )?import (.+)", plugin.template + test.template, re.MULTILINE)
-    if keyword.iskeyword(cls) or cls in ", ".join(used).split(", ") or chosen(name):
+    if keyword.iskeyword(cls) or cls in ", ".join(used).split(", ") or find_entry_point(name):
         raise ConfigError(f"the name {name!r} is taken; nothing was written")
     values = {
         "name": name,

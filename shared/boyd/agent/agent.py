@@ -26,7 +26,7 @@ from boyd.models import (
     VerificationSettings,
 )
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost, Procedure, ProcedurePlugin
-from boyd.plugin.discovery import find_plugin, import_object, located, version_of
+from boyd.plugin.discovery import explain_error, find_plugin, import_object, version_of
 from boyd.settings.intake_settings import DeclaredIntake, check_intakes, complete
 from boyd.settings.model import ModelSettings
 from boyd.settings.permissions import (
@@ -374,7 +374,7 @@ def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
     except PluginError:
         raise
     except Exception as error:
-        reason = f"cannot be created: {located(error)}"
+        reason = f"cannot be created: {explain_error(error)}"
         raise PluginError(reference.id or reference.use, reason) from error
     if reference.id:
         plugin.id = reference.id

@@ -134,7 +134,7 @@ class Request:
         execution_id: stays the same when the request is repeated.
         situation: the one in which it was decided, if it is known.
         approved: the request has passed the gate.
-        record: the track record in which an approved action counts; None: in none.
+        record: the track record in which an approved action counts, if it counts in one.
         gate: the verdict when it was decided, if a person has to approve it.
         asked_by: the plugin whose hook requires an approval.
         retry: an earlier attempt may be in the ledger.

@@ -28,7 +28,7 @@ _FOREIGN = (f"{_BOYD}/", "<frozen", f"{Path(traceback.__file__).parent}/")
 _CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
-def located(error: BaseException) -> str:
+def explain_error(error: BaseException) -> str:
     """The error as one line, with its file and line and the nearest known name."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name} line {error.lineno}: {error.msg}"
@@ -103,7 +103,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         try:
             kind = kind.load()
         except (Exception, SystemExit) as error:
-            raise PluginError(name, f"cannot be imported: {located(error)}") from error
+            raise PluginError(name, f"cannot be imported: {explain_error(error)}") from error
     return _check_plugin(name, kind)
 
 
@@ -151,7 +151,9 @@ def import_object(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{path}: cannot import {module_name!r}: {located(error)}") from error
+        raise ConfigError(
+            f"{path}: cannot import {module_name!r}: {explain_error(error)}"
+        ) from error
     if not hasattr(module, attribute):
         raise ConfigError(f"{path}: {module_name!r} has no {attribute!r}")
     return getattr(module, attribute)
@@ -175,7 +177,7 @@ def _rank(point: EntryPoint) -> tuple[bool, str]:
     return package == "boyd", package
 
 
-def chosen(name: str) -> EntryPoint | None:
+def find_entry_point(name: str) -> EntryPoint | None:
     """The entry point that *name* stands for, if several packages have one of that name."""
     return _entry_points().get(name)
 
@@ -250,7 +252,9 @@ def _load(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise PluginError(path.stem, f"{path} cannot be imported: {located(error)}") from error
+        raise PluginError(
+            path.stem, f"{path} cannot be imported: {explain_error(error)}"
+        ) from error
     return module
 
 

@@ -31,7 +31,7 @@ from boyd.plugin.components import (
     Strategy,
     Tool,
 )
-from boyd.plugin.discovery import GROUP, chosen, located
+from boyd.plugin.discovery import GROUP, explain_error, find_entry_point
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.plugin.host import action_info, declarations, endpoint_info
 from boyd.plugin.plugin_base import Connector, Plugin
@@ -276,14 +276,14 @@ def installed_plugins() -> list[InstalledPlugin]:
 def _read(point: EntryPoint) -> InstalledPlugin:
     name, extra, summary = point.name.replace("_", "-"), None, ""
     missing: list[str] = []
-    used = chosen(name)
+    used = find_entry_point(name)
     error = f"{name!r} means the one of {_package(used)}" if used and used != point else None
     try:
         extra = next(iter(point.extras), None)
         missing = list(_missing(point.dist, extra)) if point.dist and extra else []
         summary = _summary(point.module, point.attr)
     except Exception as problem:  # noqa: BLE001 - whatever other packages hold
-        error = located(problem)
+        error = explain_error(problem)
     return InstalledPlugin(
         name=name,
         package=_package(point),

@@ -278,7 +278,7 @@ class IterationSteps:
         elif self._engine.fleet.serving(queue):
             return _Destination(queue)
         else:
-            reason = queues.unserved(queue)
+            reason = queues.no_worker_message(queue)
             refusal = action_call.failure(action.id, reason, prevented="unserved")
         return _refuse(refusal, conclude(self._agent, circumstances, verdict, refusal))
 
@@ -289,7 +289,7 @@ class IterationSteps:
         elif self._engine.fleet.serving(queues.ACT):
             return _Destination(queues.ACT, gate=gate)
         else:
-            unserved = queues.unserved(queues.ACT)
+            unserved = queues.no_worker_message(queues.ACT)
         return _Destination(queues.LOOP, unserved=unserved, gate=gate)
 
     def _act(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:

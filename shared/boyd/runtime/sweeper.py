@@ -93,7 +93,7 @@ class Sweeper:
 
     def _settle_act(self, retry: Retry, queue: str) -> None:
         """End an act phase whose queue has no worker; the loop must not wait."""
-        reason = queues.unserved(queue)
+        reason = queues.no_worker_message(queue)
         execution = self._store.executions.of_iteration(retry.iteration)
         epoch = self._store.iterations.settle_act(
             retry.iteration, retry.epoch, reason, execution, RESTART

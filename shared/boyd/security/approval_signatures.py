@@ -5,8 +5,8 @@ requesters. A worker with a secret or key counts only signed approvals. A signat
 whether its approval was executed before: the ledger executes each once. Nor does it protect keys of
 the API.
 
-With a secret, whoever checks approvals can also sign them. With a pair of Ed25519 keys, the API
-alone signs, and workers only check.
+With a secret, a process that checks approvals can also sign them. With a pair of Ed25519 keys, only
+the API signs, and workers check.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ApprovalSigner:
         mac = self._mac(_dump(_content(item, vote, signature)))
         return vote.patched({"signature": signature.patched({"mac": mac})})
 
-    def signed(self, item: ApprovalItem) -> list[Vote]:
+    def valid_votes(self, item: ApprovalItem) -> list[Vote]:
         """The approvals of *item* that were signed for it as it is, one of each principal."""
         votes = {vote.by: vote for vote in item.approvals if self._is_signed(item, vote)}
         return list(votes.values())

@@ -126,6 +126,6 @@ class TracesSettings(BaseModel):
     link: Annotated[str, AfterValidator(_template)] | None = None
 
     @property
-    def exported(self) -> bool:
+    def is_exporting(self) -> bool:
         """True if there is a collector to export to."""
         return self.endpoint is not None or any(os.environ.get(name) for name in _NAMED)

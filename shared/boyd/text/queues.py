@@ -43,6 +43,6 @@ def broker_of(agent_id: str, brokers: int) -> int:
     return max(range(brokers), key=rank)
 
 
-def unserved(queue: str) -> str:
+def no_worker_message(queue: str) -> str:
     """The message that a queue has no worker."""
     return f"No live worker consumes queue {queue!r}; start one with -Q {queue}"

@@ -70,7 +70,7 @@ def traces(settings: Settings) -> None:
     OTEL_EXPORTER_OTLP_ENDPOINT names, until SIGTERM. If several run, one exports.
     """
     check_installed()
-    if not settings.traces.exported:
+    if not settings.traces.is_exporting:
         raise ConfigError(
             "traces.endpoint is missing: set BOYD_TRACES__ENDPOINT to the collector's address,"
             " such as http://collector:4318"

@@ -111,7 +111,7 @@ def up(
     if not agents and not settings.agents and Path("agent.toml").exists():
         agents = ("agent.toml",)
     settings = with_agents(settings, agents)
-    if settings.traces.exported:
+    if settings.traces.is_exporting:
         check_installed()
     names = list(load_agents(settings.agents))
     if len(names) == 1 and not settings.agent:
@@ -234,7 +234,7 @@ def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
         "api": ["api"],
         "archive": ["archive"],
     }
-    if settings.traces.exported:
+    if settings.traces.is_exporting:
         commands["traces"] = ["traces"]
     children = [
         ChildSpec(

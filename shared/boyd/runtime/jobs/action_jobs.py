@@ -192,7 +192,7 @@ class ApprovedActionHandler:
         signer = self._engine.settings.signer
         if signer is None:
             return None
-        return None if required.is_met_by(signer.signed(item)) else _UNSIGNED
+        return None if required.is_met_by(signer.valid_votes(item)) else _UNSIGNED
 
     def _finish(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.

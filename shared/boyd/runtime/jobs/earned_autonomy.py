@@ -74,7 +74,7 @@ class AutonomyOffers:
         if action is None or rule is None:
             return _refusal("the agent's settings do not let it earn to run alone any more")
         signer = self._engine.settings.signer
-        votes = item.approvals if signer is None else signer.signed(item)
+        votes = item.approvals if signer is None else signer.valid_votes(item)
         required = self._policy(action)
         if not (required.is_met_by(votes) and agent.rules.allows(action, votes)):
             return _refusal("its approvals do not suffice, or were not signed by this deployment")

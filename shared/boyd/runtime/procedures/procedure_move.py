@@ -104,7 +104,7 @@ class ProcedureMove:
             return self._fail_step(f"when: {error}")
         queue = self._queue(self._steps.action(action_of(step).action))
         if not self._engine.fleet.serving(queue):
-            return self._stop(queues.unserved(queue))
+            return self._stop(queues.no_worker_message(queue))
         name = self._steps.name(step, self._progress)
         self._note({}, state="running", execution=name, started_at=self._now)
         return Later(0, queue=queue)
@@ -292,7 +292,7 @@ class ProcedureMove:
         step_action = action_of(step) if planned is None or isinstance(planned, str) else planned
         queue = self._queue(self._steps.action(step_action.action))
         if not self._engine.fleet.serving(queue):
-            return self._wait_for_person(queues.unserved(queue), {})
+            return self._wait_for_person(queues.no_worker_message(queue), {})
         self._write(self._compensation_field(index, compensation))
         return Later(0, queue=queue)
 

@@ -248,7 +248,7 @@ class ProcedureSteps:
         situation = item.situation or NO_SITUATION
         circumstances = self._engine.act_context().circumstances(action, decision, situation)
         signer = self._engine.settings.signer
-        votes = signer.signed(item) if signer else item.approvals
+        votes = signer.valid_votes(item) if signer else item.approvals
         required = self._engine.agent.policy(circumstances)
         own = () if required.allow_requester else item.requested_by
         counted = [
