@@ -191,8 +191,8 @@ class Proposal(Model):
         instead_of: why the actions that were decided first are not repeated, one line each.
         plan: the steps of a procedure; empty for other actions.
         situation: as conditions of policies saw it, if there are any.
-        record: the track record of the action in this class of situation, as it was then; None:
-            its outcome does not count, as the agent did not decide on it, or cannot be verified.
+        record: the track record of the action in this class of situation, as it was then; none
+            if its outcome does not count: the agent did not decide on it, or cannot verify it.
         code: the plugin of the action with its version, or a digest of its file, as it was then.
     """
 
