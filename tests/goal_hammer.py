@@ -10,7 +10,7 @@ from typing import Any
 
 from boyd.store import Store, connect
 from boyd_goals.goal_tree import decompose
-from boyd_goals.memory import consolidate, is_consolidation_due, push
+from boyd_goals.memory import MemoryNote, consolidate, is_consolidation_due, push
 from boyd_goals.outcome import DecisionOutcome, apply_outcome
 from boyd_goals.sessions import claim, release
 from boyd_goals.state import Config, GoalSession
@@ -78,16 +78,15 @@ class Hammer:
         now, relevance = datetime.now(UTC), self._dice.random()
 
         def pushed(session: GoalSession) -> GoalSession:
-            return push(
-                session,
+            note = MemoryNote(
                 content=f"from {self._number}",
                 kind="Action",
                 relevance=relevance,
                 source_cycle=0,
                 now=now,
-                config=CONFIG,
                 symbols=["x"],
             )
+            return push(session, note, CONFIG)
 
         _, after = self._change(pushed)
         self.account.pushed.append(after.memory[-1].id)

@@ -13,7 +13,7 @@ from boyd.plugin import Context, Graph, Plugin
 from boyd.testing import TESTER, Lab
 from boyd_goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
 from boyd_goals.judgement import StepFinding
-from boyd_goals.memory import push
+from boyd_goals.memory import MemoryNote, push
 from boyd_goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
 from boyd_goals.plugin import Goals
 from boyd_goals.sessions import SessionCache
@@ -84,7 +84,7 @@ def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> G
     known = {"content": "text", "kind": "Observation", "source_cycle": 0}
     for number, relevance in enumerate(relevances):
         values = {**known, **fields, "relevance": relevance, "now": later(number)}
-        session = push(session, config=config, **values)
+        session = push(session, MemoryNote(**values), config)
     return session
 
 

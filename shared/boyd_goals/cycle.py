@@ -351,18 +351,17 @@ def record_outcome(
     after = apply_outcome(session, outcome, now, config)
     if after is session:
         return session
-    return memory.push(
-        after,
+    note = memory.MemoryNote(
         content=f"Tool result ({outcome.tool}):\n{outcome.output}",
         kind="Action",
         relevance=0.8 if outcome.state in ("vetoed", "refused", "undone") else 0.6,
         source_cycle=outcome.cycle,
         now=now,
-        config=config,
         symbols=[symbol(outcome.goal), *outcome.symbols],
         tool=outcome.tool,
         success=outcome.state == "done",
     )
+    return memory.push(after, note, config)
 
 
 def end(

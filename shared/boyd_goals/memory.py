@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from boyd.text.tokenizer import words
@@ -38,40 +39,42 @@ _READING = frozenset(
 _ID_PREFIXES = ("goal:", "wm-")
 
 
-def push(
-    session: GoalSession,
-    *,
-    content: str,
-    kind: MemoryKind,
-    relevance: float,
-    source_cycle: int,
-    now: datetime,
-    config: Config,
-    symbols: Iterable[str] = (),
-    tool: str | None = None,
-    success: bool | None = None,
-) -> GoalSession:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryNote:
+    """Something to remember, of any length and relevance."""
+
+    content: str
+    kind: MemoryKind
+    relevance: float
+    source_cycle: int
+    now: datetime
+    symbols: Iterable[str] = ()
+    tool: str | None = None
+    success: bool | None = None
+
+
+def push(session: GoalSession, note: MemoryNote, config: Config) -> GoalSession:
     """Add an entry; a full memory drops its least important entry first.
 
     Content and symbols are cut to their limits, and the relevance is clamped to 0 to 1.
     """
     entry = MemoryEntry(
         id=session.memories + 1,
-        content=clip(content, CONTENT_CHARS),
-        symbols=list(dict.fromkeys(symbols))[:MAX_SYMBOLS],
-        kind=kind,
-        timestamp=now,
-        relevance=min(1.0, max(0.0, relevance)),
-        source_cycle=source_cycle,
-        tool=tool,
-        success=success,
+        content=clip(note.content, CONTENT_CHARS),
+        symbols=list(dict.fromkeys(note.symbols))[:MAX_SYMBOLS],
+        kind=note.kind,
+        timestamp=note.now,
+        relevance=min(1.0, max(0.0, note.relevance)),
+        source_cycle=note.source_cycle,
+        tool=note.tool,
+        success=note.success,
     )
     memory = session.memory
     while len(memory) >= config.working_memory_capacity:
         low = (other for other in memory if other.relevance < config.low_relevance)
         dropped = next(low, None) or min(memory, key=lambda other: (other.relevance, other.id))
         memory = [other for other in memory if other is not dropped]
-    changes = {"memories": entry.id, "memory": [*memory, entry], "updated_at": now}
+    changes = {"memories": entry.id, "memory": [*memory, entry], "updated_at": note.now}
     return session.model_copy(update=changes)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from boyd.models import Model
 from boyd_goals.goal_tree import active_goals, change_goal, symbol
-from boyd_goals.memory import pressure, push
+from boyd_goals.memory import MemoryNote, pressure, push
 from boyd_goals.progress import clip
 from boyd_goals.state import (
     Archetype,
@@ -221,13 +221,11 @@ def reflect(session: GoalSession, cycle: int, now: datetime, config: Config) -> 
                 session, session.goals[adjustment.goal], now, priority=adjustment.priority
             )
     session = session.model_copy(update=changes)
-    note = partial(
-        push, kind="Reflection", relevance=_RELEVANCE, source_cycle=cycle, now=now, config=config
-    )
+    note = partial(MemoryNote, kind="Reflection", relevance=_RELEVANCE, source_cycle=cycle, now=now)
     if report.adjustments:
         about = [symbol(adjustment.goal) for adjustment in report.adjustments]
-        session = note(session, content=_advice(session, report), symbols=about)
-    return note(session, content=report.summary)
+        session = push(session, note(content=_advice(session, report), symbols=about), config)
+    return push(session, note(content=report.summary), config)
 
 
 def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionReport:

@@ -308,15 +308,15 @@ def remember_choice(
     )
     decided = f'Decide: tool={chosen.tool}, goal="{goal.description}", reason={chosen.rationale}'
     own = [symbol(goal.id)]
-    push = partial(memory.push, source_cycle=cycle, now=now, config=config)
-    session = memory.consult(session, [entry.id for entry in memory.newest(session)])
-    session = push(session, content=observed, kind="Observation", relevance=0.6, symbols=own)
+    note = partial(memory.MemoryNote, source_cycle=cycle, now=now)
+    notes = [note(content=observed, kind="Observation", relevance=0.6, symbols=own)]
     if outlook.facts or outlook.inferred:
         symbols = [*own, *outlook.inferred]
-        session = push(session, content=inferred, kind="Inference", relevance=0.5, symbols=symbols)
-    session = push(
-        session, content=decided, kind="Decision", relevance=0.7, symbols=own, tool=chosen.tool
-    )
+        notes.append(note(content=inferred, kind="Inference", relevance=0.5, symbols=symbols))
+    decision = note(content=decided, kind="Decision", relevance=0.7, symbols=own, tool=chosen.tool)
+    session = memory.consult(session, [entry.id for entry in memory.newest(session)])
+    for entry in (*notes, decision):
+        session = memory.push(session, entry, config)
     needs, external = _needs(goal, profiles)
     return ensure_plan(
         session, goal.id, needs, has_knowledge=bool(outlook.facts), external=external

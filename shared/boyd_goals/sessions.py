@@ -72,18 +72,17 @@ def apply_answer(
     text = f"{question.text}\nAnswer of {question.answered_by}: {question.answer}"
     content = clip(text, memory.CONTENT_CHARS)
     if not any(entry.content == content for entry in session.memory):
-        session = memory.push(
-            session,
+        note = memory.MemoryNote(
             content=content,
             kind="Observation",
             relevance=0.9,
             source_cycle=session.cycle,
             now=now,
-            config=config,
             symbols=[symbol(goal.id)] if goal else [],
             tool="user_interact",
             success=True,
         )
+        session = memory.push(session, note, config)
     if goal is None or not is_open(goal):
         return session
     for affected in [goal, *below(session, goal)]:

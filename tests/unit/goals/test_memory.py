@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from boyd_goals.goal_tree import symbol
 from boyd_goals.memory import (
+    MemoryNote,
     consolidate,
     consult,
     is_consolidation_due,
@@ -77,18 +78,17 @@ def test_capacity_is_never_exceeded_and_no_id_is_given_twice(
 
 
 def test_an_entry_keeps_its_fields_and_truncates_its_content() -> None:
-    session = push(
-        empty(),
+    note = MemoryNote(
         content="é" * 1001,
         kind="Action",
         relevance=0.6,
         source_cycle=3,
         now=later(1),
-        config=CONFIG,
         symbols=["b", "a", "b"],
         tool="reason",
         success=True,
     )
+    session = push(empty(), note, CONFIG)
     entry = session.memory[0]
 
     assert entry.content == "é" * 997 + "..."

@@ -19,7 +19,7 @@ from boyd_goals.goal_tree import (
     set_status,
     symbol,
 )
-from boyd_goals.memory import consolidate, consult, push
+from boyd_goals.memory import MemoryNote, consolidate, consult, push
 from boyd_goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
 from boyd_goals.progress import ensure_plan
 from boyd_goals.psyche import new_psyche, reflect
@@ -136,16 +136,15 @@ class Sessions(RuleBasedStateMachine):
     @rule(relevance=st.floats(0, 1), number=st.integers(0, 20))
     def remember(self, relevance: float, number: int) -> None:
         id = self.pick(number)
-        self.session = push(
-            self.session,
+        note = MemoryNote(
             content="text",
             kind="Action",
             relevance=relevance,
             source_cycle=self.session.cycle,
             now=self.now(),
-            config=self.config,
             symbols=[symbol(id)] if id else ["x"],
         )
+        self.session = push(self.session, note, self.config)
 
     @rule(ids=st.lists(st.integers(1, 30), max_size=5))
     def look(self, ids: list[int]) -> None:
