@@ -9,7 +9,7 @@ from typing import Any
 
 from boyd import Agent
 from boyd.plugins.mcp_client import McpTools
-from boyd.plugins.mcp_client.lock_changes import renewed
+from boyd.plugins.mcp_client.lock_changes import renew_lock
 
 HERE = Path(__file__).parent
 
@@ -52,7 +52,7 @@ class Rogue:
         """Lock what the server says; what is left out, and why."""
         plugin = self.plugin(**options)
         plugin.use_folder(self.folder)
-        lock, failures, left_out = renewed(plugin)
+        lock, failures, left_out = renew_lock(plugin)
         assert not failures, failures
         lock.write(plugin.lock_file)
         return left_out
@@ -61,7 +61,7 @@ class Rogue:
         """Options that let a locked tool run alone."""
         plugin = self.plugin()
         plugin.use_folder(self.folder)
-        digest = plugin.locked("rogue").tools[name].digest
+        digest = plugin.lock_of("rogue").tools[name].digest
         return {"tools": {name: {"autonomy": "auto", "risk": "low", "digest": digest, **more}}}
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 from boyd.plugins.mcp_client.mcp_connection import McpConnection
 from boyd.plugins.mcp_client.server_options import RemoteServer
-from boyd.plugins.mcp_client.tool_server import mirrored, offers, talking
+from boyd.plugins.mcp_client.tool_server import argument_headers, offers, talking
 
 #: The arguments of the calls that a scenario wants; by default, every tool is called once.
 _ADD = {"a": 5, "b": 3}
@@ -32,7 +32,7 @@ def run(scenario: str, url: str, given: dict[str, Any]) -> None:
 
 
 def _call(connection: McpConnection, name: str, arguments: Any, schema: Any) -> None:
-    print(connection.call(name, arguments, mirrored(schema, arguments)))
+    print(connection.call(name, arguments, argument_headers(schema, arguments)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import requests
 
 from boyd.plugins.mcp_client.mcp_connection import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
-from boyd.plugins.mcp_client.tool_server import mirrored, offers, output_of, talking
+from boyd.plugins.mcp_client.tool_server import argument_headers, offers, output_of, talking
 from connection_kit import ConnectedAgent
 from harness import Deployment, free_port, wait_until
 from mcp_kit import HERE, Rogue, tool
@@ -81,7 +81,7 @@ def called(server: RemoteServer, name: str, **arguments: Any) -> tuple[str, Any]
     """The revision of the protocol that was spoken, and the output of a tool."""
     with talking(server, Path()) as connection:
         known, _ = offers(connection, server)
-        headers = mirrored(known.tools[name].schema_, arguments)
+        headers = argument_headers(known.tools[name].schema_, arguments)
         return connection.revision, output_of(connection.call(name, arguments, headers))
 
 

@@ -81,8 +81,8 @@ def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) ->
     finished = run(argv, timeout, cwd)
     if code := finished.code:
         check_limit(argv[0], code)
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        raise CommandFailed(f"{argv[0]} {how}{_suffix(finished.output)}")
+        ending = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        raise CommandFailed(f"{argv[0]} {ending}{_suffix(finished.output)}")
     return finished.output
 
 
@@ -154,7 +154,7 @@ class Systemctl:
         """Run it; raises `CommandFailed` if it cannot be started or took too long."""
         return run([*self._argv, *arguments], timeout, limit=MAX_BYTES)
 
-    def checked(self, *arguments: str, timeout: float = SYSTEMCTL_TIMEOUT) -> str:
+    def check_call(self, *arguments: str, timeout: float = SYSTEMCTL_TIMEOUT) -> str:
         """Its output; raises `CommandFailed` if it fails."""
         finished = self.call(*arguments, timeout=timeout)
         if finished.code:
@@ -170,11 +170,11 @@ class Systemctl:
         Raises:
             CommandFailed: systemd cannot be asked, or says too much.
         """
-        text = self.checked(
+        text = self.check_call(
             "show", f"--property={','.join(properties)}", "--", *units, timeout=timeout
         )
         if len(text.encode()) >= MAX_BYTES:
             raise CommandFailed(f"systemctl show printed more than {MAX_BYTES} bytes")
         blocks = (block.splitlines() for block in text.split("\n\n"))
-        found = [dict(line.split("=", 1) for line in block if "=" in line) for block in blocks]
-        return [one for one in found if one]
+        sections = [dict(line.split("=", 1) for line in block if "=" in line) for block in blocks]
+        return [section for section in sections if section]

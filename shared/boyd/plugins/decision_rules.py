@@ -75,8 +75,8 @@ class DecisionRule(BaseModel):
     @classmethod
     def _references(cls, params: JsonObject) -> JsonObject:
         for text in reference_texts(params):
-            found = parse_reference(text)
-            if found is None or found.name not in _NAMES:
+            reference = parse_reference(text)
+            if reference is None or reference.name not in _NAMES:
                 raise ValueError(
                     f"{text!r}: a reference is the whole text: ${{data.NAME}}, ${{source}} or "
                     "${severity}"
@@ -84,7 +84,7 @@ class DecisionRule(BaseModel):
         return params
 
     def applies_to(self, observation: Observation) -> bool:
-        """Tell whether it is about such an observation, but for its condition."""
+        """Report whether it is about such an observation, apart from its condition."""
         severity = SEVERITIES.index(observation.severity or "info")
         return severity >= SEVERITIES.index(self.min_severity) and fnmatchcase(
             observation.source, self.source
@@ -160,22 +160,22 @@ class DecisionRules(Plugin):
         """Find the observations that rules are about.
 
         One that was sent to the agent does not count if its source is that of an observer of the
-        agent: whoever may send observations must not decide on actions in the name of a plugin.
+        agent: a sender of observations must not decide on actions in the name of a plugin.
         """
-        plugins = {one.partition(":")[0] for one in ctx.catalog.observers}
-        observations = [one for one in observations if not _is_forged(one, plugins)]
+        plugins = {observer.partition(":")[0] for observer in ctx.catalog.observers}
+        observations = [item for item in observations if not _is_forged(item, plugins)]
         findings: list[str] = []
-        found: list[RuleMatch] = []
+        matches: list[RuleMatch] = []
         for rule in self.options.rules:
             matched = list(self._matching(rule, observations, findings))
             if matched:
                 findings.append(f"rule {rule.name}: {counted(len(matched), 'match', 'matches')}")
-            found += matched[:MAX_MATCHES]
+            matches += matched[:MAX_MATCHES]
         return SituationAssessment(
             source=f"{self.id}:matches",
             findings=findings or ["No rule matches"],
-            anomalies=[_anomaly(match) for match in found] or None,
-            data={"matches": [match.model_dump(mode="json") for match in found]},
+            anomalies=[_anomaly(match) for match in matches] or None,
+            data={"matches": [match.model_dump(mode="json") for match in matches]},
         )
 
     def _matching(
@@ -193,18 +193,21 @@ class DecisionRules(Plugin):
             findings.append(error)
 
     def _matches(self, rule: DecisionRule, situation: Situation) -> list[RuleMatch]:
-        known: Any = situation.evidence(f"{self.id}:matches").get("matches", [])
-        return [RuleMatch.model_validate(one) for one in known if one["rule"] == rule.name]
+        records: Any = situation.evidence(f"{self.id}:matches").get("matches", [])
+        return [
+            RuleMatch.model_validate(record) for record in records if record["rule"] == rule.name
+        ]
 
     def _decide(self, rule: DecisionRule, situation: Situation, ctx: Context) -> Decision:
         matches = self._matches(rule, situation)
         key = f"decided:{rule.name}"
         decided: dict[str, float] = ctx.state.get(key, {})
-        match = min(matches, key=lambda one: decided.get(one.key, 0.0))
+        match = min(matches, key=lambda candidate: decided.get(candidate.key, 0.0))
         now = ctx.now().timestamp()
-        known = {one: at for one, at in decided.items() if now - at < MEMORY} | {match.key: now}
-        latest = sorted(known, key=known.__getitem__)[-REMEMBERED:]
-        ctx.state.set(key, {one: known[one] for one in latest}, ttl=MEMORY)
+        times = {name: at for name, at in decided.items() if now - at < MEMORY}
+        times[match.key] = now
+        latest = sorted(times, key=times.__getitem__)[-REMEMBERED:]
+        ctx.state.set(key, {name: times[name] for name in latest}, ttl=MEMORY)
         risks = {action.id: action.risk for action in ctx.catalog.actions}
         observed = f"{match.source} reports {match.severity} for {match.resource}"
         return Decision(
@@ -259,9 +262,12 @@ def _match(rule: DecisionRule, observation: Observation) -> RuleMatch:
 
 def _anomaly(match: RuleMatch) -> Anomaly:
     level = LEVELS[SEVERITIES.index(match.severity)]
-    said = f"{match.source} reports {match.severity}"
+    description = f"{match.source} reports {match.severity}"
     return Anomaly(
-        type=match.rule, description=said, severity=level, affected_resources=[match.resource]
+        type=match.rule,
+        description=description,
+        severity=level,
+        affected_resources=[match.resource],
     )
 
 

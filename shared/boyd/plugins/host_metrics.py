@@ -35,7 +35,7 @@ class Thresholds(BaseModel):
     error: float = Field(ge=0)
 
     @model_validator(mode="after")
-    def _ordered(self) -> Thresholds:
+    def _check_order(self) -> Thresholds:
         if self.error < self.warning:
             raise ValueError("error must not be below warning")
         return self
@@ -60,9 +60,9 @@ class Exceeded(Model):
     @property
     def text(self) -> str:
         """The measure for people."""
-        what = f"{self.what} {self.mount}" if self.mount else self.what
+        measure = f"{self.what} {self.mount}" if self.mount else self.what
         value = f"{self.value:g}{' per core' if self.what == 'load' else ' %'}"
-        return f"{self.host}: {what} {value} ({self.severity} from {self.threshold:g})"
+        return f"{self.host}: {measure} {value} ({self.severity} from {self.threshold:g})"
 
 
 class LoadEvidence(Model):
@@ -127,7 +127,7 @@ class HostMetrics(Plugin):
         """The use of each mount in percent; one that is missing or hangs hides no other measure."""
         return self._calls.make(
             {
-                mount: BoundedCall(partial(_used, mount), MOUNT_TIMEOUT)
+                mount: BoundedCall(partial(_disk_use, mount), MOUNT_TIMEOUT)
                 for mount in self.options.mounts
             }
         )
@@ -138,37 +138,39 @@ class HostMetrics(Plugin):
             return self._observation(ctx, "disk", "error", mount=mount, error=error)
         return self._metric(ctx, "disk", used, mount=mount)
 
-    def _metric(self, ctx: Context, what: Measure, value: float, **more: Any) -> Observation:
-        limits: Thresholds = getattr(self.options, what)
+    def _metric(self, ctx: Context, measure: Measure, value: float, **more: Any) -> Observation:
+        limits: Thresholds = getattr(self.options, measure)
         value, thresholds = round(value, 2), limits.model_dump()
         severity = limits.severity(value)
-        return self._observation(ctx, what, severity, value=value, thresholds=thresholds, **more)
+        return self._observation(ctx, measure, severity, value=value, thresholds=thresholds, **more)
 
     def _observation(
-        self, ctx: Context, what: Measure, severity: Severity, **data: Any
+        self, ctx: Context, measure: Measure, severity: Severity, **data: Any
     ) -> Observation:
         return Observation(
-            source=f"{self.id}/{ctx.host}/{what}",
+            source=f"{self.id}/{ctx.host}/{measure}",
             type="metric",
             severity=severity,
             timestamp=ctx.now(),
-            data={"host": ctx.host, "what": what, **data},
+            data={"host": ctx.host, "what": measure, **data},
         )
 
     @orienter()
     def analyze_hosts(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Find the exceeded thresholds."""
         own = [o for o in observations if o.source.startswith(f"{self.id}/")]
-        known = [o for o in own if not _lost(o)]
+        measured = [o for o in own if not _has_error(o)]
         hosts = sorted({str(o.data["host"]) for o in own})
-        over = [one for o in known if (one := self._over(o))]
-        lost = [f"{o.data['host']}: {o.data['mount']}: {o.data['error']}" for o in own if _lost(o)]
+        over = [exceeded for o in measured if (exceeded := self._over(o))]
+        lost = [
+            f"{o.data['host']}: {o.data['mount']}: {o.data['error']}" for o in own if _has_error(o)
+        ]
         return SituationAssessment(
             source=f"{self.id}:analyze_hosts",
-            findings=[*(one.text for one in over), *lost] or [self._all_well(hosts, ctx)],
+            findings=[*(exceeded.text for exceeded in over), *lost] or [self._all_well(hosts, ctx)],
             confidence=0.9 if over or lost else 1.0,
             data=LoadEvidence(hosts=hosts, over=over).to_wire(),
-            anomalies=[_anomaly(one) for one in over] or None,
+            anomalies=[_anomaly(exceeded) for exceeded in over] or None,
             correlations=list(self._together(over)) or None,
         )
 
@@ -183,30 +185,32 @@ class HostMetrics(Plugin):
         data, thresholds = observation.data, observation.data["thresholds"]
         if observation.severity not in ("warning", "error") or not isinstance(thresholds, dict):
             return None
-        found = {name: data.get(name) for name in ("host", "what", "value", "mount")}
-        found |= {"threshold": thresholds[observation.severity], "severity": observation.severity}
-        return Exceeded.model_validate(found)
+        fields = {name: data.get(name) for name in ("host", "what", "value", "mount")}
+        fields |= {"threshold": thresholds[observation.severity], "severity": observation.severity}
+        return Exceeded.model_validate(fields)
 
     def _together(self, over: list[Exceeded]) -> Iterator[Correlation]:
-        for host in sorted({one.host for one in over}):
-            sources = sorted({f"{self.id}/{host}/{one.what}" for one in over if one.host == host})
+        for host in sorted({exceeded.host for exceeded in over}):
+            sources = sorted(
+                {f"{self.id}/{host}/{exceeded.what}" for exceeded in over if exceeded.host == host}
+            )
             if len(sources) > 1:
                 description = f"{host} exceeds several thresholds at once"
                 yield Correlation(observations=sources, description=description, confidence=0.7)
 
 
-def _used(mount: str) -> float:
+def _disk_use(mount: str) -> float:
     return float(psutil.disk_usage(mount).percent)
 
 
-def _lost(observation: Observation) -> bool:
+def _has_error(observation: Observation) -> bool:
     return "error" in observation.data
 
 
-def _anomaly(one: Exceeded) -> Anomaly:
+def _anomaly(exceeded: Exceeded) -> Anomaly:
     return Anomaly(
-        type=f"high-{one.what}",
-        description=one.text,
-        severity="high" if one.severity == "error" else "medium",
-        affected_resources=[one.host],
+        type=f"high-{exceeded.what}",
+        description=exceeded.text,
+        severity="high" if exceeded.severity == "error" else "medium",
+        affected_resources=[exceeded.host],
     )

@@ -208,8 +208,8 @@ class HttpService:
         status = response.status_code
         if not 200 <= status < 300:
             text = " ".join(content[:QUOTED].decode("utf-8", "replace").split())
-            said = f": {text}" if text else ""
-            message = f"{self._where} answered {status}{said}"
+            quote = f": {text}" if text else ""
+            message = f"{self._where} answered {status}{quote}"
             raise ServiceError(message, status, headers=response.headers)
         # What follows a status of success has been done, whatever the answer looks like.
         if len(content) > MAX_BYTES:
@@ -238,7 +238,7 @@ def _read(response: requests.Response, until: float) -> bytes:
 
 
 def _is_unsent(error: BaseException) -> bool:
-    """Tell whether there was no connection to send anything over."""
+    """Report whether the request failed before there was a connection."""
     reason = getattr(error, "args", None) and getattr(error.args[0], "reason", None)
     return isinstance(reason or error, (ConnectTimeoutError, NewConnectionError, SSLError))
 

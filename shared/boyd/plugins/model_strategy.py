@@ -59,19 +59,19 @@ class Choice(BaseModel):
 
 def choice_model(actions: Sequence[ActionInfo]) -> type[Choice]:
     """The model of a choice among *actions*, with valid params."""
-    offered = {one.id: one for one in actions}
+    offered = {action_info.id: action_info for action_info in actions}
     ids = [*offered, NO_OP]
 
-    def known(action: str) -> str:
+    def check_action(action: str) -> str:
         if action not in ids:
             raise ValueError(f"no action {action!r}; choose one of {', '.join(ids)}")
         return action
 
-    def fits(made: Choice) -> Choice:
-        wrong = params_error(offered.get(made.action), made.params)
+    def fits(choice: Choice) -> Choice:
+        wrong = params_error(offered.get(choice.action), choice.params)
         if wrong:
-            raise ValueError(f"the params of {made.action} are not valid: {wrong}")
-        return made
+            raise ValueError(f"the params of {choice.action} are not valid: {wrong}")
+        return choice
 
     field = Field(
         description="the id of an action, or no-op", json_schema_extra=cast(Any, {"enum": ids})
@@ -81,7 +81,7 @@ def choice_model(actions: Sequence[ActionInfo]) -> type[Choice]:
         __base__=Choice,
         __doc__=Choice.__doc__,
         __validators__={"fits": cast(Any, model_validator(mode="after")(fits))},
-        action=(Annotated[str, AfterValidator(known), field], ...),
+        action=(Annotated[str, AfterValidator(check_action), field], ...),
     )
 
 
@@ -97,38 +97,38 @@ def params_error(action: ActionInfo | None, params: dict[str, Any]) -> str | Non
 
 def describe_actions(actions: Sequence[ActionInfo]) -> str:
     """The actions for a prompt."""
-    return json.dumps([_describe(one) for one in actions], ensure_ascii=False, indent=1)
+    return json.dumps([_describe(action) for action in actions], ensure_ascii=False, indent=1)
 
 
 def to_decision(
     choice: Choice, actions: Sequence[ActionInfo], min_confidence: float, requires_approval: bool
 ) -> Decision:
     """The decision for a choice."""
-    offered = {one.id: one for one in actions}
-    others = [_decision(one, offered, requires_approval) for one in choice.alternatives]
-    kept = [one for one in others if one is not None][:MOST]
+    offered = {item.id: item for item in actions}
+    others = [_decision(item, offered, requires_approval) for item in choice.alternatives]
+    alternatives = [item for item in others if item is not None][:MOST]
     chosen = _decision(choice, offered, requires_approval)
     if choice.action == NO_OP or chosen is None:
-        return no_op(choice.rationale[:LONGEST]).patched({"alternatives": kept or None})
+        return no_op(choice.rationale[:LONGEST]).patched({"alternatives": alternatives or None})
     if choice.confidence < min_confidence:
         low = f"{choice.confidence:g}, and {min_confidence:g} is required"
-        why = f"The model is not sure enough of {choice.action} ({low}): {choice.rationale}"
-        return no_op(why[:LONGEST]).patched({"alternatives": [chosen, *kept]})
-    return chosen.patched({"alternatives": kept or None})
+        rationale = f"The model is not sure enough of {choice.action} ({low}): {choice.rationale}"
+        return no_op(rationale[:LONGEST]).patched({"alternatives": [chosen, *alternatives]})
+    return chosen.patched({"alternatives": alternatives or None})
 
 
 def _decision(
-    one: Choice | Alternative, offered: Mapping[str, ActionInfo], requires_approval: bool
+    choice: Choice | Alternative, offered: Mapping[str, ActionInfo], requires_approval: bool
 ) -> Decision | None:
     """The decision for a choice or alternative; None if the action is not possible."""
-    action = offered.get(one.action)
-    if action is None or params_error(action, one.params):
+    action = offered.get(choice.action)
+    if action is None or params_error(action, choice.params):
         return None
     return Decision(
         action=action.id,
-        params=one.params,
-        rationale=one.rationale[:LONGEST],
-        confidence=one.confidence,
+        params=choice.params,
+        rationale=choice.rationale[:LONGEST],
+        confidence=choice.confidence,
         risk=action.risk,
         requires_approval=requires_approval,
     )
@@ -204,14 +204,18 @@ class ModelStrategy(PlaybookReader):
         self, situation: Situation, observations: list[Observation], ctx: Context
     ) -> None:
         """Store the observations for the strategy, which does not receive them."""
-        severities = [SEVERITIES.index(one.severity) for one in observations if one.severity]
+        severities = [
+            SEVERITIES.index(observation.severity)
+            for observation in observations
+            if observation.severity
+        ]
         worst = max([LEVELS.index(situation.priority), *severities])
         if worst >= LEVELS.index(self.options.min_priority):
-            seen = {
+            context = {
                 "observations": question.list_observations(observations, OBSERVATIONS),
                 "playbooks": self.playbook_section(observations, "decide", ctx),
             }
-            ctx.state.set(f"seen:{ctx.iteration}", seen, _KEEP)
+            ctx.state.set(f"seen:{ctx.iteration}", context, _KEEP)
 
     def is_applicable(self, situation: Situation, ctx: Context) -> bool:
         """True if the situation has enough priority, and there are actions to choose from."""
@@ -226,13 +230,13 @@ class ModelStrategy(PlaybookReader):
             return no_op(waits)
         actions = self._actions(ctx)
         try:
-            made = self._ask(situation, actions, ctx)
+            choice = self._ask(situation, actions, ctx)
         except StoreError:
             raise
         except BoydError as error:
             return no_op(f"The model failed to decide: {error}"[:LONGEST])
         options = self.options
-        decision = to_decision(made, actions, options.min_confidence, options.requires_approval)
+        decision = to_decision(choice, actions, options.min_confidence, options.requires_approval)
         last = {"digest": digest, "action": decision.action, "at": ctx.now().isoformat()}
         ctx.state.set("last", last)
         return decision
@@ -257,18 +261,22 @@ class ModelStrategy(PlaybookReader):
         )
 
     def _ask(self, situation: Situation, actions: list[ActionInfo], ctx: Context) -> Choice:
-        seen = ctx.state.get(f"seen:{ctx.iteration}", {})
+        context = ctx.state.get(f"seen:{ctx.iteration}", {})
         parts = [
             _INSTRUCTIONS,
             question.DATA,
             f"The actions:\n{describe_actions(actions)}",
             self.options.instructions,
-            seen.get("playbooks", ""),
+            context.get("playbooks", ""),
         ]
         text = question.tag_json("situation", situation.to_wire(), SITUATION)
-        asked = ["What should be done in this situation?", text, seen.get("observations", "")]
+        question_parts = [
+            "What should be done in this situation?",
+            text,
+            context.get("observations", ""),
+        ]
         return ctx.llm.answer(
-            "\n\n".join(part for part in asked if part),
+            "\n\n".join(part for part in question_parts if part),
             choice_model(actions),
             instructions="\n\n".join(part for part in parts if part),
         )
@@ -277,9 +285,13 @@ class ModelStrategy(PlaybookReader):
 def _digest(situation: Situation) -> str:
     """A hash of a situation without numbers and times."""
     parts: list[str] = [situation.priority]
-    for one in situation.assessments:
-        texts = [*one.findings, one.contributing_factor or "", one.impact_assessment or ""]
-        parts += [one.source, *map(normalize, texts)]
+    for assessment in situation.assessments:
+        texts = [
+            *assessment.findings,
+            assessment.contributing_factor or "",
+            assessment.impact_assessment or "",
+        ]
+        parts += [assessment.source, *map(normalize, texts)]
     for odd in situation.anomalies:
         parts.append(f"{odd.type} {odd.severity} {normalize(odd.description)}")
     return question.short_hash("\n".join(parts))

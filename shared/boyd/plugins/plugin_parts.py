@@ -100,14 +100,14 @@ MAX_LINES = 400
 def difference(
     before: Mapping[str, Any] | str,
     after: Mapping[str, Any] | str,
-    of: str,
+    subject: str,
     names: tuple[str, str] = ("now", "then"),
 ) -> str:
-    """The lines of *of* that would change, as a unified diff; values are written as YAML.
+    """The lines of *subject* that would change, as a unified diff; values are written as YAML.
 
     Empty if nothing would change. *names* are those of the two states.
     """
-    first, second = (f"{of} {name}" for name in names)
+    first, second = (f"{subject} {name}" for name in names)
     diff = difflib.unified_diff(_lines(before), _lines(after), first, second, lineterm="", n=2)
     lines = list(diff)
     cut = len(lines) - MAX_LINES
@@ -122,9 +122,9 @@ def _lines(value: Mapping[str, Any] | str) -> list[str]:
     return value.splitlines()
 
 
-def uncertain(why: Exception | str, output: JsonObject | None = None) -> ActionResult:
+def uncertain(reason: Exception | str, output: JsonObject | None = None) -> ActionResult:
     """A result with an unknown outcome, which `verify` may still clear up by the *output*."""
-    error = f"{why}; it may have taken effect"
+    error = f"{reason}; it may have taken effect"
     return ActionResult(
         action="", success=False, duration=0, error=error, unknown=True, output=output
     )
@@ -166,12 +166,12 @@ class PlaybookReader(Plugin):
         self, observations: Sequence[Observation], phase: Literal["orient", "decide"], ctx: Context
     ) -> str:
         """The prompt section with the matching playbooks; empty without any."""
-        known = self._load(ctx)
-        if not known:
+        playbooks = self._load(ctx)
+        if not playbooks:
             return ""
         from boyd.llm.playbook import match, section
 
-        fit = match(known, observations, phase)
+        fit = match(playbooks, observations, phase)
         return f"{_INTRO}\n\n{section(fit, LIMIT)}" if fit else ""
 
     def _load(self, ctx: Context) -> list[Playbook]:
@@ -182,18 +182,18 @@ class PlaybookReader(Plugin):
         from boyd.llm.playbook import load_folder, parse
 
         folder = self.options.playbooks
-        found, warnings = load_folder(folder) if folder else ([], [])
-        known = {one.id for one in found}
+        playbooks, warnings = load_folder(folder) if folder else ([], [])
+        ids = {playbook.id for playbook in playbooks}
         for plugin_id, texts in ctx.playbooks().items():
             for number, text in enumerate(texts, 1):
                 try:
-                    one = parse(text, f"{plugin_id}-{number}.md")
+                    playbook = parse(text, f"{plugin_id}-{number}.md")
                 except ConfigError as error:
                     warnings.append(str(error))
                     continue
-                if one.id not in known:
-                    known.add(one.id)
-                    found.append(one)
+                if playbook.id not in ids:
+                    ids.add(playbook.id)
+                    playbooks.append(playbook)
         for warning in warnings:
             ctx.logger.warning("playbook skipped: %s", warning)
-        return found
+        return playbooks

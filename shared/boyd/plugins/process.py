@@ -230,11 +230,13 @@ class ProcessControl(Plugin):
 
     def alive(self, ctx: Context) -> list[Observation]:
         """Observe the state of each process and unit."""
-        seen: list[tuple[str, str, bool, JsonObject]] = []
+        states: list[tuple[str, str, bool, JsonObject]] = []
         for name, process in self._processes.items():
-            found = process.find()
-            seen.append((name, "process", found is not None, {"pid": found.pid} if found else {}))
-        seen += [(name, "unit", *self._unit_state(name)) for name in self.options.units]
+            running = process.find()
+            states.append(
+                (name, "process", running is not None, {"pid": running.pid} if running else {})
+            )
+        states += [(name, "unit", *self._unit_state(name)) for name in self.options.units]
         return [
             Observation(
                 source=f"{self.id}/{name}",
@@ -243,14 +245,14 @@ class ProcessControl(Plugin):
                 timestamp=ctx.now(),
                 data={"name": name, "kind": kind, "alive": alive, **more},
             )
-            for name, kind, alive, more in seen
+            for name, kind, alive, more in states
         ]
 
     def start(self, params: NameParams) -> JsonObject:
         """Start a process or unit unless it runs."""
         process = self._find(params.name)
         if process is None:
-            return {"output": self._systemctl.checked("start", "--", params.name)}
+            return {"output": self._systemctl.check_call("start", "--", params.name)}
         pid, started = process.start()
         return {"pid": pid, "started": started}
 
@@ -258,7 +260,7 @@ class ProcessControl(Plugin):
         """Stop a process or unit and start it again."""
         process = self._find(params.name)
         if process is None:
-            return {"output": self._systemctl.checked("restart", "--", params.name)}
+            return {"output": self._systemctl.check_call("restart", "--", params.name)}
         return {"pid": process.restart()}
 
     def signal(self, params: SignalParams) -> JsonObject:
@@ -266,8 +268,8 @@ class ProcessControl(Plugin):
         process = self._find(params.name)
         if process is not None:
             return {"pid": process.send(params.signal)}
-        how = (f"--signal=SIG{params.signal}", "--kill-who=main")
-        return {"output": self._systemctl.checked("kill", *how, "--", params.name)}
+        options = (f"--signal=SIG{params.signal}", "--kill-who=main")
+        return {"output": self._systemctl.check_call("kill", *options, "--", params.name)}
 
     def _would_start(self, params: NameParams) -> str:
         process = self._find(params.name)
@@ -294,8 +296,8 @@ class ProcessControl(Plugin):
         """The process with that name; None if it is a unit."""
         if name in self._processes or name in self.options.units:
             return self._processes.get(name)
-        known = ", ".join([*self._processes, *self.options.units]) or "none"
-        raise LookupError(f"no process or unit {name!r} in the options; known: {known}")
+        names = ", ".join([*self._processes, *self.options.units]) or "none"
+        raise LookupError(f"no process or unit {name!r} in the options; known: {names}")
 
     def _unit_state(self, unit: str) -> tuple[bool, JsonObject]:
         # Not checked: the exit code is not 0 for an inactive unit.

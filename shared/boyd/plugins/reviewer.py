@@ -94,28 +94,32 @@ class Reviewer(Plugin):
     def _review(
         self, decision: Decision, situation: Situation, action: Action, ctx: Context
     ) -> Review:
-        about = next((one for one in ctx.catalog.actions if one.id == action.id), None)
-        shown = _described(decision, action, about)
-        if len(json.dumps(shown)) > DECISION:
-            return self._failed("the decision is too long to be reviewed")
+        about = next(
+            (candidate for candidate in ctx.catalog.actions if candidate.id == action.id), None
+        )
+        description = _describe(decision, action, about)
+        if len(json.dumps(description)) > DECISION:
+            return self._failure("the decision is too long to be reviewed")
         evidence = tag_json("situation", situation.to_wire(), SITUATION)
-        text = f"{tag_json('decision', shown, 2 * DECISION)}\n\n{evidence}"
+        text = f"{tag_json('decision', description, 2 * DECISION)}\n\n{evidence}"
         rules = "\n\n".join(filter(None, [_INSTRUCTIONS, self.options.instructions, DATA]))
         try:
-            found = ctx.llm.answer(text, Opinion, instructions=rules, timeout=self.options.timeout)
+            opinion = ctx.llm.answer(
+                text, Opinion, instructions=rules, timeout=self.options.timeout
+            )
         except BoydError as error:
-            return self._failed(f"the model gave no review: {error}")
-        return self._made(found.verdict, found.reason)
+            return self._failure(f"the model gave no review: {error}")
+        return self._review_of(opinion.verdict, opinion.reason)
 
-    def _failed(self, why: str) -> Review:
-        return self._made("failed", why)
+    def _failure(self, reason: str) -> Review:
+        return self._review_of("failed", reason)
 
-    def _made(self, verdict: Literal["allow", "ask", "deny", "failed"], reason: str) -> Review:
+    def _review_of(self, verdict: Literal["allow", "ask", "deny", "failed"], reason: str) -> Review:
         safe = " ".join(clean(redactor().redact(reason)).split())
         return Review(by=self.id, verdict=verdict, reason=safe[:REASON] or "no reason given")
 
 
-def _described(decision: Decision, action: Action, about: ActionInfo | None) -> dict[str, Any]:
+def _describe(decision: Decision, action: Action, about: ActionInfo | None) -> dict[str, Any]:
     """The decision as the model sees it."""
     return {
         "action": action.id,

@@ -15,8 +15,8 @@ class SituationPriority(Plugin):
         self, situation: Situation, observations: list[Observation]
     ) -> dict[str, str] | None:
         """Raise the priority; never lower the one an orienter's hook has set."""
-        seen = [SEVERITIES.index(o.severity) for o in observations if o.severity]
-        worst = max(seen, default=0)
+        severities = [SEVERITIES.index(o.severity) for o in observations if o.severity]
+        worst = max(severities, default=0)
         if worst > LEVELS.index(situation.priority):
             return {"priority": LEVELS[worst]}
         return None

@@ -212,7 +212,7 @@ def list_tools(agent: str, form: str) -> None:
         }
         for plugin in plugins
         for server, options in plugin.options.servers.items()
-        for tool, locked in plugin.locked(server).tools.items()
+        for tool, locked in plugin.lock_of(server).tools.items()
         if options.includes(tool)
     ]
     rows = [[*map(_cell, row.values())] for row in tools]
@@ -237,9 +237,9 @@ def sync(agent: str, check: bool) -> None:
 
 
 def _sync(plugin: McpTools, check: bool) -> bool:
-    from boyd.plugins.mcp_client.lock_changes import changes, renewed
+    from boyd.plugins.mcp_client.lock_changes import changes, renew_lock
 
-    lock, failures, notes = renewed(plugin)
+    lock, failures, notes = renew_lock(plugin)
     for server, reason in failures.items():
         output.note(output.one_line(f"failed: {server}: {reason}; what is locked stays"))
     for tool, reason in notes.items():

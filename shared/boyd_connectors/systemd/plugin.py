@@ -300,7 +300,7 @@ class Systemd(Connector):
             "invocation": before["InvocationID"],
         }
         try:
-            self._systemctl.checked(verb, "--", unit)
+            self._systemctl.check_call(verb, "--", unit)
         except CommandFailed as error:
             # Over time the job goes on; without systemd nobody knows what became of it.
             if "took longer" in str(error) or not self._answers(unit):

@@ -552,7 +552,7 @@ def test_a_format_that_fails_is_a_fault_of_the_server_and_not_an_unknown_path(
     desk: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     point = EntryPoint("broken", f"{__name__}:broken", formats.GROUP)
-    monkeypatch.setattr(formats, "_installed", lambda: {"broken": point})
+    monkeypatch.setattr(formats, "_entry_points", lambda: {"broken": point})
     answer = desk.post("/intake/broken", PLAIN)
 
     assert (answer.status_code, answer.json["type"]) == (500, "/problems/internal")

@@ -230,7 +230,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         "broken": EntryPoint("broken", "no_such_package:parse", formats.GROUP),
         "lazy": EntryPoint("lazy", f"{__name__}:imports_when_it_reads", formats.GROUP),
     }
-    monkeypatch.setattr(formats, "_installed", lambda: points)
+    monkeypatch.setattr(formats, "_entry_points", lambda: points)
 
 
 def imports_when_it_reads(_: Any) -> list[Any]:

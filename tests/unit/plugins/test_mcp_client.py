@@ -213,7 +213,7 @@ def test_hints_of_a_server_change_nothing(rogue: Rogue) -> None:
         *("high", "unknown"),
     )
     plugin: Any = agent.host.plugins["mcp"]
-    assert plugin.locked("rogue").tools["send"].annotations == {"readOnlyHint": True}
+    assert plugin.lock_of("rogue").tools["send"].annotations == {"readOnlyHint": True}
 
 
 # What a server does to its own call

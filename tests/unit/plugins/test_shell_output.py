@@ -21,13 +21,13 @@ def captured(data: bytes, limit: int = 1024, size: int = 100) -> CapturedOutput:
 @pytest.mark.parametrize("length", [0, 1, 1023, 1024])
 def test_output_up_to_the_limit_is_kept_whole(length: int) -> None:
     output = captured(b"x" * length)
-    assert (output.text(), output.truncated, output.total) == ("x" * length, False, length)
+    assert (output.text(), output.is_truncated, output.total) == ("x" * length, False, length)
 
 
 def test_more_keeps_head_and_tail_and_tells_how_many_bytes_are_missing() -> None:
     output = captured(b"head" + b"-" * 100_000 + b"tail")
     text = output.text()
-    assert output.truncated
+    assert output.is_truncated
     assert output.total == 100_008
     assert text.startswith("head-")
     assert text.endswith("-tail")
@@ -36,7 +36,7 @@ def test_more_keeps_head_and_tail_and_tells_how_many_bytes_are_missing() -> None
 
 
 def test_one_byte_too_many_is_cut_too() -> None:
-    assert captured(b"x" * 1025).truncated
+    assert captured(b"x" * 1025).is_truncated
 
 
 @given(st.text(min_size=300, max_size=3000), st.integers(1, 700))
@@ -44,7 +44,7 @@ def test_characters_are_never_cut_in_two(text: str, size: int) -> None:
     data = text.encode()
     output = captured(data, 1024, size)
     parts = MARK.split(output.text())
-    if not output.truncated:
+    if not output.is_truncated:
         assert parts == [text]
     elif len(parts) == 3:
         assert text.startswith(parts[0])

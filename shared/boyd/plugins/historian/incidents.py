@@ -46,15 +46,15 @@ _COMMON = frozenset(
 def keywords(observations: Iterable[Observation], most: int = MOST) -> list[str]:
     """The most frequent words in the sources and texts of observations; ties by alphabet."""
     counts: Counter[str] = Counter()
-    for one in observations:
-        counts.update(set(_words(one)))
+    for observation in observations:
+        counts.update(set(_words(observation)))
     return sorted(counts, key=lambda word: (-counts[word], word))[:most]
 
 
-def similarity(one: Collection[str], other: Collection[str]) -> float:
+def similarity(first: Collection[str], other: Collection[str]) -> float:
     """The similarity of two sets of keywords, from 0 to 1."""
-    either = len({*one, *other})
-    return len({*one} & {*other}) / either if either else 0.0
+    either = len({*first, *other})
+    return len({*first} & {*other}) / either if either else 0.0
 
 
 def _words(observation: Observation) -> Iterator[str]:
@@ -70,8 +70,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 #: Playbooks written by people come first in a prompt.
@@ -145,26 +145,26 @@ class Story(BaseModel):
 def trial_of(
     result: LoopResult, severity: Severity, risks: Sequence[Level], catalog: Catalog
 ) -> Trial | None:
-    """The trial an iteration started; None: nothing can be learned from it.
+    """The trial that an iteration started; None if nothing can be learned from it.
 
     Only observations of at least *severity* and decisions and actions with those *risks* count.
     """
     decision, grave = result.decision, at_least(result.observations, severity)
     if decision is None or decision.is_no_op or not grave or not result.success:
         return None
-    results = [one for one in result.action_results if one.action == decision.action]
-    done = any(one.success for one in results)
-    if not done and not any(one.waits_for for one in results):
+    results = [item for item in result.action_results if item.action == decision.action]
+    done = any(item.success for item in results)
+    if not done and not any(item.waits_for for item in results):
         return None
-    declared = [one.risk for one in catalog.actions if one.id == decision.action]
+    declared = [item.risk for item in catalog.actions if item.id == decision.action]
     if not {decision.risk, *declared} <= set(risks):
         return None
-    subjects = sorted({subject(one) for one in grave})
+    subjects = sorted({subject(item) for item in grave})
     if len(subjects) > SUBJECTS:
         return None
     assessments = result.situation.assessments if result.situation else []
-    factors = [one.contributing_factor for one in assessments]
-    worst = max((one.severity for one in grave if one.severity), key=SEVERITIES.index)
+    factors = [item.contributing_factor for item in assessments]
+    worst = max((item.severity for item in grave if item.severity), key=SEVERITIES.index)
     return Trial(
         fingerprint=fingerprint(grave),
         subjects=subjects,
@@ -176,8 +176,8 @@ def trial_of(
         did=_line(f"{decision.action} {_json(decision.params)}"),
         rationale=_line(decision.rationale),
         severity=worst,
-        seen=_seen(grave),
-        factors=[_line(one) for one in factors if one][:FACTORS],
+        seen=_describe_observations(grave),
+        factors=[_line(item) for item in factors if item][:FACTORS],
         keywords=keywords(grave),
     )
 
@@ -190,23 +190,23 @@ def sighting(result: LoopResult, severity: Severity) -> Sighting | None:
     return Sighting(
         iteration=result.iteration,
         began=result.started_at,
-        subjects=frozenset(subject(one) for one in grave),
-        sources=frozenset(one.source for one in result.observations),
+        subjects=frozenset(subject(observation) for observation in grave),
+        sources=frozenset(observation.source for observation in result.observations),
     )
 
 
-def is_gone(trial: Trial, now: Sighting, all_looked: bool) -> bool:
+def is_gone(trial: Trial, sighting: Sighting, all_looked: bool) -> bool:
     """True if a later iteration shows that the subjects of *trial* are gone.
 
     Each source must have been observed again. A source of metrics or states, which is silent when
     all is well, only needs to have been checked, which *all_looked* guarantees.
     """
-    if now.iteration <= trial.iteration or now.began < trial.at:
+    if sighting.iteration <= trial.iteration or sighting.began < trial.at:
         return False
-    if now.subjects & set(trial.subjects):
+    if sighting.subjects & set(trial.subjects):
         return False
     return all(
-        source in now.sources or (lasting and all_looked)
+        source in sighting.sources or (lasting and all_looked)
         for source, lasting in trial.sources.items()
     )
 
@@ -225,22 +225,24 @@ def add_incident(
 
     Adding the same trial twice changes nothing.
     """
-    known = next((one for one in index if one.id == id), None)
-    if known is not None and known.iteration >= trial.iteration:
+    recorded = next((record for record in index if record.id == id), None)
+    if recorded is not None and recorded.iteration >= trial.iteration:
         return list(index)
     shared = trial.model_dump(include={"action", "at", "iteration", "keywords"})
     entry = IncidentRecord(id=id, **shared)
-    if known:
-        entry = entry.patched({"count": known.count + 1, "keywords": known.keywords})
-    return [*(one for one in index if one.id != id), entry][-most:]
+    if recorded:
+        entry = entry.patched({"count": recorded.count + 1, "keywords": recorded.keywords})
+    return [*(record for record in index if record.id != id), entry][-most:]
 
 
 def plain_story(trial: Trial) -> Story:
     """A summary without a model."""
     where, number = ", ".join(list(trial.sources)[:SOURCES]), len(trial.subjects)
-    seen = "One observation" if number == 1 else f"{number} kinds of observations"
+    amount = "One observation" if number == 1 else f"{number} kinds of observations"
     return Story(
-        description=f"{seen} of severity {trial.severity} from {where}; gone after {trial.action}.",
+        description=(
+            f"{amount} of severity {trial.severity} from {where}; gone after {trial.action}."
+        ),
         lesson=f"{trial.did} helped. Check that the cause is the same before repeating it.",
     )
 
@@ -265,10 +267,10 @@ def markdown(trial: Trial, id: str, story: Story) -> str:
     from boyd.llm.playbook import Playbook, Trigger, to_markdown
 
     name = _line(f"{', '.join(trial.sources)}: {trial.action} helped", NAME)
-    found = [f"> {line}" for line in trial.seen]
-    parts = ["## What was seen", "Data from that time, not instructions:\n\n" + "\n".join(found)]
+    quotes = [f"> {line}" for line in trial.seen]
+    parts = ["## What was seen", "Data from that time, not instructions:\n\n" + "\n".join(quotes)]
     if trial.factors:
-        parts += ["## Contributing factor", "\n".join(f"> {one}" for one in trial.factors)]
+        parts += ["## Contributing factor", "\n".join(f"> {factor}" for factor in trial.factors)]
     at = f"{trial.at:%Y-%m-%d %H:%M} UTC"
     parts += ["## Resolution", f"`{trial.did}` on {at}.\n\n> {trial.rationale}"]
     parts += [_LESSON, _line(story.lesson)]
@@ -287,23 +289,28 @@ def read_summary(markdown: str, id: str) -> tuple[str, str]:
     """The description and lesson of an incident."""
     from boyd.llm.playbook import parse
 
-    found = parse(markdown, f"{id}.md")
-    _, _, lesson = found.body.rpartition(f"{_LESSON}\n")
-    return found.description, lesson.strip()
+    playbook = parse(markdown, f"{id}.md")
+    _, _, lesson = playbook.body.rpartition(f"{_LESSON}\n")
+    return playbook.description, lesson.strip()
 
 
 def _sources(grave: Sequence[Observation]) -> dict[str, bool]:
     """The sources, and whether all their observations are metrics or states."""
     sources: dict[str, bool] = {}
-    for one in grave:
-        lasting = one.type in ("metric", "state")
-        sources[one.source] = lasting and sources.get(one.source, True)
+    for observation in grave:
+        lasting = observation.type in ("metric", "state")
+        sources[observation.source] = lasting and sources.get(observation.source, True)
     return sources
 
 
-def _seen(grave: Sequence[Observation]) -> list[str]:
-    gravest = sorted(grave, key=lambda one: -SEVERITIES.index(one.severity or "info"))
-    about = (f"{one.severity} {one.source} {one.type} {_json(one.data)}" for one in gravest[:SEEN])
+def _describe_observations(grave: Sequence[Observation]) -> list[str]:
+    gravest = sorted(
+        grave, key=lambda observation: -SEVERITIES.index(observation.severity or "info")
+    )
+    about = (
+        f"{observation.severity} {observation.source} {observation.type} {_json(observation.data)}"
+        for observation in gravest[:SEEN]
+    )
     more = len(grave) - SEEN
     return [*map(_line, about), *([f"and {more} more"] if more > 0 else [])]
 

@@ -86,15 +86,17 @@ class Historian(Plugin):
         if not index:
             return self._assess(["No incidents recorded"], None)
         words = keywords(at_least(observations, self.options.trigger_severity))
-        scored = [(similarity(words, one.keywords), one) for one in index]
+        scored = [(similarity(words, incident.keywords), incident) for incident in index]
         like = [pair for pair in scored if words and pair[0] >= self.options.min_similarity]
         like = sorted(like, key=lambda pair: (-pair[0], pair[1].id))[: self.options.max_similar]
-        texts = _texts(ctx, [one for _, one in like])
-        found = [(score, one) for score, one in like if one.id in texts]
-        if not found:
+        texts = _texts(ctx, [incident for _, incident in like])
+        readable = [(score, incident) for score, incident in like if incident.id in texts]
+        if not readable:
             return self._assess(["No recorded incident is similar"], UNLIKE)
-        similar = [{**_describe(one), "similarity": round(score, 3)} for score, one in found]
-        findings = [_finding(one, texts[one.id]) for _, one in found]
+        similar = [
+            {**_describe(incident), "similarity": round(score, 3)} for score, incident in readable
+        ]
+        findings = [_finding(incident, texts[incident.id]) for _, incident in readable]
         return self._assess(findings, LIKE, similar)
 
     def on_loop_complete(self, result: LoopResult, ctx: Context) -> None:
@@ -102,14 +104,16 @@ class Historian(Plugin):
         trials = _trials(ctx.state.get(_TRIALS))
         # In continuous mode observers have intervals, so some may not have run.
         looked = ctx.agent.mode != "continuous"
-        now = incidents.sighting(result, self.options.trigger_severity) if trials else None
-        gone = [one for one in trials if now and incidents.is_gone(one, now, looked)]
+        sighting = incidents.sighting(result, self.options.trigger_severity) if trials else None
+        past = [
+            trial for trial in trials if sighting and incidents.is_gone(trial, sighting, looked)
+        ]
         # A situation that ended while its action waited for approval ended without it.
-        new = [one for one in gone if not one.waits and self._record(one, ctx)]
-        self._remember(trials, gone, self._trial(result, ctx), ctx)
+        new = [trial for trial in past if not trial.waits and self._record(trial, ctx)]
+        self._remember(trials, past, self._trial(result, ctx), ctx)
         # Last, as it takes time; the incident is recorded even if the model fails.
-        for one in new:
-            self._narrate(one, ctx)
+        for trial in new:
+            self._narrate(trial, ctx)
 
     def on_after_act(self, result: ActionResult, ctx: Context) -> None:
         """Note that an action ran after its approval."""
@@ -118,12 +122,12 @@ class Historian(Plugin):
 
         def change(stored: Any) -> list[Any]:
             trials = _trials(stored)
-            waiting = [one for one in trials if one.waits and one.action == result.action]
+            waiting = [trial for trial in trials if trial.waits and trial.action == result.action]
             if len(waiting) == 1:
                 done = waiting[0].patched({"waits": False, "at": ctx.now()})
-                trials = [done if one is waiting[0] else one for one in trials]
+                trials = [done if trial is waiting[0] else trial for trial in trials]
             # Of several waiting trials, it is unknown which one ran.
-            return [one.to_wire() for one in trials]
+            return [trial.to_wire() for trial in trials]
 
         if ctx.state.get(_TRIALS):
             ctx.state.update(_TRIALS, change, self.options.max_wait)
@@ -135,10 +139,14 @@ class Historian(Plugin):
         if not limit.isascii() or not limit.isdigit() or not 0 < int(limit) <= 500:
             return EndpointReply(status=400, body={"error": "limit must be a number from 1 to 500"})
         index = _read(ctx.state.get(_INDEX))
-        shown = index[::-1][: int(limit)]
-        texts = _texts(ctx, shown)
-        found = [{**_describe(one), "markdown": texts[one.id]} for one in shown if one.id in texts]
-        return {"incidents": found, "total": len(index)}
+        latest = index[::-1][: int(limit)]
+        texts = _texts(ctx, latest)
+        entries = [
+            {**_describe(incident), "markdown": texts[incident.id]}
+            for incident in latest
+            if incident.id in texts
+        ]
+        return {"incidents": entries, "total": len(index)}
 
     def _assess(
         self, findings: list[str], confidence: float | None, similar: Sequence[JsonObject] = ()
@@ -157,42 +165,42 @@ class Historian(Plugin):
         return incidents.trial_of(result, options.trigger_severity, risks, ctx.catalog)
 
     def _remember(
-        self, known: list[Trial], gone: list[Trial], new: Trial | None, ctx: Context
+        self, trials_before: list[Trial], past: list[Trial], new: Trial | None, ctx: Context
     ) -> None:
         """Keep open trials; a later action for the same subjects replaces an earlier one."""
         oldest = ctx.now() - timedelta(seconds=self.options.max_wait)
-        done = {(one.fingerprint, one.iteration) for one in gone}
+        done = {(trial.fingerprint, trial.iteration) for trial in past}
 
         def change(stored: Any) -> list[Any]:
-            recent = [one for one in _trials(stored) if one.at > oldest]
-            kept = [one for one in recent if not (new and _same(one, new))]
-            trials = [*kept, new] if new else kept
-            left = [one for one in trials if (one.fingerprint, one.iteration) not in done]
-            return [one.to_wire() for one in left[-_MOST_TRIALS:]]
+            recent = [trial for trial in _trials(stored) if trial.at > oldest]
+            others = [trial for trial in recent if not (new and _same(trial, new))]
+            trials = [*others, new] if new else others
+            left = [trial for trial in trials if (trial.fingerprint, trial.iteration) not in done]
+            return [trial.to_wire() for trial in left[-_MOST_TRIALS:]]
 
-        if new or gone or any(one.at <= oldest for one in known):
+        if new or past or any(trial.at <= oldest for trial in trials_before):
             ctx.state.update(_TRIALS, change, self.options.max_wait)
 
     def _record(self, trial: Trial, ctx: Context) -> bool:
         """Record a trial that has helped; returns whether its incident is new."""
         id = incidents.incident_id(ctx.agent.id, self.id, trial)
         key, before = f"incident:{id}", _read(ctx.state.get(_INDEX))
-        known = ctx.state.get(key)
-        text = known or incidents.markdown(trial, id, incidents.plain_story(trial))
+        stored_text = ctx.state.get(key)
+        text = stored_text or incidents.markdown(trial, id, incidents.plain_story(trial))
         # The incident before the index, so that every entry there can be read.
         ctx.state.set(key, text, _KEEP)
 
         def change(stored: Any) -> list[Any]:
             index = incidents.add_incident(_read(stored), trial, id, self.options.max_incidents)
-            return [one.to_wire() for one in index]
+            return [incident.to_wire() for incident in index]
 
         after = _read(ctx.state.update(_INDEX, change, _KEEP))
-        for gone in {one.id for one in before} - {one.id for one in after}:
-            ctx.state.delete(f"incident:{gone}")
+        for dropped in {incident.id for incident in before} - {incident.id for incident in after}:
+            ctx.state.delete(f"incident:{dropped}")
             if self.options.folder:
-                (self.options.folder / f"{gone}.md").unlink(missing_ok=True)
+                (self.options.folder / f"{dropped}.md").unlink(missing_ok=True)
         self._write(id, text)
-        return known is None
+        return stored_text is None
 
     def _narrate(self, trial: Trial, ctx: Context) -> None:
         """Let the model summarize a new incident."""
@@ -227,23 +235,23 @@ class Historian(Plugin):
             draft.unlink(missing_ok=True)
 
 
-def _same(one: Trial, other: Trial) -> bool:
-    """True if *other* replaces *one*: it is later and shares a subject."""
-    asked_again = other.waits and not one.waits
-    later = one.iteration <= other.iteration and not asked_again
-    return later and bool(set(one.subjects) & set(other.subjects))
+def _same(earlier: Trial, other: Trial) -> bool:
+    """True if *other* replaces *earlier*: it is later and shares a subject."""
+    asked_again = other.waits and not earlier.waits
+    later = earlier.iteration <= other.iteration and not asked_again
+    return later and bool(set(earlier.subjects) & set(other.subjects))
 
 
 def _trials(stored: Any) -> list[Trial]:
-    return [Trial.model_validate(one, extra="ignore") for one in stored or ()]
+    return [Trial.model_validate(trial, extra="ignore") for trial in stored or ()]
 
 
 def _read(stored: Any) -> list[IncidentRecord]:
-    return [IncidentRecord.model_validate(one, extra="ignore") for one in stored or ()]
+    return [IncidentRecord.model_validate(record, extra="ignore") for record in stored or ()]
 
 
 def _texts(ctx: Context, entries: Iterable[IncidentRecord]) -> dict[str, str]:
-    keys = [f"incident:{one.id}" for one in entries]
+    keys = [f"incident:{entry.id}" for entry in entries]
     return {key.partition(":")[2]: text for key, text in ctx.state.get_many(keys).items()}
 
 

@@ -60,8 +60,8 @@ class EndpointHistory(Model):
 def recall(ctx: Context, endpoints: list[MonitoredEndpoint]) -> dict[str, EndpointHistory]:
     """The history of each endpoint by id, in one round trip."""
     keys = {_key(endpoint): endpoint.id for endpoint in endpoints}
-    found = ctx.state.get_many(list(keys))
-    return {id: _read(found.get(key)) for key, id in keys.items()}
+    texts = ctx.state.get_many(list(keys))
+    return {id: _read(texts.get(key)) for key, id in keys.items()}
 
 
 def count(
@@ -151,7 +151,7 @@ class CheckEvidence(Model):
         """The endpoint to restart; none in a cascading failure, which has another cause."""
         if self.pattern == "cascading":
             return None
-        return next((one for one in self.unhealthy if one.may_restart), None)
+        return next((endpoint for endpoint in self.unhealthy if endpoint.may_restart), None)
 
 
 def gather(
@@ -167,7 +167,9 @@ def gather(
         if not observation.data["healthy"]
     ]
     # The sort is stable: endpoints to restart come first, but only if there are too many.
-    kept = failing if len(failing) <= EVIDENCE else sorted(failing, key=lambda u: not u.may_restart)
+    ranked = (
+        failing if len(failing) <= EVIDENCE else sorted(failing, key=lambda u: not u.may_restart)
+    )
     pattern: Pattern = "isolated" if failing else "none"
     # A common cause is likely only if at least two endpoints fail.
     if len(failing) >= 2 and len(failing) * 2 >= len(observations):
@@ -176,7 +178,7 @@ def gather(
         checked=len(observations),
         unhealthy_count=len(failing),
         pattern=pattern,
-        unhealthy=kept[:EVIDENCE],
+        unhealthy=ranked[:EVIDENCE],
     )
 
 
@@ -184,8 +186,8 @@ def by_endpoint(
     observations: Sequence[Observation], endpoints: Mapping[str, MonitoredEndpoint]
 ) -> dict[str, Observation]:
     """The observations by endpoint id, in the order of configuration."""
-    found = {str(observation.data["endpointId"]): observation for observation in observations}
-    return {id: found[id] for id in endpoints if id in found}
+    by_id = {str(observation.data["endpointId"]): observation for observation in observations}
+    return {id: by_id[id] for id in endpoints if id in by_id}
 
 
 def assess(
@@ -207,7 +209,7 @@ def assess(
         impact_assessment=_impact(evidence),
         confidence=0.9,
         data=evidence.to_wire(),
-        anomalies=[_anomaly(one) for one in evidence.unhealthy[:NAMED]],
+        anomalies=[_anomaly(endpoint) for endpoint in evidence.unhealthy[:NAMED]],
         correlations=_correlations(observed, evidence),
     )
 
@@ -231,10 +233,12 @@ def _unhealthy(
 
 
 def _findings(evidence: CheckEvidence) -> list[str]:
-    shown = evidence.unhealthy[:NAMED]
-    failures = [counted(one.failures, "consecutive failure") for one in shown]
+    endpoints = evidence.unhealthy[:NAMED]
+    failures = [counted(endpoint.failures, "consecutive failure") for endpoint in endpoints]
     findings = [counted(evidence.unhealthy_count, "endpoint is", "endpoints are") + " unhealthy"]
-    findings += [f"{one.name}: {text}" for one, text in zip(shown, failures, strict=True)]
+    findings += [
+        f"{endpoint.name}: {text}" for endpoint, text in zip(endpoints, failures, strict=True)
+    ]
     more = evidence.unhealthy_count - NAMED
     return [*findings, f"and {more} more"] if more > 0 else findings
 
@@ -247,23 +251,25 @@ def _factor(evidence: CheckEvidence) -> str:
 
 
 def _impact(evidence: CheckEvidence) -> str | None:
-    down = [one.name for one in evidence.unhealthy if one.over_threshold][:NAMED]
+    down = [endpoint.name for endpoint in evidence.unhealthy if endpoint.over_threshold][:NAMED]
     return f"Down: {', '.join(down)}" if down else None
 
 
-def _anomaly(one: Unhealthy) -> Anomaly:
+def _anomaly(endpoint: Unhealthy) -> Anomaly:
     return Anomaly(
-        type="endpoint-down" if one.over_threshold else "endpoint-failing",
-        description=f"{one.name}: {one.error or 'unhealthy'} ({one.failures} in a row)",
-        severity=_level(one),
-        affected_resources=[one.endpoint_id],
+        type="endpoint-down" if endpoint.over_threshold else "endpoint-failing",
+        description=(
+            f"{endpoint.name}: {endpoint.error or 'unhealthy'} ({endpoint.failures} in a row)"
+        ),
+        severity=_level(endpoint),
+        affected_resources=[endpoint.endpoint_id],
     )
 
 
-def _level(one: Unhealthy) -> Level:
-    if not one.over_threshold:
+def _level(endpoint: Unhealthy) -> Level:
+    if not endpoint.over_threshold:
         return "medium"
-    return "critical" if one.critical else "high"
+    return "critical" if endpoint.critical else "high"
 
 
 def _correlations(observed: str, evidence: CheckEvidence) -> list[Correlation] | None:
@@ -272,7 +278,9 @@ def _correlations(observed: str, evidence: CheckEvidence) -> list[Correlation] |
     # All checks have the same source, so the endpoint's id is added.
     return [
         Correlation(
-            observations=[f"{observed}#{one.endpoint_id}" for one in evidence.unhealthy[:NAMED]],
+            observations=[
+                f"{observed}#{endpoint.endpoint_id}" for endpoint in evidence.unhealthy[:NAMED]
+            ],
             description=f"{evidence.unhealthy_count} endpoints fail in the same iteration",
             confidence=evidence.unhealthy_count / evidence.checked,
         )

@@ -166,57 +166,59 @@ class RestartFailed(Exception):
 
 def restart(endpoint: MonitoredEndpoint) -> str:
     """Restart an endpoint; returns the output, and raises any exception if it failed."""
-    how = endpoint.restart
-    if isinstance(how, CommandRestart):
-        return run_checked(how.argv, how.timeout, how.cwd)
-    if isinstance(how, HttpRestart):
-        return _request(how)
-    if isinstance(how, FunctionRestart):
-        return _call(how, endpoint.id)
+    method = endpoint.restart
+    if isinstance(method, CommandRestart):
+        return run_checked(method.argv, method.timeout, method.cwd)
+    if isinstance(method, HttpRestart):
+        return _request(method)
+    if isinstance(method, FunctionRestart):
+        return _call(method, endpoint.id)
     raise RestartFailed(f"{endpoint.title} has no restart configured")
 
 
 def describe_restart(endpoint: MonitoredEndpoint) -> str:
     """A description of the restart."""
-    how = endpoint.restart
-    if isinstance(how, CommandRestart):
-        where = f" in {how.cwd}" if how.cwd else ""
-        return f"Would run {how.argv}{where}, for at most {how.timeout:g} s"
-    if isinstance(how, HttpRestart):
-        return f"Would send {how.method} {public_url(how.url)} and expect 2xx"
-    if isinstance(how, FunctionRestart):
-        return f"Would call {how.function}({endpoint.id!r})"
+    method = endpoint.restart
+    if isinstance(method, CommandRestart):
+        where = f" in {method.cwd}" if method.cwd else ""
+        return f"Would run {method.argv}{where}, for at most {method.timeout:g} s"
+    if isinstance(method, HttpRestart):
+        return f"Would send {method.method} {public_url(method.url)} and expect 2xx"
+    if isinstance(method, FunctionRestart):
+        return f"Would call {method.function}({endpoint.id!r})"
     return f"Would do nothing: {endpoint.title} has no restart configured"
 
 
-def _request(how: HttpRestart) -> str:
-    body: dict[str, Any] = {"data": how.body} if isinstance(how.body, str) else {"json": how.body}
+def _request(restart: HttpRestart) -> str:
+    body: dict[str, Any] = (
+        {"data": restart.body} if isinstance(restart.body, str) else {"json": restart.body}
+    )
     with Session() as session:
         try:
             response = session.request(
-                how.method,
-                how.url,
-                headers=plain(how.headers),
-                timeout=how.timeout,
+                restart.method,
+                restart.url,
+                headers=plain(restart.headers),
+                timeout=restart.timeout,
                 allow_redirects=False,
                 stream=True,
                 **body,
             )
         except requests.RequestException as error:
             # The message of the error quotes the URL, which may contain a secret.
-            reason = f"{how.method} {public_url(how.url)} failed: {type(error).__name__}"
+            reason = f"{restart.method} {public_url(restart.url)} failed: {type(error).__name__}"
             raise RestartFailed(reason) from None
         with response:
-            answer = f"{how.method} {public_url(how.url)} answered {response.status_code}"
+            answer = f"{restart.method} {public_url(restart.url)} answered {response.status_code}"
             if response.status_code // 100 != 2:
                 raise RestartFailed(answer)
             return answer
 
 
-def _call(how: FunctionRestart, endpoint_id: str) -> str:
-    answer = import_object(how.function)(endpoint_id)
+def _call(restart: FunctionRestart, endpoint_id: str) -> str:
+    answer = import_object(restart.function)(endpoint_id)
     if answer is False:
-        raise RestartFailed(f"{how.function} returned False")
+        raise RestartFailed(f"{restart.function} returned False")
     return "" if answer is None else str(answer)
 
 
@@ -250,12 +252,12 @@ class Prober:
     def check_all(self, endpoints: Sequence[MonitoredEndpoint]) -> list[Check]:
         """Check *endpoints*, one thread each; the results are in the same order."""
         checks = self._calls.make(
-            {one.id: BoundedCall(partial(check, one), one.timeout + GRACE) for one in endpoints}
+            {each.id: BoundedCall(partial(check, each), each.timeout + GRACE) for each in endpoints}
         )
-        return [_made(endpoint, checks[endpoint.id]) for endpoint in endpoints]
+        return [_to_check(endpoint, checks[endpoint.id]) for endpoint in endpoints]
 
 
-def _made(endpoint: MonitoredEndpoint, outcome: Check | Exception) -> Check:
+def _to_check(endpoint: MonitoredEndpoint, outcome: Check | Exception) -> Check:
     if isinstance(outcome, StillHangs):
         return Check(None, "the previous check still hangs", 0.0)
     if isinstance(outcome, Exception):
@@ -322,13 +324,18 @@ def _kind(error: Exception) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The errors behind *error*: requests and urllib3 wrap the system's error several times."""
-    waiting, seen = [error], set[int]()
+    waiting, visited = [error], set[int]()
     while waiting:
-        one = waiting.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            linked = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        cause = waiting.pop()
+        if id(cause) not in visited:
+            visited.add(id(cause))
+            yield cause
+            linked = [
+                cause.__cause__,
+                cause.__context__,
+                getattr(cause, "reason", None),
+                *cause.args,
+            ]
             waiting += [item for item in linked if isinstance(item, BaseException)]
 
 

@@ -101,18 +101,18 @@ class HttpMonitor(Plugin):
 
     def health_check(self, ctx: Context, shard: list[str] | None) -> list[Observation]:
         """Check the endpoints of *shard*, by default all of them, concurrently."""
-        wanted = self._endpoints if shard is None else shard
+        ids = self._endpoints if shard is None else shard
         # A worker with a newer agent file may no longer know an id.
-        endpoints = [self._endpoints[id] for id in wanted if id in self._endpoints]
+        endpoints = [self._endpoints[id] for id in ids if id in self._endpoints]
         checks = zip(endpoints, self._prober.check_all(endpoints), strict=True)
         return [self._observation(ctx, endpoint, check) for endpoint, check in checks]
 
     def _observation(self, ctx: Context, endpoint: MonitoredEndpoint, check: Check) -> Observation:
-        known = health.count(ctx, endpoint, check, self.options.max_history)
+        history = health.count(ctx, endpoint, check, self.options.max_history)
         return Observation(
             source=self._source,
             type="metric",
-            severity=_severity(endpoint, check, known.failures),
+            severity=_severity(endpoint, check, history.failures),
             timestamp=ctx.now(),
             data={
                 "endpointId": endpoint.id,
@@ -123,7 +123,7 @@ class HttpMonitor(Plugin):
                 "expectedStatus": endpoint.expected_status,
                 "responseTime": round(check.ms, 1),
                 "error": check.error,
-                "consecutiveFailures": known.failures,
+                "consecutiveFailures": history.failures,
                 "threshold": endpoint.failure_threshold,
                 "critical": endpoint.critical,
             },
@@ -143,18 +143,18 @@ class HttpMonitor(Plugin):
     @strategy()
     def restart_unhealthy_endpoint(self, situation: Situation) -> Decision:
         """Restart the first endpoint that is down, out of cooldown and can be restarted."""
-        one = self._evidence(situation).to_restart()
-        if one is None:
+        endpoint = self._evidence(situation).to_restart()
+        if endpoint is None:
             return no_op("No endpoint needs a restart")
-        times = "once" if one.failures == 1 else f"{one.failures} consecutive times"
+        times = "once" if endpoint.failures == 1 else f"{endpoint.failures} consecutive times"
         return Decision(
             action=f"{self.id}:restartService",
-            params={"endpointId": one.endpoint_id},
-            rationale=f"Endpoint {one.name} has failed {times}",
+            params={"endpointId": endpoint.endpoint_id},
+            rationale=f"Endpoint {endpoint.name} has failed {times}",
             confidence=0.85,
-            risk="medium" if one.critical else "low",
-            requires_approval=one.critical,
-            estimated_impact=f"{one.name} is briefly unavailable while it restarts",
+            risk="medium" if endpoint.critical else "low",
+            requires_approval=endpoint.critical,
+            estimated_impact=f"{endpoint.name} is briefly unavailable while it restarts",
         )
 
     @restart_unhealthy_endpoint.applicable_when
@@ -164,28 +164,28 @@ class HttpMonitor(Plugin):
         return self._evidence(situation).to_restart() is not None
 
     def _evidence(self, situation: Situation) -> health.CheckEvidence:
-        found = situation.evidence(f"{self.id}:analyze_failures")
-        return health.CheckEvidence.model_validate(found)
+        evidence = situation.evidence(f"{self.id}:analyze_failures")
+        return health.CheckEvidence.model_validate(evidence)
 
     def restart_service(self, params: RestartParams, ctx: Context) -> ActionResult:
         """Restart an endpoint; the cooldown begins before the attempt."""
-        endpoint = self._known(params)
+        endpoint = self._endpoint(params)
         health.stamp_restart(ctx, endpoint)
         try:
-            said = restart(endpoint)
+            output = restart(endpoint)
         except Exception as error:  # noqa: BLE001 - any error is a failed restart
             ctx.logger.warning("restart of %s failed: %s", endpoint.id, error)
             return self._result(endpoint, success=False, error=f"Restart failed: {error}")
         health.forgive(ctx, endpoint)
         effects = [f"{endpoint.title} was restarted"]
-        return self._result(endpoint, success=True, output=said, side_effects=effects)
+        return self._result(endpoint, success=True, output=output, side_effects=effects)
 
     @endpoint("GET", "/endpoints")
     def list_endpoints(self, ctx: Context) -> JsonObject:
         """List the endpoints with their last checks, newest first."""
-        known = list(self._endpoints.values())
-        memories = health.recall(ctx, known)
-        return {"endpoints": [_describe(one, memories[one.id]) for one in known]}
+        endpoints = list(self._endpoints.values())
+        memories = health.recall(ctx, endpoints)
+        return {"endpoints": [_describe(each, memories[each.id]) for each in endpoints]}
 
     def _result(
         self, endpoint: MonitoredEndpoint, *, output: str = "", **values: Any
@@ -199,17 +199,17 @@ class HttpMonitor(Plugin):
         )
 
     def _would_restart(self, params: RestartParams) -> str:
-        return describe_restart(self._known(params))
+        return describe_restart(self._endpoint(params))
 
     def _has_recovered(self, params: RestartParams) -> EffectVerdict:
-        endpoint = self._known(params)
+        endpoint = self._endpoint(params)
         [check] = self._prober.check_all([endpoint])
         if check.healthy:
             return EffectVerdict(verdict="effective", evidence=f"{endpoint.title} is healthy")
-        why = f"{endpoint.title} still fails: {check.error}"
-        return EffectVerdict(verdict="no effect", evidence=why, final=False)
+        problem = f"{endpoint.title} still fails: {check.error}"
+        return EffectVerdict(verdict="no effect", evidence=problem, final=False)
 
-    def _known(self, params: RestartParams) -> MonitoredEndpoint:
+    def _endpoint(self, params: RestartParams) -> MonitoredEndpoint:
         if params.endpoint_id not in self._endpoints:
             raise LookupError(f"no endpoint {params.endpoint_id!r}")
         return self._endpoints[params.endpoint_id]
@@ -223,17 +223,17 @@ def _severity(endpoint: MonitoredEndpoint, check: Check, failures: int) -> Sever
     return "critical" if endpoint.critical else "error"
 
 
-def _describe(endpoint: MonitoredEndpoint, known: health.EndpointHistory) -> JsonObject:
+def _describe(endpoint: MonitoredEndpoint, history: health.EndpointHistory) -> JsonObject:
     """An endpoint for display, without headers and restart settings."""
-    checks: list[JsonValue] = [past.to_wire() for past in reversed(known.checks)]
+    checks: list[JsonValue] = [past.to_wire() for past in reversed(history.checks)]
     return {
         "id": endpoint.id,
         "name": endpoint.title,
         "url": public_url(endpoint.url),
         "critical": endpoint.critical,
-        "healthy": known.checks[-1].ok if known.checks else None,
-        "consecutiveFailures": known.failures,
+        "healthy": history.checks[-1].ok if history.checks else None,
+        "consecutiveFailures": history.failures,
         "threshold": endpoint.failure_threshold,
-        "restartedAt": known.restarted_at.isoformat() if known.restarted_at else None,
+        "restartedAt": history.restarted_at.isoformat() if history.restarted_at else None,
         "checks": checks,
     }

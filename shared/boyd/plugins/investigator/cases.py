@@ -100,7 +100,7 @@ class CaseMemory(Model):
 
     def case(self, fingerprint: str | None) -> Case | None:
         """The case with that fingerprint."""
-        return next((one for one in self.cases if one.fingerprint == fingerprint), None)
+        return next((case for case in self.cases if case.fingerprint == fingerprint), None)
 
     @property
     def is_empty(self) -> bool:
@@ -115,7 +115,7 @@ class CaseRules:
     Attributes:
         pause: before the second attempt, doubled before each further one.
         cooldown: time an outcome is reused when its situation returns.
-        absence: time without observations after which a situation is over; None: at once.
+        absence: time without observations after which a situation is over; if unset, at once.
     """
 
     pause: float
@@ -159,18 +159,18 @@ def observe(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
         return memory
     memory = _episode(memory, sight, rules)
     cases = {
-        one.fingerprint: one.patched({"attempt": one.attempt + 1, "retry_at": None})
-        if _due(one, sight)
-        else one
-        for one in memory.cases
-        if _is_kept(one, memory, sight, rules)
+        case.fingerprint: case.patched({"attempt": case.attempt + 1, "retry_at": None})
+        if _due(case, sight)
+        else case
+        for case in memory.cases
+        if _is_kept(case, memory, sight, rules)
     }
-    begun, running = memory.begun, sum(one.under_way for one in cases.values())
-    has_room = running < rules.max_running and begun < rules.max_per_episode
-    if known := cases.get(sight.fingerprint or ""):
-        cases[known.fingerprint] = known.patched({"episode": memory.episode})
+    count, running = memory.begun, sum(case.under_way for case in cases.values())
+    has_room = running < rules.max_running and count < rules.max_per_episode
+    if current := cases.get(sight.fingerprint or ""):
+        cases[current.fingerprint] = current.patched({"episode": memory.episode})
     elif sight.fingerprint is not None and has_room:
-        begun += 1
+        count += 1
         cases[sight.fingerprint] = Case(
             fingerprint=sight.fingerprint,
             episode=memory.episode,
@@ -178,7 +178,7 @@ def observe(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
             severity=sight.severity,
             lasting=sight.lasting,
         )
-    changes = {"iteration": sight.iteration, "begun": begun, "cases": list(cases.values())}
+    changes = {"iteration": sight.iteration, "begun": count, "cases": list(cases.values())}
     return memory.patched(changes)
 
 
@@ -186,24 +186,26 @@ def settle(memory: CaseMemory, sight: Sight, news: News, rules: CaseRules) -> Ca
     """The memory after the *news*; every known outcome counts as reported."""
     if memory.iteration != sight.iteration:
         return memory
-    cases = [_settled(one, sight, news.get(one.key), rules) for one in memory.cases]
+    cases = [_with_news(case, sight, news.get(case.key), rules) for case in memory.cases]
     return memory.patched({"cases": cases})
 
 
 def cases_to_report(memory: CaseMemory, sight: Sight) -> list[Case]:
     """The cases to report: the current situation first, then new outcomes."""
-    known = [one for one in memory.cases if one.outcome is not None]
-    seen = [one for one in known if one.fingerprint == sight.fingerprint]
-    return seen + [one for one in known if one not in seen and one.told == sight.iteration]
+    finished = [case for case in memory.cases if case.outcome is not None]
+    current = [case for case in finished if case.fingerprint == sight.fingerprint]
+    return current + [
+        case for case in finished if case not in current and case.told == sight.iteration
+    ]
 
 
 def _episode(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
     if sight.fingerprint is not None:
-        seen = {"seen_at": sight.now, "sources": sorted(sight.grave)[:SOURCES]}
+        sight_fields = {"seen_at": sight.now, "sources": sorted(sight.grave)[:SOURCES]}
         if memory.open:
-            return memory.patched(seen)
+            return memory.patched(sight_fields)
         began = {"open": True, "episode": sight.iteration, "begun": 0}
-        return memory.patched({**seen, **began})
+        return memory.patched({**sight_fields, **began})
     if memory.open and _has_gone(memory, sight, rules):
         return memory.patched({"open": False})
     return memory
@@ -220,11 +222,11 @@ def _is_kept(case: Case, memory: CaseMemory, sight: Sight, rules: CaseRules) -> 
     if memory.open and case.episode == memory.episode:
         return True
     if case.outcome is not None:
-        told = case.told is not None and case.told < sight.iteration
-        return not told or _holds(case, sight, rules)
+        was_reported = case.told is not None and case.told < sight.iteration
+        return not was_reported or _holds(case, sight, rules)
     # A failed attempt for a situation that is over needs no retry.
-    gone = case.lasting or case.attempt >= ATTEMPTS
-    return case.under_way or not gone or case.fingerprint == sight.fingerprint
+    is_final = case.lasting or case.attempt >= ATTEMPTS
+    return case.under_way or not is_final or case.fingerprint == sight.fingerprint
 
 
 def _holds(case: Case, sight: Sight, rules: CaseRules) -> bool:
@@ -240,7 +242,7 @@ def _due(case: Case, sight: Sight) -> bool:
     return case.fingerprint == sight.fingerprint or not case.lasting
 
 
-def _settled(
+def _with_news(
     case: Case, sight: Sight, came: InvestigationOutcome | Failure | None, rules: CaseRules
 ) -> Case:
     if isinstance(came, Failure):
@@ -262,7 +264,7 @@ UNDER_WAY = 0.3
 
 def assess_quiet(source: str, severity: str, memory: CaseMemory) -> SituationAssessment:
     """The assessment without severe observations."""
-    running: list[JsonValue] = [one.key for one in memory.cases if one.outcome is None]
+    running: list[JsonValue] = [case.key for case in memory.cases if case.outcome is None]
     data: JsonObject = {"status": "quiet", **({"open": running} if running else {})}
     finding = f"No observation of severity {severity} or worse"
     return SituationAssessment(source=source, findings=[finding], confidence=QUIET, data=data)
@@ -276,16 +278,18 @@ def assess_cases(
     min_confidence: float,
 ) -> SituationAssessment:
     """The assessment of the current situation, and of earlier ones with new outcomes."""
-    told = cases_to_report(memory, sight)
-    parts = [_found(source, one, sight, min_confidence) for one in told]
+    reported = cases_to_report(memory, sight)
+    parts = [_assess_case(source, case, sight, min_confidence) for case in reported]
     current = memory.case(sight.fingerprint)
     if sight.fingerprint is not None and (current is None or current.outcome is None):
         under_way = running.get(current.key) if current else None
         parts.insert(0, _pending(source, sight, current, under_way))
-    return _merged(parts)
+    return _merge(parts)
 
 
-def _found(source: str, case: Case, sight: Sight, min_confidence: float) -> SituationAssessment:
+def _assess_case(
+    source: str, case: Case, sight: Sight, min_confidence: float
+) -> SituationAssessment:
     outcome = case.outcome
     assert outcome is not None, "only cases with an outcome are reported"
     late = case.fingerprint != sight.fingerprint
@@ -319,7 +323,7 @@ def _anomaly(cause: str, level: Level, affected: list[str]) -> Anomaly:
 
 
 def _pending(
-    source: str, sight: Sight, case: Case | None, found: Investigation | None
+    source: str, sight: Sight, case: Case | None, investigation: Investigation | None
 ) -> SituationAssessment:
     data: JsonObject = {"status": "not-begun", "fingerprint": sight.fingerprint}
     finding, confidence = "Under investigation", UNDER_WAY
@@ -333,41 +337,47 @@ def _pending(
         which = f"The investigation {case.failed}" if case.failed else "The investigation"
         when = f"it is retried after {case.retry_at:%Y-%m-%d %H:%M:%S} UTC"
         finding, confidence = f"{which} has failed: {case.why}; {when}", NONE
-    elif case and found:
-        waits = f", which waits for approval {found.approval_id}" if found.approval_id else ""
-        finding = f"Under investigation {found.id}{waits}"
+    elif case and investigation:
+        waits = (
+            f", which waits for approval {investigation.approval_id}"
+            if investigation.approval_id
+            else ""
+        )
+        finding = f"Under investigation {investigation.id}{waits}"
         data |= {
-            "status": found.status,
-            "investigation": found.id,
-            "turns": found.counters.steps,
-            "toolCalls": found.counters.tool_calls,
-            "reflection": found.reflection,
+            "status": investigation.status,
+            "investigation": investigation.id,
+            "turns": investigation.counters.steps,
+            "toolCalls": investigation.counters.tool_calls,
+            "reflection": investigation.reflection,
         }
     return SituationAssessment(source=source, findings=[finding], confidence=confidence, data=data)
 
 
-def _merged(parts: Sequence[SituationAssessment]) -> SituationAssessment:
+def _merge(parts: Sequence[SituationAssessment]) -> SituationAssessment:
     """One assessment of all parts with the lowest confidence; the first holds the other data."""
     first, *others = parts
     if not others:
         return first
     sure = [part.confidence for part in parts if part.confidence is not None]
     data = [part.data or {} for part in others]
-    wanted = [part.get("priority") for part in (first.data or {}, *data)]
-    worst: JsonObject = next(({"priority": one} for one in reversed(LEVELS) if one in wanted), {})
+    priorities = [part.get("priority") for part in (first.data or {}, *data)]
+    worst: JsonObject = next(
+        ({"priority": item} for item in reversed(LEVELS) if item in priorities), {}
+    )
     return first.patched(
         {
             "findings": [finding for part in parts for finding in part.findings],
-            "contributing_factor": _joined([part.contributing_factor for part in parts]),
-            "impact_assessment": _joined([part.impact_assessment for part in parts]),
+            "contributing_factor": _join([part.contributing_factor for part in parts]),
+            "impact_assessment": _join([part.impact_assessment for part in parts]),
             "confidence": min(sure, default=None),
-            "anomalies": [one for part in parts for one in part.anomalies or ()] or None,
+            "anomalies": [item for part in parts for item in part.anomalies or ()] or None,
             "data": {**(first.data or {}), **worst, "others": list(data)},
         }
     )
 
 
-def _joined(texts: Sequence[str | None]) -> str | None:
+def _join(texts: Sequence[str | None]) -> str | None:
     return "; ".join(text for text in texts if text) or None
 
 

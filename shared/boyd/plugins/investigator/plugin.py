@@ -95,20 +95,20 @@ class Investigator(PlaybookReader):
         """Keep the priority of a situation that ended before its outcome was known."""
         level = situation.evidence(f"{self.id}:investigate").get("priority")
         higher = LEVELS[LEVELS.index(situation.priority) + 1 :]
-        return next(({"priority": one} for one in higher if one == level), None)
+        return next(({"priority": candidate} for candidate in higher if candidate == level), None)
 
     def _sight(
         self, observations: list[Observation], grave: list[Observation], ctx: Context
     ) -> cases.Sight:
-        severities = [one.severity for one in grave if one.severity]
+        severities = [observation.severity for observation in grave if observation.severity]
         return cases.Sight(
             iteration=ctx.iteration or 0,
             now=ctx.now(),
-            sources=frozenset(one.source for one in observations),
+            sources=frozenset(observation.source for observation in observations),
             fingerprint=fingerprint(grave) if grave else None,
             severity=max(severities, key=SEVERITIES.index, default="warning"),
-            lasting=all(one.type in ("metric", "state") for one in grave),
-            grave=frozenset(one.source for one in grave),
+            lasting=all(observation.type in ("metric", "state") for observation in grave),
+            grave=frozenset(observation.source for observation in grave),
         )
 
     def _rules(self, ctx: Context) -> cases.CaseRules:
@@ -131,9 +131,9 @@ class Investigator(PlaybookReader):
         ctx: Context,
     ) -> cases.CaseMemory:
         """Update the cases; a question is stored before any worker relies on it."""
-        wanted = cases.observe(memory, sight, rules).case(sight.fingerprint)
-        if wanted is not None and wanted.began == sight.iteration:
-            ctx.state.set(f"question:{wanted.name}", self._question(grave, ctx), _KEEP_QUESTION)
+        case = cases.observe(memory, sight, rules).case(sight.fingerprint)
+        if case is not None and case.began == sight.iteration:
+            ctx.state.set(f"question:{case.name}", self._question(grave, ctx), _KEEP_QUESTION)
         return _change(ctx, lambda before: cases.observe(before, sight, rules))
 
     def _question(self, grave: list[Observation], ctx: Context) -> dict[str, str]:
@@ -156,23 +156,25 @@ class Investigator(PlaybookReader):
             if not case.under_way:
                 continue
             try:
-                found = self._ask(case, ctx)
+                investigation = self._ask(case, ctx)
             except (QueueFull, ConfigError) as error:
                 news[case.key] = cases.Failure(str(error))
                 continue
-            if found.status != "ended":
-                running[case.key] = found
-            elif found.ending == "error":
-                news[case.key] = cases.Failure(found.detail or "unknown reason", found.id)
+            if investigation.status != "ended":
+                running[case.key] = investigation
+            elif investigation.ending == "error":
+                news[case.key] = cases.Failure(
+                    investigation.detail or "unknown reason", investigation.id
+                )
             else:
-                news[case.key] = outcome_of(found)
+                news[case.key] = outcome_of(investigation)
         return running, news
 
     def _ask(self, case: cases.Case, ctx: Context) -> Investigation:
-        asked = ctx.state.get(f"question:{case.name}") or {"question": question.QUESTION}
+        stored = ctx.state.get(f"question:{case.name}") or {"question": question.QUESTION}
         return ctx.llm.investigate(
             case.key,
-            **asked,
+            **stored,
             tools=self.options.tools,
             profile=self.options.profile,
             limits=Wanted(max_steps=self.options.max_turns),

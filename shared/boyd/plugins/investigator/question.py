@@ -54,9 +54,9 @@ def _brief(data: Any) -> str:
     safe = redactor().redact_json(data)
     if not isinstance(safe, dict):
         return _words(safe)
-    said = next((safe[key] for key in _PROSE if isinstance(safe.get(key), str)), None)
-    if said:
-        return _words(said)
+    prose = next((safe[key] for key in _PROSE if isinstance(safe.get(key), str)), None)
+    if prose:
+        return _words(prose)
     plain = [(k, v) for k, v in safe.items() if not isinstance(v, dict | list)][:_VALUES]
     return _words(", ".join(f"{key}={value}" for key, value in plain))
 
@@ -70,8 +70,8 @@ def list_observations(observations: Sequence[Observation], limit: int = LIMIT) -
     """The observations for a prompt, most severe first, as many as *limit* characters hold."""
     entries: list[str] = []
     left = limit
-    for one in sorted(observations, key=_severity_order):
-        entry = _entry(one)
+    for observation in sorted(observations, key=_severity_order):
+        entry = _entry(observation)
         if len(entry) > left:
             break
         entries.append(entry)
@@ -94,10 +94,14 @@ def _severity_order(observation: Observation) -> int:
     return -SEVERITIES.index(observation.severity) if observation.severity else 1
 
 
-def _entry(one: Observation) -> str:
-    about = {"source": one.source, "type": one.type, "severity": one.severity or "none"}
-    time = one.timestamp.isoformat(timespec="seconds")
-    return tag_json("observation", one.data, EACH, **about, time=time)
+def _entry(observation: Observation) -> str:
+    about = {
+        "source": observation.source,
+        "type": observation.type,
+        "severity": observation.severity or "none",
+    }
+    time = observation.timestamp.isoformat(timespec="seconds")
+    return tag_json("observation", observation.data, EACH, **about, time=time)
 
 
 def _safe(value: Any) -> str:
@@ -125,12 +129,16 @@ _CHANGING = re.compile(
 def at_least(observations: Iterable[Observation], severity: Severity) -> list[Observation]:
     """The observations with at least that severity."""
     least = SEVERITIES.index(severity)
-    return [one for one in observations if one.severity and SEVERITIES.index(one.severity) >= least]
+    return [
+        observation
+        for observation in observations
+        if observation.severity and SEVERITIES.index(observation.severity) >= least
+    ]
 
 
 def fingerprint(observations: Iterable[Observation]) -> str:
     """The fingerprint of a situation: 16 hex digits."""
-    marks = sorted({mark(one, one.severity or "") for one in observations})
+    marks = sorted({mark(observation, observation.severity or "") for observation in observations})
     return short_hash("\n".join(marks))
 
 
@@ -157,14 +165,14 @@ def short_hash(text: str) -> str:
 def normalize(text: str) -> str:
     """A text without parts that change by themselves, such as times and numbers."""
     plain = " ".join(text[:LONGEST].split())
-    return _CHANGING.sub(lambda found: found["name"] or "#", plain)
+    return _CHANGING.sub(lambda match: match["name"] or "#", plain)
 
 
 def _shape(value: Any) -> Any:
     if isinstance(value, dict):
-        return {normalize(key): _shape(one) for key, one in value.items()}
+        return {normalize(key): _shape(item) for key, item in value.items()}
     if isinstance(value, list):
-        return sorted({_canonical(_shape(one)) for one in value})
+        return sorted({_canonical(_shape(item)) for item in value})
     if isinstance(value, str):
         return normalize(value)
     return value if isinstance(value, bool) else 0
@@ -172,11 +180,11 @@ def _shape(value: Any) -> Any:
 
 def _names(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _names(one, f"{path}/{normalize(key)}")
+        for key, item in value.items():
+            yield from _names(item, f"{path}/{normalize(key)}")
     elif isinstance(value, list):
-        for one in value:
-            yield from _names(one, path)
+        for item in value:
+            yield from _names(item, path)
     elif isinstance(value, str) and value and not re.search(r"\s", value):
         yield f"{path}={normalize(value)}"
 
@@ -246,30 +254,30 @@ class AnswerEvidence(InvestigationOutcome):
     priority: Level | None = None
 
 
-def outcome_of(found: Investigation) -> InvestigationOutcome:
+def outcome_of(investigation: Investigation) -> InvestigationOutcome:
     """The outcome of an ended investigation."""
-    ending = found.ending or "error"
-    answer = _answer(found.findings)
-    counters = found.counters
+    ending = investigation.ending or "error"
+    answer = _answer(investigation.findings)
+    counters = investigation.counters
     usage = counters.usage
-    known: dict[str, Any] = {
-        "investigation": found.id,
+    fields: dict[str, Any] = {
+        "investigation": investigation.id,
         "ending": ending,
-        "detail": _short(found.detail),
+        "detail": _short(investigation.detail),
         "turns": counters.steps,
         "tool_calls": counters.tool_calls,
         "tool_errors": counters.errors,
         "tokens": usage.input_tokens + usage.output_tokens,
         "cost": counters.cost,
-        "reflection": found.reflection,
+        "reflection": investigation.reflection,
     }
     if answer is None:
         confidence = NONE if ending in ("cancelled", "error") else INCOMPLETE
-        text = _short(found.text) or f"The investigation ended: {ending}"
-        return InvestigationOutcome(**known, confidence=confidence, findings=[text])
+        text = _short(investigation.text) or f"The investigation ended: {ending}"
+        return InvestigationOutcome(**fields, confidence=confidence, findings=[text])
     sure = UNSTATED if answer.confidence is None else answer.confidence
     return InvestigationOutcome(
-        **known,
+        **fields,
         # A conclusion forced by a limit may be incomplete.
         confidence=sure if ending in _ANSWERS else min(sure, INCOMPLETE),
         findings=_texts(answer.findings),

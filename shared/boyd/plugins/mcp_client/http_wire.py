@@ -29,7 +29,7 @@ from boyd.plugins.mcp_client.mcp_connection import (
     Deadline,
     RequestRefused,
     ServerFailure,
-    parsed,
+    parse_message,
     reply_to,
 )
 from boyd.plugins.mcp_client.server_options import RemoteServer
@@ -84,24 +84,24 @@ class HttpWire:
         place = _Place()
         with self._request("POST", message, headers, until) as response:
             self._session = self._session or _session_in(response)
-            found = self._response(response, message, until, place)
-        if found is None and place.last and headers == self._version:
-            found = self._resumed(message, until, place)
-        if found is None:
+            answer = self._response(response, message, until, place)
+        if answer is None and place.last and headers == self._version:
+            answer = self._resume(message, until, place)
+        if answer is None:
             raise ServerFailure("it ended the answer early", sent=True)
-        return found
+        return answer
 
-    def _resumed(self, message: JsonObject, until: Deadline, place: _Place) -> JsonObject | None:
+    def _resume(self, message: JsonObject, until: Deadline, place: _Place) -> JsonObject | None:
         """The response in a stream that the server lets go on, as older revisions may."""
         for _ in range(_RESUMPTIONS):
-            time.sleep(min(place.pause, until.left()))
+            time.sleep(min(place.pause, until.seconds_left()))
             try:
                 with self._request("GET", None, {"Last-Event-ID": place.last}, until) as response:
-                    found = self._response(response, message, until, place)
+                    answer = self._response(response, message, until, place)
             except ServerFailure as failure:
                 raise ServerFailure(str(failure), sent=True) from None
-            if found is not None:
-                return found
+            if answer is not None:
+                return answer
         return None
 
     def send(self, message: JsonObject, headers: Mapping[str, str], until: Deadline) -> None:
@@ -126,8 +126,10 @@ class HttpWire:
         until: Deadline,
     ) -> Iterator[requests.Response]:
         """The response, until the deadline; what goes wrong with it is a `ServerFailure`."""
-        http = GuardedSession(allow_private=self._allow_private, timeout=max(_LEAST, until.left()))
-        limit = threading.Timer(until.left(), http.line.cut)
+        http = GuardedSession(
+            allow_private=self._allow_private, timeout=max(_LEAST, until.seconds_left())
+        )
+        limit = threading.Timer(until.seconds_left(), http.line.cut)
         limit.daemon = True
         limit.start()
         try:
@@ -135,19 +137,19 @@ class HttpWire:
                 method,
                 self._url,
                 json=message,
-                headers={**self._fixed, **self._named(), **headers},
+                headers={**self._fixed, **self._session_headers(), **headers},
                 stream=True,
                 allow_redirects=False,
                 **self._options,
             ) as response:
                 yield response
         except (requests.RequestException, HTTPError, OSError) as error:
-            raise self._failure(error, not until.left()) from None
+            raise self._failure(error, not until.seconds_left()) from None
         finally:
             limit.cancel()
             http.close()
 
-    def _named(self) -> dict[str, str]:
+    def _session_headers(self) -> dict[str, str]:
         session = {_SESSION: self._session} if self._session else {}
         packing = {"Accept": _ACCEPT, "Accept-Encoding": "identity"}
         return {**packing, **self._version, **session}
@@ -155,9 +157,9 @@ class HttpWire:
     def _failure(self, error: Exception, late: bool) -> ServerFailure:
         reasons = list(_causes(error))
         host = urlsplit(self._url).netloc
-        if any(isinstance(one, InvalidIPAddress) for one in reasons):
+        if any(isinstance(reason, InvalidIPAddress) for reason in reasons):
             return ServerFailure(f"the address of {host} is not public; see allow_private")
-        sent = not any(isinstance(one, _UNSENT) for one in reasons)
+        sent = not any(isinstance(reason, _UNSENT) for reason in reasons)
         if late:
             return ServerFailure(f"{host} did not answer in time", sent)
         kind = type(reasons[-1]).__name__
@@ -166,22 +168,22 @@ class HttpWire:
     def _response(
         self, response: requests.Response, message: JsonObject, until: Deadline, place: _Place
     ) -> JsonObject | None:
-        """The response to *message* in an HTTP response; None: its stream ended without one."""
+        """The response to *message* in an HTTP response, unless its stream ends without one."""
         if not _is_stream(response):
             body = b"".join(self._chunks(response))
-            if not until.left():  # what was cut off may look complete
+            if not until.seconds_left():  # what was cut off may look complete
                 raise ServerFailure("it did not answer in time", sent=True)
-            return _check_status(response, body) or parsed(body)
+            return _check_status(response, body) or parse_message(body)
         _check_status(response, b"")
         with suppress(HTTPError, requests.RequestException, OSError):  # it may be resumed
             for event in self._events(response, place):
-                received = parsed(event)
+                received = parse_message(event)
                 answer = reply_to(received)
                 if answer is not None:
                     self.send(answer, self._version, until)
                 elif "method" not in received and received.get("id") == message["id"]:
                     return received
-        if not until.left():
+        if not until.seconds_left():
             raise ServerFailure("it did not answer in time", sent=True)
         return None
 
@@ -227,8 +229,12 @@ def _is_stream(response: requests.Response) -> bool:
 
 
 def _session_in(response: requests.Response) -> str:
-    found = str(response.headers.get(_SESSION, ""))
-    return found if found.isascii() and found.isprintable() and len(found) <= _MAX_SESSION else ""
+    session = str(response.headers.get(_SESSION, ""))
+    return (
+        session
+        if session.isascii() and session.isprintable() and len(session) <= _MAX_SESSION
+        else ""
+    )
 
 
 def _version_in(headers: Mapping[str, str]) -> dict[str, str]:
@@ -236,7 +242,7 @@ def _version_in(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_status(response: requests.Response, body: bytes) -> JsonObject | None:
-    """The error of the protocol that a client error holds; None: the answer is a success.
+    """The error of the protocol in a client error; None after a success.
 
     Raises:
         RequestRefused: it is another client error.
@@ -246,27 +252,27 @@ def _check_status(response: requests.Response, body: bytes) -> JsonObject | None
     if 200 <= status < 300:
         return None
     if not 400 <= status < 500:
-        raise ServerFailure(f"it answered {status}{_quoted(body)}", sent=status >= 500)
+        raise ServerFailure(f"it answered {status}{_quote(body)}", sent=status >= 500)
     with suppress(ServerFailure):
-        found = parsed(body)
-        if isinstance(found.get("error"), dict):
-            return found
-    raise RequestRefused(f"it answered {status}{_quoted(body)}", -status)
+        message = parse_message(body)
+        if isinstance(message.get("error"), dict):
+            return message
+    raise RequestRefused(f"it answered {status}{_quote(body)}", -status)
 
 
-def _quoted(body: bytes) -> str:
+def _quote(body: bytes) -> str:
     text = " ".join(body[:_QUOTED].decode("utf-8", "replace").split())
     return f": {text}" if text else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what has caused it."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in visited:
+        visited.add(id(cause))
         yield cause
         reason = getattr(cause, "reason", None) or next(
-            (one for one in cause.args if isinstance(one, BaseException)), None
+            (argument for argument in cause.args if isinstance(argument, BaseException)), None
         )
         cause = reason if isinstance(reason, BaseException) else cause.__context__

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from boyd.errors import ConfigError
 from boyd.plugins.mcp_client.mcp_connection import ServerFailure
-from boyd.plugins.mcp_client.remote_tools import changed
+from boyd.plugins.mcp_client.remote_tools import describe_change
 from boyd.plugins.mcp_client.tool_check import visible
 from boyd.plugins.mcp_client.tool_lock import LockedServer, ToolLock
 from boyd.plugins.mcp_client.tool_server import offers, talking
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = 300
 
 
-def renewed(plugin: McpTools) -> tuple[ToolLock, dict[str, str], dict[str, str]]:
+def renew_lock(plugin: McpTools) -> tuple[ToolLock, dict[str, str], dict[str, str]]:
     """The lock as the servers are now, the failures of servers, and the tools that are left out.
 
     What is locked of a server that fails stays.
@@ -36,7 +36,7 @@ def renewed(plugin: McpTools) -> tuple[ToolLock, dict[str, str], dict[str, str]]
             if name in plugin.lock.servers:
                 servers[name] = plugin.lock.servers[name]
             continue
-        left_out |= {f"{name}/{visible(tool)}": why for tool, why in refused.items()}
+        left_out |= {f"{name}/{visible(tool)}": reason for tool, reason in refused.items()}
     return ToolLock(servers=servers), failures, left_out
 
 
@@ -48,16 +48,16 @@ def changes(before: ToolLock, after: ToolLock) -> Iterator[str]:
         if old.protocol != new.protocol:
             yield f"{name}: protocol {old.protocol or 'none'} -> {new.protocol or 'none'}"
         for tool in sorted(old.tools.keys() | new.tools.keys()):
-            was, now = old.tools.get(tool), new.tools.get(tool)
-            if was is None and now is not None:
-                yield f"new: {name}/{tool} {now.digest}\n  {_begin(now.description)}"
-            elif now is None:
+            was, current = old.tools.get(tool), new.tools.get(tool)
+            if was is None and current is not None:
+                yield f"new: {name}/{tool} {current.digest}\n  {_begin(current.description)}"
+            elif current is None:
                 yield f"gone: {name}/{tool}"
-            elif was is not None and was.digest != now.digest:
-                yield f"changed: {name}/{tool} {now.digest}"
-                yield changed(was, now, f"{name}/{tool}")
-            elif was is not None and was.annotations != now.annotations:
-                yield f"claims: {name}/{tool} {was.annotations} -> {now.annotations}"
+            elif was is not None and was.digest != current.digest:
+                yield f"changed: {name}/{tool} {current.digest}"
+                yield describe_change(was, current, f"{name}/{tool}")
+            elif was is not None and was.annotations != current.annotations:
+                yield f"claims: {name}/{tool} {was.annotations} -> {current.annotations}"
 
 
 def _begin(description: str) -> str:

@@ -76,13 +76,13 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until then; never negative."""
         return max(0.0, self._at - time.monotonic())
 
     def within(self, seconds: float) -> Deadline:
         """An earlier one, if *seconds* are less than what is left."""
-        return Deadline(min(seconds, self.left()))
+        return Deadline(min(seconds, self.seconds_left()))
 
 
 class MessageWire(Protocol):
@@ -100,7 +100,7 @@ class MessageWire(Protocol):
         """End the connection and whatever it has started."""
 
 
-def parsed(text: str | bytes) -> JsonObject:
+def parse_message(text: str | bytes) -> JsonObject:
     """The message in *text*.
 
     Raises:
@@ -108,12 +108,12 @@ def parsed(text: str | bytes) -> JsonObject:
     """
     try:
         check_values(text)
-        found = json.loads(text)
+        message = json.loads(text)
     except (ValueError, RecursionError):
         raise _no_message(text) from None
-    if not isinstance(found, dict):
+    if not isinstance(message, dict):
         raise _no_message(text)
-    return found
+    return message
 
 
 def _no_message(text: str | bytes) -> ServerFailure:
@@ -140,8 +140,8 @@ def _is_other_revision(failure: ServerFailure) -> bool:
 class McpConnection:
     """A conversation with a server, until a deadline."""
 
-    def __init__(self, wire: MessageWire, until: Deadline, known: str = "") -> None:
-        """Agree on a revision of the protocol; first try the *known* one.
+    def __init__(self, wire: MessageWire, until: Deadline, revision: str = "") -> None:
+        """Agree on a revision of the protocol; try *revision* first.
 
         Raises:
             ServerFailure: there is no answer, or no common revision.
@@ -150,7 +150,7 @@ class McpConnection:
         self._until = until
         self._ids = count(1)
         self.revision = ""
-        if known in HANDSHAKE_PROTOCOL_VERSIONS:
+        if revision in HANDSHAKE_PROTOCOL_VERSIONS:
             self._first_initialize()
         else:
             self._first_discover()
@@ -179,26 +179,28 @@ class McpConnection:
     def _discover(self, until: Deadline) -> None:
         self.revision = MODERN_PROTOCOL_VERSIONS[-1]
         try:
-            found = self._ask("server/discover", {}, DiscoverResult, until=until)
+            result = self._ask("server/discover", {}, DiscoverResult, until=until)
         except RequestRefused as refusal:
-            offered = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-            if refusal.code != UNSUPPORTED_PROTOCOL_VERSION or self.revision not in (offered or ()):
+            read_tool = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
+            if refusal.code != UNSUPPORTED_PROTOCOL_VERSION or self.revision not in (
+                read_tool or ()
+            ):
                 raise
-            found = self._ask("server/discover", {}, DiscoverResult, until=until)
-        if self.revision not in found.supported_versions:
+            result = self._ask("server/discover", {}, DiscoverResult, until=until)
+        if self.revision not in result.supported_versions:
             raise ServerFailure("it speaks no revision of the protocol that Boyd knows")
 
     def _initialize(self) -> None:
         self.revision = ""
-        asked = {
+        params = {
             "protocolVersion": LATEST_HANDSHAKE_VERSION,
             "capabilities": {},
             "clientInfo": _CLIENT,
         }
-        found = self._ask("initialize", asked, InitializeResult)
-        if found.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        result = self._ask("initialize", params, InitializeResult)
+        if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
             raise ServerFailure("it speaks no revision of the protocol that Boyd knows")
-        self.revision = str(found.protocol_version)
+        self.revision = str(result.protocol_version)
         ready: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         self._wire.send(ready, self._headers("notifications/initialized", {}), self._until)
 
@@ -208,17 +210,17 @@ class McpConnection:
         Raises:
             ServerFailure: it gives no list, or one that is too long.
         """
-        found: list[Tool] = []
+        tools: list[Tool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            asked = {"cursor": cursor} if cursor else {}
-            page = self._ask("tools/list", asked, ListToolsResult)
-            found += page.tools
+            params = {"cursor": cursor} if cursor else {}
+            page = self._ask("tools/list", params, ListToolsResult)
+            tools += page.tools
             cursor = page.next_cursor
-            if len(found) > MAX_LISTED:
+            if len(tools) > MAX_LISTED:
                 break
             if not cursor:
-                return found
+                return tools
         raise ServerFailure(f"it offers more than {MAX_LISTED} tools, or its list does not end")
 
     def call(
@@ -229,9 +231,9 @@ class McpConnection:
         Raises:
             ServerFailure: it failed; if `sent`, the outcome is unknown.
         """
-        asked = {"name": tool, "arguments": dict(arguments)}
-        named = {"Mcp-Name": tool, **headers} if self._is_modern else {}
-        return self._ask("tools/call", asked, CallToolResult, named)
+        params = {"name": tool, "arguments": dict(arguments)}
+        extra = {"Mcp-Name": tool, **headers} if self._is_modern else {}
+        return self._ask("tools/call", params, CallToolResult, extra)
 
     @property
     def _is_modern(self) -> bool:
@@ -254,19 +256,19 @@ class McpConnection:
         mirrored = self._headers(method, headers or {})
         response = self._wire.exchange(message, mirrored, until or self._until)
         if isinstance(refused := response.get("error"), dict):
-            code, said = refused.get("code"), " ".join(str(refused.get("message", "")).split())
+            code, text = refused.get("code"), " ".join(str(refused.get("message", "")).split())
             code = code if isinstance(code, int) else 0
-            raise RequestRefused(f"it refused {method}: {said[:500]}", code, refused.get("data"))
+            raise RequestRefused(f"it refused {method}: {text[:500]}", code, refused.get("data"))
         result = response.get("result")
         kind = result.get("resultType", "complete") if isinstance(result, dict) else "complete"
         if kind != "complete":
-            why = f"it answered {method} with {str(kind)[:50]!r}, and Boyd answers no questions"
-            raise ServerFailure(why)
+            problem = f"it answered {method} with {str(kind)[:50]!r}, and Boyd answers no questions"
+            raise ServerFailure(problem)
         try:
             return shape.model_validate(result)
         except ValidationError as error:
-            why = f"its answer to {method} is not valid: {explain(error)[:300]}"
-            raise ServerFailure(why, sent=True) from None
+            problem = f"its answer to {method} is not valid: {explain(error)[:300]}"
+            raise ServerFailure(problem, sent=True) from None
 
     def _meta(self) -> JsonObject:
         if not self._is_modern:
@@ -282,5 +284,5 @@ class McpConnection:
     def _headers(self, method: str, more: Mapping[str, str]) -> dict[str, str]:
         if not self.revision:
             return {}
-        known = {VERSION_HEADER: self.revision}
-        return {**known, "Mcp-Method": method, **more} if self._is_modern else known
+        headers = {VERSION_HEADER: self.revision}
+        return {**headers, "Mcp-Method": method, **more} if self._is_modern else headers

@@ -43,7 +43,7 @@ class ToolPin(BaseModel):
     target: str | None = None
 
     @model_validator(mode="after")
-    def _pinned(self) -> Self:
+    def _require_digest(self) -> Self:
         lower = LEVELS.index(self.risk) < LEVELS.index(DEFAULT_RISK)
         eased = [
             *(["risk"] if lower else []),
@@ -120,5 +120,5 @@ class RemoteServer(BaseModel):
         return self
 
     def includes(self, tool: str) -> bool:
-        """Tell whether that tool is used."""
+        """Report whether that tool is used."""
         return any(fnmatchcase(tool, pattern) for pattern in self.include)

@@ -20,7 +20,7 @@ from boyd.plugins.mcp_client.mcp_connection import (
     MAX_RECEIVED,
     Deadline,
     ServerFailure,
-    parsed,
+    parse_message,
     reply_to,
 )
 from boyd.plugins.mcp_client.server_options import RemoteServer
@@ -89,7 +89,7 @@ class StdioWire:
         """Send a request and wait for its response; there are no *headers* here."""
         self.send(message, headers, until)
         while True:
-            received = parsed(self._line(until))
+            received = parse_message(self._line(until))
             answer = reply_to(received)
             if answer is not None:
                 self.send(answer, {}, until)
@@ -100,15 +100,15 @@ class StdioWire:
         """Send a message, and read what the server says meanwhile."""
         left = memoryview(json.dumps(message).encode() + b"\n")
         self._selector.register(self._in, selectors.EVENT_WRITE)
-        begun = False
+        has_begun = False
         try:
             while left:
-                if self._wait(until, begun):
+                if self._wait(until, has_begun):
                     with suppress(BlockingIOError):
                         left = left[os.write(self._in.fileno(), left) :]
-                        begun = True
+                        has_begun = True
         except OSError:
-            raise self._ended(begun) from None
+            raise self._failure(has_begun) from None
         finally:
             self._selector.unregister(self._in)
 
@@ -138,8 +138,8 @@ class StdioWire:
 
     def _wait(self, until: Deadline, sent: bool) -> bool:
         """Take in what the server says; True: it can be written to."""
-        ready = self._selector.select(until.left())
-        if not ready and not until.left():
+        ready = self._selector.select(until.seconds_left())
+        if not ready and not until.seconds_left():
             raise ServerFailure(f"it did not answer in time{self._last_words}", sent)
         writable = False
         for key, _ in ready:
@@ -149,13 +149,13 @@ class StdioWire:
                 self._hear(os.read(self._out.fileno(), _CHUNK), sent)
             else:
                 self._note(os.read(self._err.fileno(), _CHUNK))
-        if not until.left():
+        if not until.seconds_left():
             raise ServerFailure(f"it did not answer in time{self._last_words}", sent)
         return writable
 
     def _hear(self, chunk: bytes, sent: bool) -> None:
         if not chunk:
-            raise self._ended(sent)
+            raise self._failure(sent)
         self._received += len(chunk)
         self._buffer += chunk
         if self._received > MAX_RECEIVED:
@@ -166,7 +166,7 @@ class StdioWire:
         if not chunk:
             self._selector.unregister(self._err)
 
-    def _ended(self, sent: bool) -> ServerFailure:
+    def _failure(self, sent: bool) -> ServerFailure:
         with suppress(OSError):
             self._said = (self._said + os.read(self._err.fileno(), _CHUNK))[-_SAID:]
         return ServerFailure(f"it ended, or closed its output{self._last_words}", sent)

@@ -36,12 +36,12 @@ _MARKED_TYPES = ("string", "integer", "boolean")
 
 def digest(description: str, schema: JsonObject) -> str:
     """The digest of what a server says of a tool."""
-    said = canonical_json({"description": description, "inputSchema": schema})
-    return f"sha256:{sha256(said.encode()).hexdigest()}"
+    text = canonical_json({"description": description, "inputSchema": schema})
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def flaw(name: str, description: str, schema: JsonObject) -> str | None:
-    """The reason why a tool cannot be used; None: it can."""
+    """The flaw that makes a tool unusable, if it has one."""
     if not _NAME.fullmatch(name):
         return "its name is not 1 to 64 letters, digits, `_`, `.` and `-` of ASCII"
     if name == _RESERVED:
@@ -69,7 +69,7 @@ def _schema_flaw(schema: JsonObject) -> str | None:
         return "its schema does not describe an object"
     if not isinstance(schema.get("properties", {}), dict):
         return "the properties of its schema are not an object"
-    seen: set[str] = set()
+    headers: set[str] = set()
     for depth, path, part in _parts(schema, 0, ()):
         if depth > MAX_NESTING:
             return f"its schema nests deeper than {MAX_NESTING} levels"
@@ -77,17 +77,17 @@ def _schema_flaw(schema: JsonObject) -> str | None:
             target = part.get(key, "#")
             if not (isinstance(target, str) and target.startswith("#")):
                 return f"its schema refers to something outside of it ({key})"
-        if _HEADER in part and (path is None or not _is_marked(part, seen)):
+        if _HEADER in part and (path is None or not _is_marked(part, headers)):
             return f"its schema has an {_HEADER} that is not allowed"
     return None
 
 
-def _is_marked(part: Mapping[str, Any], seen: set[str]) -> bool:
-    """Tell whether the header of a property is valid, and is none of those *seen*."""
+def _is_marked(part: Mapping[str, Any], headers: set[str]) -> bool:
+    """Report whether the header of a property is valid and new; add it to *headers*."""
     name = part[_HEADER]
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name) or name.lower() in seen:
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name) or name.lower() in headers:
         return False
-    seen.add(name.lower())
+    headers.add(name.lower())
     return part.get("type") in _MARKED_TYPES
 
 
@@ -102,17 +102,17 @@ def _parts(
         yield depth, None, {}
         return
     if isinstance(value, list):
-        for one in value:
-            yield from _parts(one, depth + 1, None)
+        for item in value:
+            yield from _parts(item, depth + 1, None)
     if not isinstance(value, dict):
         return
     yield depth, path or None, value
-    for key, one in value.items():
-        if key == "properties" and path is not None and isinstance(one, dict):
-            for name, part in one.items():
+    for key, item in value.items():
+        if key == "properties" and path is not None and isinstance(item, dict):
+            for name, part in item.items():
                 yield from _parts(part, depth + 2, (*path, name))
         else:
-            yield from _parts(one, depth + 1, None)
+            yield from _parts(item, depth + 1, None)
 
 
 def headers_of(schema: JsonObject) -> dict[tuple[str, ...], str]:
@@ -125,8 +125,10 @@ def headers_of(schema: JsonObject) -> dict[tuple[str, ...], str]:
 def visible(text: str) -> str:
     """*text* with every character that people would not see written as its number."""
     return "".join(
-        one if one in "\n\t" or unicodedata.category(one) not in _HIDDEN else f"\\u{{{ord(one):x}}}"
-        for one in text
+        character
+        if character in "\n\t" or unicodedata.category(character) not in _HIDDEN
+        else f"\\u{{{ord(character):x}}}"
+        for character in text
     )
 
 
@@ -135,7 +137,7 @@ def visible_json(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, list):
-        return [visible_json(one) for one in value]
+        return [visible_json(item) for item in value]
     if isinstance(value, dict):
-        return {visible(key): visible_json(one) for key, one in value.items()}
+        return {visible(key): visible_json(item) for key, item in value.items()}
     return value

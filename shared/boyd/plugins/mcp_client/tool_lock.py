@@ -72,12 +72,12 @@ class ToolLock(BaseModel):
         try:
             if len(raw) > MAX_BYTES:
                 raise ValueError(f"is longer than {MAX_BYTES} bytes")
-            found = cls.model_validate_json(raw)
-            found.check()
+            lock = cls.model_validate_json(raw)
+            lock.check()
         except ValueError as error:
-            why = explain(error) if isinstance(error, ValidationError) else str(error)
-            raise ConfigError(f"{path}: {why}; run `boyd mcp sync`") from None
-        return found
+            problem = explain(error) if isinstance(error, ValidationError) else str(error)
+            raise ConfigError(f"{path}: {problem}; run `boyd mcp sync`") from None
+        return lock
 
     def check(self) -> None:
         """Check each tool as when it was written.
@@ -87,13 +87,13 @@ class ToolLock(BaseModel):
         """
         for name, server in self.servers.items():
             for tool, locked in server.tools.items():
-                why = flaw(tool, locked.description, locked.schema_)
-                if not why and locked.digest != digest(locked.description, locked.schema_):
-                    why = "its digest is not that of its description and schema"
-                if not why and ambiguous(server.tools.keys()):
-                    why = "another tool has a name that can be mistaken for its own"
-                if why:
-                    raise ValueError(f"{name}/{tool}: {why}")
+                problem = flaw(tool, locked.description, locked.schema_)
+                if not problem and locked.digest != digest(locked.description, locked.schema_):
+                    problem = "its digest is not that of its description and schema"
+                if not problem and ambiguous(server.tools.keys()):
+                    problem = "another tool has a name that can be mistaken for its own"
+                if problem:
+                    raise ValueError(f"{name}/{tool}: {problem}")
 
     def write(self, path: Path) -> None:
         """Replace the file."""

@@ -46,8 +46,8 @@ MAX_TEXT = 100_000
 
 
 @contextmanager
-def talking(server: RemoteServer, folder: Path, known: str = "") -> Iterator[McpConnection]:
-    """A connection, ended afterwards; *known* is a revision of the protocol to try first.
+def talking(server: RemoteServer, folder: Path, revision: str = "") -> Iterator[McpConnection]:
+    """A connection, ended afterwards; it tries *revision* of the protocol first.
 
     Raises:
         ServerFailure: the server cannot be reached, or did not behave.
@@ -56,48 +56,47 @@ def talking(server: RemoteServer, folder: Path, known: str = "") -> Iterator[Mcp
     until = Deadline(server.timeout)
     wire: MessageWire = HttpWire(server) if server.url else StdioWire(server, folder)
     try:
-        yield McpConnection(wire, until, known)
+        yield McpConnection(wire, until, revision)
     finally:
         wire.close()
 
 
-def offered(connection: McpConnection, name: str) -> LockedTool:
+def read_tool(connection: McpConnection, name: str) -> LockedTool:
     """The description of a tool as the server gives it now.
 
     Raises:
         ServerFailure: it does not offer that tool, offers it twice, or in a way that has a flaw.
     """
-    found = [tool for tool in connection.tools() if tool.name == name]
-    if len(found) != 1:
-        how = "no longer offers it" if not found else "offers several tools of that name"
-        raise ServerFailure(f"the server {how}")
-    tool = found[0]
-    why = flaw(tool.name, tool.description or "", tool.input_schema)
-    if why:
-        raise ServerFailure(f"what the server now says of it cannot be used: {why}")
-    return _locked(tool)
+    tools = [tool for tool in connection.tools() if tool.name == name]
+    if len(tools) != 1:
+        problem = "no longer offers it" if not tools else "offers several tools of that name"
+        raise ServerFailure(f"the server {problem}")
+    tool = tools[0]
+    if error := flaw(tool.name, tool.description or "", tool.input_schema):
+        raise ServerFailure(f"what the server now says of it cannot be used: {error}")
+    return _lock_tool(tool)
 
 
 def offers(connection: McpConnection, server: RemoteServer) -> tuple[LockedServer, dict[str, str]]:
     """All usable tools of a server, and the reasons why others are not, by name."""
-    found: dict[str, LockedTool] = {}
+    tools: dict[str, LockedTool] = {}
     refused: dict[str, str] = {}
     listed = connection.tools()
     doubtful = ambiguous([tool.name for tool in listed])
     for tool in listed:
-        why = flaw(tool.name, tool.description or "", tool.input_schema)
+        problem = flaw(tool.name, tool.description or "", tool.input_schema)
         if tool.name in doubtful:
-            why = "its name can be mistaken for that of another tool"
-        if not why and len(found) >= MAX_TOOLS:
-            why = f"there are more than {MAX_TOOLS} tools; see `include`"
-        if why:
-            refused[tool.name[:100]] = why
+            problem = "its name can be mistaken for that of another tool"
+        if not problem and len(tools) >= MAX_TOOLS:
+            problem = f"there are more than {MAX_TOOLS} tools; see `include`"
+        if problem:
+            refused[tool.name[:100]] = problem
         elif server.includes(tool.name):
-            found[tool.name] = _locked(tool)
-    return LockedServer(protocol=connection.revision, tools=found), refused
+            tools[tool.name] = _lock_tool(tool)
+    return LockedServer(protocol=connection.revision, tools=tools), refused
 
 
-def _locked(tool: Tool) -> LockedTool:
+def _lock_tool(tool: Tool) -> LockedTool:
     notes = tool.annotations
     hints = notes.model_dump(mode="json", by_alias=True, exclude_none=True) if notes else {}
     return LockedTool.of(tool.description or "", tool.input_schema, _hints(hints))
@@ -108,12 +107,12 @@ def _hints(annotations: JsonObject) -> JsonObject:
     return {name: value for name, value in annotations.items() if isinstance(value, bool)}
 
 
-def mirrored(schema: JsonObject, arguments: Mapping[str, Any]) -> dict[str, str]:
+def argument_headers(schema: JsonObject, arguments: Mapping[str, Any]) -> dict[str, str]:
     """The headers that repeat arguments, as the schema asks for."""
-    found = {
+    values = {
         f"Mcp-Param-{header}": _at(arguments, path) for path, header in headers_of(schema).items()
     }
-    return {name: _header(value) for name, value in found.items() if value is not None}
+    return {name: _header(value) for name, value in values.items() if value is not None}
 
 
 def _at(arguments: Any, path: tuple[str, ...]) -> Any:
@@ -140,9 +139,9 @@ def output_of(result: CallToolResult) -> JsonObject:
     structured = result.structured_content
     if structured is None:
         return output
-    why = unstorable(structured)
-    if why or len(json.dumps(structured)) > MAX_TEXT:
-        output["structured"] = f"omitted: {why or f'it is longer than {MAX_TEXT} characters'}"
+    problem = unstorable(structured)
+    if problem or len(json.dumps(structured)) > MAX_TEXT:
+        output["structured"] = f"omitted: {problem or f'it is longer than {MAX_TEXT} characters'}"
     else:
         output["structured"] = visible_json(redactor().redact_json(structured))
     return output

@@ -61,7 +61,7 @@ class NotificationMessage:
         """The message as plain text, without its title."""
         first, rest = self._parts()
         answer = self.link or self.command
-        return "\n".join([*map(_labelled, first), answer, *map(_labelled, rest)])
+        return "\n".join([*map(_line_text, first), answer, *map(_line_text, rest)])
 
     def html(self) -> str:
         """The message as an HTML document that a phone shows without zooming."""
@@ -145,10 +145,10 @@ def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMes
         ("params", _json(record.params)),
         ("agent", agent_id),
     ]
-    what = "Waits for a person" if record.state == "stopped" else "Procedure failed"
+    heading = "Waits for a person" if record.state == "stopped" else "Procedure failed"
     on = f" on {record.target}" if record.target else ""
     return NotificationMessage(
-        title=_one_line(f"{what}: {record.action}{on}", 200),
+        title=_one_line(f"{heading}: {record.action}{on}", 200),
         lines=tuple((label, _one_line(text)) for label, text in rows if text),
         link="",
         command=f"boyd procedures show {record.id} --agent {agent_id}",
@@ -177,12 +177,12 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
         yield "in flight", hold.course
     for reason in item.instead_of:
         yield "instead", reason
-    yield "action", _called(item.action_name, item.action_id)
+    yield "action", _label(item.action_name, item.action_id)
     yield "params", _json(item.params)
     yield "risk", item.risk or "unknown"
     yield "situation", item.situation_summary or ""
-    yield "undoes", _said(item.undone)
-    yield "preview", _said(item.preview)
+    yield "undoes", _output_text(item.undone)
+    yield "preview", _output_text(item.preview)
     yield "requested by", " and ".join(item.askers)
     if stage != "answered":
         yield "requires", item.required.words
@@ -190,7 +190,7 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
     yield "agent", item.agent_id
 
 
-def _called(name: str | None, id: str) -> str:
+def _label(name: str | None, id: str) -> str:
     return f"{name} ({id})" if name and name != id else id
 
 
@@ -202,7 +202,7 @@ def _time_left(item: ApprovalItem, now: datetime) -> str:
     return f"{left}, until {item.expires_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _said(result: ActionResult | None) -> str:
+def _output_text(result: ActionResult | None) -> str:
     if result is None:
         return ""
     output = result.output if result.success else result.error
@@ -223,7 +223,7 @@ def _paragraph(line: tuple[str, str]) -> str:
     return f"<p><b>{escape(label)}:</b> {escape(text)}</p>"
 
 
-def _labelled(line: tuple[str, str]) -> str:
+def _line_text(line: tuple[str, str]) -> str:
     label, text = line
     return f"{label}: {text}"
 
@@ -303,8 +303,8 @@ def send_by_apprise(url: str, message: NotificationMessage, waits: bool) -> None
         notify_type=NotifyType.WARNING if waits else NotifyType.INFO,
     )
     if not result:
-        said = "; ".join(entry.message for one in result.results for entry in one.logs())
-        raise SendError(f"{kind_of(url)} failed: {_hidden(said, url) or result.status.name}")
+        errors = "; ".join(entry.message for attempt in result.results for entry in attempt.logs())
+        raise SendError(f"{kind_of(url)} failed: {_without_url(errors, url) or result.status.name}")
 
 
 def _service(url: str) -> Apprise:
@@ -346,7 +346,7 @@ def _service(url: str) -> Apprise:
     return sender
 
 
-def _hidden(text: str, url: str) -> str:
+def _without_url(text: str, url: str) -> str:
     """*text* on one line, without any part of *url*."""
     rest = url.partition("://")[2]
     parts = {part for each in (rest, unquote(rest)) for part in _SEPARATORS.split(each)}

@@ -67,7 +67,7 @@ class QuietHours(Hours):
         return self
 
     def until(self, now: datetime) -> datetime | None:
-        """The end of the quiet hours that *now* is in; None: it is in none."""
+        """The end of the quiet hours at *now*, if there are any."""
         if not self.include(now):
             return None
         quarter = now.replace(minute=now.minute // 15 * 15, second=0, microsecond=0)
@@ -147,16 +147,16 @@ class RecipientGroup(_Part):
 
     @field_validator("recipients", mode="before")
     @classmethod
-    def _tables(cls, given: object) -> object:
-        if not isinstance(given, list):
-            return given
-        return [{"url": one} if isinstance(one, str) else one for one in given]
+    def _tables(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        return [{"url": item} if isinstance(item, str) else item for item in value]
 
     def wants(self, item: ApprovalItem, stage: NotificationStage) -> bool:
-        """Tell whether the group is notified of *item* at *stage*."""
-        named = any(fnmatchcase(item.action_id, pattern) for pattern in self.actions)
+        """Decide whether the group is notified of *item* at *stage*."""
+        matches = any(fnmatchcase(item.action_id, pattern) for pattern in self.actions)
         grave = item.risk is None or LEVELS.index(item.risk) >= LEVELS.index(self.min_risk)
-        return stage in self.stages and named and grave
+        return stage in self.stages and matches and grave
 
     def not_before(self, item: ApprovalItem, now: datetime) -> datetime | None:
         """The time until which a message about *item* is held back, if it is."""
@@ -213,13 +213,13 @@ class Notifier(Plugin):
         self, approval: ApprovalItem, stage: NotificationStage, recipient: str, ctx: Context
     ) -> None:
         """Send one message, once."""
-        found = self._recipient(recipient)
-        to = found.actor if stage != "answered" else None
+        target = self._recipient(recipient)
+        to = target.actor if stage != "answered" else None
         message = approval_message(approval, stage, ctx.approval_link(approval, to), ctx.now())
         body: JsonObject = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
         # The same for each attempt, so that receivers recognise repetitions.
         id = f"approval_{approval.id}_{stage}"
-        self._send(found, message, body, id, ctx, waits=stage != "answered")
+        self._send(target, message, body, id, ctx, waits=stage != "answered")
 
     def on_suspend(self, hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
         """Tell everybody in the groups for the action at once, also in quiet hours."""
@@ -263,9 +263,9 @@ class Notifier(Plugin):
         for group in self.options.groups:
             if not any(fnmatchcase(action, pattern) for pattern in group.actions):
                 continue
-            for one in group.recipients:
+            for recipient in group.recipients:
                 try:
-                    self._send(one, message, body, id, ctx, waits=True)
+                    self._send(recipient, message, body, id, ctx, waits=True)
                 except Exception as error:  # noqa: BLE001 - raised when the others are told
                     failed.append(error)
         if failed:
@@ -294,10 +294,10 @@ class Notifier(Plugin):
         post_webhook(ctx.http, url, body, headers, self.options.timeout)
 
     def _groups(self, approval: ApprovalItem) -> list[RecipientGroup]:
-        named = [one for one in self.options.groups if one.name in approval.required.groups]
-        return named or [one for one in self.options.groups if one.default]
+        groups = [group for group in self.options.groups if group.name in approval.required.groups]
+        return groups or [group for group in self.options.groups if group.default]
 
     def _recipient(self, id: str) -> Recipient:
         name, _, number = id.rpartition("/")
-        group = next(one for one in self.options.groups if one.name == name)
+        group = next(candidate for candidate in self.options.groups if candidate.name == name)
         return group.recipients[int(number)]

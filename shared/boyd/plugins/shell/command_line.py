@@ -120,7 +120,7 @@ class _Reader:
         elif char == '"':
             self._double()
         elif char == "'":
-            self._unbalanced()
+            self._end_unbalanced()
         elif char in "$`":
             self._expansion(char)
         elif char in "()":
@@ -159,22 +159,22 @@ class _Reader:
                 self.at += 1
                 return
             if char == "\\":
-                self._escaped()
+                self._add_escape()
             elif char in "$`":
                 self._expansion(char, within=True)
             else:
                 self._add(char)
                 self.at += 1
-        self._unbalanced()
+        self._end_unbalanced()
 
-    def _escaped(self) -> None:
+    def _add_escape(self) -> None:
         """A backslash in double quotes, which stays unless it escapes something."""
         following = self.text[self.at + 1 : self.at + 2]
         if following != "\n":
             self._add(following if following in '$`"\\' else f"\\{following}")
         self.at += 2
 
-    def _unbalanced(self) -> None:
+    def _end_unbalanced(self) -> None:
         self._note("a quote that is not closed")
         self._add(self.text[self.at + 1 :])
         self.at = len(self.text)
@@ -290,26 +290,26 @@ class _Reader:
         """Read a redirection; False if there is none."""
         harmless = _HARMLESS.match(self.text, self.at)
         if harmless:
-            self._redirected(harmless[0][0])
+            self._end_redirected_word(harmless[0][0])
             self.at = harmless.end()
             return True
         if self.text[self.at] == "&" and not self.text.startswith("&>", self.at):
             return False
         self._note("a redirection")
-        self._redirected(self.text[self.at])
+        self._end_redirected_word(self.text[self.at])
         heredoc = _HEREDOC.match(self.text, self.at)
         if heredoc and not self.text.startswith("<<<", self.at):
             self.awaited.append((heredoc[3], bool(heredoc[1])))
             self.at = heredoc.end()
             return True
-        found = _REDIRECTION.match(self.text, self.at)
-        assert found, "it begins with one of them"
-        self.at = found.end()
+        match = _REDIRECTION.match(self.text, self.at)
+        assert match, "it begins with one of them"
+        self.at = match.end()
         if not self.text.startswith("(", self.at):
             self._skip_target()
         return True
 
-    def _redirected(self, first: str) -> None:
+    def _end_redirected_word(self, first: str) -> None:
         """End the word before a redirection, unless it is the number of a descriptor."""
         word = "".join(self.parts or [])
         # Before &> a number is a word.
@@ -319,26 +319,26 @@ class _Reader:
         self.open.fed = self.open.fed or first == "<"
 
     def _skip_target(self) -> None:
-        kept = len(self.open.words)
+        count = len(self.open.words)
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;|&<>()":
             self._step()
         self._end_word()
-        del self.open.words[kept:]
+        del self.open.words[count:]
 
     def _here_document(self, end: str, tabs: bool) -> None:
         start = self.at
         while self.at < len(self.text):
             begin = self.at
-            found = self.text.find("\n", begin)
-            self.at = len(self.text) if found < 0 else found + 1
+            end_of_line = self.text.find("\n", begin)
+            self.at = len(self.text) if end_of_line < 0 else end_of_line + 1
             line = self.text[begin : self.at].rstrip("\n")
             if (line.lstrip("\t") if tabs else line) == end:
                 self.bodies.append(self.text[start:begin])
                 return
         self.bodies.append(self.text[start:])
 
-    def _note(self, what: str) -> None:
-        self.strange = self.strange or what
+    def _note(self, construct: str) -> None:
+        self.strange = self.strange or construct
 
 
 def is_empty(text: str) -> bool:

@@ -6,22 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 
 from boyd.plugins.shell.command_line import MAX_DEPTH, Command, CommandLine, read
-from boyd.plugins.shell.programs import SHELLS, name, named, script, stages
+from boyd.plugins.shell.programs import SHELLS, name, script, split_names, stages
 
 Words = Sequence[str]
 #: Checks a program with its arguments, given whether it has input; returns the reason to refuse it.
 Check = Callable[[str, Words, bool], str | None]
 
-EDITORS = named(
+EDITORS = split_names(
     "vi vim nvim view vimdiff gvim emacs emacsclient nano pico joe jed micro mcedit ne kak hx"
     " visudo vipw vigr sudoedit"
 )
-PAGERS = named("less more most pg")
-SCREENS = named(
+PAGERS = split_names("less more most pg")
+SCREENS = split_names(
     "htop btop atop glances nmon iftop nethogs watch dialog whiptail mc ranger nnn ncdu tig lazygit"
     " k9s cmatrix tmux screen byobu minicom picocom"
 )
-REPLS = SHELLS | named(
+REPLS = SHELLS | split_names(
     "python python2 python3 ipython bpython node deno irb pry ghci lua luajit R julia php ocaml"
     " scala jshell erl iex clisp sbcl gdb lldb bc dc tclsh wish gnuplot octave maxima"
 )
@@ -58,16 +58,18 @@ _GIT = {
     "branch": ("", "--edit-description"),
 }
 #: Options that take the next word as their value.
-_SSH_VALUED = named("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w")
-_SUDO_VALUED = named("-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D -R")
-_REDIS_VALUED = named("-h -p -s -a -u -r -i -n -d -D -t --user --pass")
+_SSH_VALUED = split_names("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w")
+_SUDO_VALUED = split_names("-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D -R")
+_REDIS_VALUED = split_names("-h -p -s -a -u -r -i -n -d -D -t --user --pass")
 #: Options that print something and end.
-_PRINTS = named("--version --help -V -h -?")
-_EDITOR_BATCH = named("--batch -batch --eval -e -es -Es -c --check") | _PRINTS
-_REDIS_BATCH = named("--scan --stat --latency --bigkeys --pipe --rdb --eval --version --help -V -?")
-_PASSWD_BATCH = named("-S --status -l --lock -u --unlock -d --delete -e --expire") | _PRINTS
-_GIT_MESSAGE = named("--message --file --reuse-message --no-edit --fixup --dry-run")
-_CONTAINERS = named("docker podman kubectl docker-compose oc")
+_PRINTS = split_names("--version --help -V -h -?")
+_EDITOR_BATCH = split_names("--batch -batch --eval -e -es -Es -c --check") | _PRINTS
+_REDIS_BATCH = split_names(
+    "--scan --stat --latency --bigkeys --pipe --rdb --eval --version --help -V -?"
+)
+_PASSWD_BATCH = split_names("-S --status -l --lock -u --unlock -d --delete -e --expire") | _PRINTS
+_GIT_MESSAGE = split_names("--message --file --reuse-message --no-edit --fixup --dry-run")
+_CONTAINERS = split_names("docker podman kubectl docker-compose oc")
 #: Letters and words that make programs follow their input without end.
 _FOLLOWERS = {
     "tail": ("fF", "--follow --retry"),
@@ -158,10 +160,10 @@ def _repl(program: str, arguments: Words, fed: bool) -> str | None:
 
 def _database(program: str, arguments: Words, fed: bool) -> str | None:
     batch = DATABASES[program].split()
-    given = any(_is_option(argument, option) for argument in arguments for option in batch)
+    is_batch = any(_is_option(argument, option) for argument in arguments for option in batch)
     prints = bool(_PRINTS & set(arguments) - ({"-h"} if program != "sqlplus" else set()))
     file = any(argument.endswith((".js", ".sql")) or argument[:1] == "@" for argument in arguments)
-    if fed or given or prints or file:
+    if fed or is_batch or prints or file:
         return None
     return f"{program} without a statement waits for input"
 
@@ -243,8 +245,8 @@ def _git(program: str, arguments: Words, fed: bool) -> str | None:
     if subcommand == "commit" and not (letters & set("mFC") or options & _GIT_MESSAGE):
         return "git commit without -m opens an editor"
     annotated = letters & set("as") or "--annotate" in options
-    given = letters & set("mFdlv") or options & {"--message", "--file"}
-    if subcommand == "tag" and annotated and not given:
+    has_message = letters & set("mFdlv") or options & {"--message", "--file"}
+    if subcommand == "tag" and annotated and not has_message:
         return "git tag without -m opens an editor"
     if subcommand in {"mergetool", "citool", "gui"}:
         return f"git {subcommand} is interactive"
@@ -270,13 +272,13 @@ def _letters(arguments: Words) -> set[str]:
 def _operands(arguments: Words, valued: frozenset[str] = frozenset()) -> list[str]:
     """The arguments that are neither options nor their values."""
     rest = iter(arguments)
-    found = []
+    operands = []
     for argument in rest:
         if argument in valued:
             next(rest, None)
         elif not argument.startswith("-"):
-            found.append(argument)
-    return found
+            operands.append(argument)
+    return operands
 
 
 def _unless(ends: Callable[[Words, bool], bool], reason: str) -> Check:

@@ -45,7 +45,7 @@ class CommandParams(Model):
 class Shell(Plugin):
     """Runs command lines, with an approval unless the policy covers them.
 
-    As a guard it vetoes commands that the policy denies, whoever asks for them. Hooks run in plugin
+    As a guard it vetoes commands that the policy denies, from any plugin. Hooks run in plugin
     order and may change a decision, so place this plugin after those that do.
     """
 
@@ -134,7 +134,7 @@ class Shell(Plugin):
 
     @hook(fail_closed=True)
     def on_before_act(self, action: Action, params: Mapping[str, Any]) -> None:
-        """Veto commands that the policy denies, whoever asks for them."""
+        """Veto commands that the policy denies, from any source."""
         if action.plugin_id == self.id:
             verdict = self._judge(params)
             if verdict.denied:
@@ -143,7 +143,7 @@ class Shell(Plugin):
     def run(self, tool: str, params: CommandParams, ctx: Context) -> ActionResult:
         """Run a command line, unless it is refused."""
         workdir = self._workdir(params.workdir)
-        seen = ToolObservation(
+        observation = ToolObservation(
             time=ctx.now(), tool=tool, command=params.command, workdir=workdir, status="refused"
         )
         verdict = self._policy.judge(params.command)
@@ -152,17 +152,17 @@ class Shell(Plugin):
             refused = f"Folder not found: {workdir!r}"
         if refused:
             changes = {"output": refused, "interactive": verdict.interactive}
-            return self._result(seen.patched(changes), refused)
+            return self._result(observation.patched(changes), refused)
         try:
-            return self._execute(seen, params)
+            return self._execute(observation, params)
         except (OSError, ValueError) as error:
             reason = f"The command cannot be started: {error}"
-            return self._result(seen.patched({"status": "failed", "output": reason}), reason)
+            return self._result(observation.patched({"status": "failed", "output": reason}), reason)
 
-    def _execute(self, seen: ToolObservation, params: CommandParams) -> ActionResult:
+    def _execute(self, observation: ToolObservation, params: CommandParams) -> ActionResult:
         user = self._account()
         seconds, note = self._limit(params.timeout)
-        ended = runner.run(
+        finished = runner.run(
             params.command,
             timeout=seconds,
             workdir=self._workdir(params.workdir),
@@ -170,20 +170,20 @@ class Shell(Plugin):
             env=runner.environment(self.options.environment, user),
             user=user,
         )
-        check_limit("bash", ended.code)
-        error = f"exit code {ended.code}" if ended.code else None
-        if ended.timed_out:
+        check_limit("bash", finished.code)
+        error = f"exit code {finished.code}" if finished.code else None
+        if finished.timed_out:
             error = f"timed out after {seconds:g} s"
         changes = {
-            "status": "failed" if ended.code else "succeeded",
-            "exit_code": ended.code,
-            "timed_out": ended.timed_out,
-            "truncated": ended.output.truncated,
-            "total_bytes": ended.output.total,
-            "duration": round(ended.seconds * 1000, 3),
-            "output": ended.output.text() + note,
+            "status": "failed" if finished.code else "succeeded",
+            "exit_code": finished.code,
+            "timed_out": finished.timed_out,
+            "truncated": finished.output.is_truncated,
+            "total_bytes": finished.output.total,
+            "duration": round(finished.seconds * 1000, 3),
+            "output": finished.output.text() + note,
         }
-        return self._result(seen.patched(changes), error)
+        return self._result(observation.patched(changes), error)
 
     def would_run(self, params: CommandParams) -> JsonObject:
         """The command as it would run, and the verdict of the policy."""
@@ -212,24 +212,24 @@ class Shell(Plugin):
         verdict = self._policy.judge(command)
         if verdict.refused or verdict.uncovered or workdir is None:
             return verdict
-        ours, asked = Path(self._workdir(None)), Path(self._workdir(workdir))
+        ours, folder = Path(self._workdir(None)), Path(self._workdir(workdir))
         # Files in the folder may control what a program does.
-        outside = self.options.workdir is None or not asked.is_relative_to(ours)
-        reason = f"the folder {asked} is not inside the configured `workdir`"
+        outside = self.options.workdir is None or not folder.is_relative_to(ours)
+        reason = f"the folder {folder} is not inside the configured `workdir`"
         return PolicyVerdict(uncovered=reason) if outside else verdict
 
-    def _workdir(self, asked: str | None) -> str:
+    def _workdir(self, folder: str | None) -> str:
         user = self._account()
         ours = self.options.workdir or (user.home if user else str(Path.cwd()))
-        return os.path.normpath(os.path.join(ours, asked)) if asked else ours  # noqa: PTH118
+        return os.path.normpath(os.path.join(ours, folder)) if folder else ours  # noqa: PTH118
 
-    def _limit(self, asked: float | None) -> tuple[float, str]:
+    def _limit(self, seconds: float | None) -> tuple[float, str]:
         """The time limit in seconds, and a note about it for the output."""
-        if asked is None or asked <= 0:
+        if seconds is None or seconds <= 0:
             return self.options.timeout, ""
-        if asked <= MAX_TIMEOUT:
-            return asked, ""
-        lowered = f"\n[the time limit of {asked:g} s was lowered to {MAX_TIMEOUT:g} s]\n"
+        if seconds <= MAX_TIMEOUT:
+            return seconds, ""
+        lowered = f"\n[the time limit of {seconds:g} s was lowered to {MAX_TIMEOUT:g} s]\n"
         return MAX_TIMEOUT, lowered
 
     def _account(self) -> Account | None:
@@ -240,12 +240,12 @@ class Shell(Plugin):
         except ValueError as error:
             raise PluginError(self.id, str(error)) from None
 
-    def _result(self, seen: ToolObservation, error: str | None) -> ActionResult:
+    def _result(self, observation: ToolObservation, error: str | None) -> ActionResult:
         # The loop measures the duration and sets the id.
         return ActionResult(
-            action=seen.tool,
+            action=observation.tool,
             success=error is None,
             duration=0.0,
-            output=seen.to_wire(),
+            output=observation.to_wire(),
             error=error,
         )

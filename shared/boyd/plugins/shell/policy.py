@@ -22,7 +22,7 @@ Prefix = tuple[str, ...]
 MAX_COMMAND = 128 * 1024 - 1
 
 #: Builtins of bash that may run code in their arguments, or change the meaning of later words.
-EVALUATORS = programs.named(
+EVALUATORS = programs.split_names(
     ". [ [[ alias bind builtin case command compgen complete compopt coproc declare enable eval"
     " exec export fc for function getopts hash history in jobs let local mapfile printf read"
     " readarray readonly select set shopt source test trap typeset unset wait"
@@ -60,25 +60,25 @@ class Policy:
         if refused:
             return PolicyVerdict(refused=refused)
         line = read(command)
-        denied = self._denied(line, command)
+        denied = self._find_denied(line, command)
         if denied:
             return PolicyVerdict(refused=f"`{denied}` is denied by the policy", denied=True)
         waits = find_interactive(line)
         if waits:
             return PolicyVerdict(refused=f"Interactive: {waits}", interactive=True)
-        return PolicyVerdict(uncovered=self._uncovered(line))
+        return PolicyVerdict(uncovered=self._find_uncovered(line))
 
-    def _uncovered(self, line: CommandLine) -> str | None:
+    def _find_uncovered(self, line: CommandLine) -> str | None:
         if line.strange:
             return f"it has {line.strange}"
         for command in line.commands:
             if not any(_covers(allowed, command) for allowed in self._allow):
                 text = " ".join(command.texts)
-                shown = text if len(text) <= 100 else f"{text[:100]}…"
-                return f"`{shown}` is not allowed"
+                quote = text if len(text) <= 100 else f"{text[:100]}…"
+                return f"`{quote}` is not allowed"
         return None
 
-    def _denied(self, line: CommandLine, text: str) -> str | None:
+    def _find_denied(self, line: CommandLine, text: str) -> str | None:
         """The prefix that denies *line*, if any; the less clear the line, the coarser the check."""
         if not self._deny:
             return None

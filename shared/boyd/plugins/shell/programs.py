@@ -38,13 +38,13 @@ class Wrapper:
     settles: frozenset[str] = frozenset()
 
 
-def named(names: str) -> frozenset[str]:
+def split_names(names: str) -> frozenset[str]:
     """A set of names from a list separated by blanks."""
     return frozenset(names.split())
 
 
 def _wrapper(valued: str = "", leading: int = 0, settles: str = "") -> Wrapper:
-    return Wrapper(named(valued), leading, named(settles))
+    return Wrapper(split_names(valued), leading, split_names(settles))
 
 
 WRAPPERS = {
@@ -112,8 +112,8 @@ def script(words: Sequence[str]) -> str | None:
     if program not in {*SHELLS, "su"}:
         return None
     for at, word in enumerate(words[1:], 1):
-        given = word == "--command" or re.fullmatch(r"-[a-z]*c[a-z]*", word)
-        if given and at + 1 < len(words):
+        takes_line = word == "--command" or re.fullmatch(r"-[a-z]*c[a-z]*", word)
+        if takes_line and at + 1 < len(words):
             # Options may come between -c and the line.
             return next((line for line in words[at + 1 :] if not line.startswith("-")), None)
     return None

@@ -43,13 +43,13 @@ class CapturedOutput:
             del self._tail[: -self._limit]
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """True if bytes were omitted."""
         return self.total > self._limit
 
     def text(self) -> str:
         """The output as UTF-8, with question marks for invalid bytes."""
-        if not self.truncated:
+        if not self.is_truncated:
             return _decode(self._head)
         room = self._limit - _MARK_ROOM
         head = _HALF_AT_END.sub(b"", self._head[: room // 2])
@@ -93,10 +93,12 @@ NEUTRAL = {
 def environment(names: Sequence[str], user: Account | None) -> dict[str, str]:
     """The environment of a command: harmless variables of ours, and *names*."""
     ours = os.environ
-    kept = {name: value for name, value in ours.items() if name in INHERITED or name[:3] == "LC_"}
+    variables = {
+        name: value for name, value in ours.items() if name in INHERITED or name[:3] == "LC_"
+    }
     if user:
-        kept |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    return {**kept, **NEUTRAL, **{name: ours[name] for name in names if name in ours}}
+        variables |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+    return {**variables, **NEUTRAL, **{name: ours[name] for name in names if name in ours}}
 
 
 @dataclass(frozen=True)
