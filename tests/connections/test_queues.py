@@ -345,7 +345,7 @@ def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis
     assert seen(found, "depth")[0]["depth"] == 5
     assert seen(found, "age")[0]["ageSeconds"] > 60
     client.xreadgroup("billing", "one", {"orders": ">"}, count=3)
-    [stream] = [one for one in rig.plugin._watched(rig.ctx) if one.name == "orders"]  # type: ignore[attr-defined]
+    [stream] = [one for one in rig.plugin._queues(rig.ctx) if one.name == "orders"]  # type: ignore[attr-defined]
     assert (stream.depth, stream.unacked, stream.consumers) == (2, 3, 1)
 
 
@@ -399,7 +399,7 @@ def test_a_redis_that_hangs_is_given_up(
     client.lpush("celery", "one")
 
     def lost() -> None:
-        with server._connected(changes=True) as connection:
+        with server._connect(changes=True) as connection:
             client.client_pause(2000)
             connection.delete("celery")
 
