@@ -13,7 +13,7 @@ from typing import Any, Self
 from boyd.errors import CollectorUnavailable
 from boyd.export.tracing.spans import Span
 from boyd.export.tracing.trace_export import TraceExport
-from boyd.settings.export_settings import TracesSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.store import Store
 
 

@@ -18,7 +18,7 @@ from boyd import models
 from boyd.embedded.state_folder import read_key, read_runtime
 from boyd.errors import ApiProblem, ConfigError
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
-from boyd.settings.export_settings import TracesSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import config_folder, read_text, read_toml
 from boyd_cli.output import command_name
 

@@ -196,7 +196,7 @@ from typing import Any
 
 from boyd import Connector, Context, Observation, action, observer
 from boyd.models import Model
-from boyd.plugins.plugin_parts import difference
+from boyd.plugins.results import difference
 from boyd.plugins.http_service import BaseUrl, HttpAccess, HttpService, ServiceError
 from pydantic import BaseModel, ConfigDict, Field
 

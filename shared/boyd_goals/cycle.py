@@ -1,4 +1,8 @@
-"""The observations of a cycle, and the orienters' assessments of them."""
+"""A cycle of a session: observe and orient, begin it, apply its outcome, and collect approvals.
+
+Each step happens once: a cycle has begun when the session names its iteration, and has ended when
+`applied` names it.
+"""
 
 from __future__ import annotations
 
@@ -226,9 +230,6 @@ def _facts_around(symbols: Sequence[str], graph: Graph) -> list[Triple]:
 def _summary(assessments: Sequence[SituationAssessment]) -> str:
     return " | ".join("; ".join(assessment.findings) for assessment in assessments)
 
-
-# Each step happens once: a cycle has begun when the session names its iteration, and has ended
-# when `applied` names it.
 
 log = logging.getLogger("boyd_goals")
 

@@ -1,4 +1,4 @@
-"""Files in allowed folders and pages at public addresses, read with limits on size and time."""
+"""Documents that the agent has ingested from files and pages, cut into passages for searching."""
 
 from __future__ import annotations
 

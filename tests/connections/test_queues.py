@@ -20,8 +20,8 @@ import redis
 import requests
 
 from boyd.models import ActionResult, Observation
+from boyd_connectors.message_queues.message_queue import ChangeLost, QueueError
 from boyd_connectors.message_queues.plugin import Queues
-from boyd_connectors.message_queues.rabbitmq import ChangeLost, QueueError
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, server_program, wait_until
 from plugin_kit import Rig

@@ -8,8 +8,8 @@ import pytest
 
 from boyd.embedded.state_folder import RunningDeployment, key_file
 from boyd.errors import ConfigError
-from boyd.settings.export_settings import TracesSettings
 from boyd.settings.process_settings import load_settings
+from boyd.settings.traces_settings import TracesSettings
 from boyd_cli import api_access
 from boyd_cli.api_access import Api, Flags, find_api, open_api
 

@@ -275,6 +275,6 @@ def test_only_the_plugins_of_an_agent_are_imported(tmp_path: Path) -> None:
     )
 
     own = [
-        f"boyd.plugins.{name}" for name in ("host_metrics", "plugin_parts", "situation_priority")
+        f"boyd.plugins.{name}" for name in ("bounded_calls", "host_metrics", "situation_priority")
     ]
     assert done.stdout.splitlines() == ["[]", str(own), "[]"]

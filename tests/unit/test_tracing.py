@@ -23,7 +23,7 @@ from boyd.export.tracing.trace_export import OtlpSender
 from boyd.intake import IntakeRequest, parse
 from boyd.models import Autonomy, LoopResult, ProcedureStep, to_ms
 from boyd.plugin import Observer, Procedure
-from boyd.settings.export_settings import TracesSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.store.keys import Keys
 from boyd.testing import Lab, ScriptedModel
 from boyd.testing.model_server import call, say

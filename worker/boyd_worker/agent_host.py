@@ -1,4 +1,4 @@
-"""The identity of the machine that a process runs on, whatever its host is called."""
+"""The agents of a worker or beat process, their engines, the store they share, and its machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A worker that consumes from several brokers: a process for each, which start and end together.
+"""The commands `boyd worker` and `boyd beat`.
 
-A Celery worker consumes from one broker. The processes share nothing but the terminal, and a broker
-that is away stops only the one that needs it.
+A Celery worker consumes from one broker, so a worker of several brokers is a process for each. They
+start and end together, and a broker that is away stops only the one that needs it.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import Part, read_part
-from boyd_api.console.frame import PageRequest
 from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows, read_vital_signs
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem
 from boyd_api.routes import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from boyd.models import responses
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 from boyd_api.routes import agent_routes
 

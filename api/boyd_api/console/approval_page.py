@@ -23,8 +23,8 @@ from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note, read_version
-from boyd_api.console.frame import PageRequest, csrf_token
 from boyd_api.console.inbox_page import VERDICTS, needs_login
+from boyd_api.console.page_request import PageRequest, csrf_token
 from boyd_api.console.pages import to_login
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem, not_found
@@ -158,13 +158,11 @@ def address(item: ApprovalItem) -> str:
     return f"/console/agents/{item.agent_id}/approvals/{item.id}"
 
 
-# The page behind a signed link in a message: its addressee answers one approval without a login.
-#
-# Opening it changes nothing, whoever or whatever does it; only the button of its form answers.
-
+# The page behind a signed link: its addressee answers one approval without a login. GET changes
+# nothing, because mail scanners open links; only the form answers.
 _VERDICTS: dict[str, Literal["approved", "denied"]] = {"approve": "approved", "deny": "denied"}
 _FORGED = "this link is not one of this deployment, or was cut off on the way"
-#: What a link that cannot answer tells its reader.
+#: Why a link cannot answer, in the words of the page.
 _PROBLEMS = {
     LinkProblem.EXPIRED: "The link has expired.",
     LinkProblem.USED: "Your answer is recorded. The link cannot be used again.",

@@ -8,7 +8,7 @@ from boyd.models import AuditPage, Verification
 from boyd.store import Audit
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import Part, read_filter, read_part
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem
 from boyd_api.routes import administration_routes

@@ -84,7 +84,7 @@ def _spans(runs: Iterable[PhaseRun | ObserverRun]) -> Iterable[tuple[float, floa
 
 
 def _longest(runs: Sequence[ObserverRun]) -> list[ObserverRun]:
-    """The longest runs, in the order in which they began."""
+    """Pick the longest runs, and sort them by their start."""
     longest = sorted(runs, key=lambda run: -run.duration)[:_ROWS]
     return sorted(longest, key=lambda run: (run.offset or 0.0, run.id))
 
@@ -158,7 +158,7 @@ class _Scale:
 
 
 def _merge(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The spans in order, those that overlap as one."""
+    """Sort the spans, and merge those that overlap."""
     merged: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:

@@ -13,7 +13,7 @@ from boyd.health.snapshot import HealthSnapshot
 from boyd.store.fleet import WorkerInfo
 from boyd.text import queues
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 
 pages = Pages()

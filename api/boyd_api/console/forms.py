@@ -22,7 +22,7 @@ from boyd.errors import (
 )
 from boyd.models import Model, explain, utc_now
 from boyd.text.formatting import parse_moment
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.http.problems import FieldError, HttpProblem, invalid, problem_of
 from boyd_api.routes.approval_routes import ApprovalAnswer
 

@@ -1,4 +1,4 @@
-"""The flight record of an iteration: what it saw, decided and did, when, where and why."""
+"""The past iterations of an agent: a list with a search, and the flight record of each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from boyd_api.console.charts import SHAPES, WIDTH, WORDS, chart
 from boyd_api.console.comparison import compare
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import Part, read_filter, read_part
-from boyd_api.console.frame import PageRequest
 from boyd_api.console.observer_rows import read_vital_signs
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.routes import loop_routes

@@ -11,8 +11,9 @@ from boyd.models import ApprovalItem
 from boyd.store import Verdict
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note, read_version
-from boyd_api.console.frame import HOME, LISTED, PageRequest
+from boyd_api.console.frame import LISTED
 from boyd_api.console.observer_rows import read_vital_signs
+from boyd_api.console.page_request import HOME, PageRequest
 from boyd_api.console.pages import to_login
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem

@@ -12,7 +12,7 @@ from werkzeug.utils import redirect
 from boyd.models import SCOPES, explain, responses
 from boyd.store.login_sessions import OpenSession
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.pages import LOGIN
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem, not_found

@@ -1,4 +1,4 @@
-"""Vital signs of agents: do they still look, and which command helps if they do not."""
+"""The vital signs of an agent, and its observers as rows: health, runs, why one does not run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boyd.models.responses import ObserverState
 from boyd.store import AgentEntry, Store
 from boyd.store.fleet import WorkerInfo
 from boyd.store.hashes import readable
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import ago, span
 
 

@@ -16,7 +16,7 @@ from flask import Blueprint, Flask, Response, g, redirect, request
 from boyd.models import agent_of
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import Page, PageResult, Pages
-from boyd_api.console.frame import BASE, HOME, PageRequest, csrf_token, referring_page
+from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, referring_page
 from boyd_api.console.session import (
     VISITOR,
     admit_session,

@@ -19,7 +19,7 @@ from boyd.text.formatting import counted, dollars, visible
 from boyd.text.version import VERSION
 from boyd_api.console import frame
 from boyd_api.console.declared_pages import load_guest_pages
-from boyd_api.console.frame import PageRequest, new_nonce
+from boyd_api.console.page_request import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import unreadable_names
 from boyd_api.http.services import Services

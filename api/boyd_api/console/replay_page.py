@@ -7,7 +7,7 @@ from typing import get_args
 from boyd.models.tape import Difference
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_part
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 
 pages = Pages()

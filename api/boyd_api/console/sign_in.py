@@ -14,7 +14,7 @@ from boyd.models import Actor, ApiKey
 from boyd.store.login_sessions import IDLE, LINK, LONGEST
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.frame import BASE, HOME, PageRequest, csrf_token, local_path
+from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, local_path
 from boyd_api.console.session import (
     LOGIN_STATE,
     SESSION,

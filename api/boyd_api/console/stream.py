@@ -6,7 +6,7 @@ Every browser has one, however many tabs it has open.
 from __future__ import annotations
 
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.http.hints import HintFeed
 
 pages = Pages()

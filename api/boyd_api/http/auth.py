@@ -1,4 +1,4 @@
-"""Senders to intakes that ask for something else than a key of Boyd."""
+"""Authentication: no route runs, and no intake accepts a message, before it was admitted here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts that users of an assistant can choose, as commands of its menu."""
+"""Resources for assistants, by address, and the prompts that their users can choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to assistants: redacted, bounded, and marked as data of untrusted origin."""
+"""Tools offered to assistants, calls of them, and answers: redacted, bounded, marked as data."""
 
 from __future__ import annotations
 

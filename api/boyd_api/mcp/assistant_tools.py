@@ -1,4 +1,4 @@
-"""Tools by which assistants read: agents, iterations, runs, actions, approvals."""
+"""The tools of assistants: they read, start runs and investigations, and propose actions."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from boyd.errors import BoydError
 from boyd.models import SCOPES, ApiKey, utc_now
-from boyd.settings.export_settings import OidcSettings
+from boyd.settings.oidc_settings import OidcSettings
 
 #: The most characters of a principal, a name and the name of a group.
 _PRINCIPAL = 200

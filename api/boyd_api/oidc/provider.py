@@ -21,7 +21,7 @@ from requests import RequestException
 
 from boyd.models import ApiKey
 from boyd.outbound.guarded_session import BoundedSession
-from boyd.settings.export_settings import OidcSettings
+from boyd.settings.oidc_settings import OidcSettings
 from boyd.store.login_sessions import LONGEST
 from boyd_api.oidc.identities import (
     ProviderUnavailable,

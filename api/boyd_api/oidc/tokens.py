@@ -1,4 +1,4 @@
-"""The documents that a provider publishes: its metadata and its keys, kept for a while."""
+"""Tokens of the provider, checked by the keys and metadata that it publishes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from joserfc.jwk import GuestProtocol, Key, import_key
 from joserfc.jws import JWSRegistry
 
 from boyd.outbound import check_url
-from boyd.settings.export_settings import OidcSettings
+from boyd.settings.oidc_settings import OidcSettings
 from boyd_api.oidc.identities import ProviderUnavailable, TokenRefused
 
 log = logging.getLogger("boyd.api")

@@ -1,4 +1,4 @@
-"""Finds the audit entries of an iteration, of its action and of its approvals."""
+"""`/loop`, `/observations`, `/situation`: start iterations, and read what they found."""
 
 from __future__ import annotations
 

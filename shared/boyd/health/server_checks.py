@@ -1,4 +1,4 @@
-"""Checks of workers and beats, and of the processes that follow ended work."""
+"""Checks of the Redis servers and brokers, of workers and beats, and of archive and traces."""
 
 from __future__ import annotations
 

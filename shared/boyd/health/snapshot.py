@@ -1,4 +1,4 @@
-"""The agents and processes of a deployment.
+"""The health of a deployment, as `boyd.health.reader` reads and `boyd.health.checks` judges it.
 
 Times are seconds since the epoch on the Redis server's clock.
 """
@@ -115,11 +115,6 @@ PROCESS_METRICS = (
         "boyd_versions", "Live processes of a version.", _version_counts, ("role", "version")
     ),
 )
-
-
-# The health of a deployment, as `boyd.health.reader` reads and `boyd.health.checks` judges it.
-#
-# Times are seconds since the epoch on the Redis server's clock.
 
 
 def works(status: FollowerStatus, now: float) -> bool:

@@ -1,7 +1,7 @@
-"""kombu's connections to the broker, with fewer sockets and commands.
+"""The Celery app: its settings, its tasks, the dispatcher, and connections to the broker.
 
-A process that waits sends a command every five seconds, over one connection, and has another for
-sending messages.
+The broker may lose, duplicate or delay a message; correctness never depends on it. kombu's
+connections are replaced by ones with fewer sockets and commands.
 """
 
 from __future__ import annotations
@@ -125,8 +125,6 @@ def _number(connection: Any) -> int:
         connection_log.debug("cannot stop waiting for messages before it is over: %s", error)
         return 0
 
-
-# The broker may lose, duplicate or delay a message; correctness never depends on it.
 
 log = logging.getLogger("boyd.messaging.celery_app")
 

@@ -1,4 +1,4 @@
-"""Sandboxes of actions: what they may use, and what went beyond that."""
+"""Actions: their catalog and sandboxes, calls of clients, executions and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes of iterations and actions in words, for the command line and the console."""
+"""Responses of the HTTP API, as the command line reads them, and outcomes in words."""
 
 from __future__ import annotations
 

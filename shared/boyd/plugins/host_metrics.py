@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from boyd.models import Anomaly, Correlation, Model, Observation, Severity, SituationAssessment
 from boyd.plugin import Context, Observer, Plugin, orienter
-from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd.text.formatting import counted
 
 Measure = Literal["cpu", "memory", "disk", "load"]

@@ -17,7 +17,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from boyd.errors import ConfigError
 from boyd.models import ActionResult, JsonObject
 from boyd.plugin import Context, Secret
-from boyd.plugins.plugin_parts import uncertain
+from boyd.plugins.results import uncertain
 
 #: The most bytes of a response, and of one that is quoted in an error.
 MAX_BYTES = 8_388_608

@@ -26,7 +26,7 @@ from boyd.models import (
 from boyd.plugin import Context, Strategy
 from boyd.plugins.investigator import question
 from boyd.plugins.investigator.question import normalize
-from boyd.plugins.plugin_parts import PlaybookReader
+from boyd.plugins.playbook_reader import PlaybookReader
 
 #: The most alternatives kept, and characters of a text.
 MOST, LONGEST = 5, 2000

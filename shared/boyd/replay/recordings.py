@@ -1,4 +1,7 @@
-"""Observations recorded elsewhere, in CSV or JSON lines, as iterations to replay."""
+"""Recorded iterations and regression cases, read for a replay.
+
+Iterations come from archive and Redis, or from a file with a record or an observation a line.
+"""
 
 from __future__ import annotations
 

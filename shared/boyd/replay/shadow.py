@@ -1,4 +1,4 @@
-"""Ledger and approvals of a shadow: budgets as they were used then, and no approvals."""
+"""The shadow: an agent that decides on a recorded iteration, and can neither read nor act."""
 
 from __future__ import annotations
 

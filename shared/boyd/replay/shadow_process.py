@@ -1,6 +1,9 @@
-"""Refuses in Python what the kernel refuses a confined process, and says who tried.
+"""The process of a shadow: confined before it loads the agent, it judges records.
 
-`boyd.sandbox.kernel` confines the process; this audit hook comes before it.
+The kernel confines it (`boyd.sandbox.kernel`); an audit hook refuses the same before that, and says
+who tried. The first line of its input is a `ShadowTask`; it answers with a `ShadowHello`. Then each
+portion is a line with a number, followed by as many records, one a line; it answers with as many
+judgements.
 """
 
 from __future__ import annotations
@@ -121,13 +124,6 @@ def _is_library(path: object) -> bool:
         return False
     text = os.fsdecode(path)
     return text.endswith(_CODE) or text.startswith(_LIBRARIES)
-
-
-# The process of a shadow: confined before it loads the agent, it judges records.
-#
-# The first line of its input is a `ShadowTask`; it answers with a `ShadowHello`. Then each
-# portion is a line with a number, followed by as many records, one a line; it answers with as
-# many judgements.
 
 
 class ShadowTask(Model):

@@ -1,7 +1,8 @@
-"""Connects a sandbox to its destinations: what it may reach listens in its own network.
+"""The process of a sandbox: it limits itself for good before it loads anything.
 
-A sandbox with destinations has a network of its own without a way out. There, an address stands for
-each destination; a connection to it is passed on to the destination by the worker.
+What it reports of violations helps people; the kernel prevents them, whatever it reports. A sandbox
+with destinations has a network of its own without a way out: an address there stands for each
+destination, and the worker forwards connections to it.
 """
 
 from __future__ import annotations
@@ -95,10 +96,6 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 def _in_background(function: object, *arguments: object) -> None:
     threading.Thread(target=function, args=arguments, daemon=True).start()  # type: ignore[arg-type]
 
-
-# The process of a sandbox: it limits itself for good before it loads anything.
-#
-# What it reports of violations helps people; the kernel prevents them, whatever it reports.
 
 _SIOCSIFADDR = 0x8916
 _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4

@@ -33,7 +33,8 @@ from pydantic_settings import (
 )
 
 from boyd.errors import ConfigError
-from boyd.settings.export_settings import OidcSettings, TracesSettings
+from boyd.settings.oidc_settings import OidcSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import mistakes, read_text, read_toml, state_folder
 from boyd.text.redaction import register
 

@@ -1,4 +1,4 @@
-"""The states of archive and traces, each under one key for everybody who reports on it."""
+"""Ended work of an agent, as archive and traces follow it in pages, and how far each has come."""
 
 from __future__ import annotations
 

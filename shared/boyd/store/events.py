@@ -1,4 +1,4 @@
-"""Waits for entries in any of several streams, which may lie on several servers."""
+"""An agent's event stream, written by the scripts that make the changes, and waits for entries."""
 
 from __future__ import annotations
 

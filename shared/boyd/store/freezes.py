@@ -1,8 +1,9 @@
-"""The copy of the freeze marks beside an agent's other keys, which its claims and proposals read.
+"""Freezes and revocations: while one is in force, no action starts.
 
-The marks of the deployment lie elsewhere, in a cluster perhaps on another server. The copy counts
-only during the run of the server on which it was compared with them: after a restart, a failover or
-a move it may lack the last marks, and is compared again before anything relies on it.
+The marks are in one hash of the deployment, and in a copy beside each agent's other keys, which
+the claim of every execution reads in its own atomic step. They also hold for agents that are
+registered later. A revocation, and a freeze of the deployment, halt the models of their agents as
+well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from boyd.store.server.scripts import KeyedScripts, Scripts, flat
 
 
 class FreezeCopy:
-    """One agent's copy of the freeze marks."""
+    """One agent's copy of the freeze marks.
+
+    It counts only during the run of the server on which it was compared with the marks: after a
+    restart, a failover or a move it may lack the last ones, and is compared again before use.
+    """
 
     def __init__(self, client: Client, scripts: KeyedScripts) -> None:
         self._client = client
@@ -65,11 +70,6 @@ class FreezeCopy:
         marks = pairs(own) if confirmed else self.compare()[1]
         return halt_text(marks.get(revocation_of(self._agent_id)), marks.get(DEPLOYMENT))
 
-
-# Freezes and revocations are marks in one hash of the deployment, and in a copy for each agent,
-# which the claim of every execution reads in its own atomic step. They also hold for agents that
-# are registered later. A revocation, and a freeze of the deployment, halt the models of their
-# agents as well.
 
 _LIFTED = re.compile(r"\d+")
 _FROZEN = re.compile(r"(\d+) (.*)", re.DOTALL)

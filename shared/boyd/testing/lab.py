@@ -1,4 +1,8 @@
-"""An in-memory implementation of `ctx.graph`."""
+"""An agent in this process without Redis.
+
+The phases, the store and its scripts are real; Redis is `fakeredis`, and messages are delivered by
+hand. Install `boyd[testing]`.
+"""
 
 from __future__ import annotations
 
@@ -142,11 +146,6 @@ class MemoryGraph:
     def _sort_facts(self) -> list[Triple]:
         return [self._facts[key] for key in sorted(self._facts)]
 
-
-# An agent in this process without Redis.
-#
-# The phases, the store and its scripts are real; Redis is `fakeredis`, and messages are delivered
-# by hand. Install `boyd[testing]`.
 
 _WORKER = "lab"
 

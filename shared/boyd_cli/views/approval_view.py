@@ -1,4 +1,4 @@
-"""The manifest of an action, as people read it: what it may use, and when it may run."""
+"""Approvals as rows, in full, and live; and the manifests of their actions."""
 
 from __future__ import annotations
 

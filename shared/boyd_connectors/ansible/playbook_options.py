@@ -1,4 +1,4 @@
-"""The files of an Ansible project: their digest, and the lock of what runs."""
+"""The options of playbooks, and the digest and lock of their project's files."""
 
 from __future__ import annotations
 

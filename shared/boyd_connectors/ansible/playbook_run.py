@@ -1,4 +1,4 @@
-"""The reports of a playbook: what happened on each host, read from its events."""
+"""Runs of `ansible-playbook`: the process, its reports per host, and the conclusions from them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from boyd.models import ActionResult, Autonomy, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Action, Connector, Context, Observer, tool
-from boyd.plugins.plugin_parts import uncertain
+from boyd.plugins.results import uncertain
 from boyd.text.redaction import redactor
 from boyd_connectors.ansible.playbook_options import (
     AnsibleAccess,

@@ -1,4 +1,4 @@
-"""Questions to resolvers, and what is wrong with their answers."""
+"""The plugin `dns`: asks resolvers for names, and compares their answers."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from boyd.models import JsonObject
 from boyd.plugin import Context
-from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd_connectors.files.file_set import FilesError
 
 Resource = Literal["space", "inodes"]

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd.plugins.host_metrics import Thresholds
-from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls, difference
+from boyd.plugins.results import difference
 from boyd.text.formatting import counted
 from boyd_connectors.connector_parts import CheckReport, Sample, names_in_alarm
 from boyd_connectors.files.agreement import common_preview

@@ -1,4 +1,4 @@
-"""The trash of a set: a folder in its root, on the same file system, which only Boyd may enter."""
+"""Deletes old files or moves them to a trash, exactly those that a person has approved."""
 
 from __future__ import annotations
 

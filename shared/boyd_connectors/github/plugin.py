@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.http_service import BaseUrl, HttpAccess, StateError, change
-from boyd.plugins.plugin_parts import difference
+from boyd.plugins.results import difference
 from boyd_connectors.connector_parts import CheckReport, SeparateReads
 from boyd_connectors.github.github_api import RateLimit, Repository, Revert
 

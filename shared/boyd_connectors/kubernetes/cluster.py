@@ -1,4 +1,4 @@
-"""The parameters of actions on a Kubernetes cluster, and the credentials of each."""
+"""The API of a Kubernetes cluster: lists page by page, reads, and guarded changes."""
 
 from __future__ import annotations
 

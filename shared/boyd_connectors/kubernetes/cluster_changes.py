@@ -8,7 +8,7 @@ from typing import Any
 
 from boyd.models import JsonObject
 from boyd.plugins.http_service import StateError
-from boyd.plugins.plugin_parts import difference
+from boyd.plugins.results import difference
 from boyd_connectors.kubernetes import cluster_health
 from boyd_connectors.kubernetes.cluster import Cluster, pod_path, workload_path
 from boyd_connectors.kubernetes.cluster_health import owner_of, pod_counts

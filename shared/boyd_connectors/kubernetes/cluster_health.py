@@ -1,4 +1,4 @@
-"""Rollouts of deployments: whether one is complete, and the revisions to go back to."""
+"""The trouble that objects of a cluster and their rollouts show; texts of the cluster are cut."""
 
 from __future__ import annotations
 

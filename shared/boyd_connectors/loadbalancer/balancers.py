@@ -1,4 +1,4 @@
-"""A load balancer as the plugin sees it: servers of backends, each with a state and a weight."""
+"""Load balancers, each as servers of backends with a state and a weight: HAProxy and nginx."""
 
 from __future__ import annotations
 

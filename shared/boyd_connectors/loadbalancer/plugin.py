@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.models.base import Severity
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.plugin_parts import difference, uncertain
+from boyd.plugins.results import difference, uncertain
 from boyd_connectors.connector_parts import Sample, names_in_alarm
 from boyd_connectors.loadbalancer.balancers import (
     AnswerLost,

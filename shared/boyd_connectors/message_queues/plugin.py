@@ -13,17 +13,15 @@ from boyd.errors import PluginError
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.http_service import HttpAccess
-from boyd.plugins.plugin_parts import uncertain
+from boyd.plugins.results import uncertain
 from boyd_connectors.connector_parts import CheckReport, Sample, names_in_alarm
-from boyd_connectors.message_queues.rabbitmq import (
+from boyd_connectors.message_queues.message_queue import (
     ChangeLost,
     MessageQueue,
     MessageServer,
     QueueError,
-    RabbitMQ,
-    RabbitOptions,
-    has_amqp,
 )
+from boyd_connectors.message_queues.rabbitmq import RabbitMQ, RabbitOptions, has_amqp
 from boyd_connectors.message_queues.redis_broker import RedisBroker, RedisLogin, RedisOptions
 
 #: The most queues that are remembered from one look to the next.

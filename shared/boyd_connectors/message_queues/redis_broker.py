@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from boyd.plugin import Context, Secret
-from boyd_connectors.message_queues.rabbitmq import ChangeLost, MessageQueue, QueueError, excerpt
+from boyd_connectors.message_queues.message_queue import (
+    ChangeLost,
+    MessageQueue,
+    QueueError,
+    excerpt,
+)
 
 if TYPE_CHECKING:
     import redis

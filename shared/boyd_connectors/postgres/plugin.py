@@ -11,7 +11,7 @@ from boyd.errors import PluginError
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.models.base import Severity, Timestamp
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.plugin_parts import uncertain
+from boyd.plugins.results import uncertain
 from boyd_connectors.connector_parts import names_in_alarm
 from boyd_connectors.postgres import postgres_health as health
 from boyd_connectors.postgres import postgres_server as server

@@ -1,4 +1,4 @@
-"""Sessions of a PostgreSQL server: who waits for whom, and since when."""
+"""Trouble of a PostgreSQL server: sessions, connections, replicas, dead rows, transaction ids."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from boyd.plugins.http_service import (
     StateError,
     change,
 )
-from boyd.plugins.plugin_parts import difference
+from boyd.plugins.results import difference
 from boyd_connectors.connector_parts import CheckReport, Sample, SeparateReads, names_in_alarm
 from boyd_connectors.prometheus.alerts import (
     Alertmanager,

@@ -20,7 +20,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action, Connector, Context, Observer, Tool
 from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName
-from boyd.plugins.plugin_parts import difference, uncertain
+from boyd.plugins.results import difference, uncertain
 from boyd.text.redaction import clean
 from boyd_connectors.connector_parts import Sample, names_in_alarm
 from boyd_connectors.systemd.journal import Journal, JournalPattern, PatternAlarm, PatternCounts

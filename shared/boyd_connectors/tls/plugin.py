@@ -1,4 +1,4 @@
-"""Checks of a TLS server: its certificate, whether that is trusted, and its protocol."""
+"""The plugin `tls`: checks certificates, whether they are trusted, and protocols of servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from boyd.errors import PluginError
 from boyd.models import JsonObject, Model, Observation, Severity
 from boyd.plugin import Connector, Context, Observer, tool
-from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls
 from boyd_connectors.connector_parts import CheckReport
 
 if TYPE_CHECKING:

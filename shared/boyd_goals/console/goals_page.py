@@ -1,4 +1,4 @@
-"""Reads and changes goals through the endpoints of the plugin `goals`, which workers answer."""
+"""The pages of goals: a list with the questions to answer, and each goal with its decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boyd.models.base import Json, JsonObject
 from boyd.text import queues
 from boyd_api.console.declared_pages import NavigationLink, PageResult, Pages
 from boyd_api.console.forms import Part, read_form, read_part
-from boyd_api.console.frame import PageRequest
+from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.routes import plugin_routes

@@ -9,7 +9,7 @@ import pytest
 
 from api_kit import Site, make_lab
 from boyd.errors import ConfigError
-from boyd.settings.export_settings import OidcSettings
+from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.process_settings import load_settings
 from boyd_api.oidc import tokens
 from boyd_api.oidc.identities import (

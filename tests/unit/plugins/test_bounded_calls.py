@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls, Hangs, StillHangs
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls, Hangs, StillHangs
 from harness import wait_until
 
 

@@ -23,7 +23,7 @@ from boyd.plugins.http_service import (
     ServiceError,
     change,
 )
-from boyd.plugins.plugin_parts import MAX_LINES, difference
+from boyd.plugins.results import MAX_LINES, difference
 from boyd.text.redaction import clean
 from harness import free_port
 from plugin_kit import Site, context, site

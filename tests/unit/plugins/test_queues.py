@@ -9,8 +9,13 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import ActionResult
+from boyd_connectors.message_queues.message_queue import (
+    ChangeLost,
+    MessageQueue,
+    QueueError,
+    excerpt,
+)
 from boyd_connectors.message_queues.plugin import Queues
-from boyd_connectors.message_queues.rabbitmq import ChangeLost, MessageQueue, QueueError, excerpt
 from plugin_kit import Rig, site
 
 

@@ -11,7 +11,7 @@ import pytest
 from boyd.errors import PluginError
 from boyd.models import ActionResult, Observation
 from boyd.plugins.command import CommandFailed
-from boyd.plugins.plugin_parts import uncertain
+from boyd.plugins.results import uncertain
 from boyd_connectors.systemd import journal
 from boyd_connectors.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
 from boyd_connectors.systemd.plugin import Systemd, UnitParams

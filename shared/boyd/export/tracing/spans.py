@@ -10,7 +10,7 @@ from typing import Literal
 
 from boyd import naming
 from boyd.models import LoopResult
-from boyd.settings.export_settings import TracesSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.text.trace_context import TraceContext
 
 # The names of spans' attributes: all in one place, because many of them are not stable yet.

@@ -1,7 +1,9 @@
-"""Sends spans to a collector by OTLP over HTTP; the only module that imports OpenTelemetry.
+"""`boyd traces`: a process that exports the traces of ended work by OTLP until it is stopped.
 
-It encodes finished spans, and has no tracer, provider or thread. So nothing is lost by a fork, and
-nothing waits in memory. The exporter honours the variables `OTEL_EXPORTER_OTLP_*`.
+A batch is sent, and once the collector has acknowledged it, the progress is stored. A process that
+dies in between sends the same ids again. Spans are encoded here without a tracer, provider or
+thread, so nothing is lost by a fork and nothing waits in memory; no other module imports
+OpenTelemetry. The exporter honours the variables `OTEL_EXPORTER_OTLP_*`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from boyd.export.tracing.ended_traces import EndedTraces, Portion
 from boyd.export.tracing.spans import Kind, Span, is_sampled
 from boyd.export.work_follower import WorkFollower, process_name
 from boyd.models.loop import TraceStatus
-from boyd.settings.export_settings import TracesSettings
+from boyd.settings.traces_settings import TracesSettings
 from boyd.store import Store
 from boyd.store.ended_work import announce_traces
 from boyd.text.version import VERSION
@@ -132,11 +134,6 @@ def _resource() -> Resource:
 def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
 
-
-# `boyd traces`: a process that exports the traces of ended work until it is told to stop.
-#
-# A batch is sent, and after the collector has acknowledged it, the progress is noted. A process
-# that dies in between sends the same ids again.
 
 log = logging.getLogger("boyd.tracing")
 

@@ -24,8 +24,8 @@ from pydantic import (
 from boyd.plugin import Plugin
 from boyd.plugin.discovery import import_object
 from boyd.plugin.http_session import Session, proxy_for
+from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls, StillHangs
 from boyd.plugins.command import run_checked
-from boyd.plugins.plugin_parts import BoundedCall, BoundedCalls, StillHangs
 
 
 def _http_url(url: str) -> str:

@@ -27,7 +27,7 @@ from boyd.plugins.investigator.question import (
     fingerprint,
     outcome_of,
 )
-from boyd.plugins.plugin_parts import PlaybookReader
+from boyd.plugins.playbook_reader import PlaybookReader
 
 _MEMORY = "memory"
 #: Seconds a question is kept for further attempts after its observations are gone.

@@ -1,4 +1,8 @@
-"""Failures of an MCP server."""
+"""The protocol on a connection to an MCP server: agree on a revision, list tools, call one.
+
+The messages are those of `mcp-types`, the transport is Boyd's own: each call has one deadline, and
+HTTP goes through the guarded session.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +51,6 @@ class RequestRefused(ServerFailure):
         self.code = code
         self.data = data
 
-
-# The protocol on a connection to an MCP server: agree on a revision, list tools, call one.
-#
-# The messages are those of `mcp-types`, the transport is Boyd's own: each call has one deadline,
-# and HTTP goes through the guarded session.
 
 #: The most bytes of a message, and of all messages of a connection.
 MAX_MESSAGE = 2_097_152

@@ -1,7 +1,8 @@
-"""The arguments of a remote tool, checked by its schema before anything is sent or approved.
+"""The plugin `mcp`: the tools of MCP servers as actions and tools of models.
 
-The schema comes from a server. Only keywords that take little time count: no reference is followed,
-and no pattern is searched for. The server checks the rest.
+Arguments are checked by the tool's schema before anything is sent or approved. The schema comes
+from a server, so only keywords that take little time count: no reference is followed, and no
+pattern is searched for. The server checks the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from boyd.plugins.mcp_client.mcp_connection import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer, ServerName, ToolPin
 from boyd.plugins.mcp_client.tool_check import visible, visible_json
 from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool, ToolLock
-from boyd.plugins.plugin_parts import MAX_LINES, difference
+from boyd.plugins.results import MAX_LINES, difference
 
 #: The most mistakes that are named.
 MAX_MISTAKES = 5

@@ -1,4 +1,4 @@
-"""A pool that closes connections which nobody needs any more; redis-py keeps all it ever had."""
+"""The connection to Redis: timeouts everywhere, no hidden retries, Boyd's own errors."""
 
 from __future__ import annotations
 
