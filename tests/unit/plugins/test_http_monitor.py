@@ -154,13 +154,14 @@ def test_a_check_ends_when_its_time_is_up(web: Site) -> None:
 
 
 def test_a_server_that_drips_its_headers_costs_one_thread_and_no_more_than_the_time_limit() -> None:
+    # The server drips far more often than that, also on a busy machine.
     with Dripping() as url:
-        monitor = rig(endpoint(url, timeout=0.2))
+        monitor = rig(endpoint(url, timeout=2))
         first = monitor.observe()[0].data["error"]
         threads = threading.active_count()
         second = monitor.observe()[0].data["error"]
         assert (first, second) == (
-            "no answer within 0.2 s",
+            "no answer within 2 s",
             "the previous check still hangs",
         )
         assert threading.active_count() == threads
