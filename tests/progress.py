@@ -28,7 +28,8 @@ class Progress:
         self._config = config
         self._out = out
         self._live = out.isatty()
-        self._known: dict[str, float] = config.cache.get(_KEPT, {}) if config.cache else {}
+        self._cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
+        self._known: dict[str, float] = self._cache.get(_KEPT, {}) if self._cache else {}
         self._left: dict[str, float] = {}
         self._whole = 0.0
         self._tests = 0
@@ -78,8 +79,8 @@ class Progress:
             self._ended.set()
             self._ticker.join()
             self._write(self.line, stays=True)
-        if self._config.cache and self._took:
-            self._config.cache.set(_KEPT, {**self._known, **dict(self._averages())})
+        if self._cache and self._took:
+            self._cache.set(_KEPT, {**self._known, **dict(self._averages())})
 
     @property
     def line(self) -> str:

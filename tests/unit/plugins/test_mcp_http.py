@@ -15,7 +15,8 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from boyd.models import JsonObject
-from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection, ServerFailure
+from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection
+from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.tool_server import output_of, talking
 

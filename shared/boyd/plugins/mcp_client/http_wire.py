@@ -27,11 +27,10 @@ from boyd.plugins.mcp_client.mcp_connection import (
     MAX_RECEIVED,
     VERSION_HEADER,
     Deadline,
-    RequestRefused,
-    ServerFailure,
     parse_message,
     reply_to,
 )
+from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 
 _ACCEPT = "application/json, text/event-stream"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from boyd.errors import ConfigError
-from boyd.plugins.mcp_client.mcp_connection import ServerFailure
 from boyd.plugins.mcp_client.remote_tools import describe_change
+from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.tool_check import visible
 from boyd.plugins.mcp_client.tool_lock import LockedServer, ToolLock
 from boyd.plugins.mcp_client.tool_server import offers, talking

@@ -31,26 +31,9 @@ from mcp_types.version import (
 from pydantic import BaseModel, ValidationError
 
 from boyd.models import JsonObject, explain
+from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
 from boyd.text.json_limits import check_values
 from boyd.text.version import VERSION
-
-
-class ServerFailure(Exception):
-    """The server could not be reached, or did not behave; `sent`: the request may have arrived."""
-
-    def __init__(self, message: str, sent: bool = False) -> None:
-        super().__init__(message)
-        self.sent = sent
-
-
-class RequestRefused(ServerFailure):
-    """The server refused a request with an error of the protocol."""
-
-    def __init__(self, message: str, code: int, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.data = data
-
 
 #: The most bytes of a message, and of all messages of a connection.
 MAX_MESSAGE = 2_097_152

@@ -23,7 +23,7 @@ from boyd.errors import ConfigError, PluginError
 from boyd.models import ActionResult, ApprovalItem, Catalog, JsonObject, unstorable
 from boyd.plugin import Action, Context, Plugin
 from boyd.plugin.parameters import plain
-from boyd.plugins.mcp_client.mcp_connection import ServerFailure
+from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer, ServerName, ToolPin
 from boyd.plugins.mcp_client.tool_check import visible, visible_json
 from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool, ToolLock

@@ -19,10 +19,10 @@ from boyd.plugins.mcp_client.mcp_connection import (
     MAX_MESSAGE,
     MAX_RECEIVED,
     Deadline,
-    ServerFailure,
     parse_message,
     reply_to,
 )
+from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.sandbox.subprocess_call import follow_parent
 

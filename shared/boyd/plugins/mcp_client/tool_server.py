@@ -26,8 +26,8 @@ from boyd.plugins.mcp_client.mcp_connection import (
     Deadline,
     McpConnection,
     MessageWire,
-    ServerFailure,
 )
+from boyd.plugins.mcp_client.server_failure import ServerFailure
 from boyd.plugins.mcp_client.server_options import RemoteServer
 from boyd.plugins.mcp_client.stdio_wire import StdioWire
 from boyd.plugins.mcp_client.tool_check import (
