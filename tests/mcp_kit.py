@@ -9,7 +9,7 @@ from typing import Any
 
 from boyd import Agent
 from boyd.plugins.mcp_client import McpTools
-from boyd.plugins.mcp_client.lock_changes import renew_lock
+from boyd.plugins.mcp_client.tool_server import renew_lock
 
 HERE = Path(__file__).parent
 
@@ -52,7 +52,7 @@ class Rogue:
         """Lock what the server says; what is left out, and why."""
         plugin = self.plugin(**options)
         plugin.use_folder(self.folder)
-        lock, failures, left_out = renew_lock(plugin)
+        lock, failures, left_out = renew_lock(plugin.lock, plugin.options.servers, plugin.folder)
         assert not failures, failures
         lock.write(plugin.lock_file)
         return left_out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from boyd.plugins.mcp_client.mcp_connection import McpConnection
-from boyd.plugins.mcp_client.server_options import RemoteServer
+from boyd.plugins.mcp_client.remote_server import RemoteServer
 from boyd.plugins.mcp_client.tool_server import argument_headers, offers, talking
 
 #: The arguments of the calls that a scenario wants; by default, every tool is called once.

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from boyd.plugins.mcp_client.server_failure import ServerFailure
-from boyd.plugins.mcp_client.server_options import RemoteServer
+from boyd.plugins.mcp_client.remote_server import RemoteServer, ServerFailure
 from boyd.plugins.mcp_client.tool_server import argument_headers, offers, output_of, talking
 from connection_kit import ConnectedAgent
 from harness import Deployment, free_port, wait_until

@@ -237,9 +237,10 @@ def sync(agent: str, check: bool) -> None:
 
 
 def _sync(plugin: McpTools, check: bool) -> bool:
-    from boyd.plugins.mcp_client.lock_changes import changes, renew_lock
+    from boyd.plugins.mcp_client.tool_descriptions import changes
+    from boyd.plugins.mcp_client.tool_server import renew_lock
 
-    lock, failures, notes = renew_lock(plugin)
+    lock, failures, notes = renew_lock(plugin.lock, plugin.options.servers, plugin.folder)
     for server, reason in failures.items():
         output.note(output.one_line(f"failed: {server}: {reason}; what is locked stays"))
     for tool, reason in notes.items():

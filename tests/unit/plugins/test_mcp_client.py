@@ -18,9 +18,9 @@ from boyd.llm.toolbox import Toolbox
 from boyd.models import ActionResult, ApprovalItem, CallRequest
 from boyd.plugin import PluginHost
 from boyd.plugin.parameters import validate
+from boyd.plugins.mcp_client.remote_server import RemoteServer
 from boyd.plugins.mcp_client.remote_tools import arguments_model, mistakes
-from boyd.plugins.mcp_client.server_options import RemoteServer
-from boyd.plugins.mcp_client.tool_check import ambiguous, digest, flaw, visible
+from boyd.plugins.mcp_client.tool_descriptions import ambiguous, digest, flaw, visible
 from boyd.plugins.mcp_client.tool_server import output_of
 from boyd.testing import Lab
 from harness import wait_until

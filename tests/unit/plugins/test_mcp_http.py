@@ -16,8 +16,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from boyd.models import JsonObject
 from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection
-from boyd.plugins.mcp_client.server_failure import ServerFailure
-from boyd.plugins.mcp_client.server_options import RemoteServer
+from boyd.plugins.mcp_client.remote_server import RemoteServer, ServerFailure
 from boyd.plugins.mcp_client.tool_server import output_of, talking
 
 DONE = {"content": [{"type": "text", "text": "done"}]}

@@ -31,7 +31,7 @@ from mcp_types.version import (
 from pydantic import BaseModel, ValidationError
 
 from boyd.models import JsonObject, explain
-from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
+from boyd.plugins.mcp_client.remote_server import RequestRefused, ServerFailure
 from boyd.text.json_limits import check_values
 from boyd.text.version import VERSION
 

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -23,11 +22,21 @@ from boyd.errors import ConfigError, PluginError
 from boyd.models import ActionResult, ApprovalItem, Catalog, JsonObject, unstorable
 from boyd.plugin import Action, Context, Plugin
 from boyd.plugin.parameters import plain
-from boyd.plugins.mcp_client.server_failure import ServerFailure
-from boyd.plugins.mcp_client.server_options import RemoteServer, ServerName, ToolPin
-from boyd.plugins.mcp_client.tool_check import visible, visible_json
-from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool, ToolLock
-from boyd.plugins.results import MAX_LINES, difference
+from boyd.plugins.mcp_client.remote_server import (
+    RemoteServer,
+    ServerFailure,
+    ServerName,
+    ToolPin,
+)
+from boyd.plugins.mcp_client.tool_descriptions import (
+    LockedServer,
+    LockedTool,
+    ToolLock,
+    describe_change,
+    visible,
+    visible_json,
+)
+from boyd.plugins.results import MAX_LINES
 
 #: The most mistakes that are named.
 MAX_MISTAKES = 5
@@ -219,16 +228,6 @@ def _digest_in(preview: ActionResult | None) -> str | None:
     output = preview.output if preview and preview.success else None
     digest = output.get("digest") if isinstance(output, dict) else None
     return digest if isinstance(digest, str) else None
-
-
-def describe_change(before: LockedTool, after: LockedTool, name: str) -> str:
-    """The difference between two descriptions of a tool and their schemas."""
-    return difference(_as_text(before), _as_text(after), name, ("as locked", "as offered"))
-
-
-def _as_text(tool: LockedTool) -> str:
-    schema = yaml.safe_dump(visible_json(tool.schema_), sort_keys=True, allow_unicode=True)
-    return f"{visible(tool.description)}\n\nschema:\n{schema}"
 
 
 #: Seconds that ending a server may take beyond the time limit of a call.

@@ -1,4 +1,4 @@
-"""One conversation with an MCP server: what it offers now, and a call of it."""
+"""Conversations with MCP servers: what each offers now, for a call or for the lock file."""
 
 from __future__ import annotations
 
@@ -20,25 +20,22 @@ from mcp_types import (
     Tool,
 )
 
+from boyd.errors import ConfigError
 from boyd.models import JsonObject, unstorable
-from boyd.plugins.mcp_client.http_wire import HttpWire
-from boyd.plugins.mcp_client.mcp_connection import (
-    Deadline,
-    McpConnection,
-    MessageWire,
-)
-from boyd.plugins.mcp_client.server_failure import ServerFailure
-from boyd.plugins.mcp_client.server_options import RemoteServer
-from boyd.plugins.mcp_client.stdio_wire import StdioWire
-from boyd.plugins.mcp_client.tool_check import (
+from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection, MessageWire
+from boyd.plugins.mcp_client.remote_server import RemoteServer, ServerFailure
+from boyd.plugins.mcp_client.tool_descriptions import (
     MAX_TOOLS,
+    LockedServer,
+    LockedTool,
+    ToolLock,
     ambiguous,
     flaw,
     headers_of,
     visible,
     visible_json,
 )
-from boyd.plugins.mcp_client.tool_lock import LockedServer, LockedTool
+from boyd.plugins.mcp_client.wires import HttpWire, StdioWire
 from boyd.text.redaction import redactor
 
 #: The most characters of the text of a result, and of its structured content as JSON.
@@ -94,6 +91,29 @@ def offers(connection: McpConnection, server: RemoteServer) -> tuple[LockedServe
         elif server.includes(tool.name):
             tools[tool.name] = _lock_tool(tool)
     return LockedServer(protocol=connection.revision, tools=tools), refused
+
+
+def renew_lock(
+    lock: ToolLock, configured: Mapping[str, RemoteServer], folder: Path
+) -> tuple[ToolLock, dict[str, str], dict[str, str]]:
+    """The lock as the servers are now, the failures of servers, and the tools that are left out.
+
+    What is locked of a server that fails stays.
+    """
+    servers: dict[str, LockedServer] = {}
+    failures: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for name, server in configured.items():
+        try:
+            with talking(server, folder) as connection:
+                servers[name], refused = offers(connection, server)
+        except (ServerFailure, ConfigError) as failure:
+            failures[name] = visible(str(failure))
+            if name in lock.servers:
+                servers[name] = lock.servers[name]
+            continue
+        left_out |= {f"{name}/{visible(tool)}": reason for tool, reason in refused.items()}
+    return ToolLock(servers=servers), failures, left_out
 
 
 def _lock_tool(tool: Tool) -> LockedTool:

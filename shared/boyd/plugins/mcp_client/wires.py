@@ -1,14 +1,20 @@
-"""An MCP server at a URL: streamable HTTP through the guarded session."""
+"""The two ways to an MCP server: streamable HTTP to a URL, and the pipes of a program."""
 
 from __future__ import annotations
 
+import json
 import os
+import selectors
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import requests
@@ -22,6 +28,7 @@ from urllib3.exceptions import (
 
 from boyd.models import JsonObject
 from boyd.outbound.guarded_session import GuardedSession, check_url
+from boyd.plugins.command import kill_group
 from boyd.plugins.mcp_client.mcp_connection import (
     MAX_MESSAGE,
     MAX_RECEIVED,
@@ -30,8 +37,8 @@ from boyd.plugins.mcp_client.mcp_connection import (
     parse_message,
     reply_to,
 )
-from boyd.plugins.mcp_client.server_failure import RequestRefused, ServerFailure
-from boyd.plugins.mcp_client.server_options import RemoteServer
+from boyd.plugins.mcp_client.remote_server import RemoteServer, RequestRefused, ServerFailure
+from boyd.sandbox.subprocess_call import follow_parent
 
 _ACCEPT = "application/json, text/event-stream"
 _SESSION = "Mcp-Session-Id"
@@ -44,10 +51,17 @@ _QUOTED = 300
 #: The most characters of a session's id.
 _MAX_SESSION = 1000
 #: Seconds to end a session in.
-_GRACE = 2.0
+_SESSION_GRACE = 2.0
 #: The least seconds of a time limit that the session takes.
 _LEAST = 0.1
 _UNSENT = (NewConnectionError, NameResolutionError, ConnectTimeoutError)
+
+#: The variables of the worker that a program gets; secrets are among the others.
+PASSED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+#: Bytes kept of the end of what a program says on standard error.
+_SAID = 1000
+#: Seconds in which a program may end by itself once its input is closed.
+_PROGRAM_GRACE = 0.5
 
 
 @dataclass
@@ -113,7 +127,7 @@ class HttpWire:
         """End the session, if the server keeps one."""
         with suppress(ServerFailure):
             if self._session:
-                with self._request("DELETE", None, {}, Deadline(_GRACE)):
+                with self._request("DELETE", None, {}, Deadline(_SESSION_GRACE)):
                     pass
 
     @contextmanager
@@ -275,3 +289,145 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             (argument for argument in cause.args if isinstance(argument, BaseException)), None
         )
         cause = reason if isinstance(reason, BaseException) else cause.__context__
+
+
+class StdioWire:
+    """A server as a process group of its own, which does not outlive the conversation."""
+
+    def __init__(self, server: RemoteServer, folder: Path) -> None:
+        """Start it; raises `ServerFailure` if that is impossible, `ConfigError` without a secret.
+
+        *folder* is the one it is started in unless its options name another.
+        """
+        secrets = {name: secret.read() for name, secret in server.secrets.items()}
+        own = {name: os.environ[name] for name in PASSED if name in os.environ}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - from the agent file, no shell
+                server.argv,
+                cwd=folder / (server.cwd or ""),
+                env={**own, **server.env, **secrets},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                # One that ignores the end of its input must not outlive a killed worker.
+                preexec_fn=partial(follow_parent, signal.SIGKILL, os.getpid()),
+            )
+        except (OSError, ValueError) as error:
+            raise ServerFailure(f"{server.argv[0]} cannot be started: {error}") from None
+        self._selector = selectors.DefaultSelector()
+        for stream in (self._in, self._out, self._err):
+            os.set_blocking(stream.fileno(), False)
+        self._selector.register(self._out, selectors.EVENT_READ)
+        self._selector.register(self._err, selectors.EVENT_READ)
+        self._buffer = b""
+        self._said = b""
+        self._received = 0
+
+    @property
+    def _in(self) -> IO[bytes]:
+        assert self._process.stdin is not None, "it was started with pipes"
+        return self._process.stdin
+
+    @property
+    def _out(self) -> IO[bytes]:
+        assert self._process.stdout is not None, "it was started with pipes"
+        return self._process.stdout
+
+    @property
+    def _err(self) -> IO[bytes]:
+        assert self._process.stderr is not None, "it was started with pipes"
+        return self._process.stderr
+
+    def exchange(
+        self, message: JsonObject, headers: Mapping[str, str], until: Deadline
+    ) -> JsonObject:
+        """Send a request and wait for its response; there are no *headers* here."""
+        self.send(message, headers, until)
+        while True:
+            received = parse_message(self._line(until))
+            answer = reply_to(received)
+            if answer is not None:
+                self.send(answer, {}, until)
+            elif "method" not in received and received.get("id") == message["id"]:
+                return received
+
+    def send(self, message: JsonObject, headers: Mapping[str, str], until: Deadline) -> None:
+        """Send a message, and read what the server says meanwhile."""
+        left = memoryview(json.dumps(message).encode() + b"\n")
+        self._selector.register(self._in, selectors.EVENT_WRITE)
+        has_begun = False
+        try:
+            while left:
+                if self._wait(until, has_begun):
+                    with suppress(BlockingIOError):
+                        left = left[os.write(self._in.fileno(), left) :]
+                        has_begun = True
+        except OSError:
+            raise self._failure(has_begun) from None
+        finally:
+            self._selector.unregister(self._in)
+
+    def close(self) -> None:
+        """End the whole process group, at the latest after a moment."""
+        self._selector.close()
+        with suppress(OSError):
+            self._in.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PROGRAM_GRACE)
+        kill_group(self._process)
+        self._out.close()
+        self._err.close()
+
+    def _line(self, until: Deadline) -> bytes:
+        """The next line that is not empty."""
+        while True:
+            line, end, rest = self._buffer.partition(b"\n")
+            if end:
+                self._buffer = rest
+                if line.strip():
+                    return line
+            elif len(self._buffer) > MAX_MESSAGE:
+                raise ServerFailure(f"it sent a message of more than {MAX_MESSAGE} bytes", True)
+            else:
+                self._wait(until, True)
+
+    def _wait(self, until: Deadline, sent: bool) -> bool:
+        """Take in what the server says; True: it can be written to."""
+        ready = self._selector.select(until.seconds_left())
+        if not ready and not until.seconds_left():
+            raise ServerFailure(f"it did not answer in time{self._last_words}", sent)
+        writable = False
+        for key, _ in ready:
+            if key.fileobj is self._in:
+                writable = True
+            elif key.fileobj is self._out:
+                self._hear(os.read(self._out.fileno(), _CHUNK), sent)
+            else:
+                self._note(os.read(self._err.fileno(), _CHUNK))
+        if not until.seconds_left():
+            raise ServerFailure(f"it did not answer in time{self._last_words}", sent)
+        return writable
+
+    def _hear(self, chunk: bytes, sent: bool) -> None:
+        if not chunk:
+            raise self._failure(sent)
+        self._received += len(chunk)
+        self._buffer += chunk
+        if self._received > MAX_RECEIVED:
+            raise ServerFailure(f"it sent more than {MAX_RECEIVED} bytes", sent)
+
+    def _note(self, chunk: bytes) -> None:
+        self._said = (self._said + chunk)[-_SAID:]
+        if not chunk:
+            self._selector.unregister(self._err)
+
+    def _failure(self, sent: bool) -> ServerFailure:
+        with suppress(OSError):
+            self._said = (self._said + os.read(self._err.fileno(), _CHUNK))[-_SAID:]
+        return ServerFailure(f"it ended, or closed its output{self._last_words}", sent)
+
+    @property
+    def _last_words(self) -> str:
+        words = " ".join(self._said.decode("utf-8", "replace").split())
+        return f"; its last words: {words}" if words else ""

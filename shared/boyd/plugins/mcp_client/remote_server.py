@@ -1,10 +1,13 @@
-"""The options of the plugin `mcp`: its servers, and what the agent file says of their tools."""
+"""An MCP server as the agent file describes it, with the rules for its tools, and its failures.
+
+Nothing here needs `mcp-types`, which is an extra.
+"""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -122,3 +125,20 @@ class RemoteServer(BaseModel):
     def includes(self, tool: str) -> bool:
         """Report whether that tool is used."""
         return any(fnmatchcase(tool, pattern) for pattern in self.include)
+
+
+class ServerFailure(Exception):
+    """The server could not be reached, or did not behave; `sent`: the request may have arrived."""
+
+    def __init__(self, message: str, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class RequestRefused(ServerFailure):
+    """The server refused a request with an error of the protocol."""
+
+    def __init__(self, message: str, code: int, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
