@@ -1225,7 +1225,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "an iteration that nobody will look after is told",
-        "shared/boyd/health/agent_work.py",
+        "shared/boyd/health/agent_replies.py",
         "            return now - self.since > STUCK\n",
         "            return False\n",
         "unit/test_metrics.py",

@@ -12,7 +12,7 @@ import pytest
 
 from boyd import Agent
 from boyd.health.agent_health import AgentHealth, Backlog
-from boyd.health.agent_work import WaitingWork
+from boyd.health.agent_replies import WaitingWork
 from boyd.health.checks import examine
 from boyd.health.declaration import declarations
 from boyd.health.finding import Finding, span

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from boyd.health.checks import UnservedQueue, queues_without_worker
 from boyd.health.finding import Finding
-from boyd.health.queue_checks import UnservedQueue, queues_without_worker
 from boyd.health.reader import read_health
 from boyd.health.server_checks import check_archive, check_traces
 from boyd.health.snapshot import HealthSnapshot

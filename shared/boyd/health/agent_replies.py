@@ -1,7 +1,7 @@
-"""Questions to Redis about an agent, in two rounds, and the values in the replies.
+"""Questions to Redis about an agent, in two rounds, and the work that the replies describe.
 
 The source of a field names the questions that it needs, so that one round trip asks those of all
-fields of all agents.
+fields of all agents. Times are seconds since the epoch on the Redis server's clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import redis
 
 from boyd import naming
 from boyd.errors import UnreadableRecord
-from boyd.health.agent_work import InFlightIteration, LastIteration, WaitingWork
 from boyd.models import LEVELS, ObserverHealth
 from boyd.store.fleet import AgentEntry
 from boyd.store.hashes import readable
@@ -25,6 +24,8 @@ from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, read_int
 from boyd.text import queues
 
+#: Seconds past its deadline, or without one, after which an iteration is stuck.
+STUCK = 10.0
 #: Due members to read per agent, earliest first.
 _STEPS = 50
 #: The score that each level of urgency adds to a pending run in `submit_run`.
@@ -41,6 +42,53 @@ _JOBS = {
 
 #: Adds a command to a pipeline.
 Command = Callable[[Client], Any]
+
+
+@dataclass(frozen=True)
+class InFlightIteration:
+    """The iteration in flight, as a sweeper finds it.
+
+    Attributes:
+        since: the start of its phase.
+        is_swept: whether it is among the due members that sweepers check.
+        deadline: the time when it becomes overdue, if known.
+    """
+
+    since: float
+    is_swept: bool
+    deadline: float | None
+
+    def is_stuck(self, now: float) -> bool:
+        """Report whether it has been stuck for longer than any sweeper allows."""
+        if not self.is_swept:
+            return now - self.since > STUCK
+        return self.deadline is not None and now - self.deadline > STUCK
+
+
+@dataclass(frozen=True)
+class WaitingWork:
+    """A step that waits for a worker to take it from `queue`."""
+
+    what: str
+    queue: str
+    since: float
+
+
+@dataclass(frozen=True)
+class LastIteration:
+    """The last iteration that ended; `success` is None when its record is gone."""
+
+    iteration: int
+    at: float
+    success: bool | None
+
+
+def oldest_by_queue(steps: Iterable[WaitingWork]) -> dict[str, float]:
+    """The time since which the oldest step has been waiting, by queue."""
+    oldest: dict[str, float] = {}
+    for step in steps:
+        oldest[step.queue] = min(step.since, oldest.get(step.queue, step.since))
+    return oldest
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from boyd.health.agent_health import AgentHealth
-from boyd.health.agent_work import InFlightIteration
+from boyd.health.agent_replies import InFlightIteration
 from boyd.health.declaration import HealthMetric, Number, Samples, declare, gauge, health_fields
 from boyd.health.server_health import MasterHealth, ServerHealth
 from boyd.models import from_ms
