@@ -9,7 +9,7 @@ from pathlib import Path
 
 from boyd.agent import agent_from_file
 from boyd.replay.recordings import portions_of
-from boyd.replay.shadow_pool import ShadowPool
+from boyd.replay.replay_run import ShadowPool
 from boyd.replay.shadow_process import ShadowTask
 from replay_kit import record, write_agent
 

@@ -30,8 +30,7 @@ from boyd.replay.recordings import (
     ReplayCase,
     write_case,
 )
-from boyd.replay.replaying import replay, with_endings
-from boyd.replay.shadow_pool import ReplayError, ShadowPool
+from boyd.replay.replay_run import ReplayError, ShadowPool, replay, with_endings
 from boyd.replay.shadow_process import ShadowTask
 from boyd.testing import Lab
 from harness import wait_until

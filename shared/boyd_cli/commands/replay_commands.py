@@ -30,7 +30,7 @@ from boyd_cli.views.tables import label, prose, whole
 
 if TYPE_CHECKING:
     from boyd.replay.recordings import Expectation, Recordings
-    from boyd.replay.shadow_pool import ShadowPool
+    from boyd.replay.replay_run import ShadowPool
     from boyd.replay.shadow_process import ShadowTask
 
 
@@ -108,7 +108,7 @@ def replay(
     agent = choose_reference(settings, reference)
     task = shadow_task(agent, plugins, known=source["observations"] is None)
     # It loads SQLAlchemy.
-    from boyd.replay.shadow_pool import ShadowPool
+    from boyd.replay.replay_run import ShadowPool
 
     with ShadowPool(task, jobs) as pool:
         report = _replay(settings, pool, _Source(**source))
@@ -137,7 +137,7 @@ def _replay(settings: Settings, pool: ShadowPool, source: _Source) -> ReplayRepo
     from boyd.export.archive.access import ArchiveAccess
     from boyd.export.archive.past_work import PastWork
     from boyd.replay.recordings import FileOfRecords, KeptIterations, ObservationFile
-    from boyd.replay.replaying import with_endings
+    from boyd.replay.replay_run import with_endings
 
     agent_id = pool.hello.agent_id
     if source.observations:
@@ -155,7 +155,7 @@ def _replay(settings: Settings, pool: ShadowPool, source: _Source) -> ReplayRepo
 
 
 def _run(settings: Settings, pool: ShadowPool, recordings: Recordings) -> ReplayReport:
-    from boyd.replay.replaying import replay
+    from boyd.replay.replay_run import replay
 
     folder = settings.state_dir / FOLDER
     if not sys.stderr.isatty():
@@ -260,7 +260,7 @@ def test(settings: Settings, agent: str | None, folder: Path | None, form: str) 
     AGENT is an agent file or module:agent; default: the setting `agents`, or agent.toml here.
     """
     from boyd.replay.recordings import CaseResult, folder_of, read_cases
-    from boyd.replay.shadow_pool import ShadowPool
+    from boyd.replay.replay_run import ShadowPool
 
     reference = choose_reference(settings, agent)
     where = folder or folder_of(reference)

@@ -1,0 +1,301 @@
+"""Runs a replay: from recordings, which shadows judge side by side, to the report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from pydantic import ValidationError
+
+from boyd import naming
+from boyd.embedded.state_folder import private_folder, write_private
+from boyd.errors import BoydError
+from boyd.models.tape import ReplayedIteration, ReplayReport
+from boyd.replay.differences import report
+from boyd.replay.shadow_process import ShadowAnswer, ShadowHello, ShadowTask
+
+if TYPE_CHECKING:
+    # They load SQLAlchemy; meanwhile the first shadow starts.
+    from boyd.export.archive.past_work import PastWork
+    from boyd.replay.recordings import Recordings
+
+#: Portions that wait for a process, for each of them.
+_AHEAD = 2
+#: Lines that are shown of what a process has printed before it ended, and characters of each.
+_LAST_LINES, _LONGEST_LINE = 10, 500
+#: Seconds after which the results of a replay that nobody went on with are removed.
+_OLD = 7 * 86_400.0
+
+#: Is told the number of iterations that were judged.
+Progress = Callable[[int], object]
+
+
+class ReplayError(BoydError):
+    """The replay cannot go on."""
+
+
+def replay(
+    pool: ShadowPool, recordings: Recordings, folder: Path, progress: Progress
+) -> ReplayReport:
+    """Replay all *recordings*; what an interrupted replay has kept in *folder* is used.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+        ReplayError: a record cannot be read, or a process has ended.
+    """
+    hello = pool.hello
+    results = PartialResults(folder, hello.code)
+
+    def judgements() -> Iterator[ReplayedIteration]:
+        for portion in pool.judge(recordings.portions(), results):
+            progress(len(portion))
+            yield from portion
+
+    replay_report = report(hello.agent_id, hello.build, judgements(), hello.confined_by)
+    results.remove()
+    return replay_report
+
+
+def with_endings(report: ReplayReport, work: PastWork) -> ReplayReport:
+    """The report, with verdicts on the recorded actions, and what became of approvals."""
+    findings = [
+        judgement.patched({"ended": _ending(judgement, work)}) for judgement in report.findings
+    ]
+    return report.patched({"findings": findings})
+
+
+def _ending(judgement: ReplayedIteration, work: PastWork) -> str:
+    kind, _, approval_id = judgement.ended.partition(" ")
+    item = work.approval(approval_id) if kind == "approval" else None
+    name = naming.approval(item.id) if item else naming.loop(judgement.iteration.partition(":")[2])
+    entry = work.execution(name) if judgement.ended else None
+    verdict = entry.verification.verdict if entry and entry.verification else None
+    suffix = f", {verdict}" if verdict else ""
+    if item is None:
+        return f"{judgement.ended}{suffix}"
+    done = f", {entry.state}" if entry else ""
+    return f"approval {naming.short(item.id)} {item.status}{done}{suffix}"
+
+
+class ShadowPool:
+    """Processes that judge records; a context manager."""
+
+    def __init__(self, task: ShadowTask, jobs: int) -> None:
+        """Start the first of up to *jobs* processes.
+
+        Raises:
+            ReplayError: the agent cannot be loaded, or acts when it is loaded.
+        """
+        self._task = task
+        self._jobs = jobs
+        self._idle: SimpleQueue[_ShadowProcess | None] = SimpleQueue()
+        self._all = [_ShadowProcess(task)]
+        self.hello = self._all[0].hello
+        self._idle.put(self._all[0])
+        for _ in range(jobs - 1):
+            self._idle.put(None)  # started when it is needed
+        self._threads = ThreadPoolExecutor(jobs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        # Ending the processes frees the threads that wait for them.
+        for process in list(self._all):
+            process.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def judge(
+        self, portions: Iterable[Sequence[str]], results: PartialResults | None = None
+    ) -> Iterator[list[ReplayedIteration]]:
+        """Judge portions of records without *results* yet, and yield the judgements in their order.
+
+        Raises:
+            ReplayError: a record cannot be read, or a process has ended.
+        """
+        waiting: deque[Future[list[ReplayedIteration]]] = deque()
+        for portion in portions:
+            waiting.append(self._threads.submit(self._judge, portion, results))
+            if len(waiting) > self._jobs * _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _judge(
+        self, records: Sequence[str], results: PartialResults | None
+    ) -> list[ReplayedIteration]:
+        judgements = results.find(records) if results else None
+        if judgements is None:
+            judgements = self._judge_now(records)
+            if results:
+                results.keep(records, judgements)
+        return judgements
+
+    def _judge_now(self, records: Sequence[str]) -> list[ReplayedIteration]:
+        process = self._idle.get()
+        try:
+            if process is None:
+                process = _ShadowProcess(self._task)
+                self._all.append(process)
+            return process.judge(records)
+        finally:
+            self._idle.put(process)
+
+
+class _ShadowProcess:
+    """One process; used by one thread at a time."""
+
+    def __init__(self, task: ShadowTask) -> None:
+        """Start it and have it load the agent.
+
+        Raises:
+            ReplayError: it cannot.
+        """
+        # It needs no secrets: neither Redis nor the API.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("BOYD_")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "boyd.replay.shadow_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # The order of sets depends on it, and two replays have to say the same.
+            env={**env, "PYTHONHASHSEED": "0"},
+            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+        self._said: deque[str] = deque(maxlen=_LAST_LINES)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self._write(f"{task.to_json()}\n")
+        self.hello = ShadowHello.from_json(self._read())
+        if self.hello.error:
+            self.close()
+            raise ReplayError(self.hello.error)
+
+    def judge(self, records: Sequence[str]) -> list[ReplayedIteration]:
+        """Judge records, each a JSON text on one line.
+
+        Raises:
+            ReplayError: one cannot be read, or the process has ended.
+        """
+        self._write(f"{len(records)}\n" + "".join(f"{record}\n" for record in records))
+        judgements = []
+        for _ in records:
+            answer = ShadowAnswer.from_json(self._read())
+            if answer.judgement is None:
+                raise ReplayError(answer.error)
+            judgements.append(answer.judgement)
+        return judgements
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _listen(self) -> None:
+        """Keep the last lines that it prints besides its answers: the reason why it ended."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.append(line.rstrip()[:_LONGEST_LINE])
+
+    def _write(self, text: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._exit_error() from None
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._exit_error()
+        return line
+
+    def _exit_error(self) -> ReplayError:
+        status = self._process.wait()
+        self._listener.join()
+        output = "".join(f"\n  {line}" for line in self._said if line)
+        return ReplayError(
+            f"a process of the replay ended with status {status}; does a plugin end its process, "
+            f"or need more memory?{output}"
+        )
+
+
+class PartialResults:
+    """Judgements in files, one for each portion, named by digests of what they depend on."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        """Keep results below *folder*; *key* names the agent that is replayed.
+
+        Raises:
+            ConfigError: the folder cannot be used.
+        """
+        _remove_old(folder)
+        self._folder = private_folder(folder / key)
+
+    def find(self, records: Sequence[str]) -> list[ReplayedIteration] | None:
+        """The judgements of a portion, if they were kept."""
+        try:
+            lines = self._path(records).read_text("utf-8").split("\n")
+            judgements = [ReplayedIteration.from_json(line) for line in lines if line]
+        except (OSError, ValueError, ValidationError):
+            return None
+        return judgements if len(judgements) == len(records) else None
+
+    def keep(self, records: Sequence[str], judgements: Sequence[ReplayedIteration]) -> None:
+        """Keep the judgements of a portion.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        write_private(
+            self._path(records), "".join(f"{judgement.to_json()}\n" for judgement in judgements)
+        )
+
+    def remove(self) -> None:
+        """Remove all of them: the replay is complete."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _path(self, records: Sequence[str]) -> Path:
+        digest = hashlib.sha256()
+        for record in records:
+            digest.update(record.encode("utf-8", "surrogatepass") + b"\n")
+        return self._folder / f"{digest.hexdigest()[:32]}.jsonl"
+
+
+def _remove_old(folder: Path) -> None:
+    for old in _folders(folder):
+        with suppress(OSError):
+            if old.stat().st_mtime < time.time() - _OLD:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from [path for path in folder.iterdir() if path.is_dir()]
