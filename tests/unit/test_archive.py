@@ -19,9 +19,8 @@ from sqlalchemy import text
 from archive_kit import Archive, PostgreSQL, listed, sqlite
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export.archive.access import ArchiveAccess
-from boyd.export.archive.database import Database
+from boyd.export.archive.database import Database, metadata
 from boyd.export.archive.past import Past
-from boyd.export.archive.schema import metadata
 from boyd.export.archive.search import ArchiveReader
 from boyd.health.checks import examine
 from boyd.health.reader import read_health

@@ -22,9 +22,8 @@ from sqlalchemy import (
 )
 
 from boyd.errors import TooManyMatches
-from boyd.export.archive.database import Database
+from boyd.export.archive.database import Database, bodies, postings, records, term_text, terms
 from boyd.export.archive.entries import Kind, Term, lowest_key
-from boyd.export.archive.schema import bodies, postings, records, term_text, terms
 
 #: The most keys that one page looks at.
 SCANNED = 5000

@@ -22,7 +22,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from boyd.export.archive.database import Database
+from boyd.export.archive.database import (
+    Database,
+    bodies,
+    positions,
+    postings,
+    records,
+    term_text,
+    terms,
+)
 from boyd.export.archive.entries import (
     SLOT,
     ArchiveEntry,
@@ -31,7 +39,6 @@ from boyd.export.archive.entries import (
     lowest_beside,
     lowest_key,
 )
-from boyd.export.archive.schema import bodies, positions, postings, records, term_text, terms
 
 log = logging.getLogger("boyd.archive")
 
