@@ -9,7 +9,8 @@ import pytest
 
 from boyd import Agent
 from boyd.errors import ConfigError
-from boyd.intake import MAX_OBSERVATIONS, BadIntake, IntakeRequest, mapped, parse_declared
+from boyd.intake import MAX_OBSERVATIONS, BadIntake, IntakeRequest, parse_declared
+from boyd.intake.formats import parse_mapped
 from boyd.models import Observation
 from boyd.runtime import Engine
 from boyd.settings.intake_settings import IntakeMapping
@@ -21,7 +22,7 @@ from boyd.text.extraction import Expression, ExtractionError, StepMeter
 
 def read(body: Any, sent: Any = None, **fields: Any) -> list[Observation]:
     request = IntakeRequest("application/json", sent or {}, json.dumps(body).encode())
-    return mapped.parse(IntakeMapping(**fields), "mine", request)
+    return parse_mapped(IntakeMapping(**fields), "mine", request)
 
 
 def agent(*intakes: Any) -> Agent:

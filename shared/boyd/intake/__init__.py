@@ -2,6 +2,7 @@
 
 from boyd.intake.formats import (
     GROUP,
+    UNOBSERVED,
     Parse,
     UnknownFormat,
     find_format,
@@ -9,7 +10,6 @@ from boyd.intake.formats import (
     parse,
     parse_declared,
 )
-from boyd.intake.mapped import UNOBSERVED
 from boyd.intake.request import (
     MAX_OBSERVATIONS,
     BadIntake,

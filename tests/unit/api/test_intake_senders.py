@@ -17,7 +17,7 @@ import pytest
 
 from api_kit import Desk, Site
 from boyd import Agent
-from boyd.intake import formats, mapped
+from boyd.intake import formats
 from boyd.intake.sender_checks import SenderRefused
 from boyd.intake.sns import SnsUnavailable
 from boyd.store.keys import Keys
@@ -271,7 +271,7 @@ def test_a_message_is_kept_for_later_while_its_format_is_not_installed(
 def test_a_message_is_kept_for_later_while_a_library_is_not_installed(
     site: Site, monkeypatch: pytest.MonkeyPatch, library: str, path: str
 ) -> None:
-    mapped._compiled.cache_clear()
+    formats._compiled.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
     body = (DATA / "datadog" / "firing.json").read_bytes()
     answer = site.client.post(f"/api/v0/{path}", data=body, headers=site.admin)
@@ -284,7 +284,7 @@ def test_a_message_is_kept_for_later_while_a_library_is_not_installed(
 def test_a_message_is_kept_for_later_while_an_expression_cannot_be_compiled_here(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mapped._compiled.cache_clear()
+    formats._compiled.cache_clear()
     monkeypatch.setattr(extraction, "MAX_TEXT", 3)
     answer = site.post("/intake/datadog", {"alert_id": "1"})
 
