@@ -28,7 +28,7 @@ from boyd.models import (
     Vote,
 )
 from boyd.plugin import Action, AgentInfo, PluginHost
-from boyd.plugin.parameters import plain, validate
+from boyd.plugin.plugin_values import plain, validate
 from boyd.settings.permissions import PermissionSettings, PolicyRule, matches_any
 from boyd.settings.validation import saying
 

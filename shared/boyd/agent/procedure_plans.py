@@ -26,7 +26,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action, PluginHost, Procedure
 from boyd.plugin.composed_action import ASK
-from boyd.plugin.parameters import validate
+from boyd.plugin.plugin_values import validate
 from boyd.settings.validation import nearest
 from boyd.text.references import (
     fill,

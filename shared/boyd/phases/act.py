@@ -41,7 +41,7 @@ from boyd.phases.action_call import (
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Procedure
-from boyd.plugin.parameters import plain, validate
+from boyd.plugin.plugin_values import plain, validate
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
 

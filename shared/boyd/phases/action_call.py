@@ -25,7 +25,7 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context, Procedure
-from boyd.plugin.parameters import plain, validate
+from boyd.plugin.plugin_values import plain, validate
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
 from boyd.text.redaction import clean, redactor
 from boyd.text.references import MissingValue

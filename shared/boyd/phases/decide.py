@@ -20,7 +20,7 @@ from boyd.phases import time_limit
 from boyd.phases.orient import fields, reason_of
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Hook, Strategy
-from boyd.plugin.own_copy import unchecked
+from boyd.plugin.plugin_values import unchecked
 from boyd.text.redaction import clean
 
 

@@ -15,7 +15,7 @@ from boyd.models import Observation, explain
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.planning import Batch, ObserverTask
-from boyd.plugin.own_copy import unchecked
+from boyd.plugin.plugin_values import unchecked
 
 _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 

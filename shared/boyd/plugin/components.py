@@ -46,7 +46,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
 from boyd.models.base import strip_prefix
 from boyd.models.investigation import Category
-from boyd.plugin.own_copy import own_copy
+from boyd.plugin.plugin_values import own_copy
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -17,7 +17,7 @@ from boyd.errors import PluginError
 from boyd.llm.toolbox import Toolbox
 from boyd.models import ActionResult, ApprovalItem, CallRequest
 from boyd.plugin import PluginHost
-from boyd.plugin.parameters import validate
+from boyd.plugin.plugin_values import validate
 from boyd.plugins.mcp_client.remote_server import RemoteServer
 from boyd.plugins.mcp_client.remote_tools import arguments_model, mistakes
 from boyd.plugins.mcp_client.tool_descriptions import ambiguous, digest, flaw, visible

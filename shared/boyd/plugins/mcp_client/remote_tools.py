@@ -21,7 +21,7 @@ from boyd import naming
 from boyd.errors import ConfigError, PluginError
 from boyd.models import ActionResult, ApprovalItem, Catalog, JsonObject, unstorable
 from boyd.plugin import Action, Context, Plugin
-from boyd.plugin.parameters import plain
+from boyd.plugin.plugin_values import plain
 from boyd.plugins.mcp_client.remote_server import (
     RemoteServer,
     ServerFailure,

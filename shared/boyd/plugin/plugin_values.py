@@ -1,12 +1,47 @@
-"""Values that pass between plugins and Boyd, so that later changes to them reach nobody else."""
+"""Values that pass between plugins and Boyd: validated, and copied so that nobody shares them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from boyd.models import JsonObject, explain
 from boyd.models.base import MAX_DEPTH
+
+_json: TypeAdapter[Any] = TypeAdapter(JsonObject)
+
+
+class HasParams(Protocol):
+    """An action or a tool."""
+
+    @property
+    def params(self) -> type[BaseModel] | None:
+        """The model of its parameters, if it has one."""
+
+
+def validate(action: HasParams, params: Mapping[str, Any]) -> Any:
+    """Validate parameters with the action's model, if it has one.
+
+    Raises:
+        ValueError: names each invalid field.
+    """
+    if action.params is None:
+        return dict(params)
+    try:
+        return action.params.model_validate(dict(params))
+    except ValidationError as error:
+        raise ValueError(f"Invalid params: {explain(error)}") from None
+
+
+def plain(params: Any) -> JsonObject:
+    """Validated parameters as a JSON object."""
+    if isinstance(params, BaseModel):
+        fields: JsonObject = params.model_dump(mode="json", by_alias=True)
+        return fields
+    checked: JsonObject = _json.validate_python(params)
+    return checked
 
 
 def own_copy(value: Any) -> Any:
