@@ -165,7 +165,7 @@ def killed(folder: Path, code: str) -> None:
     """Run *code* in a process of its own, which kills itself."""
     text = """
     import os, signal, sys
-    from boyd_connectors.files import log_rotation, removal, trash
+    from boyd_connectors.files import log_rotation
     from boyd_connectors.files.plugin import DiskFiles
     from plugin_kit import Rig
     def die(*_, **__):
@@ -184,8 +184,7 @@ def test_a_worker_killed_while_it_compresses_loses_nothing(tmp_path: Path) -> No
     killed(
         tmp_path,
         """
-        from boyd_connectors.files import file_copies
-        file_copies.linked = die
+        log_rotation.rename_no_replace = die
         sets = [{"name": "logs", "root": folder, "patterns": ["*.log"], "rotation": {}}]
         on = Rig(DiskFiles(sets=sets, actions={"rotate": {}}))
         on.act("rotate", {"path": folder + "/app.log"})
@@ -264,7 +263,7 @@ from pathlib import Path
 from boyd_connectors.files import removal
 from boyd_connectors.files.plugin import DiskFiles
 
-GATE, moved, calls = Path("{gate}"), removal.moved, []
+GATE, move_unchanged, calls = Path("{gate}"), removal.move_unchanged, []
 
 
 def wait(*arguments):
@@ -273,10 +272,10 @@ def wait(*arguments):
         GATE.with_name("waits").touch()
         while GATE.exists():
             time.sleep(0.05)
-    moved(*arguments)
+    move_unchanged(*arguments)
 
 
-removal.moved = wait
+removal.move_unchanged = wait
 
 
 class Gated(DiskFiles):

@@ -1,25 +1,31 @@
-"""One rotation of a file, and its reversal."""
+"""One rotation of a file, and its reversal.
+
+Copies, packed or plain, are made within the open folder; what is half done is removed again.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
+import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
 from boyd.models import JsonObject
-from boyd_connectors.files.file_copies import compress, copy_and_empty, copy_back, plain_copy
 from boyd_connectors.files.file_set import (
+    OWN,
     FilesError,
     FileSet,
     FoundFile,
+    Rotation,
     escape,
     file_at,
     open_folder,
@@ -27,7 +33,6 @@ from boyd_connectors.files.file_set import (
 )
 from boyd_connectors.files.open_files import open_files
 from boyd_connectors.files.removal import Trash, rename_no_replace
-from boyd_connectors.files.rotation_options import Rotation
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 #: Seconds for a process to open its files anew, until its file is left to the next rotation.
@@ -36,6 +41,8 @@ REOPEN = 5.0
 MAX_COMPRESSED = 5
 #: Seconds by which the start of a process may seem later than its pid file.
 _SLACK = 2.0
+_CHUNK = 1_048_576
+_LINKLESS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,9 @@ class LogRotation:
         rotated, aside, notes = _last(done["rotated"]), "", list[str]()
         with self._lock() as (root, folder):
             try:
-                with plain_copy(folder, rotated) as name:
+                with _plain_copy(folder, rotated) as name:
                     if self._options.copy_truncate:
-                        copy_back(folder, name, self._name)
+                        _copy_back(folder, name, self._name)
                     else:
                         aside = self._rename_back(folder, name)
                 with suppress(FileNotFoundError):
@@ -208,7 +215,7 @@ class LogRotation:
 
     def _copy(self, folder: int, new: str) -> None:
         try:
-            copy_and_empty(folder, self._name, new)
+            _copy_and_empty(folder, self._name, new)
         except OSError as error:
             reason = error.strerror
             raise FilesError(f"nothing was changed: {escape(self._path)}: {reason}") from None
@@ -227,7 +234,7 @@ class LogRotation:
                 notes.append(f"{escape(name)} is compressed with the next rotation: it may be open")
                 continue
             try:
-                compress(folder, name)
+                _compress_file(folder, name)
             except (OSError, FilesError) as error:
                 notes.append(f"{escape(name)} was not compressed: {error}")
             else:
@@ -311,3 +318,106 @@ class LogRotation:
 def _last(path: Any) -> str:
     """The name at the end of a path as observations name it."""
     return path_of(str(path)).rpartition("/")[2]
+
+
+def _copy_and_empty(folder: int, name: str, new: str) -> None:
+    """Copy a file and empty it; raises `OSError` if it cannot be copied, and leaves it alone."""
+    with os.fdopen(os.open(name, os.O_RDWR | _LINKLESS, dir_fd=folder), "r+b") as source:
+        _write_like(folder, new, lambda target: _copy_content(source, target), source.fileno())
+        source.truncate(0)
+
+
+def _copy_back(folder: int, name: str, emptied: str) -> None:
+    """Write a copy back to the file that was emptied, and remove the copy.
+
+    Raises:
+        FilesError: something has been written to that file since.
+        OSError: it cannot be written.
+    """
+    handle = os.open(emptied, os.O_RDWR | os.O_APPEND | _LINKLESS, dir_fd=folder)
+    with (
+        os.fdopen(handle, "r+b", buffering=0) as target,
+        os.fdopen(os.open(name, os.O_RDONLY | _LINKLESS, dir_fd=folder), "rb") as source,
+    ):
+        if os.fstat(handle).st_size:
+            raise FilesError(f"{escape(emptied)} was written to since: it stays")
+        try:
+            _copy_content(source, target)
+        except OSError:
+            target.truncate(0)
+            raise
+    os.unlink(name, dir_fd=folder)
+
+
+def _compress_file(folder: int, name: str) -> None:
+    """Replace a file by `name.gz`.
+
+    Raises:
+        FilesError: it was written to meanwhile.
+        OSError: it cannot be read, or there is no room.
+    """
+    draft = f"{OWN}{name}.gz"
+    with suppress(FileNotFoundError):  # of one that was interrupted
+        os.unlink(draft, dir_fd=folder)
+    with os.fdopen(os.open(name, os.O_RDONLY | _LINKLESS, dir_fd=folder), "rb") as source:
+        before = os.fstat(source.fileno())
+        _write_like(folder, draft, lambda target: _pack_content(source, target), source.fileno())
+        after = os.fstat(source.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        os.unlink(draft, dir_fd=folder)
+        raise FilesError("it was written to meanwhile")
+    rename_no_replace(folder, draft, folder, f"{name}.gz")
+    os.unlink(name, dir_fd=folder)
+
+
+@contextmanager
+def _plain_copy(folder: int, name: str) -> Iterator[str]:
+    """The name of a file with its plain content; a file that is made for it does not stay.
+
+    Raises:
+        OSError: it cannot be read, or there is no room.
+    """
+    if not name.endswith(".gz"):
+        yield name
+        return
+    draft = f"{OWN}{name}.plain"
+    with suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=folder)
+    with (
+        os.fdopen(os.open(name, os.O_RDONLY | _LINKLESS, dir_fd=folder), "rb") as packed,
+        gzip.open(packed) as source,
+    ):
+        _write_like(folder, draft, lambda target: _copy_content(source, target), packed.fileno())
+    try:
+        yield draft
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+
+
+def _write_like(folder: int, new: str, fill: Callable[[IO[bytes]], None], like: int) -> None:
+    """Have *fill* write a new file; its times, mode and owner are those of the open file *like*."""
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _LINKLESS, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as target:
+            fill(target)
+            target.flush()
+            stats = os.fstat(like)
+            with suppress(PermissionError):
+                os.fchown(handle, stats.st_uid, stats.st_gid)
+            os.fchmod(handle, stats.st_mode & 0o777)
+            os.utime(handle, ns=(stats.st_atime_ns, stats.st_mtime_ns))
+            os.fsync(handle)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=folder)
+        raise
+
+
+def _copy_content(source: Any, target: IO[bytes]) -> None:
+    shutil.copyfileobj(source, target, _CHUNK)
+
+
+def _pack_content(source: IO[bytes], target: IO[bytes]) -> None:
+    with gzip.GzipFile("", "wb", fileobj=target) as packed:
+        shutil.copyfileobj(source, packed, _CHUNK)
