@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from boyd.models import JsonObject, Severity
-from boyd.plugins.http_service import StateError
-from boyd_connectors.kubernetes.cluster import Cluster
 
-REVISION = "deployment.kubernetes.io/revision"
-#: The annotation of a workload with the execution that has last changed its template.
-EXECUTION = "boyd/execution"
-#: The most paths that are named of what differs.
-MAX_PATHS = 50
+MAX_TEXT = 300
+#: Why a container waits that will not start by itself.
+STUCK = {
+    *("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName"),
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+}
+
+
+class Trouble(NamedTuple):
+    """A thing in trouble: the kind of observation, its severity and data."""
+
+    kind: str
+    severity: Severity
+    data: JsonObject
 
 
 def progress(kind: str, thing: Any) -> tuple[bool, str]:
@@ -35,114 +42,12 @@ def is_seen(thing: Any) -> bool:
     return bool(observed >= thing["metadata"].get("generation", 0))
 
 
-def is_of(thing: Any, execution: str | None) -> bool:
-    """True if this execution was the last to change the template of a workload."""
-    return bool(thing["metadata"].get("annotations", {}).get(EXECUTION) == (execution or ""))
-
-
 def is_stuck(thing: Any) -> bool:
     """True if a deployment has given up on its latest rollout."""
     return is_seen(thing) and any(
         condition["type"] == "Progressing" and condition.get("reason") == "ProgressDeadlineExceeded"
         for condition in thing.get("status", {}).get("conditions", [])
     )
-
-
-def revisions(cluster: Cluster, workload: str, deployment: Any) -> list[Any]:
-    """The replica sets of a deployment, the latest revision first."""
-    namespace = workload.split("/")[0]
-    uid = deployment["metadata"]["uid"]
-    labels = deployment["spec"]["selector"].get("matchLabels", {})
-    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    replica_sets = cluster.list("/apis/apps/v1", "replicasets", namespace, labelSelector=selector)
-    owned = [
-        replica_set
-        for replica_set in replica_sets
-        if any(ref["uid"] == uid for ref in replica_set["metadata"].get("ownerReferences", []))
-    ]
-    return sorted(owned, key=revision_of, reverse=True)
-
-
-def revision_of(replica_set: Any) -> int:
-    """The revision of a deployment that a replica set has."""
-    return int(replica_set["metadata"].get("annotations", {}).get(REVISION, 0))
-
-
-def template_of(replica_set: Any) -> dict[str, Any]:
-    """The pod template of a revision, as the deployment had it."""
-    template: dict[str, Any] = dict(replica_set["spec"]["template"])
-    meta = dict(template.get("metadata", {}))
-    labels = dict(meta.get("labels", {}))
-    labels.pop("pod-template-hash", None)
-    template["metadata"] = {**meta, "labels": labels}
-    return template
-
-
-def choose(replica_sets: list[Any], revision: int | None) -> Any:
-    """The replica set of *revision*, or of the one before the latest.
-
-    Raises:
-        StateError: there is none.
-    """
-    if revision is None:
-        if len(replica_sets) < 2:
-            raise StateError("there is no earlier revision")
-        return replica_sets[1]
-    for replica_set in replica_sets:
-        if revision_of(replica_set) == revision:
-            return replica_set
-    numbers = ", ".join(str(revision_of(replica_set)) for replica_set in replica_sets) or "none"
-    raise StateError(f"there is no revision {revision}; known: {numbers}")
-
-
-def replace_template(
-    deployment: Any, template: Mapping[str, Any], execution: str
-) -> list[JsonObject]:
-    """A JSON patch that sets the template, unless the deployment has changed meanwhile."""
-    version = deployment["metadata"]["resourceVersion"]
-    annotations = {**deployment["metadata"].get("annotations", {}), EXECUTION: execution}
-    return [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-        {"op": "add", "path": "/metadata/annotations", "value": annotations},
-        {"op": "replace", "path": "/spec/template", "value": dict(template)},
-    ]
-
-
-def images(template: Mapping[str, Any]) -> JsonObject:
-    """The images of a template by container."""
-    return {container["name"]: container["image"] for container in template["spec"]["containers"]}
-
-
-def differing(template: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The paths in which two templates differ; the values may be secrets."""
-    return sorted(set(_paths(template, other, "")))[:MAX_PATHS]
-
-
-def _paths(value: Any, other: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict) and isinstance(other, dict):
-        for key in value.keys() | other.keys():
-            yield from _paths(value.get(key), other.get(key), f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
-        for number, (a, b) in enumerate(zip(value, other, strict=True)):
-            yield from _paths(a, b, f"{path}[{number}]")
-    elif value != other:
-        yield path
-
-
-MAX_TEXT = 300
-#: Why a container waits that will not start by itself.
-STUCK = {
-    *("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName"),
-    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
-}
-
-
-class Trouble(NamedTuple):
-    """A thing in trouble: the kind of observation, its severity and data."""
-
-    kind: str
-    severity: Severity
-    data: JsonObject
 
 
 def name_of(thing: Any, kind: str = "") -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from boyd.models import ActionResult, EffectVerdict, JsonObject, Observation
+from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
 from boyd.plugins.http_service import BaseUrl, HttpAccess, HttpService, change
 from boyd_connectors.connector_parts import (
@@ -18,27 +18,77 @@ from boyd_connectors.connector_parts import (
     approval_preview,
     names_in_alarm,
 )
-from boyd_connectors.kubernetes import cluster_health
 from boyd_connectors.kubernetes import cluster_health as health
 from boyd_connectors.kubernetes.cluster import (
+    REVISION,
     Cluster,
-    KubernetesActions,
-    Namespace,
-    NamespaceParams,
-    NodeParams,
-    PodParams,
-    RolloutUndoParams,
-    ScaleParams,
-    WorkloadParams,
+    ClusterChanges,
     in_cluster,
+    is_of,
     pod_path,
 )
-from boyd_connectors.kubernetes.cluster_changes import ClusterChanges
 
 APPS, CORE = "/apis/apps/v1", "/api/v1"
 _KINDS = ("deployment", "statefulset", "daemonset")
 #: Seconds of a look, and those after which no other list is begun.
 TIME, READ_TIME = 60.0, 35.0
+
+_NAME = r"[a-z0-9][a-z0-9.-]{0,252}"
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+class KubernetesActions(BaseModel):
+    """The actions that are enabled, each with its credentials."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    restart: HttpAccess | None = None
+    scale: HttpAccess | None = None
+    rollout_undo: HttpAccess | None = None
+    cordon: HttpAccess | None = None
+    uncordon: HttpAccess | None = None
+    delete_pod: HttpAccess | None = None
+
+
+class WorkloadParams(Model):
+    """A workload as `namespace/kind/name`."""
+
+    workload: str = Field(
+        pattern=rf"^[a-z0-9-]{{1,63}}/(deployment|statefulset|daemonset)/{_NAME}$",
+        description="namespace/kind/name, such as shop/deployment/web",
+    )
+
+
+class ScaleParams(Model):
+    """A workload as `namespace/kind/name`, and how many pods it should have."""
+
+    workload: str = Field(pattern=rf"^[a-z0-9-]{{1,63}}/(deployment|statefulset)/{_NAME}$")
+    replicas: int = Field(ge=0, le=10_000)
+
+
+class RolloutUndoParams(Model):
+    """A deployment as `namespace/deployment/name`, and a revision; without one, the one before."""
+
+    workload: str = Field(pattern=rf"^[a-z0-9-]{{1,63}}/deployment/{_NAME}$")
+    revision: int | None = Field(default=None, ge=1)
+
+
+class NodeParams(Model):
+    """A node by its name."""
+
+    node: str = Field(pattern=rf"^{_NAME}$")
+
+
+class PodParams(Model):
+    """A pod as `namespace/name`."""
+
+    pod: str = Field(pattern=rf"^[a-z0-9-]{{1,63}}/{_NAME}$")
+
+
+class NamespaceParams(Model):
+    """A namespace."""
+
+    namespace: Namespace
 
 
 class Kubernetes(Connector):
@@ -127,9 +177,9 @@ class Kubernetes(Connector):
         containers = thing["spec"]["template"]["spec"]["containers"]
         return {
             "images": {container["name"]: container["image"] for container in containers},
-            "progress": cluster_health.progress(kind, thing)[1],
+            "progress": health.progress(kind, thing)[1],
             "conditions": thing.get("status", {}).get("conditions", [])[:20],
-            "revision": thing["metadata"].get("annotations", {}).get(cluster_health.REVISION),
+            "revision": thing["metadata"].get("annotations", {}).get(REVISION),
         }
 
     @tool()
@@ -271,10 +321,10 @@ class Kubernetes(Connector):
 
     def _rollout_verdict(self, name: str, workload: str, ctx: Context) -> EffectVerdict:
         thing = self._changes(name, ctx).workload(workload)
-        if not cluster_health.is_of(thing, ctx.execution_id):
+        if not is_of(thing, ctx.execution_id):
             return _verdict(False, "its template is not, or no longer, what this execution made it")
-        complete, text = cluster_health.progress(_kind(workload), thing)
-        if not complete and cluster_health.is_stuck(thing):
+        complete, text = health.progress(_kind(workload), thing)
+        if not complete and health.is_stuck(thing):
             return EffectVerdict(verdict="worse", evidence=f"the rollout is stuck: {text}")
         return _verdict(complete, text)
 
@@ -351,7 +401,7 @@ def _kind(workload: str) -> str:
 def _readiness(kind: str, thing: Any) -> Sample:
     desired, ready = health.pod_counts(kind, thing)
     # While a rollout is stuck, the old pods may all be ready.
-    return Sample(float(ready < desired or cluster_health.is_stuck(thing)), limit=1.0, clear=1.0)
+    return Sample(float(ready < desired or health.is_stuck(thing)), limit=1.0, clear=1.0)
 
 
 def _pod_row(pod: Any) -> JsonObject:

@@ -11,9 +11,8 @@ import pytest
 from boyd.errors import PluginError
 from boyd.plugins.http_service import StateError
 from boyd_connectors.kubernetes import Kubernetes
+from boyd_connectors.kubernetes.cluster import choose, differing
 from boyd_connectors.kubernetes.cluster_health import (
-    choose,
-    differing,
     is_stuck,
     pod_counts,
     pod_troubles,
