@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from boyd.models import LEVELS, Catalog, Confidence, JsonObject, Level, Model
 from boyd.text.tokenizer import stem
-from boyd_goals.goal_options import GoalOptions
 from boyd_goals.library import Files
 from boyd_goals.progress import find_command, find_path, find_url, own_acts, question_in, verb_of
 from boyd_goals.psyche import DANGERS
@@ -120,6 +120,18 @@ class SearchParams(Model):
     top_k: int = Field(default=5, gt=0, le=50)
 
 
+class ForeignTool(ToolProfile):
+    """The profile of another plugin's action, and its fixed params.
+
+    Attributes:
+        name: the id of the action, which is also its key.
+        params: the params that the agent always calls it with.
+    """
+
+    name: str = ""
+    params: JsonObject = Field(default_factory=dict)
+
+
 class KnownTool(ToolProfile):
     """A tool in a list, with its action and its fixed params."""
 
@@ -136,11 +148,13 @@ class ToolList(Model):
 class GoalToolbox:
     """The tools of an agent: their profiles, actions, params and dangers."""
 
-    def __init__(self, plugin_id: str, options: GoalOptions) -> None:
+    def __init__(
+        self, plugin_id: str, foreign: Mapping[str, ForeignTool], roots: Sequence[Path]
+    ) -> None:
         self._plugin_id = plugin_id
-        self._foreign = options.tools
-        self.profiles: dict[str, ToolProfile] = {**PROFILES, **options.tools}
-        self.files = Files(options.roots)
+        self._foreign = foreign
+        self.profiles: dict[str, ToolProfile] = {**PROFILES, **foreign}
+        self.files = Files(roots)
 
     @property
     def tool_list(self) -> ToolList:
@@ -227,9 +241,6 @@ def _params_error(params: JsonObject, schema: JsonObject) -> str | None:
     if error.validator in _NAMING:
         return f"{before}{error.message}"
     return f"{before}expected {error.validator} {json.dumps(error.validator_value)}"
-
-
-# --- Params from the words of a goal -------------------------------------------------------------
 
 
 def params_for(tool: str, goal: Goal, scored: JsonObject) -> JsonObject | None:

@@ -39,7 +39,7 @@ from boyd_cli.group import boyd
 from boyd_connectors.dns.plugin import WatchedName
 from boyd_connectors.prometheus import WatchedQuery
 from boyd_connectors.tls.plugin import TlsEndpoint
-from boyd_goals.goal_options import ForeignTool
+from boyd_goals.goal_toolbox import ForeignTool
 from reference import PAGES as REFERENCE
 
 ROOT = Path(__file__).parents[2]
