@@ -42,9 +42,9 @@ test-all: $(VENV)/.tests parts ## Run all tests, or those of AREA; ARGS="-m long
 	@files=$$($(FILES)) && $(PYTEST) $$files $(ARGS)
 
 parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider and MCP servers with npm, a small model.
-	@$(VENV)/bin/python tests/npm_kit.py
-	@$(VENV)/bin/python tests/small_model_kit.py
-	@$(VENV)/bin/python tests/helm_kit.py
+	@$(VENV)/bin/python tests/kits/npm_kit.py
+	@$(VENV)/bin/python tests/kits/small_model_kit.py
+	@$(VENV)/bin/python tests/kits/helm_kit.py
 
 check: $(VENV)/.tests ## Check lint, format, types, imports between packages, and the examples.
 	$(VENV)/bin/ruff check .

@@ -15,14 +15,14 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from areas import ROOT
+from areas import ROOT, test_files
 from long_tests import Clone
 
-UNIT = ROOT / "tests" / "unit"
-#: The files beside the folders of unit tests, as globs.
-_FILES = ("tests/unit/test_[a-h]*.py", "tests/unit/test_[i-q]*.py", "tests/unit/test_[r-z]*.py")
+#: How many parts the unit tests have.
+_PARTS = 8
 _RELEASE = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 
 
@@ -57,20 +57,31 @@ def _patch(program: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", program.parts[-3])]
 
 
-def parts() -> list[str]:
-    """The parts of the unit tests: each folder, and the files beside them in three parts."""
-    folders = sorted({file.parent.name for file in UNIT.glob("*/test_*.py")})
-    return [*(f"tests/unit/{name}" for name in folders), *_FILES]
+@dataclass(frozen=True)
+class Part:
+    """Some files of unit tests, which follow each other in order of their paths."""
+
+    files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.files[0]} to {self.files[-1]}"
 
 
-def turn(number: int, pythons: Sequence[Interpreter]) -> tuple[Interpreter, str]:
+def parts() -> list[Part]:
+    """All files of unit tests, in parts of about the same number."""
+    files = [file for file in test_files() if file.startswith("tests/unit/")]
+    bounds = [len(files) * place // _PARTS for place in range(_PARTS + 1)]
+    return [Part(tuple(files[begin:end])) for begin, end in pairwise(bounds)]
+
+
+def turn(number: int, pythons: Sequence[Interpreter]) -> tuple[Interpreter, Part]:
     """The interpreter and the part whose turn it is at the commit of that number."""
     rounds, place = divmod(number, len(pythons))
     choices = parts()
     return pythons[place], choices[rounds % len(choices)]
 
 
-def check(python: Interpreter, part: str) -> int:
+def check(python: Interpreter, part: Part) -> int:
     """Run the quick tests of a part in a new environment; the status of pytest."""
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder, "python")
@@ -79,9 +90,8 @@ def check(python: Interpreter, part: str) -> int:
         if made.returncode != 0:
             return made.returncode
         processes = os.environ.get("PROCESSES", "5")
-        files = sorted(str(file) for file in ROOT.glob(part))
         options = ["-o", f"cache_dir={folder}/cache", "--numprocesses", processes, "-m", "not long"]
-        command = [str(environment / "bin" / "python"), "-m", "pytest", *options, *files]
+        command = [str(environment / "bin" / "python"), "-m", "pytest", *options, *part.files]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 

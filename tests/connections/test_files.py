@@ -173,7 +173,7 @@ def killed(folder: Path, code: str) -> None:
     folder = sys.argv[1]
     """
     script = textwrap.dedent(text) + textwrap.dedent(code)
-    environment = {**os.environ, "PYTHONPATH": f"{PYTHONPATH}:{Path(__file__).parents[1]}"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     ended = subprocess.run([sys.executable, "-c", script, str(folder)], env=environment)
     assert ended.returncode == -signal.SIGKILL
 

@@ -28,7 +28,7 @@ from queue import Queue
 
 PROJECT = Path(__file__).resolve().parents[2]
 #: Where code is imported from, in the copy.
-SOURCES = ("shared", "worker", "api", "tests")
+SOURCES = ("shared", "worker", "api", "tests", "tests/kits")
 #: What a copy has no use for.
 LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "build", "dist")
 #: Seconds that all tests of the table may take together, and each of them.
@@ -84,7 +84,7 @@ PROTECTIONS = (
         "elseif options.origin and not holds(origin, options.n, options.epoch, 'act', "
         "options.entered) then",
         "elseif false then",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_a_worker_that_lost_its_phase_cannot_claim",),
     ),
     Protection(
@@ -93,7 +93,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "if ungranted then",
         "if false then",
-        "unit/test_earned_autonomy.py",
+        "unit/runtime/test_earned_autonomy.py",
         ("test_a_grant_that_is_revoked_between_decide_and_act_is_not_used",),
     ),
     Protection(
@@ -102,7 +102,7 @@ PROTECTIONS = (
         f"{LUA}/lib/count_outcome.lua",
         "if not have[3] or have[4] then",
         "if not have[3] then",
-        "unit/test_earned_autonomy.py",
+        "unit/runtime/test_earned_autonomy.py",
         ("test_an_outcome_is_counted_once_however_often_it_is_recorded",),
     ),
     Protection(
@@ -111,7 +111,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "if not executes(origin, options.attempt, options.entered) then",
         "if false then",
-        "unit/test_approvals.py",
+        "unit/runtime/test_approvals.py",
         ("test_a_worker_that_lost_the_execution_cannot_claim_it",),
     ),
     Protection(
@@ -129,7 +129,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "if state == 'succeeded' or state == 'failed' then",
         "if false then",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_an_execution_happens_once_however_often_it_is_asked_for",),
     ),
     Protection(
@@ -138,7 +138,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "if state and (not options.idempotent or cancelled",
         "if state and (cancelled",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated",),
     ),
     Protection(
@@ -147,7 +147,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "and redis.call('HGET', origin, 'server') ~= server_id() then",
         "and false then",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_a_restart_of_redis_leaves_no_doubt_unsaid",),
     ),
     # What is executed has the ledger, too; what an endpoint does has only this.
@@ -157,7 +157,7 @@ PROTECTIONS = (
         f"{LUA}/enter_job.lua",
         "if have[1] ~= 'queued' or have[2]",
         "if have[2]",
-        "unit/test_calls.py",
+        "unit/runtime/test_calls.py",
         ("test_a_message_that_comes_twice_has_an_endpoint_asked_once",),
     ),
     Protection(
@@ -176,7 +176,7 @@ PROTECTIONS = (
         f"{RUNTIME}/iteration.py",
         "                self._fail(entry, ctx, error)\n",
         "",
-        "unit/test_complete.py",
+        "unit/phases/test_complete.py",
         ("test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there",),
     ),
     Protection(
@@ -185,7 +185,7 @@ PROTECTIONS = (
         f"{LUA}/retry_phase.lua",
         "if attempts >= tonumber(max_attempts) then",
         "if false then",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_phase_that_loses_every_worker_fails_its_iteration",),
     ),
     Protection(
@@ -194,7 +194,7 @@ PROTECTIONS = (
         f"{RUNTIME}/sweeper.py",
         "        if retry.finish:\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_complete_that_loses_every_worker_is_ended_by_the_sweeper",),
     ),
     Protection(
@@ -203,7 +203,7 @@ PROTECTIONS = (
         f"{RUNTIME}/ending.py",
         "    except (ValueError, KeyError):\n        return record.unreadable_result(",
         "    except ZeroDivisionError:\n        return record.unreadable_result(",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_record_that_cannot_be_read_is_ended_all_the_same",),
     ),
     Protection(
@@ -212,7 +212,7 @@ PROTECTIONS = (
         f"{RUNTIME}/sweeper.py",
         "        if stuck.attempt > 1:\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_an_observer_that_takes_its_worker_with_it_twice_is_given_up",),
     ),
     Protection(
@@ -221,7 +221,7 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "ZRANGEBYSCORE', due, now + 600000, '+inf'",
         "ZRANGEBYSCORE', due, '+inf', '+inf'",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back",),
     ),
     # P3: a lost worker or message costs seconds.
@@ -231,7 +231,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_iteration.lua",
         "  redis.call('ZADD', due, now + resend_after, 'phase')\n",
         "",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_the_sweeper_resends_every_lost_message",),
     ),
     Protection(
@@ -240,7 +240,7 @@ PROTECTIONS = (
         f"{LUA}/lib/move_on.lua",
         "  redis.call('ZADD', due, now + resend_after, 'phase')\n",
         "",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_the_next_phase_is_due_in_the_step_that_leaves_the_last",),
     ),
     Protection(
@@ -249,7 +249,7 @@ PROTECTIONS = (
         f"{RUNTIME}/sweeper.py",
         "        if served and retry.send:\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch",),
     ),
     Protection(
@@ -258,7 +258,7 @@ PROTECTIONS = (
         "shared/boyd/runtime/jobs/job_runner.py",
         "        elif self._engine.fleet.serving(stuck.queue or queues.ACT):\n",
         "        elif False:\n",
-        "unit/test_approvals.py",
+        "unit/runtime/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),
     ),
     Protection(
@@ -267,7 +267,7 @@ PROTECTIONS = (
         "shared/boyd/runtime/jobs/job_runner.py",
         "            over = handler.handle_loss(id, stuck) if stuck.attempt > 1 else None\n",
         "            over = None\n",
-        "unit/test_lost_claims.py",
+        "unit/runtime/test_lost_claims.py",
         ("test_an_approved_action_whose_worker_is_gone_is_unknown_although_no_worker_acts",),
     ),
     Protection(
@@ -276,7 +276,7 @@ PROTECTIONS = (
         f"{RUNTIME}/sweeper.py",
         "        if retry.epoch > 1 and self._has_acted(retry):\n",
         "        if False:\n",
-        "unit/test_lost_claims.py",
+        "unit/runtime/test_lost_claims.py",
         ("test_an_iteration_whose_act_phase_lost_its_only_worker_ends_with_an_unknown_outcome",),
     ),
     Protection(
@@ -285,7 +285,7 @@ PROTECTIONS = (
         f"{RUNTIME}/leases.py",
         "            for key, lease in held:\n",
         "            for key, lease in held[:0]:\n",
-        "unit/test_leases.py",
+        "unit/runtime/test_leases.py",
         ("test_a_lease_is_renewed_while_the_work_goes_on",),
     ),
     Protection(
@@ -294,7 +294,7 @@ PROTECTIONS = (
         f"{RUNTIME}/leases.py",
         "if time.monotonic() > lease.until or not self._renew(lease):",
         "if not self._renew(lease):",
-        "unit/test_leases.py",
+        "unit/runtime/test_leases.py",
         ("test_the_lease_of_hanging_work_is_not_renewed",),
     ),
     Protection(
@@ -303,7 +303,7 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "if math.abs(now - swept) > tonumber(lease) then",
         "if false then",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_after_a_silence_the_living_get_a_lease_before_anything_is_taken",),
     ),
     # P4: an observer costs its own time limit.
@@ -313,7 +313,7 @@ PROTECTIONS = (
         f"{PHASES}/time_limit.py",
         "self._running.pop(index, None) if deadline <= now else None",
         "None",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_a_bounded_call_never_waits_longer_than_its_limit",),
     ),
     Protection(
@@ -322,7 +322,7 @@ PROTECTIONS = (
         f"{PHASES}/time_limit.py",
         "                self._grow(self._give_up())\n",
         "                self._grow(0 * self._give_up())\n",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_a_crew_replaces_the_threads_that_it_gives_up",),
     ),
     Protection(
@@ -331,7 +331,7 @@ PROTECTIONS = (
         f"{PHASES}/time_limit.py",
         "given_up += self._width - 1",
         "given_up += len(self._calls)",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_a_crew_never_has_more_threads_than_its_width",),
     ),
     Protection(
@@ -340,7 +340,7 @@ PROTECTIONS = (
         f"{PHASES}/time_limit.py",
         "    except BaseException as error:\n        raise Exited(error) from error\n",
         "",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_an_observer_that_calls_exit_costs_only_itself",),
     ),
     Protection(
@@ -358,7 +358,7 @@ PROTECTIONS = (
         f"{PHASES}/time_limit.py",
         "        raise Exited(error) from error\n    except KeyboardInterrupt",
         "        raise\n    except KeyboardInterrupt",
-        "unit/test_plugin_functions.py",
+        "unit/plugin/test_plugin_functions.py",
         ("test_errors_of_strategies_hooks_and_actions_are_reported_by_type",),
     ),
     Protection(
@@ -367,7 +367,7 @@ PROTECTIONS = (
         "shared/boyd/plugin/components.py",
         "        if inspect.isawaitable(answer) or inspect.isasyncgen(answer):\n",
         "        if False:\n",
-        "unit/test_plugin_functions.py",
+        "unit/plugin/test_plugin_functions.py",
         ("test_a_guard_that_returns_a_coroutine_blocks_the_action",),
     ),
     Protection(
@@ -399,7 +399,7 @@ PROTECTIONS = (
         f"{LUA}/resolve_approval.lua",
         "  list_job('approval:' .. id, now + options.resend_after)\n",
         "",
-        "unit/test_approvals.py",
+        "unit/runtime/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),
     ),
     Protection(
@@ -427,7 +427,7 @@ PROTECTIONS = (
         f"{LUA}/propose_action.lua",
         "if options.runs == '' and options.asked_by ~= '' then\n",
         "if options.asked_by ~= '' then\n",
-        "unit/test_policies.py",
+        "unit/agent/test_policies.py",
         ("test_a_run_that_meets_a_pending_item_does_not_make_its_submitter_a_requester",),
     ),
     Protection(
@@ -436,7 +436,7 @@ PROTECTIONS = (
         f"{LUA}/submit_call.lua",
         "  if why then\n",
         "  if false then\n",
-        "unit/test_rollbacks.py",
+        "unit/runtime/test_rollbacks.py",
         ("test_an_execution_already_rolled_back_is_not_proposed_again",),
     ),
     Protection(
@@ -454,7 +454,7 @@ PROTECTIONS = (
         f"{LUA}/resolve_approval.lua",
         "if overdue(id) then",
         "if false then",
-        "unit/test_approvals.py",
+        "unit/runtime/test_approvals.py",
         ("test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged",),
     ),
     Protection(
@@ -463,7 +463,7 @@ PROTECTIONS = (
         f"{LUA}/cancel_run.lua",
         " or overdue(approval_id) then",
         " then",
-        "unit/test_runs.py",
+        "unit/runtime/test_runs.py",
         ("test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn",),
     ),
     Protection(
@@ -472,7 +472,7 @@ PROTECTIONS = (
         f"{LUA}/resolve_approval.lua",
         "if have[15] then",
         "if false then",
-        "unit/test_policies.py",
+        "unit/agent/test_policies.py",
         ("test_two_approvals_by_one_principal_count_once",),
     ),
     # P7: one iteration for each slot.
@@ -482,7 +482,7 @@ PROTECTIONS = (
         f"{LUA}/trigger_iteration.lua",
         "if last == slot or passed then",
         "if false then",
-        "unit/test_iterations.py",
+        "unit/runtime/test_iterations.py",
         ("test_a_slot_starts_at_most_one_iteration",),
     ),
     Protection(
@@ -491,7 +491,7 @@ PROTECTIONS = (
         f"{LUA}/trigger_iteration.lua",
         "if now >= slot + slot_length",
         "if false",
-        "unit/test_iterations.py",
+        "unit/runtime/test_iterations.py",
         ("test_a_slot_that_is_over_is_skipped",),
     ),
     Protection(
@@ -500,7 +500,7 @@ PROTECTIONS = (
         f"{LUA}/trigger_iteration.lua",
         " and tonumber(last) <= now + 10000",
         "",
-        "unit/test_iterations.py",
+        "unit/runtime/test_iterations.py",
         ("test_a_clock_that_stepped_back_does_not_stop_the_ticks",),
     ),
     # P8: Redis may be away.
@@ -510,7 +510,7 @@ PROTECTIONS = (
         "shared/boyd/store/server/connection.py",
         '"socket_timeout": timeout,',
         '"socket_timeout": None,',
-        "unit/test_redis_url.py",
+        "unit/store/test_redis_url.py",
         ("test_sentinels_are_asked_with_time_limits_and_without_retries",),
     ),
     Protection(
@@ -519,7 +519,7 @@ PROTECTIONS = (
         "shared/boyd/store/server/connection.py",
         '        "retry": Retry(NoBackoff(), 0),\n    }\n',
         '        "retry": Retry(NoBackoff(), 3),\n    }\n',
-        "unit/test_redis_url.py",
+        "unit/store/test_redis_url.py",
         ("test_a_server_that_says_nothing_is_asked_once",),
     ),
     Protection(
@@ -546,7 +546,7 @@ PROTECTIONS = (
         f"{RUNTIME}/leases.py",
         "            return True\n",
         "            return False\n",
-        "unit/test_leases.py",
+        "unit/runtime/test_leases.py",
         ("test_a_lease_is_renewed_again_after_an_attempt_failed",),
     ),
     Protection(
@@ -556,7 +556,7 @@ PROTECTIONS = (
         "            except StoreError as error:\n                self._report(False, error)\n"
         "            except Exception:\n",
         "            except ZeroDivisionError:\n",
-        "unit/test_maintenance.py",
+        "unit/worker/test_maintenance.py",
         ("test_a_periodic_task_outlives_an_error",),
     ),
     # P9: fencing.
@@ -566,7 +566,7 @@ PROTECTIONS = (
         f"{LUA}/lib/holds.lua",
         " and have[2] == epoch",
         "",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_a_worker_that_lost_its_phase_cannot_claim",),
     ),
     Protection(
@@ -575,7 +575,7 @@ PROTECTIONS = (
         f"{LUA}/lib/holds.lua",
         " and have[4] == worker",
         "",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_phase_is_left_only_by_who_has_entered_it",),
     ),
     Protection(
@@ -593,7 +593,7 @@ PROTECTIONS = (
         f"{LUA}/complete_batch.lua",
         "have[3] ~= attempt or ",
         "",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_batch_is_completed_only_under_its_attempt",),
     ),
     Protection(
@@ -602,7 +602,7 @@ PROTECTIONS = (
         f"{LUA}/leave_job.lua",
         "if not gives_up and not executes(job, attempt, worker) then",
         "if false then",
-        "unit/test_approvals.py",
+        "unit/runtime/test_approvals.py",
         ("test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused",),
     ),
     Protection(
@@ -611,7 +611,7 @@ PROTECTIONS = (
         f"{LUA}/finish_execution.lua",
         "if have[1] ~= 'running' or have[2] ~= token then",
         "if false then",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_a_late_result_does_not_change_the_recorded_one",),
     ),
     # P10: SIGTERM drains.
@@ -648,7 +648,7 @@ PROTECTIONS = (
         f"{RUNTIME}/iteration.py",
         "                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)\n",
         "",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_while_the_first_worker_still_executes_its_phase_is_put_back",),
     ),
     # P11: bad input.
@@ -658,7 +658,7 @@ PROTECTIONS = (
         f"{PHASES}/observe.py",
         "        return [Observation.model_validate(unchecked(item)) for item in items]\n",
         "        return items\n",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_an_observation_made_without_validation_is_validated",),
     ),
     Protection(
@@ -667,7 +667,7 @@ PROTECTIONS = (
         f"{PHASES}/observe.py",
         "    if len(text) > max_bytes:\n",
         "    if False:\n",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_an_observer_that_returns_too_much_is_left_out",),
     ),
     Protection(
@@ -676,7 +676,7 @@ PROTECTIONS = (
         f"{PHASES}/action_call.py",
         "    if size <= MAX_RESULT:\n",
         "    if True:\n",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded",),
     ),
     Protection(
@@ -685,7 +685,7 @@ PROTECTIONS = (
         f"{PHASES}/act.py",
         "        if reason := sandbox_obstacle(self.ctx, self.action):\n",
         "        if reason := None:\n",
-        "unit/test_sandboxed_actions.py",
+        "unit/sandbox/test_sandboxed_actions.py",
         ("test_an_action_whose_sandbox_cannot_be_enforced_does_not_run_and_says_why",),
     ),
     Protection(
@@ -694,7 +694,7 @@ PROTECTIONS = (
         f"{LUA}/finish_execution.lua",
         "if violates then\n  count_violation(execution, violation)\n",
         "if violates then\n",
-        "unit/test_sandboxed_actions.py",
+        "unit/sandbox/test_sandboxed_actions.py",
         (
             "test_repeated_violations_suspend_the_action_on_all_targets",
             "test_a_suspension_and_each_violation_are_in_the_audit_trail",
@@ -706,7 +706,7 @@ PROTECTIONS = (
         "shared/boyd/models/base.py",
         '    return f"it nests deeper than {MAX_DEPTH} levels"\n',
         "    return None\n",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_output_nested_too_deeply_to_be_read_back_is_reported_as_an_error",),
     ),
     # P12: bounded.
@@ -716,7 +716,7 @@ PROTECTIONS = (
         f"{LUA}/finish_iteration.lua",
         "if over > 0 then",
         "if false then",
-        "unit/test_complete.py",
+        "unit/phases/test_complete.py",
         ("test_history_is_capped_by_count",),
     ),
     Protection(
@@ -725,7 +725,7 @@ PROTECTIONS = (
         f"{LUA}/lib/settle_approval.lua",
         "  if over > 0 then",
         "  if false then",
-        "unit/test_paging.py",
+        "unit/store/test_paging.py",
         ("test_history_is_capped_by_count_and_age",),
     ),
     Protection(
@@ -734,7 +734,7 @@ PROTECTIONS = (
         f"{LUA}/lib/settle_run.lua",
         "  if over > 0 then",
         "  if false then",
-        "unit/test_runs.py",
+        "unit/runtime/test_runs.py",
         ("test_finished_runs_are_pruned_by_count_and_live_ones_never",),
     ),
     Protection(
@@ -789,7 +789,7 @@ PROTECTIONS = (
         "shared/boyd/models/base.py",
         'return cls.model_validate_json(text, extra="ignore")',
         "return cls.model_validate_json(text)",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_fields_of_another_release_are_passed_over",),
     ),
     Protection(
@@ -798,7 +798,7 @@ PROTECTIONS = (
         "shared/boyd/store/hashes.py",
         'return kind.model_validate(values, extra="ignore")',
         "return kind.model_validate(values)",
-        "unit/test_runs.py",
+        "unit/runtime/test_runs.py",
         ("test_unknown_fields_of_a_later_release_in_a_run_are_ignored",),
     ),
     Protection(
@@ -807,7 +807,7 @@ PROTECTIONS = (
         f"{PHASES}/observe.py",
         'return _observations.validate_json(text, extra="ignore")',
         "return _observations.validate_json(text)",
-        "unit/test_observe.py",
+        "unit/phases/test_observe.py",
         ("test_observations_with_unknown_fields_of_a_later_release_are_read",),
     ),
     Protection(
@@ -816,7 +816,7 @@ PROTECTIONS = (
         "shared/boyd/runtime/jobs/job_runner.py",
         "            return  # from a later release, whose workers recover it\n",
         "            raise LookupError(kind)\n",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_a_job_of_a_later_release_is_left_to_its_own_workers",),
     ),
     # P14: nobody acts without authority.
@@ -844,7 +844,7 @@ PROTECTIONS = (
         "shared/boyd/store/api_keys.py",
         "(key is None or not hmac.compare_digest(key.hash, digest))",
         "(key is None)",
-        "unit/test_access.py",
+        "unit/store/test_api_keys.py",
         ("test_any_other_text_is_unknown",),
     ),
     Protection(
@@ -907,7 +907,7 @@ PROTECTIONS = (
         f"{RUNTIME}/jobs/action_jobs.py",
         "        if fingerprint(item) != item.fingerprint:\n",
         "        if False:\n",
-        "unit/test_approvals.py",
+        "unit/runtime/test_approvals.py",
         ("test_params_changed_after_the_approval_are_not_executed",),
     ),
     Protection(
@@ -916,7 +916,7 @@ PROTECTIONS = (
         f"{RUNTIME}/jobs/action_jobs.py",
         "return None if required.is_met_by(signer.valid_votes(item)) else _UNSIGNED",
         "return None",
-        "unit/test_approval_signatures.py",
+        "unit/security/test_approval_signatures.py",
         ("test_nothing_is_executed_that_was_not_approved_as_it_is",),
     ),
     Protection(
@@ -925,7 +925,7 @@ PROTECTIONS = (
         "shared/boyd/security/approval_signatures.py",
         "return list(votes.values())",
         "return [vote for vote in item.approvals if self._is_signed(item, vote)]",
-        "unit/test_approval_signatures.py",
+        "unit/security/test_approval_signatures.py",
         ("test_one_principal_does_not_count_twice",),
     ),
     Protection(
@@ -934,7 +934,7 @@ PROTECTIONS = (
         f"{LUA}/resolve_approval.lua",
         "if not options.own and has_name(have[2], principal) then",
         "if false then",
-        "unit/test_policies.py",
+        "unit/agent/test_policies.py",
         ("test_the_caller_of_an_action_may_not_approve_it",),
     ),
     Protection(
@@ -943,7 +943,7 @@ PROTECTIONS = (
         f"{RUNTIME}/approvals/approval_gateway.py",
         "not item.required.admits(answer.by):",
         "False:",
-        "unit/test_policies.py",
+        "unit/agent/test_policies.py",
         ("test_the_policy_says_who_may_approve",),
     ),
     Protection(
@@ -952,7 +952,7 @@ PROTECTIONS = (
         "shared/boyd/security/links.py",
         "self._serializer.loads(token)",
         "self._serializer.loads_unsafe(token)[1]",
-        "unit/test_links.py",
+        "unit/security/test_links.py",
         ("test_an_altered_or_foreign_token_is_no_link",),
     ),
     Protection(
@@ -961,7 +961,7 @@ PROTECTIONS = (
         f"{RUNTIME}/approvals/approval_gateway.py",
         "(LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED)",
         "(LinkProblem.EXPIRED,)",
-        "unit/test_links.py",
+        "unit/security/test_links.py",
         ("test_a_link_made_before_its_approval_became_grave_is_refused",),
     ),
     Protection(
@@ -970,7 +970,7 @@ PROTECTIONS = (
         f"{LUA}/resolve_approval.lua",
         "if options.link_until and now >= options.link_until then",
         "if false then",
-        "unit/test_links.py",
+        "unit/security/test_links.py",
         ("test_a_link_ends_with_its_deadline_even_between_the_check_and_the_answer",),
     ),
     Protection(
@@ -979,7 +979,7 @@ PROTECTIONS = (
         f"{PHASES}/gate.py",
         'if mode == "human-only" or (mode != "auto" and _rule(rules, circumstances) is None):',
         "if False:",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_the_gate",),
     ),
     Protection(
@@ -988,7 +988,7 @@ PROTECTIONS = (
         "shared/boyd/outbound/guarded_session.py",
         '    if not allow_private and _is_private(parts.hostname.rstrip(".")):\n',
         "    if False:\n",
-        "unit/test_outbound.py",
+        "unit/outbound/test_outbound.py",
         ("test_an_address_that_is_not_public_is_refused_however_it_is_written",),
     ),
     Protection(
@@ -1016,7 +1016,7 @@ PROTECTIONS = (
         f"{RUNTIME}/sweeper.py",
         '        elif not served and retry.phase == "act" and queue != queues.LOOP:\n',
         "        elif False:\n",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_an_action_that_no_worker_can_execute_fails_within_one_sweep",),
     ),
     Protection(
@@ -1025,7 +1025,7 @@ PROTECTIONS = (
         f"{RUNTIME}/iteration.py",
         '        if verdict.outcome == "asked":\n',
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_asking_for_an_approval_needs_no_worker_that_acts",),
     ),
     Protection(
@@ -1034,7 +1034,7 @@ PROTECTIONS = (
         f"{LUA}/lib/move_on.lua",
         "    'queue', queue or '', 'ms:'",
         "    'ms:'",
-        "unit/test_sweeper.py",
+        "unit/runtime/test_sweeper.py",
         ("test_complete_goes_to_the_loop_after_its_act_phase_was_given_up",),
     ),
     Protection(
@@ -1043,7 +1043,7 @@ PROTECTIONS = (
         f"{LUA}/abandon_iteration.lua",
         "local epoch = redis.call('HINCRBY', iteration, 'epoch', 1)\n",
         "local epoch = tonumber(have[3])\n",
-        "unit/test_abandon.py",
+        "unit/runtime/test_abandon.py",
         ("test_a_late_worker_cannot_renew_or_reenter_an_abandoned_complete_phase",),
     ),
     # P16: whatever Redis has lost, it is known again, and a freeze does not lie.
@@ -1053,7 +1053,7 @@ PROTECTIONS = (
         f"{LUA}/lib/frozen.lua",
         "return reason_of(marks[1]) or reason_of(marks[2])",
         "return reason_of(marks[1])",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered",),
     ),
     Protection(
@@ -1062,7 +1062,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "if options.unregistered then",
         "if false then",
-        "unit/test_act.py",
+        "unit/phases/test_act.py",
         ("test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again",),
     ),
     Protection(
@@ -1071,7 +1071,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "if not options.unregistered and not is_confirmed() then",
         "if false then",
-        "unit/test_freeze_copy.py",
+        "unit/store/test_freeze_copy.py",
         ("test_a_copy_that_another_server_has_compared_is_not_believed",),
     ),
     Protection(
@@ -1080,7 +1080,7 @@ PROTECTIONS = (
         f"{LUA}/confirm_freezes.lua",
         "changed_at(marks[i + 1]) > changed_at(redis.call('HGET', freezes, marks[i]))",
         "marks[i]",
-        "unit/test_freeze_copy.py",
+        "unit/store/test_freeze_copy.py",
         ("test_a_comparison_that_comes_late_does_not_undo_a_freeze",),
     ),
     Protection(
@@ -1089,7 +1089,7 @@ PROTECTIONS = (
         "shared/boyd/store/freezes.py",
         "            after = max(",
         "            after = 0 * max(",
-        "unit/test_freeze_copy.py",
+        "unit/store/test_freeze_copy.py",
         ("test_a_freeze_holds_whatever_a_clock_ahead_has_written_to_a_copy",),
     ),
     Protection(
@@ -1098,7 +1098,7 @@ PROTECTIONS = (
         "shared/boyd/store/fleet.py",
         '        self.compared = compared if self._compare(info.agents) else ""\n',
         "",
-        "unit/test_freeze_copy.py",
+        "unit/store/test_freeze_copy.py",
         (
             "test_a_freeze_that_only_a_copy_has_comes_back_with_the_heartbeats",
             "test_a_heartbeat_brings_the_copies_what_did_not_reach_them",
@@ -1110,7 +1110,7 @@ PROTECTIONS = (
         f"{LUA}/record_heartbeat.lua",
         "    lost[#lost + 1] = known[i]\n",
         "",
-        "unit/test_fleet.py",
+        "unit/store/test_fleet.py",
         ("test_a_heartbeat_registers_agents_again_that_redis_has_lost",),
     ),
     Protection(
@@ -1119,7 +1119,7 @@ PROTECTIONS = (
         f"{LUA}/register_agent.lua",
         "retired == '1' and 'retired ' or ''",
         "''",
-        "unit/test_fleet.py",
+        "unit/store/test_fleet.py",
         ("test_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again",),
     ),
     Protection(
@@ -1128,7 +1128,7 @@ PROTECTIONS = (
         f"{LUA}/record_heartbeat.lua",
         " and at > math.max(now, changed_at(mark)) then",
         " and false then",
-        "unit/test_fleet.py",
+        "unit/store/test_fleet.py",
         ("test_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted",),
     ),
     Protection(
@@ -1137,7 +1137,7 @@ PROTECTIONS = (
         f"{LUA}/record_heartbeat.lua",
         "    redis.call('HSET', freezes, scope, ours)\n",
         "",
-        "unit/test_fleet.py",
+        "unit/store/test_fleet.py",
         ("test_a_process_restores_a_freeze_that_redis_has_lost",),
     ),
     Protection(
@@ -1146,7 +1146,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_iteration.lua",
         "if known[1] and known[2] == server then",
         "if known[1] then",
-        "unit/test_iterations.py",
+        "unit/runtime/test_iterations.py",
         ("test_ids_change_with_the_server_that_may_have_lost_what_came_last",),
     ),
     Protection(
@@ -1155,7 +1155,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_iteration.lua",
         "return whole_number(kept[1]) or 0",
         "return 0",
-        "unit/test_iterations.py",
+        "unit/runtime/test_iterations.py",
         ("test_an_iteration_goes_on_counting_where_only_the_counter_was_lost",),
     ),
     # P17: what was left halfway is finished or ended.
@@ -1165,7 +1165,7 @@ PROTECTIONS = (
         f"{LUA}/finish_execution.lua",
         "expect(audit_open, 'stream', in_flight, 'hash')\n",
         "redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())\n",
-        "unit/test_refused_commands.py",
+        "unit/runtime/test_refused_commands.py",
         ("test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither",),
     ),
     Protection(
@@ -1174,7 +1174,7 @@ PROTECTIONS = (
         f"{LUA}/propose_action.lua",
         "local pending = status == 'pending' and",
         "local pending = found and",
-        "unit/test_refused_commands.py",
+        "unit/runtime/test_refused_commands.py",
         ("test_an_item_that_is_not_whole_is_joined_by_nobody",),
     ),
     Protection(
@@ -1183,7 +1183,7 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "if not fits then",
         "if false then",
-        "unit/test_repair.py",
+        "unit/runtime/test_repair.py",
         ("test_an_iteration_that_is_not_due_is_made_due",),
     ),
     Protection(
@@ -1192,7 +1192,7 @@ PROTECTIONS = (
         f"{LUA}/lib/watch_batches.lua",
         "      if not redis.call('ZSCORE', due, batch) then\n",
         "      if false then\n",
-        "unit/test_repair.py",
+        "unit/runtime/test_repair.py",
         ("test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same",),
     ),
     Protection(
@@ -1219,7 +1219,7 @@ PROTECTIONS = (
         f"{LUA}/lib/emit.lua",
         "  local reply = redis.pcall('XADD'",
         "  local reply = redis.call('XADD'",
-        "unit/test_repair.py",
+        "unit/runtime/test_repair.py",
         ("test_an_event_that_cannot_be_written_stops_nothing_and_is_noted",),
     ),
     Protection(
@@ -1228,7 +1228,7 @@ PROTECTIONS = (
         "shared/boyd/health/agent_replies.py",
         "            return now - self.since > STUCK\n",
         "            return False\n",
-        "unit/test_metrics.py",
+        "unit/api/test_metrics.py",
         ("test_a_deployment_whose_iteration_stands_still_is_not_ready",),
     ),
     # P18: nothing holds the interpreter.
@@ -1238,7 +1238,7 @@ PROTECTIONS = (
         "shared/boyd/text/redaction.py",
         "pattern.search(text, at, border + _OVERLAP)",
         "pattern.search(text, at, len(text))",
-        "unit/test_redaction.py",
+        "unit/text/test_redaction.py",
         ("test_no_step_of_redaction_looks_at_more_than_a_slice",),
     ),
     Protection(
@@ -1256,7 +1256,7 @@ PROTECTIONS = (
         "shared/boyd/text/json_limits.py",
         "len(plain)) > most:\n        _check_outside",
         "len(plain)) > 1_000 * most:\n        _check_outside",
-        "unit/test_json_limits.py",
+        "unit/text/test_json_limits.py",
         ("test_a_body_with_too_many_values_is_not_parsed",),
     ),
     # P19: one in flight.
@@ -1266,7 +1266,7 @@ PROTECTIONS = (
         f"{LUA}/claim_execution.lua",
         "local waits = flight and too_early()",
         "local waits = nil",
-        "unit/test_in_flight.py",
+        "unit/runtime/test_in_flight.py",
         (
             "test_a_call_waits_until_it_is_its_turn",
             "test_a_second_approval_is_executed_after_the_first",
@@ -1283,7 +1283,7 @@ PROTECTIONS = (
         f"{LUA}/lib/flight.lua",
         "return is_open('procedure:' .. id) and 'running' or nil",
         "return nil",
-        "unit/test_procedures.py",
+        "unit/runtime/test_procedures.py",
         ("test_it_does_not_run_twice_on_one_target_at_a_time",),
     ),
     Protection(
@@ -1292,7 +1292,7 @@ PROTECTIONS = (
         f"{LUA}/resolve_approval.lua",
         "enter_flight(have[4], have[16], tonumber(have[17]), name, name)",
         "",
-        "unit/test_in_flight.py",
+        "unit/runtime/test_in_flight.py",
         ("test_an_approved_action_that_waits_for_a_worker_is_not_proposed_again",),
     ),
     Protection(
@@ -1301,7 +1301,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_verification.lua",
         "if not (plan and plan.hold) then",
         "if true then",
-        "unit/test_in_flight.py",
+        "unit/runtime/test_in_flight.py",
         ("test_an_action_that_is_being_verified_is_not_proposed_again",),
     ),
     Protection(
@@ -1310,7 +1310,7 @@ PROTECTIONS = (
         f"{LUA}/record_effect.lua",
         "if known.verdict ~= 'worse' then",
         "if true then",
-        "unit/test_in_flight.py",
+        "unit/runtime/test_in_flight.py",
         ("test_nothing_is_executed_between_harm_and_its_rollback",),
     ),
     Protection(
@@ -1319,7 +1319,7 @@ PROTECTIONS = (
         f"{LUA}/propose_action.lua",
         "local other = options.in_flight and in_the_way(options.in_flight)",
         "local other = nil",
-        "unit/test_in_flight.py",
+        "unit/runtime/test_in_flight.py",
         ("test_a_proposal_that_was_overtaken_by_an_approval_is_refused",),
     ),
     Protection(
@@ -1328,7 +1328,7 @@ PROTECTIONS = (
         "shared/boyd/phases/decide.py",
         '            if hold.kind in ("queued", "running"):\n                return None\n',
         "",
-        "unit/test_in_flight.py",
+        "unit/runtime/test_in_flight.py",
         ("test_nothing_takes_the_place_of_what_is_running",),
     ),
     # P20: what is documented is what is tested.
@@ -1357,7 +1357,7 @@ PROTECTIONS = (
         "shared/boyd/plugin/components.py",
         "{name: _private_copy(values[name]) for name in self.takes}",
         "{name: values[name] for name in self.takes}",
-        "unit/test_own_copies.py",
+        "unit/plugin/test_own_copies.py",
         ("test_changes_in_place_by_a_plugin_reach_nobody_else",),
     ),
     # P22: nobody uses up memory.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from harness import TESTS, Deployment, server_program, wait_until
+from harness import PYTHONPATH, Deployment, server_program, wait_until
 from hosts.network import Host, Network, missing
 
 
@@ -55,7 +55,7 @@ class Hosts(Deployment):
             helper.wait()
 
     def _spawn(self, host: Host, command: list[str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
         process = subprocess.Popen(
             [*host.command, *command], stdout=subprocess.DEVNULL, env=environment
         )

@@ -15,6 +15,7 @@ import fakeredis
 import httpx2
 import pytest
 import requests
+from mcp import Client
 from mcp.client import ClaimContext, ClientExtension, ResultClaim
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Request, RequestParams, Result
@@ -25,7 +26,6 @@ from boyd_api.commands import listen
 from boyd_api.http.server import ApiServer
 from boyd_api.mcp.assistant_tool import TASKS
 from harness import Deployment, free_port, wait_until
-from mcp import Client
 from npm_kit import MCP
 
 pytestmark = pytest.mark.long
@@ -241,7 +241,7 @@ def test_a_proposal_is_a_task_that_the_python_client_follows_until_a_person_has_
 @pytest.mark.parametrize(("mode", "version"), [("auto", MODERN), ("legacy", LEGACY)])
 def test_the_official_typescript_client_calls_tools(desk: Served, mode: str, version: str) -> None:
     script = MCP.require() / "client.mjs"
-    script.write_text((Path(__file__).parents[1] / "mcp/client.mjs").read_text())
+    script.write_text((Path(__file__).parents[1] / "data/mcp/client.mjs").read_text())
     key = desk.site.key("read", "actions", principal="robot")["Authorization"]
     calls = ["boyd_status", "{}", "boyd_propose_action", json.dumps(PROPOSAL)]
     ran = subprocess.run(

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kits"))
 
 from faults import small_disk
 from range.cases import Case, make_cases

@@ -10,12 +10,12 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Any, Self
 
 import redis
 
-TESTS = Path(__file__).parents[2]
+from harness import PYTHONPATH
+
 #: Seconds for an iteration, and for the first one, before which the workers start.
 MOST, START = 120, 60
 
@@ -80,7 +80,7 @@ class WorkerPeer(Peer):
         """Start the workers."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", *self.command],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -1,0 +1,384 @@
+"""Every cell of the table "What becomes of mistakes" in docs/plugins.md is what happens."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from boyd import Agent, Decision
+from boyd.errors import PluginError
+from boyd.models import CallRequest, EndpointReply, EndpointRequest, LoopResult
+from boyd.models.investigation import Result
+from boyd.phases import phase_context
+from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
+from boyd.plugin.plugin_values import own_copy
+from boyd.testing import TESTER, Lab
+from boyd.testing.model_server import call as tool_call
+from boyd.testing.model_server import say
+from kit import agent, assessed, choice, plugin, reads, seen, sees
+from model_kit import scene
+
+PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
+SECTION = PAGE.read_text("utf-8").split("\n## What becomes of mistakes\n")[1].split("\n## ")[0]
+
+
+def rows() -> Iterator[list[str]]:
+    """The rows of the first table: cells without their marks."""
+    table = SECTION.split("\n\n")[1]
+    for line in table.strip().splitlines():
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+HEAD, _, *ROWS = list(rows())
+CELLS = [(row[0], kind, cell) for row in ROWS for kind, cell in zip(HEAD[1:], row[1:], strict=True)]
+
+#: What a component or hook gets, by the name of the argument.
+Given = dict[str, Any]
+#: A value that JSON cannot hold.
+NO_JSON: Any = {"a": {1}}
+#: A number that no reader of JSON takes, and a value without end.
+HUGE: Any = {"a": 10**5000}
+ENDLESS: Any = {}
+ENDLESS["a"] = ENDLESS
+
+
+@dataclass
+class Scenery:
+    """The needs and traces of the functions of a test."""
+
+    hanging: threading.Event = field(default_factory=threading.Event)
+    calls: int = 0
+    left: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+
+@pytest.fixture
+def scenery() -> Iterator[Scenery]:
+    """Nobody can press Ctrl-C, as in a process of workers; what is left behind is ended."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    made = Scenery()
+    yield made
+    made.hanging.set()
+    for process in made.left:
+        process.kill()
+        process.wait()
+    signal.signal(signal.SIGINT, before)
+
+
+class Panic(BaseException):
+    """As an extension in Rust raises it."""
+
+
+class Mute(Exception):
+    """Its text needs what it was not given."""
+
+    def __str__(self) -> str:
+        raise AttributeError("status")
+
+
+class MuteValue(ValueError):
+    """Its text is none."""
+
+    def __str__(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+async def coroutine() -> None:
+    """Runs only when somebody awaits it."""
+
+
+#: What a function may do with what it gets, and what it returns otherwise.
+Body = Callable[[Given, Any], Any]
+
+
+def raising(error: BaseException) -> Body:
+    """A function that raises it."""
+
+    def body(given: Given, good: Any) -> Any:
+        raise error
+
+    return body
+
+
+def returning(value: Any) -> Body:
+    """A function that returns it."""
+    return lambda given, good: value
+
+
+def spoil(value: Any) -> None:
+    """Change it in place, as deep as it goes."""
+    if isinstance(value, BaseModel):
+        spoil(value.__dict__)
+    elif isinstance(value, dict | list):
+        for one in list(value.values() if isinstance(value, dict) else value):
+            spoil(one)
+        value.clear()
+
+
+def spoil_all(given: Given, good: Any) -> Any:
+    """Change all that was given."""
+    spoil(given)
+    return good
+
+
+def invalid(given: Given, good: Any) -> Any:
+    """A model built without validation, or changed afterwards."""
+    if isinstance(good, list):
+        return [invalid(given, one) for one in good]
+    if isinstance(good, str | dict) and "priority" not in good:
+        return EndpointReply.model_construct(status=200, body=NO_JSON)
+    if isinstance(good, dict):
+        return {"assessments": [invalid(given, assessed())]}
+    made = good.model_copy()
+    made.__dict__["params" if isinstance(good, Decision) else "data"] = NO_JSON
+    return made
+
+
+def hollow(given: Given, good: Any) -> Any:
+    """A model of which every field is wrong."""
+    if isinstance(good, list):
+        return [hollow(given, one) for one in good]
+    if isinstance(good, str | dict) and "priority" not in good:
+        return EndpointReply.model_construct(status="ok")  # type: ignore[arg-type]
+    if isinstance(good, dict):
+        return {"assessments": [hollow(given, assessed())]}
+    return type(good).model_construct(action=5, confidence=7, source=5)
+
+
+def bodies(name: str, scenery: Scenery) -> list[Body]:
+    """The variants of a misbehaviour."""
+
+    def leave(given: Given, good: Any) -> Any:
+        scenery.left.append(subprocess.Popen(["sleep", "600"], close_fds=False))
+        return good
+
+    def close(given: Given, good: Any) -> Any:
+        sys.stdout.close()
+        return good
+
+    def hang(given: Given, good: Any) -> Any:
+        scenery.hanging.wait(120)
+
+    known: dict[str, list[Body]] = {
+        "is a coroutine": [],
+        "is a generator": [],
+        "returns a coroutine": [lambda given, good: coroutine()],
+        "raises a `BaseException`": [raising(Panic("p")), raising(KeyboardInterrupt())],
+        "raises an exception without a text": [raising(Mute()), raising(MuteValue())],
+        "calls `sys.exit`": [lambda given, good: sys.exit(2), lambda given, good: sys.exit()],
+        "hangs": [hang],
+        "leaves a process with its pipes": [leave],
+        "closes its standard output": [close],
+        "changes what it gets in place": [spoil_all],
+        "returns what is not JSON": list(map(returning, ({1, 2}, NO_JSON, HUGE, ENDLESS))),
+        "returns a model that is invalid": [invalid, hollow],
+    }
+    return known[name]
+
+
+def functions(name: str, scenery: Scenery, good: Any, *takes: str) -> list[Callable[..., Any]]:
+    """Functions that misbehave like that, and take those arguments."""
+
+    async def awaited(**given: Any) -> Any:
+        return good
+
+    def generator(**given: Any) -> Iterator[Any]:
+        yield from good
+
+    def plain(body: Body) -> Callable[..., Any]:
+        def function(**given: Any) -> Any:
+            scenery.calls += 1
+            return body(given, own_copy(good))
+
+        return function
+
+    special: dict[str, list[Callable[..., Any]]] = {
+        "is a coroutine": [awaited],
+        "is a generator": [generator],
+    }
+    made = special.get(name) or [plain(body) for body in bodies(name, scenery)]
+    parameters = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in takes]
+    for one in made:
+        one.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return made
+
+
+EYES = seen("eyes", data={"n": {"x": 1}})
+
+
+def others() -> list[Any]:
+    """Components that do what they should."""
+    return [
+        sees("eyes", EYES),
+        reads("brain", "well", data={"n": {"x": 1}}),
+        Strategy(name="last", decide=lambda: choice("p:safe", params={"n": {"x": 1}})),
+        Action(name="safe", execute=lambda: "safe"),
+    ]
+
+
+def limit(name: str) -> dict[str, float]:
+    """A short time limit for what hangs, so that nothing else can exceed it."""
+    return {"timeout": 0.1} if name == "hangs" else {}
+
+
+def iteration(made: Agent) -> LoopResult:
+    """An iteration, which succeeds, and in which others did as they should."""
+    result = Lab(made).run()
+    assert result.success
+    assert "eyes" in [one.source for one in result.observations]
+    assert next(one for one in result.observations if one.source == "eyes").data == EYES.data
+    assert result.situation is not None
+    assert result.situation.evidence("p:brain") == {"n": {"x": 1}}
+    return result
+
+
+def safely(result: LoopResult) -> bool:
+    """True if the others decided and acted with the parameters that they chose."""
+    assert result.decision is not None
+    acted = [one.output for one in result.action_results]
+    return result.decision.params == {"n": {"x": 1}} and acted == ["safe"]
+
+
+def of_observer(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of an observer."""
+    odd = Observer(name="odd", observe=function, partition=lambda: [{"a": {}}], **limit(name))
+    result = iteration(agent(odd, *others()))
+    assert safely(result)
+    if [one.id for one in result.observer_errors] == ["p:odd"]:
+        return "recorded"
+    return "counts" if result.observations[0].source == "odd" else "lost"
+
+
+def of_orienter(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of an orienter."""
+    result = iteration(agent(Orienter(name="odd", orient=function, **limit(name)), *others()))
+    assert safely(result)
+    assert result.situation is not None
+    if [one.id for one in result.problems] == ["p:odd"]:
+        return "recorded"
+    return "counts" if result.situation.assessments[0].findings == ["odd"] else "lost"
+
+
+def of_strategy(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of a strategy."""
+    result = iteration(agent(Strategy(name="odd", decide=function, **limit(name)), *others()))
+    assert result.decision is not None
+    if result.decision.is_no_op and "p:odd" in result.decision.rationale:
+        return "no-op"
+    return "counts" if safely(result) and result.decision.rationale == "odd" else "lost"
+
+
+def of_action(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of an action."""
+    decision = choice("p:odd", params={"n": {"x": 1}})
+    first = Strategy(name="first", decide=lambda: decision)
+    result = iteration(agent(first, Action(name="odd", execute=function, **limit(name)), *others()))
+    [acted] = result.action_results
+    assert result.decision is not None
+    assert result.decision.params == {"n": {"x": 1}}
+    if acted.success:
+        return "counts" if acted.output == "odd" else "lost"
+    assert acted.error
+    return "unknown" if acted.unknown else "failed"
+
+
+def of_tool(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of a tool, of which a model makes use."""
+    script = [tool_call("odd", {"n": {"x": 1}}), say("All in all it was the disk.")]
+    tool = Tool(name="odd", run=function, description="Odd.", **limit(name))
+    with scene(*script, plugin=plugin(tool, *others())) as going_on:
+        found = going_on.ask()
+        [told] = [one.observation for one in going_on.entries(Result)]
+    assert found.text == "All in all it was the disk."
+    if told.status == "succeeded":
+        return "counts" if told.output == "odd" else "lost"
+    return "told"
+
+
+def of_endpoint(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of an endpoint."""
+    odd = Endpoint(name="odd", path="/odd", handle=function, **limit(name))
+    lab = Lab(agent(odd, *others()))
+    asked = EndpointRequest(method="GET", actor=TESTER, query={"a": "b"})
+    request = CallRequest(kind="endpoint", action="p:odd", actor=TESTER, endpoint=asked)
+    id = lab.launcher.call(request, None, None)
+    lab.deliver()
+    found = lab.store.calls.get(id)
+    assert found is not None
+    assert found.reply is not None
+    assert found.endpoint == asked
+    if found.reply.status == 200:
+        return "counts" if found.reply.body == {"odd": 1} else "lost"
+    return str(found.reply.status)
+
+
+def of_hook(name: str, function: Callable[..., Any]) -> str:
+    """The outcome of a hook."""
+    hooks: dict[str, Any] = {"on_orient": function}
+    made = Agent("test", plugins=[plugin(id="odd", **hooks), plugin(*others())])
+    result = iteration(made)
+    assert safely(result)
+    assert result.situation is not None
+    if [one.id for one in result.problems] == ["odd.on_orient"]:
+        return "recorded" if result.situation.priority == "low" else "lost"
+    return "counts" if result.situation.priority == "high" else "lost"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of component: its outcome, what it returns, and what it takes."""
+
+    outcome: Callable[[str, Callable[..., Any]], str]
+    good: Any
+    takes: tuple[str, ...]
+
+
+KINDS = {
+    "observer": Kind(of_observer, [seen("odd")], ("shard",)),
+    "orienter": Kind(of_orienter, assessed("odd"), ("observations",)),
+    "strategy": Kind(
+        of_strategy,
+        choice("p:safe", params={"n": {"x": 1}}, rationale="odd"),
+        ("situation",),
+    ),
+    "action": Kind(of_action, "odd", ("params",)),
+    "tool": Kind(of_tool, "odd", ("params",)),
+    "endpoint": Kind(of_endpoint, {"odd": 1}, ("request",)),
+    "hook": Kind(of_hook, {"priority": "high"}, ("situation", "observations")),
+}
+
+
+@pytest.mark.parametrize(("name", "kind", "outcome"), CELLS)
+def test_the_table_of_the_docs_says_what_becomes_of_a_mistake(
+    name: str, kind: str, outcome: str, scenery: Scenery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "hangs":
+        monkeypatch.setattr(phase_context, "HOOK_TIMEOUT", 0.1)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    tried = KINDS[kind]
+    made = functions(name, scenery, tried.good, *tried.takes)
+    for function in made:
+        if outcome == "refused":
+            with pytest.raises(PluginError, match=r"is async|has a yield"):
+                tried.outcome(name, function)
+        else:
+            assert tried.outcome(name, function) == outcome
+    assert scenery.calls == (len(made) if bodies(name, scenery) else 0)
+
+
+def test_the_table_has_every_kind_and_its_words_are_explained() -> None:
+    explained = set(re.findall(r"^\| ([\w-]+) \| ", SECTION.split("| outcome |")[1], re.MULTILINE))
+
+    assert HEAD[1:] == list(KINDS)
+    assert {cell for _, _, cell in CELLS} == explained

@@ -1,0 +1,126 @@
+"""The rules of the house that a machine can check: names, docstrings, imports and sizes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = {
+    "boyd": ROOT / "shared" / "boyd",
+    "boyd_cli": ROOT / "shared" / "boyd_cli",
+    "boyd_connectors": ROOT / "shared" / "boyd_connectors",
+    "boyd_goals": ROOT / "shared" / "boyd_goals",
+    "boyd_worker": ROOT / "worker" / "boyd_worker",
+    "boyd_api": ROOT / "api" / "boyd_api",
+}
+#: Module names that occur more than once, and why.
+SHARED_MODULE_NAMES = {
+    "plugin": "the entry module of every plugin that has a folder",
+}
+#: Public class names that occur more than once, and why.
+SHARED_CLASS_NAMES: dict[str, str] = {}
+#: A reference to a rule that nothing in the repository explains; docs/reliability.md has P1 to P18.
+RULE_ID = re.compile(r"\((?:seed \d|(?:and |see )?[A-OQ-Z]\d{1,2}\b)")
+RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
+LONGEST_FUNCTION = 50
+
+
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    paths = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
+    return [(path, ast.parse(path.read_text())) for path in paths]
+
+
+def place(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_no_module_name_occurs_twice() -> None:
+    names = Counter(path.stem for path, _ in modules() if not path.stem.startswith("__"))
+    repeated = {name for name, times in names.items() if times > 1}
+    assert repeated == set(SHARED_MODULE_NAMES)
+
+
+def test_no_public_class_name_occurs_twice() -> None:
+    places = defaultdict(list)
+    for path, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(place(path, node.lineno))
+    repeated = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: repeated[name] for name in repeated if name not in SHARED_CLASS_NAMES} == {}
+    assert set(SHARED_CLASS_NAMES) <= set(repeated)
+
+
+def test_docstrings_name_or_command_and_ask_no_riddles() -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    riddles = [
+        place(path, getattr(node, "lineno", 1))
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and RIDDLE.match(ast.get_docstring(node) or "")
+    ]
+    assert riddles == []
+
+
+@pytest.mark.parametrize("folder", ["shared", "worker", "api", "tests", "examples", "docs"])
+def test_nothing_cites_a_rule_that_the_repository_does_not_hold(folder: str) -> None:
+    cited = [
+        place(path, number)
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".lua", ".md"} and path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if RULE_ID.search(line)
+    ]
+    assert cited == []
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    long = [
+        place(path, node.lineno)
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and (node.end_lineno or 0) - node.body[0].lineno >= LONGEST_FUNCTION
+    ]
+    assert long == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
+    # A package is loaded before its modules in any case.
+    imports = {
+        name: {
+            found
+            for found in graph.find_modules_directly_imported_by(name)
+            if not name.startswith(f"{found}.")
+        }
+        for name in graph.modules
+    }
+    while leaves := {name for name, found in imports.items() if not found & imports.keys()}:
+        imports = {name: found for name, found in imports.items() if name not in leaves}
+    assert imports == {}
+
+
+def test_every_kit_has_a_line_for_contributors() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Kits")[1]
+    kits = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+    assert sorted(kits) == [path.stem for path in sorted((ROOT / "tests" / "kits").glob("*.py"))]
+
+
+def test_unit_tests_are_in_the_folder_of_their_package() -> None:
+    unit = ROOT / "tests" / "unit"
+    assert not list(unit.glob("test_*.py"))
+    packages = {
+        *(path.name for path in (ROOT / "shared" / "boyd").iterdir()),
+        *("api", "cli", "connectors", "console", "goals", "worker", "deploy", "project"),
+    }
+    assert {path.parent.name for path in unit.rglob("test_*.py")} <= packages
