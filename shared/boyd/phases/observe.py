@@ -1,26 +1,252 @@
-"""The observe phase: runs observers and collects their observations."""
+"""The observe phase: which observers run, what they observe, and how healthy they are then."""
 
 from __future__ import annotations
 
 import json
+import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from boyd.errors import PayloadTooLarge
-from boyd.models import Observation, explain
+from boyd.models import Model, NotDue, Observation, ObserverHealth, Problem, explain
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
-from boyd.phases.planning import Batch, ObserverTask
+from boyd.plugin import Observer
 from boyd.plugin.plugin_values import unchecked
 
-_observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+log = logging.getLogger("boyd.phases")
+
+#: An observer with a longer time limit, in seconds, gets a batch of its own.
+SLOW = 30.0
 
 #: Runs an isolated observer in its own process: id, shard, iteration, time limit in seconds.
 Isolate = Callable[[str, Any, int | None, float], list[Any]]
+
+_observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+
+
+class FleetView(Protocol):
+    """The live workers."""
+
+    def serving(self, queue: str) -> int:
+        """The number of live workers that consume *queue*."""
+
+    def hosts(self) -> list[str]:
+        """The hosts of live workers, sorted."""
+
+    def host_queue(self, host: str) -> str:
+        """The queue that the workers on *host* consume."""
+
+
+class ObserverTask(Model):
+    """One observer, or one shard of one; *shard* is JSON text."""
+
+    index: int
+    observer: str
+    shard: str = "null"
+
+
+class Batch(Model):
+    """Tasks that one message assigns to a worker."""
+
+    queue: str
+    tasks: list[ObserverTask] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class ObservePlan:
+    """The batches to send, by index the observer of each task, and what could not be planned.
+
+    The failures' indexes follow those of the tasks.
+    """
+
+    batches: list[Batch]
+    observers: list[str]
+    failures: dict[int, Problem]
+
+
+def due(
+    ctx: PhaseContext,
+    last_runs: Mapping[str, float],
+    health: Mapping[str, ObserverHealth],
+    now: datetime,
+    tick: bool = False,
+) -> list[Observer]:
+    """The observers that this iteration runs; `ctx.not_due` receives the others.
+
+    *last_runs* has seconds since the epoch, and *now* is the Redis server's time. *tick* is true if
+    beat started the iteration.
+    """
+    mode = ctx.agent.settings.mode
+    observers = list(ctx.host.observers.values())
+    if mode != "manual":
+        observers = [o for o in observers if not _backs_off(ctx, o, health.get(o.id), now)]
+    if mode != "continuous":
+        return observers
+    rhythm = _Rhythm(ctx.agent.settings.loop_interval, now.timestamp(), tick)
+    ctx.not_due = [
+        NotDue(id=o.id, due_at=datetime.fromtimestamp(at, UTC))
+        for o in observers
+        if (at := rhythm.due_at(o, last_runs.get(o.id))) is not None
+    ]
+    later = {item.id for item in ctx.not_due}
+    return [o for o in observers if o.id not in later]
+
+
+def _backs_off(
+    ctx: PhaseContext, observer: Observer, health: ObserverHealth | None, now: datetime
+) -> bool:
+    until = health.backoff_until if health else None
+    if until is None or until <= now:
+        return False
+    ctx.report(observer.id, f"skipped until {until:%H:%M:%S} UTC because it keeps failing")
+    return True
+
+
+@dataclass(frozen=True)
+class _Rhythm:
+    """Maps observer intervals to ticks; times in seconds.
+
+    An observer runs at varying offsets within a slot. Counting ticks instead makes an interval
+    equal to `loop_interval` mean every tick.
+    """
+
+    length: float
+    now: float
+    tick: bool
+
+    def due_at(self, observer: Observer, last: float | None) -> float | None:
+        """Return the next due time of *observer*, which last ran at *last*, or None if due now."""
+        if last is None or not observer.interval:
+            return None
+        # A trigger may precede its tick slightly.
+        wait = observer.interval - (0 if self.tick else self.length / 10)
+        ticks = max(1, math.ceil(round(observer.interval / self.length, 6)))
+        passed = self._slot(self.now) - self._slot(last)
+        if self.now - last >= wait or (self.tick and max(1, passed) >= ticks):
+            return None
+        following = max(self._slot(self.now) + 1, self._slot(last) + ticks)
+        return min(last + wait, following * self.length)
+
+    def _slot(self, at: float) -> int:
+        return math.floor(at / self.length)
+
+
+def plan(
+    ctx: PhaseContext,
+    observers: Sequence[Observer],
+    fleet: FleetView,
+    default_queue: str,
+    bundle_size: int,
+) -> ObservePlan:
+    """Split the work of *observers* into batches."""
+    return _Planning(ctx, fleet, default_queue, bundle_size).plan(observers)
+
+
+class _Planning:
+    def __init__(
+        self, ctx: PhaseContext, fleet: FleetView, default_queue: str, bundle_size: int
+    ) -> None:
+        self._ctx = ctx
+        self._fleet = fleet
+        self._default_queue = default_queue
+        self._bundle_size = bundle_size
+        self._failed: list[tuple[str, str]] = []
+
+    def plan(self, observers: Sequence[Observer]) -> ObservePlan:
+        shards = self._partition(observers)
+        places = [
+            (observer, queue, shard)
+            for observer in observers
+            for queue, shard in self._places(observer, shards.get(observer.id, []))
+            if self._check_served(observer, queue)
+        ]
+        tasks = [
+            (observer, queue, ObserverTask(index=index, observer=observer.id, shard=_json(shard)))
+            for index, (observer, queue, shard) in enumerate(places)
+        ]
+        names = [observer.id for observer, _, _ in places] + [name for name, _ in self._failed]
+        failures = {
+            len(tasks) + number: Problem(id=name, phase="observe", error=error)
+            for number, (name, error) in enumerate(self._failed)
+        }
+        return ObservePlan(self._batches(tasks), names, failures)
+
+    def _places(self, observer: Observer, shards: list[Any]) -> list[tuple[str, Any]]:
+        """The queues that an observer runs on, with the shard for each."""
+        if observer.scope != "every_host":
+            return [(observer.queue or self._default_queue, shard) for shard in shards]
+        hosts = self._fleet.hosts()
+        if not hosts:
+            self._fail(observer, "no live worker consumes the queue of its host")
+        return [(self._fleet.host_queue(host), None) for host in hosts]
+
+    def _partition(self, observers: Sequence[Observer]) -> dict[str, list[Any]]:
+        split = [o for o in observers if o.has("partition")]
+        calls = [time_limit.TimedCall(_partitioner(self._ctx, o), o.timeout) for o in split]
+        shards: dict[str, list[Any]] = {observer.id: [None] for observer in observers}
+        for observer, outcome in zip(split, time_limit.call_all(calls), strict=True):
+            shards[observer.id] = outcome.value or []
+            if outcome.error is not None:
+                self._fail(observer, describe(outcome.error))
+        return shards
+
+    def _check_served(self, observer: Observer, queue: str) -> bool:
+        if self._fleet.serving(queue):
+            return True
+        reason = f"no live worker consumes queue {queue!r}; start one with -Q {queue}"
+        self._fail(observer, reason)
+        return False
+
+    def _fail(self, observer: Observer, reason: str) -> None:
+        log.warning("%s cannot run: %s", observer.id, reason, extra={"agent": self._ctx.agent.id})
+        if (observer.id, reason) not in self._failed:
+            self._failed.append((observer.id, reason))
+
+    def _batches(self, tasks: Sequence[tuple[Observer, str, ObserverTask]]) -> list[Batch]:
+        alone: list[Batch] = []
+        by_queue: dict[str, list[ObserverTask]] = {}
+        for observer, queue, task in tasks:
+            if observer.isolated or observer.timeout > SLOW:
+                alone.append(Batch(queue=queue, tasks=[task]))
+            else:
+                by_queue.setdefault(queue, []).append(task)
+        return alone + [
+            Batch(queue=queue, tasks=members[number::count])
+            for queue, members in by_queue.items()
+            for count in [self._bundles(queue, len(members))]
+            for number in range(count)
+        ]
+
+    def _bundles(self, queue: str, members: int) -> int:
+        """The number of batches: one per live worker, or more if they would be too large."""
+        needed = math.ceil(members / self._bundle_size)
+        return min(members, max(needed, self._fleet.serving(queue)))
+
+
+def _partitioner(ctx: PhaseContext, observer: Observer) -> Callable[[], list[Any]]:
+    def split() -> list[Any]:
+        shards = observer.call("partition", ctx=ctx.context(observer.plugin_id))
+        if not isinstance(shards, list):
+            raise TypeError(f"partition must return a list, not {type(shards).__name__}")
+        for shard in shards:
+            _json(shard)
+        return shards
+
+    return split
+
+
+def _json(shard: Any) -> str:
+    try:
+        return json.dumps(shard, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a shard must be JSON: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -140,3 +366,41 @@ def assemble(
             except ValueError as error:
                 ctx.report_hook(hook, error)
     return observations + added, added
+
+
+#: Consecutive failures after which an observer backs off.
+BACKOFF_AFTER = 3
+#: The longest back-off, in seconds.
+BACKOFF_LIMIT = 300.0
+
+
+def health_after(
+    before: Mapping[str, ObserverHealth],
+    ran: Iterable[str],
+    failed: Mapping[str, Problem],
+    now: datetime,
+    loop_interval: float,
+) -> dict[str, ObserverHealth]:
+    """The health of the observers that *ran*, after this iteration."""
+    return {
+        observer: (
+            _worse(before.get(observer, ObserverHealth()), failed[observer], now, loop_interval)
+            if observer in failed
+            else ObserverHealth(last_success_at=now)
+        )
+        for observer in ran
+    }
+
+
+def _worse(
+    before: ObserverHealth, problem: Problem, now: datetime, loop_interval: float
+) -> ObserverHealth:
+    failures = before.failures + 1
+    pause = min(BACKOFF_LIMIT, loop_interval * 2 ** min(failures - BACKOFF_AFTER, 16))
+    return ObserverHealth(
+        failures=failures,
+        last_success_at=before.last_success_at,
+        last_error=problem.error,
+        last_error_at=now,
+        backoff_until=now + timedelta(seconds=pause) if failures >= BACKOFF_AFTER else None,
+    )

@@ -29,11 +29,10 @@ from boyd.models import (
     Problem,
     Situation,
 )
-from boyd.phases import act, action_call, complete, decide, observe, orient, planning
+from boyd.phases import act, action_call, complete, decide, observe, orient
 from boyd.phases.gate import annotate, conclude, judge, refuse
-from boyd.phases.observe import ObserverResult
+from boyd.phases.observe import Batch, ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
-from boyd.phases.planning import Batch
 from boyd.plugin import Action
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
@@ -195,9 +194,9 @@ class IterationSteps:
     def _start(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
         ctx.run_hooks("on_loop_start")
         tick = entry.record.trigger == TICK
-        due = planning.due(ctx, *self._last_runs(), entry.now, tick)
+        due = observe.due(ctx, *self._last_runs(), entry.now, tick)
         settings = self._settings
-        plan = planning.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
+        plan = observe.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
         payloads = [batch.to_json() for batch in plan.batches]
         failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
         planned = self._iterations.plan(
@@ -366,7 +365,7 @@ class IterationSteps:
         ran = dict.fromkeys(names)
         before = self._store.observers.health(list(failed))
         interval = self._agent.settings.loop_interval
-        return planning.after(before, ran, failed, now, interval)
+        return observe.health_after(before, ran, failed, now, interval)
 
     def _limit(self, batch: Batch) -> float:
         observers = self._agent.host.observers

@@ -13,7 +13,7 @@ from boyd import naming
 from boyd.errors import NewerFormat, StoreError
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Problem
-from boyd.phases.planning import Batch
+from boyd.phases.observe import Batch
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import JobRunner

@@ -15,7 +15,6 @@ from boyd.agent import Agent, load_agent
 from boyd.errors import ConfigError, PluginError, StoreError
 from boyd.models import Observation
 from boyd.phases import observe as phase
-from boyd.phases import planning
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Context, News, Observer, State
 from boyd.settings.logs import setup_logging
@@ -94,11 +93,11 @@ def _states(settings: Settings, agent: Agent) -> _States:
 
 def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.ObserverResult]:
     worker = settings.worker
-    plan = planning.plan(ctx, [observer], _Here(worker.host), "here", worker.bundle_size)
+    plan = phase.plan(ctx, [observer], _Here(worker.host), "here", worker.bundle_size)
     tasks = [task for batch in plan.batches for task in batch.tasks]
     if not tasks:
         return []
-    batch = planning.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
+    batch = phase.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
     return phase.observe(ctx, batch, None, worker.max_bytes, worker.width)
 
 

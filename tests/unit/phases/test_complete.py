@@ -9,7 +9,7 @@ import pytest
 
 from boyd import Agent, LoopResult, Veto
 from boyd.models import Autonomy, Run
-from boyd.phases import act, complete, decide, orient, planning
+from boyd.phases import act, complete, decide, observe, orient
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, reads, seen, sees
 
@@ -170,7 +170,7 @@ def test_the_iteration_in_flight_takes_no_place_on_a_page_of_the_history() -> No
 @pytest.mark.parametrize(
     ("module", "name", "phase"),
     [
-        (planning, "plan", "start"),
+        (observe, "plan", "start"),
         (orient, "orient", "orient"),
         (decide, "decide", "decide"),
         (act, "act", "act"),
@@ -205,7 +205,7 @@ def test_a_failed_iteration_holds_nothing_of_an_earlier_one(
 ) -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.run()
-    monkeypatch.setattr(planning, "plan", broken)
+    monkeypatch.setattr(observe, "plan", broken)
     result = lab.run()
 
     assert result.observations == []
@@ -216,7 +216,7 @@ def test_a_run_whose_iterations_cannot_even_start_fails_after_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent())
-    monkeypatch.setattr(planning, "plan", broken)
+    monkeypatch.setattr(observe, "plan", broken)
     run = looked_into(lab)
 
     assert run.status == "failed"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Observation
-from boyd.phases import planning, time_limit
+from boyd.phases import observe, time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Context, Observer, Orienter
 from boyd.testing import Lab
@@ -76,7 +76,7 @@ def test_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> No
     ctx = PhaseContext(made, "start", Lab(made).engine.context)
     last = {"p:o": NOW.timestamp() - since}
 
-    assert due == bool(planning.due(ctx, last, {}, NOW))
+    assert due == bool(observe.due(ctx, last, {}, NOW))
 
 
 class Ticks:
@@ -93,7 +93,7 @@ class Ticks:
         """The observers that are due at that time; they run *late* seconds after it."""
         ctx = PhaseContext(self.made, "start", self.lab.engine.context)
         now = NOW + timedelta(seconds=seconds)
-        names = [o.name for o in planning.due(ctx, self.last, {}, now, tick)]
+        names = [o.name for o in observe.due(ctx, self.last, {}, now, tick)]
         ran = NOW.timestamp() + seconds + late
         self.last |= dict.fromkeys((f"p:{name}" for name in names), ran)
         self.not_due = {one.id: round((one.due_at - now).total_seconds(), 3) for one in ctx.not_due}
