@@ -1,13 +1,20 @@
-"""The context of a phase: an agent, the contexts of its plugins, and failures so far."""
+"""The context of a phase: its agent, what its plugins may use and did read, and what failed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from boyd.agent import Agent
 from boyd.agent.agent_rules import Circumstances
@@ -20,16 +27,19 @@ from boyd.models import (
     Phase,
     PluginReads,
     Problem,
+    Read,
     Refusal,
     Situation,
     TapedPhase,
     TrackRecord,
+    Triple,
+    digest_of,
 )
 from boyd.phases import time_limit
-from boyd.phases.recording import Tape
-from boyd.plugin import Action, Context, Hook
+from boyd.plugin import Action, Context, Hook, News, State
 from boyd.settings.validation import saying
-from boyd.text.redaction import clean
+from boyd.text.formatting import error_line
+from boyd.text.redaction import clean, redactor
 
 if TYPE_CHECKING:
     from boyd.phases.action_call import Confiner
@@ -197,3 +207,252 @@ def describe(error: object) -> str:
     text = text.encode("utf-8", "backslashreplace").decode()
     text = clean(text[:_READ])
     return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} …"
+
+
+#: The most characters of a value, as JSON, and of all reads of a phase.
+MAX_VALUE = 8_000
+MAX_PHASE = 32_000
+#: The most reads, also of the clock, of one component or hook.
+MAX_READS = 100
+MAX_CLOCK_READS = 20
+#: The most characters of a key; of a longer one a digest is kept.
+MAX_KEY = 200
+#: What a read takes besides its key and value, about.
+_FRAME = 60
+_ABSENT = object()
+
+#: Notes a read: its source, key and value.
+Note = Callable[[str, str, Any], None]
+
+_R = TypeVar("_R")
+
+
+class Tape:
+    """The reads of one phase, by component or hook."""
+
+    def __init__(self) -> None:
+        self._by: dict[str, _Notes] = {}
+        self._room = _Room(MAX_PHASE)
+
+    def context(self, ctx: Context, by: str) -> Context:
+        """The context *ctx* for the component or hook *by*, which notes what that reads."""
+        return ctx.with_watch(self._by.setdefault(by, _Notes(self._room)))
+
+    def note(self, by: str, source: str, key: str, value: Any) -> None:
+        """Record what was read on behalf of the component *by*; None means an absent value."""
+        notes = self._by.setdefault(by, _Notes(self._room))
+        notes.add(source, key, _ABSENT if value is None else value)
+
+    def reads(self, phase: TapedPhase) -> list[PluginReads]:
+        """The reads so far, of those who read anything."""
+        candidates = [notes.reads(by, phase) for by, notes in self._by.items()]
+        reads = [part for part in candidates if part.clock or part.reads or part.omitted]
+        # One search in all of them: most phases read no secret.
+        plain = [[read.key, read.value] for part in reads for read in part.reads]
+        if not plain or redactor().is_safe(plain):
+            return reads
+        return [part.patched({"reads": list(map(_redact, part.reads))}) for part in reads]
+
+
+class _Room:
+    """The characters that the reads of a phase may still take."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.lock = threading.Lock()
+
+
+class _Notes:
+    """The reads of one component or hook; implements `boyd.plugin.Watch`."""
+
+    def __init__(self, room: _Room) -> None:
+        self._room = room
+        self._clock: list[datetime] = []
+        self._reads: list[Read] = []
+        self._omitted = 0
+
+    def reads(self, by: str, phase: TapedPhase) -> PluginReads:
+        """The reads so far."""
+        with self._room.lock:
+            clock, reads, omitted = list(self._clock), list(self._reads), self._omitted
+        return PluginReads(by=by, phase=phase, clock=clock, reads=reads, omitted=omitted)
+
+    def state(self, state: State) -> State:
+        """A state that notes what is read."""
+        return _TapedState(state, self.add)
+
+    def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
+        """A clock that notes each time it gives."""
+
+        def read_clock() -> datetime:
+            at = now()
+            with self._room.lock:
+                if len(self._clock) < MAX_CLOCK_READS:
+                    self._clock.append(at)
+                else:
+                    self._omitted += 1
+            return at
+
+        return read_clock
+
+    def reader(self, source: str, reader: _R, name: str = "") -> _R:
+        """A graph *name*, a model or approvals, whose functions note what they return."""
+        return cast(_R, _TapedReader(reader, self.add, source, f"{name} " if name else ""))
+
+    def note_use(self, source: str, value: Any = None) -> None:
+        """Note that *source* was used."""
+        self.add(source, "", value)
+
+    def add(self, source: str, key: str, value: Any) -> None:
+        """Note a read; whatever the value is, the plugin does not notice."""
+        with suppress(Exception):
+            read, size = _read(source, key, value, self._room.left)
+            with self._room.lock:
+                if read in self._reads:
+                    return
+                if len(self._reads) >= MAX_READS or size > self._room.left:
+                    self._omitted += 1
+                    return
+                self._reads.append(read)
+                self._room.left -= size
+
+
+def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
+    """A read, and its size in characters; its value may take up to *left*."""
+    key = short_key(key)
+    if value is _ABSENT:
+        return _make_read(source, key, note="absent"), len(key) + _FRAME
+    try:
+        text = _text(value)
+        if len(text) > min(MAX_VALUE, left - len(key) - _FRAME):
+            read = _make_read(source, key, note="too large", digest=digest_of(text))
+            return read, len(key) + _FRAME
+        read = _make_read(source, key, value=json.loads(text))
+        return read, len(key) + len(text) + _FRAME
+    except Exception:  # noqa: BLE001 - a value that nothing can be told of
+        return _make_read(source, key, note="not JSON"), len(key) + _FRAME
+
+
+def _redact(read: Read) -> Read:
+    """A read without secrets."""
+    key, value = redactor().redact_json([read.key, read.value])
+    note = read.note if value == read.value else "redacted"
+    return read.patched({"key": key, "value": value, "note": note})
+
+
+def _make_read(source: str, key: str, **fields: Any) -> Read:
+    return Read.model_validate({"of": source, "key": key, **fields})
+
+
+def _text(value: Any) -> str:
+    """A value as JSON text, equal for equal values."""
+    value = sorted(value) if isinstance(value, set | frozenset) else value
+    return to_json(value, by_alias=True, exclude_none=True, fallback=_describe).decode()
+
+
+def _describe(value: Any) -> Any:
+    """A value that is not JSON: a schema by its content, anything else by its name."""
+    if isinstance(value, type) and issubclass(value, BaseModel):
+        return value.model_json_schema()
+    if isinstance(value, type):
+        return value.__qualname__
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def call_key(source: str, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> str:
+    """The key of a call: the function with its arguments, or their digest."""
+    arguments: list[Any] = [*args, *([options] if options else [])]
+    try:
+        text = _text(arguments) if arguments else ""
+    except Exception:  # noqa: BLE001 - arguments that are no data
+        text = "…"
+    # A prompt is long, and may quote anything.
+    text = digest_of(text) if source == "model" or len(text) > MAX_KEY // 2 else text
+    return f"{name} {text}".rstrip()
+
+
+def short_key(key: str) -> str:
+    """A key as it is kept: a long one as its digest."""
+    return key if len(key) <= MAX_KEY else digest_of(key)
+
+
+class _TapedState:
+    """Implements `State`, noting what is read."""
+
+    def __init__(self, state: State, note: Note) -> None:
+        self._state = state
+        self._note = note
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self._state.get(key, _ABSENT)
+        self._note("state", key, value)
+        return default if value is _ABSENT else value
+
+    def get_many(self, keys: list[str]) -> dict[str, Any]:
+        values = self._state.get_many(keys)
+        for key in keys:
+            self._note("state", key, values.get(key, _ABSENT))
+        return values
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        self._state.set(key, value, ttl)
+
+    def compare_and_set(
+        self, key: str, expected: Any, value: Any, ttl: float | None = None
+    ) -> bool:
+        swapped = self._state.compare_and_set(key, expected, value, ttl)
+        self._note("state", f"compare_and_set {key}", swapped)
+        return swapped
+
+    def update(
+        self,
+        key: str,
+        change: Callable[[Any], Any],
+        ttl: float | None = None,
+        *,
+        news: Callable[[], Sequence[News]] | None = None,
+    ) -> Any:
+        def note_and_change(current: Any) -> Any:
+            self._note("state", key, _ABSENT if current is None else current)
+            return change(current)
+
+        return self._state.update(key, note_and_change, ttl, news=news)
+
+    def delete(self, key: str) -> None:
+        self._state.delete(key)
+
+
+class _TapedReader:
+    """A graph, a model or approvals; notes what each of its functions returns or raises."""
+
+    def __init__(self, reader: Any, note: Note, source: str, prefix: str = "") -> None:
+        self._reader = reader
+        self._note = note
+        self._source = source
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._reader, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            key = self._prefix + call_key(self._source, name, args, options)
+            try:
+                answer = function(*args, **options)
+            except Exception as error:
+                self._note(self._source, key, {"error": error_line(error)})
+                raise
+            if isinstance(answer, Iterator):
+                return self._digest_facts(key, answer)
+            self._note(self._source, key, answer)
+            return answer
+
+        return call if callable(function) else function
+
+    def _digest_facts(self, key: str, facts: Iterator[Triple]) -> Iterator[Triple]:
+        """The facts of a whole graph, of which only a digest is note_and_change."""
+        digest, count = hashlib.sha256(), 0
+        for fact in facts:
+            digest.update(repr(fact).encode("utf-8", "surrogatepass"))
+            count += 1
+            yield fact
+        self._note(self._source, key, {"facts": count, "digest": digest.hexdigest()[:16]})

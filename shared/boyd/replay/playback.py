@@ -17,7 +17,7 @@ from boyd.errors import BoydError
 from boyd.llm import model_errors
 from boyd.models import ApprovalItem, PluginReads, Read, Triple
 from boyd.models.investigation import Investigation
-from boyd.phases.recording import call_key, short_key
+from boyd.phases.phase_context import call_key, short_key
 from boyd.plugin import News, State
 
 _R = TypeVar("_R")

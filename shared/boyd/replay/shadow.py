@@ -40,8 +40,7 @@ from boyd.models import (
 )
 from boyd.models.tape import Course
 from boyd.phases import act, decide, orient, time_limit
-from boyd.phases.phase_context import PhaseContext, describe
-from boyd.phases.recording import short_key
+from boyd.phases.phase_context import PhaseContext, describe, short_key
 from boyd.plugin import Action, Context, Plugin
 from boyd.replay.playback import Gaps, Playback, WrittenState
 

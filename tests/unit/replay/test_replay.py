@@ -17,7 +17,7 @@ from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
 from boyd.models import Autonomy, Budget, Triple
 from boyd.models.tape import ReplayedIteration
-from boyd.phases.recording import MAX_VALUE
+from boyd.phases.phase_context import MAX_VALUE
 from boyd.plugin import Orienter, Strategy
 from boyd.replay.differences import judge, report
 from boyd.replay.recordings import FileOfRecords, ObservationFile
