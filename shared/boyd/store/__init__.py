@@ -6,7 +6,7 @@ from boyd.store.agent_store import AgentStore
 from boyd.store.api_keys import Admission, ApiKeys
 from boyd.store.approvals import ItemAnswer, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
-from boyd.store.audit_trail import Audit, actor_fields
+from boyd.store.audit_trail import Audit
 from boyd.store.batches import Batches, StuckBatch
 from boyd.store.calls import read_call
 from boyd.store.clock import ServerClock
@@ -106,7 +106,6 @@ __all__ = [
     "WaitsForTurn",
     "WorkerInfo",
     "Written",
-    "actor_fields",
     "build_fields",
     "connect",
     "dump_blocks",

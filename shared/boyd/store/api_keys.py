@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Literal
 
 from boyd.models import Actor, ApiKey, Scope, from_ms
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
 from boyd.store.server.connection import Client, translate_errors

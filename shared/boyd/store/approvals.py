@@ -29,7 +29,7 @@ from boyd.models import (
     to_ms,
     utc_now,
 )
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.freezes import FreezeCopy
 from boyd.store.hashes import flatten, readable, restore
 from boyd.store.in_flight import InFlight

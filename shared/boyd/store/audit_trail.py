@@ -28,6 +28,7 @@ import redis
 
 from boyd.errors import BadCursor
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
+from boyd.models.actor import actor_fields
 from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, read_head, seal
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_of_some, translate_errors
@@ -44,21 +45,6 @@ COUNTED = (
     *("action.succeeded", "action.failed", "action.unknown"),
 )
 _ALL = AuditFilter()
-
-
-def actor_fields(actor: Actor | None) -> list[str]:
-    """An actor as field, value, field, value, as scripts take it."""
-    if actor is None:
-        return []
-    fields = {
-        "who": actor.principal,
-        "name": actor.name,
-        "key": actor.key,
-        "from": actor.address,
-        "claims": actor.claims,
-        "link": actor.link,
-    }
-    return [text for name, value in fields.items() if value for text in (name, value)]
 
 
 class Audit:

@@ -10,7 +10,7 @@ from typing import Literal
 from boyd import naming
 from boyd.errors import RollbackRefused
 from boyd.models import ActionResult, Actor, Call, CallRequest
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys

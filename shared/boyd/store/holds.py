@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from boyd import naming
 from boyd.models import Actor, Compensation, EffectName, Fence, Hold, HoldKind, from_ms
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.hashes import readable
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys

@@ -12,6 +12,7 @@ from typing import Literal
 from boyd import naming
 from boyd.errors import QueueFull, UnreadableRecord
 from boyd.models import Actor, Fence, RunRequest
+from boyd.models.actor import actor_fields
 from boyd.models.investigation import (
     MOST_ASKED,
     MOST_TITLED,
@@ -25,7 +26,6 @@ from boyd.models.investigation import (
     redact_entry,
     title_of,
 )
-from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor

@@ -26,7 +26,7 @@ from boyd.models import (
     Situation,
     from_ms,
 )
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.history import summary_of
 from boyd.store.iteration_record import (
     Record,

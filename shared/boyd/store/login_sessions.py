@@ -14,8 +14,8 @@ from datetime import datetime
 from functools import partial
 
 from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
+from boyd.models.actor import actor_fields
 from boyd.store.api_keys import Refused
-from boyd.store.audit_trail import actor_fields
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, SESSIONS, login, session
 from boyd.store.server.connection import Client, replies_by_type, translate_errors

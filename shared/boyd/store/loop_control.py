@@ -9,8 +9,8 @@ from datetime import datetime
 
 from boyd.errors import AgentPaused
 from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
+from boyd.models.actor import actor_fields
 from boyd.settings.schedules import Schedule
-from boyd.store.audit_trail import actor_fields
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
 from boyd.store.server.connection import Client, read_int, translate_errors

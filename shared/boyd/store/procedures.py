@@ -7,7 +7,7 @@ from typing import Literal
 
 from boyd import naming
 from boyd.models import ActionResult, Actor, Fence, ProcedureRecord, ProcedureState, StepProgress
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.executions import KEEP
 from boyd.store.hashes import flatten, readable, reading, restore
 from boyd.store.keys import Keys

@@ -22,7 +22,7 @@ from boyd.models import (
     RunStatus,
     from_ms,
 )
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.hashes import flatten, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from boyd.models import Actor, Fence, TrackRecord, from_ms
-from boyd.store.audit_trail import actor_fields
+from boyd.models.actor import actor_fields
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors

@@ -13,8 +13,9 @@ from pydantic import SecretStr
 
 from boyd.errors import BadCursor, ConfigError, StoreUnavailable
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead
+from boyd.models.actor import actor_fields
 from boyd.settings.process_settings import load_settings
-from boyd.store import AgentStore, Audit, Sealing, Store, actor_fields
+from boyd.store import AgentStore, Audit, Sealing, Store
 from boyd.store.keys import AGENTS
 
 ANN = Actor(
