@@ -9,13 +9,12 @@ from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
 from boyd.store.batches import Batches, StuckBatch
 from boyd.store.calls import read_call
-from boyd.store.clock import ServerClock
 from boyd.store.deployment_store import Store
 from boyd.store.due import Due
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
 from boyd.store.executions import ActionLedger, Stale, StillRunning, WaitsForTurn
-from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, in_service
+from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, Retention, WorkerInfo, in_service
 from boyd.store.freezes import Freezes, reason_text
 from boyd.store.history import History
 from boyd.store.holds import Holds
@@ -43,7 +42,7 @@ from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.runs import Submitted, read_callback
 from boyd.store.server.connection import connect, mask_url, translate_errors
 from boyd.store.throttle import Throttle
-from boyd.store.timing import Retention, Timing
+from boyd.store.timing import ServerClock, Timing
 from boyd.store.track_records import TrackRecords
 
 __all__ = [

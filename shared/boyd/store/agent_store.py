@@ -10,13 +10,12 @@ from boyd.store.audit_trail import Audit
 from boyd.store.batches import Batches
 from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls
-from boyd.store.clock import ServerClock
 from boyd.store.delegations import Delegations
 from boyd.store.due import Due
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents
 from boyd.store.executions import ActionLedger
-from boyd.store.fleet import read_entry
+from boyd.store.fleet import Retention, read_entry
 from boyd.store.freezes import FreezeCopy
 from boyd.store.history import History
 from boyd.store.holds import Holds
@@ -36,7 +35,7 @@ from boyd.store.runs import Runs
 from boyd.store.server.connection import Client
 from boyd.store.server.scripts import Scripts
 from boyd.store.storage_budget import StorageBudget
-from boyd.store.timing import Retention, Timing
+from boyd.store.timing import ServerClock, Timing
 from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
 

@@ -30,6 +30,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.models.actor import actor_fields
+from boyd.store.fleet import Retention
 from boyd.store.freezes import FreezeCopy
 from boyd.store.hashes import flatten, readable, restore
 from boyd.store.in_flight import InFlight
@@ -47,8 +48,7 @@ from boyd.store.paging import (
     read_page,
 )
 from boyd.store.server.connection import Client, near, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import Retention, milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 #: The ways in which a person or the loop resolves an item; expiry is not one of them.
 Verdict = Literal["approved", "denied", "withdrawn"]

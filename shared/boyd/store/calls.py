@@ -15,8 +15,7 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 #: Seconds to keep a call and its answer.
 KEEP = 86400.0

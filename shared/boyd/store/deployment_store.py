@@ -10,7 +10,6 @@ from boyd.store.agent_store import AgentStore
 from boyd.store.api_keys import ApiKeys
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, seal_all
-from boyd.store.clock import ServerClock
 from boyd.store.delegations import Delegations
 from boyd.store.due import take_each
 from boyd.store.events import Events, StreamWatcher
@@ -24,7 +23,7 @@ from boyd.store.server.connection import Client, near
 from boyd.store.server.scripts import Scripts
 from boyd.store.storage_budget import StorageBudget
 from boyd.store.throttle import Throttle
-from boyd.store.timing import Timing
+from boyd.store.timing import ServerClock, Timing
 
 
 class Store:

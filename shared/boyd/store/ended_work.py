@@ -18,7 +18,7 @@ from boyd.store.iteration_record import Record
 from boyd.store.keys import ARCHIVE, TRACES, Keys
 from boyd.store.paging import Place
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import milliseconds
 
 _S = TypeVar("_S", bound=FollowerStatus)
 

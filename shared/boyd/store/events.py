@@ -16,8 +16,8 @@ from boyd.models import Event, JsonObject, from_ms
 from boyd.store.keys import Keys
 from boyd.store.server.cluster_client import PAUSE, ClusterClient
 from boyd.store.server.connection import Client, replies_of_some, translate_errors
+from boyd.store.server.scripts import milliseconds
 from boyd.store.server.slot_map import Server
-from boyd.store.timing import milliseconds
 
 #: Seconds for which a server waits before it replies that there is nothing.
 WAIT = 60.0

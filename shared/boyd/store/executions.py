@@ -31,8 +31,7 @@ from boyd.store.hashes import reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 
 #: Seconds to keep an execution: longer than any message about it can be delayed.
 KEEP = 7 * 86400.0

@@ -30,8 +30,7 @@ from boyd.store.freezes import Stop, scopes_concerning
 from boyd.store.hashes import note_unreadable, readable, reading
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
 from boyd.store.server.connection import Client, pairs, replies_by_type, translate_errors
-from boyd.store.server.scripts import Scripts, flat
-from boyd.store.timing import Retention, milliseconds
+from boyd.store.server.scripts import Scripts, flat, milliseconds
 from boyd.text import queues
 
 Role = Literal["worker", "beat"]
@@ -51,6 +50,41 @@ class Obstacle:
 
     text: str
     command: str
+
+
+class Retention(Model):
+    """The limits for pending items and for ended ones, with times in seconds.
+
+    Without a `ttl`, items wait forever.
+    """
+
+    ttl: float | None = 3600.0
+    max_age: float = 30 * 86400.0
+    max_count: int = 500
+    runs_max_age: float = 86400.0
+    runs_max_count: int = 500
+    iterations_max_age: float = 30 * 86400.0
+    iterations_max_count: int = 500
+
+    def of_items(self) -> list[int]:
+        """The time in ms and the number of resolved items to keep."""
+        return [milliseconds(self.max_age), self.max_count]
+
+    def of_runs(self) -> list[int]:
+        """The time in ms and the number of finished runs to keep."""
+        return [milliseconds(self.runs_max_age), self.runs_max_count]
+
+    def of_iterations(self) -> list[int]:
+        """The time in ms and the number of iterations to keep."""
+        return [milliseconds(self.iterations_max_age), self.iterations_max_count]
+
+    def limits(self) -> dict[str, list[int]]:
+        """All limits, as scripts take them."""
+        return {
+            "items": self.of_items(),
+            "runs": self.of_runs(),
+            "iterations": self.of_iterations(),
+        }
 
 
 class AgentEntry(Model):

@@ -13,8 +13,7 @@ from boyd.store.hashes import readable
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 
 _TIMES = ("since", "until")
 

@@ -10,8 +10,7 @@ from typing import Literal
 
 from boyd.store.keys import DEPLOYMENT, Keys, answer
 from boyd.store.server.connection import Client
-from boyd.store.server.scripts import Scripts
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import Scripts, milliseconds
 
 #: Seconds to keep an answer.
 KEPT = 86_400.0

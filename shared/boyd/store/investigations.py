@@ -26,12 +26,12 @@ from boyd.models.investigation import (
     redact_entry,
     title_of,
 )
+from boyd.store.fleet import Retention
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import Retention, milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 from boyd.text.redaction import redactor
 
 #: The most investigations of an agent, including ended ones.

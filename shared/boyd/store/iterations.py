@@ -27,6 +27,7 @@ from boyd.models import (
     from_ms,
 )
 from boyd.models.actor import actor_fields
+from boyd.store.fleet import Retention
 from boyd.store.history import summary_of
 from boyd.store.iteration_record import (
     Record,
@@ -37,8 +38,8 @@ from boyd.store.iteration_record import (
 )
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, pairs, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat
-from boyd.store.timing import Retention, Timing, milliseconds
+from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
+from boyd.store.timing import Timing
 
 
 @dataclass(frozen=True)

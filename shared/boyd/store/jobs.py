@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from boyd.models import JobExecution, RunResult, RunStatus, from_ms
+from boyd.store.fleet import Retention
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, pairs
-from boyd.store.server.scripts import KeyedScripts, flat
-from boyd.store.timing import Retention, Timing, milliseconds
+from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
+from boyd.store.timing import Timing
 
 #: A run that ends with a job: its id, new status and result.
 Ending = tuple[str, RunStatus, RunResult]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from boyd.models.tape import PublishedReplay, ReplayReport
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import milliseconds
 
 #: Seconds to keep it, and the findings of it that are kept.
 KEPT = 30 * 86_400.0

@@ -19,8 +19,7 @@ from boyd.store.api_keys import Refused
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, SESSIONS, login, session
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 
 #: Seconds without a request after which a session ends, and after which it ends in any case.
 IDLE = 30 * 60.0

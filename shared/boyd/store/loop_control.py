@@ -14,8 +14,8 @@ from boyd.settings.schedules import Schedule
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
 from boyd.store.server.connection import Client, read_int, translate_errors
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import Timing, milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.timing import Timing
 
 #: Fields of an observation's metadata that identify repetitions; see `Loop.intake`.
 FINGERPRINT, EVENT_ID = "fingerprint", "eventId"

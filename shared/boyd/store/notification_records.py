@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from boyd import naming
 from boyd.models import STAGES, Fence, NotificationRecord
 from boyd.store.keys import Keys
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 #: The prefix of a record's field in the hash of its approval.
 _FIELD = "notified:"

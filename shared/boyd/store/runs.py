@@ -23,12 +23,12 @@ from boyd.models import (
     from_ms,
 )
 from boyd.models.actor import actor_fields
+from boyd.store.fleet import Retention
 from boyd.store.hashes import flatten, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import Retention, milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

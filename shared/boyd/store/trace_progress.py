@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from boyd.store.server.connection import pairs
-from boyd.store.server.scripts import KeyedScripts, flat
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 
 #: Seconds after which another process takes over from one that is silent.
 SILENT = 20.0

@@ -12,8 +12,7 @@ from boyd.models.actor import actor_fields
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts
-from boyd.store.timing import milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 _TIMES = ("since", "updated", "until")
 

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from boyd.models import utc_now
-from boyd.store import ServerClock, Slot, clock
+from boyd.store import ServerClock, Slot, timing
 from boyd.testing import Lab
 from boyd_worker.beat import SlotSchedule
 from kit import agent, slot_around
@@ -30,7 +30,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def _looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "RESYNC", -1.0)
+    monkeypatch.setattr(timing, "RESYNC", -1.0)
 
 
 def test_the_time_is_that_of_the_server_whatever_our_own_clock_says() -> None:

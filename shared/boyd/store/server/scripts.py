@@ -265,6 +265,11 @@ class KeyedScripts:
         return self._scripts.run_and_read(call, hash_key)
 
 
+def milliseconds(seconds: float) -> int:
+    """Convert to whole milliseconds, as scripts take times."""
+    return int(seconds * 1000)
+
+
 def flat(fields: Mapping[str, Any]) -> list[Any]:
     """A mapping as a flat list of fields and values."""
     return [item for pair in fields.items() for item in pair]
