@@ -323,11 +323,11 @@ def iterations(store: Store, a: AgentStore) -> None:
     assert entry
     a.iterations.renew(1, 1, "w/2")
     assert a.iterations.plan(entry, ["o"], ["{}", "{}"], {}, [], [])
-    a.batches.enter(1, 1, 1, "w/3")
-    a.batches.renew(1, 1, 1, "w/3")
-    a.batches.replace(1, 2, 1, ["{}"])
-    a.batches.complete_batch(1, 1, 1, "w/3", {"seen:0": "[]"})
-    a.batches.complete_batch(1, 3, 2, "", {})
+    a.observers.enter_batch(1, 1, 1, "w/3")
+    a.observers.renew_batch(1, 1, 1, "w/3")
+    a.observers.replace_batch(1, 2, 1, ["{}"])
+    a.observers.complete_batch(1, 1, 1, "w/3", {"seen:0": "[]"})
+    a.observers.complete_batch(1, 3, 2, "", {})
     entry = a.iterations.enter_orient(1, 1, "w/4")
     assert entry
     assert [run["id"] for run in entry.runs] == ["run1"]
@@ -529,7 +529,7 @@ def losses(store: Store, a: AgentStore) -> None:
     entry = a.iterations.enter(n, 2, "start", "w/2")
     assert entry
     a.iterations.plan(entry, ["o"], ["{}"], {}, [], [])
-    take(store, a, "batch:1", lambda proof: a.batches.retry(1, proof))
+    take(store, a, "batch:1", lambda proof: a.observers.retry_batch(1, proof))
     take(store, a, "phase", a.iterations.retry)
     store.client.hset("boyd:{a}:iteration", "phase", "act")
     a.iterations.settle_act(n, 2, "nobody serves it", "loop:2", 30.0)

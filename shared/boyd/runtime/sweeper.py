@@ -149,7 +149,7 @@ class Sweeper:
         ending.end(self._engine, iteration, epoch, "", result)
 
     def _batch(self, number: int, proof: str) -> None:
-        stuck = self._store.batches.retry(number, proof)
+        stuck = self._store.observers.retry_batch(number, proof)
         if stuck is None:
             return
         batch = Batch.from_json(stuck.payload)
@@ -169,7 +169,9 @@ class Sweeper:
             return
         singles = [Batch(queue=batch.queue, tasks=[task]) for task in batch.tasks]
         payloads = [single.to_json() for single in singles]
-        placed = self._store.batches.replace(stuck.iteration, stuck.batch, stuck.attempt, payloads)
+        placed = self._store.observers.replace_batch(
+            stuck.iteration, stuck.batch, stuck.attempt, payloads
+        )
         if placed:
             self._warn("worker %s was lost while observing; resending its batch", worker)
             first, attempt = placed
@@ -183,7 +185,7 @@ class Sweeper:
             ).to_json()
             for task in batch.tasks
         }
-        completed = self._store.batches.complete_batch(
+        completed = self._store.observers.complete_batch(
             stuck.iteration, stuck.batch, stuck.attempt, stuck.worker, fields, given_up=True
         )
         if completed and completed[0] == 0:

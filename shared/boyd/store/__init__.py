@@ -7,7 +7,6 @@ from boyd.store.api_keys import Admission, ApiKeys
 from boyd.store.approvals import ItemAnswer, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
-from boyd.store.batches import Batches, StuckBatch
 from boyd.store.calls import read_call
 from boyd.store.deployment_store import Store
 from boyd.store.due import Due
@@ -36,7 +35,7 @@ from boyd.store.keys import DEPLOYMENT
 from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
 from boyd.store.loop_control import IntakeLimits, Loop, Slot, TriggerOutcome
 from boyd.store.model_usage import ModelUsage
-from boyd.store.observers import Observers
+from boyd.store.observers import Observers, StuckBatch
 from boyd.store.plugin_state import FactGraph
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.runs import Submitted, read_callback
@@ -56,7 +55,6 @@ __all__ = [
     "ApiKeys",
     "Audit",
     "BatchRun",
-    "Batches",
     "Due",
     "EndedWork",
     "Ending",

@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from boyd.store.approvals import Approvals
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
-from boyd.store.batches import Batches
 from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls
 from boyd.store.delegations import Delegations
@@ -79,14 +78,9 @@ class AgentStore:
         return Iterations(self._client, self._scripts, self._keys, self._timing)
 
     @cached_property
-    def batches(self) -> Batches:
-        """The batches of its observe phase."""
-        return Batches(self._scripts, self._timing)
-
-    @cached_property
     def observers(self) -> Observers:
-        """The last runs and the health of observers."""
-        return Observers(self._client, self._keys)
+        """Batches of observers, their last runs and health."""
+        return Observers(self._client, self._scripts, self._keys, self._timing)
 
     @cached_property
     def history(self) -> History:

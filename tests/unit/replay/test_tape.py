@@ -101,7 +101,7 @@ def test_a_batch_whose_worker_was_lost_is_recorded_once_and_its_observers_have_a
     lab.launcher.trigger("test")
     lab.step()
     lab.dispatcher.hints.clear()
-    assert lab.store.batches.enter(1, 1, 1, "h.1.abcd/1")
+    assert lab.store.observers.enter_batch(1, 1, 1, "h.1.abcd/1")
     overdue(lab, "batch:1")
     result = first(lab)
 
@@ -117,7 +117,7 @@ def test_a_batch_that_is_given_up_is_recorded_with_each_lost_worker() -> None:
     lab.step()
     for batch, attempt in ((1, 1), (2, 2)):
         lab.dispatcher.hints.clear()
-        assert lab.store.batches.enter(1, batch, attempt, "h.1.abcd/1")
+        assert lab.store.observers.enter_batch(1, batch, attempt, "h.1.abcd/1")
         lab.client.zadd(KEYS.due, {f"batch:{batch}": 1})
         lab.sweeper.sweep()
     lab.deliver()

@@ -141,7 +141,7 @@ def test_a_bundle_whose_worker_was_lost_is_sent_one_by_one() -> None:
     lab.launcher.trigger("test")
     lab.step()
     lab.dispatcher.hints.clear()
-    assert lab.store.batches.enter(1, 1, 1, "lost/1")
+    assert lab.store.observers.enter_batch(1, 1, 1, "lost/1")
     overdue(lab, "batch:1")
     lab.sweeper.sweep()
 
@@ -157,10 +157,10 @@ def test_an_observer_that_takes_its_worker_with_it_twice_is_given_up() -> None:
     lab.launcher.trigger("test")
     lab.step()
     lab.dispatcher.hints.clear()
-    lab.store.batches.enter(1, 1, 1, "lost/1")
+    lab.store.observers.enter_batch(1, 1, 1, "lost/1")
     overdue(lab, "batch:1")
     lab.sweeper.sweep()
-    lab.store.batches.enter(1, 2, 2, "lost/2")
+    lab.store.observers.enter_batch(1, 2, 2, "lost/2")
     overdue(lab, "batch:2")
     lab.sweeper.sweep()
     lab.deliver()
@@ -193,24 +193,24 @@ def test_a_batch_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> Non
     lab.step()
     overdue(lab, "batch:1")
     proof = lab.store.due.take()["batch:1"]
-    stuck = lab.store.batches.retry(1, proof)
+    stuck = lab.store.observers.retry_batch(1, proof)
     assert stuck is not None
-    assert lab.store.batches.enter(1, 1, 1, "w")
+    assert lab.store.observers.enter_batch(1, 1, 1, "w")
 
-    assert lab.store.batches.complete_batch(1, 1, stuck.attempt, stuck.worker, {}) is None
-    assert lab.store.batches.complete_batch(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.observers.complete_batch(1, 1, stuck.attempt, stuck.worker, {}) is None
+    assert lab.store.observers.complete_batch(1, 1, 1, "w", {}) == (0, 1)
 
 
 def test_a_batch_is_completed_only_under_its_attempt() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.step()
-    assert lab.store.batches.enter(1, 1, 1, "w")
+    assert lab.store.observers.enter_batch(1, 1, 1, "w")
 
-    assert lab.store.batches.complete_batch(1, 1, 2, "w", {}) is None
-    assert lab.store.batches.complete_batch(1, 1, 2, "", {}) is None
-    assert lab.store.batches.complete_batch(1, 1, 1, "other", {}) is None
-    assert lab.store.batches.complete_batch(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.observers.complete_batch(1, 1, 2, "w", {}) is None
+    assert lab.store.observers.complete_batch(1, 1, 2, "", {}) is None
+    assert lab.store.observers.complete_batch(1, 1, 1, "other", {}) is None
+    assert lab.store.observers.complete_batch(1, 1, 1, "w", {}) == (0, 1)
 
 
 def test_every_message_may_come_twice() -> None:
