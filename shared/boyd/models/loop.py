@@ -123,6 +123,11 @@ class LoopResult(Model):
     gate: Gate | None = None
     reads: list[PluginReads] = Field(default_factory=list)
 
+    @property
+    def waits_for(self) -> str | None:
+        """The approval that its action waits for, if any."""
+        return next((item.waits_for for item in self.action_results if item.waits_for), None)
+
 
 class LoopStatus(Model):
     """The current state of an agent's loop."""

@@ -14,13 +14,30 @@ from typing import Any, Protocol
 from pydantic import Field, TypeAdapter, ValidationError
 
 from boyd.errors import PayloadTooLarge
-from boyd.models import Model, NotDue, Observation, ObserverHealth, Problem, explain
+from boyd.models import (
+    JsonObject,
+    Model,
+    NotDue,
+    Observation,
+    ObserverHealth,
+    Problem,
+    Run,
+    Severity,
+    explain,
+)
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Observer
 from boyd.plugin.plugin_values import unchecked
 
 log = logging.getLogger("boyd.phases")
+
+_SEVERITY: dict[str, Severity] = {
+    "low": "info",
+    "medium": "warning",
+    "high": "error",
+    "critical": "critical",
+}
 
 #: An observer with a longer time limit, in seconds, gets a batch of its own.
 SLOW = 30.0
@@ -366,6 +383,30 @@ def assemble(
             except ValueError as error:
                 ctx.report_hook(hook, error)
     return observations + added, added
+
+
+def run_observation(run: Run) -> Observation:
+    """The observation of a run; its context cannot replace the five fields that identify it."""
+    own = {
+        "runId": run.id,
+        "title": run.title,
+        "description": run.description,
+        "priority": run.priority,
+        "source": run.source,
+    }
+    return Observation(
+        source=f"run:{run.source}",
+        type="alert",
+        severity=_SEVERITY[run.priority],
+        timestamp=run.created_at,
+        data={**run.context, **own},
+        metadata=_about(run),
+    )
+
+
+def _about(run: Run) -> JsonObject:
+    about: JsonObject = {"isRun": True, "runId": run.id}
+    return {**about, "callbackUrl": run.callback_url} if run.callback_url else about
 
 
 #: Consecutive failures after which an observer backs off.

@@ -16,6 +16,7 @@ from boyd.models import (
     ActionResult,
     Actor,
     ApprovalItem,
+    ApprovalPolicy,
     Decision,
     Gate,
     LoopResult,
@@ -27,7 +28,7 @@ from boyd.models import (
 from boyd.models.investigation import Ended
 from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.models.responses import Retired, RevokedAgent
-from boyd.phases import action_call, complete
+from boyd.phases import action_call
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext
 from boyd.runtime.approvals.approval_gateway import Resolver
@@ -87,7 +88,7 @@ def end(
     *worker* is the attempt that entered `complete`; empty: end it although no worker has. With
     *store_results* the action's result is stored too; otherwise the act phase has stored it.
     """
-    runs, unheard = _runs(context.store, result), complete.run_result(result)
+    runs, unheard = _runs(context.store, result), run_result(result)
     follow_up = context.store.iterations.finish(
         iteration, epoch, worker, result, runs, unheard, context.retention, store_results
     )
@@ -143,7 +144,7 @@ def failure_of(agent_id: str, record: Record, ended_at: datetime, reason: str) -
 
 def _runs(store: AgentStore, result: LoopResult) -> list[RunOutcome]:
     """The outcome of each run of the iteration."""
-    outcomes = [complete.run_outcome(run_id, result) for run_id in result.runs]
+    outcomes = [run_outcome(run_id, result) for run_id in result.runs]
     waits_for = next((o.approval_id for o in outcomes if o.approval_id), None)
     item = store.approvals.get(waits_for) if waits_for else None
     # A person may have approved already, and a worker executed the action.
@@ -157,6 +158,94 @@ def _with_execution(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
         return outcome
     result = outcome.result.patched({"actions_performed": [ActionPerformed.of(done)]})
     return replace(outcome, status="completed" if done.success else "failed", result=result)
+
+
+def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
+    """The outcome of a run after the iteration that investigated it."""
+    approval_id = result.waits_for
+    status: RunStatus | None = None if approval_id else _run_status(result)
+    return RunOutcome(run_id, status, run_result(result), approval_id)
+
+
+def run_result(result: LoopResult) -> RunResult:
+    """The run result of an iteration."""
+    situation = result.situation
+    assessments = situation.assessments if situation else []
+    return RunResult(
+        summary=result.error or (situation.summary if situation else "No situation"),
+        findings=[finding for a in assessments for finding in a.findings],
+        actions_performed=[ActionPerformed.of(item) for item in result.action_results],
+        loop_iterations=1,
+        duration=result.duration,
+        situation_assessment=situation.summary if situation else None,
+        assessments=assessments or None,
+        recommendations=[a.contributing_factor for a in assessments if a.contributing_factor],
+    )
+
+
+def _run_status(result: LoopResult) -> RunStatus:
+    refused = result.trace is not None and (result.trace.vetoed or result.trace.invalid)
+    acted = all(item.success for item in result.action_results)
+    return "completed" if result.success and acted and not refused else "failed"
+
+
+def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None:
+    """Withdraw approvals whose situation has cleared, and remember those this iteration asked for.
+
+    Only strategies with `withdraw_when_clear` count; without any this costs nothing.
+    """
+    store = engine.store
+    flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
+    if not flagged or result.trace is None:
+        return
+    failed = {problem.id for problem in result.observer_errors}
+    saw = {record.observers[index] for index in record.observation_texts} - failed
+    requested = result.waits_for
+    # Runs and external events do not repeat while their cause lasts.
+    lasting = not record.runs and not record.intake
+    if requested and result.trace.chosen in flagged and lasting:
+        store.approvals.watch(requested, result.trace.chosen, sorted(saw))
+    watched = store.approvals.watches()
+    for approval_id, (strategy, observers) in watched.items():
+        cleared = _has_cleared(strategy, observers, saw, result)
+        if approval_id != requested and cleared and not _has_other_requesters(store, approval_id):
+            _withdraw(engine, approval_id, result)
+    over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
+    if over:
+        store.approvals.unwatch(sorted(over))
+
+
+def _has_other_requesters(store: AgentStore, approval_id: str) -> bool:
+    """Report whether anybody besides the loop and its runs requested an item."""
+    item = store.approvals.get(approval_id)
+    if item is None:
+        return False
+    return not set(item.requested_by) <= set(store.runs.requesters(item.run_ids))
+
+
+def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
+    summary = result.situation.summary if result.situation else ""
+    loop = Actor(principal=f"agent:{engine.agent.id}")
+    answer = ItemAnswer("withdrawn", loop, f"The situation has cleared: {summary}"[:500])
+    engine.store.approvals.resolve(approval_id, answer, ApprovalPolicy(), engine.retention)
+
+
+def _has_cleared(strategy_id: str, observers: set[str], saw: set[str], result: LoopResult) -> bool:
+    """Report whether the situation in which a strategy requested an approval has cleared.
+
+    Only an iteration without failures that saw at least the same *observers* can tell: then the
+    strategy no longer applies, or decides on no-op.
+    """
+    trace = result.trace
+    if trace is None or not result.success or not observers <= saw:
+        return False
+    if any(problem.phase in ("observe", "orient", "decide") for problem in result.problems):
+        return False
+    if strategy_id not in trace.applicable:
+        return True
+    refused = trace.vetoed or trace.invalid
+    nothing = result.decision is not None and result.decision.is_no_op
+    return trace.chosen == strategy_id and nothing and not refused
 
 
 def finish_investigation(

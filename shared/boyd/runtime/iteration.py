@@ -17,19 +17,16 @@ from boyd.errors import StoreUnavailable
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import (
     ActionResult,
-    Actor,
-    ApprovalPolicy,
     Decision,
     DecisionTrace,
     Fence,
     Gate,
-    LoopResult,
     ObserverHealth,
     Phase,
     Problem,
     Situation,
 )
-from boyd.phases import act, action_call, complete, decide, observe, orient
+from boyd.phases import act, action_call, decide, observe, orient
 from boyd.phases.gate import annotate, conclude, judge, refuse
 from boyd.phases.observe import Batch, ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
@@ -39,9 +36,7 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.runtime.triggers import TICK
 from boyd.store import (
-    AgentStore,
     BatchRun,
-    ItemAnswer,
     PhaseEntry,
     Record,
     Stale,
@@ -219,7 +214,7 @@ class IterationSteps:
 
     def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
         record = entry.record
-        runs = [complete.run_observation(read_run(fields)) for fields in entry.runs]
+        runs = [observe.run_observation(read_run(fields)) for fields in entry.runs]
         extra = [*record.intake, *runs]
         ctx.phase = "observe"
         observations, added = observe.assemble(ctx, record.observation_texts, extra)
@@ -324,7 +319,7 @@ class IterationSteps:
         ctx.run_hooks("on_loop_complete", result=result)
         result = ending.with_known_outcome(self._store, entry.record, result)
         result = result.patched({"problems": ctx.problems})
-        withdraw_cleared(self._engine, entry.record, result)
+        ending.withdraw_cleared(self._engine, entry.record, result)
         store_results = entry.record.abandoned_phase is not None
         ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, store_results)
         return False
@@ -408,44 +403,3 @@ def _gate(gate: Gate | None) -> dict[str, str]:
 
 def _problems(ctx: PhaseContext) -> dict[str, str]:
     return {"problems": dump_problems(ctx.problems), "blocks": dump_blocks(ctx.blocks)}
-
-
-def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None:
-    """Withdraw approvals whose situation has cleared, and remember those this iteration asked for.
-
-    Only strategies with `withdraw_when_clear` count; without any this costs nothing.
-    """
-    store = engine.store
-    flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
-    if not flagged or result.trace is None:
-        return
-    failed = {problem.id for problem in result.observer_errors}
-    saw = {record.observers[index] for index in record.observation_texts} - failed
-    requested = complete.waiting_for(result)
-    # Runs and external events do not repeat while their cause lasts.
-    lasting = not record.runs and not record.intake
-    if requested and result.trace.chosen in flagged and lasting:
-        store.approvals.watch(requested, result.trace.chosen, sorted(saw))
-    watched = store.approvals.watches()
-    for approval_id, (strategy, observers) in watched.items():
-        cleared = complete.has_cleared(strategy, observers, saw, result)
-        if approval_id != requested and cleared and not _has_other_requesters(store, approval_id):
-            _withdraw(engine, approval_id, result)
-    over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
-    if over:
-        store.approvals.unwatch(sorted(over))
-
-
-def _has_other_requesters(store: AgentStore, approval_id: str) -> bool:
-    """Report whether anybody besides the loop and its runs requested an item."""
-    item = store.approvals.get(approval_id)
-    if item is None:
-        return False
-    return not set(item.requested_by) <= set(store.runs.requesters(item.run_ids))
-
-
-def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
-    summary = result.situation.summary if result.situation else ""
-    loop = Actor(principal=f"agent:{engine.agent.id}")
-    answer = ItemAnswer("withdrawn", loop, f"The situation has cleared: {summary}"[:500])
-    engine.store.approvals.resolve(approval_id, answer, ApprovalPolicy(), engine.retention)

@@ -9,7 +9,8 @@ import pytest
 
 from boyd import Agent, LoopResult, Veto
 from boyd.models import Autonomy, Run
-from boyd.phases import act, complete, decide, observe, orient
+from boyd.phases import act, decide, observe, orient
+from boyd.runtime import ending
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, reads, seen, sees
 
@@ -174,7 +175,7 @@ def test_the_iteration_in_flight_takes_no_place_on_a_page_of_the_history() -> No
         (orient, "orient", "orient"),
         (decide, "decide", "decide"),
         (act, "act", "act"),
-        (complete, "run_outcome", "complete"),
+        (ending, "run_outcome", "complete"),
     ],
 )
 def test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(

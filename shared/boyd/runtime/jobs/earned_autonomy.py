@@ -27,7 +27,6 @@ from boyd.models import (
     from_ms,
 )
 from boyd.phases import action_call
-from boyd.phases.complete import waiting_for
 from boyd.phases.gate import judge
 from boyd.plugin import Action
 from boyd.runtime.engine import Engine
@@ -139,7 +138,7 @@ class AutonomyOffers:
             for result in page:
                 classed = result.situation and result.situation.class_for(action.plugin_id)
                 decided = result.decision and result.decision.action == action.id
-                item = waiting_for(result)
+                item = result.waits_for
                 if (
                     decided
                     and result.gate
@@ -154,7 +153,7 @@ class AutonomyOffers:
 
     def _ending(self, then: LoopResult) -> str:
         """The end of a recorded decision: the verdict on it, or its state."""
-        item = waiting_for(then)
+        item = then.waits_for
         name = naming.approval(item) if item else naming.loop(str(then.iteration))
         entry = self._engine.store.executions.get(name)
         if entry is None:
