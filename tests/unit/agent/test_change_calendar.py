@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from boyd.agent.windows import MAX_BYTES, MAX_RECURRING, CalendarError, ChangeCalendar
+from boyd.agent.change_calendar import MAX_BYTES, MAX_RECURRING, CalendarError, ChangeCalendar
 
 VIENNA = "Europe/Vienna"
 
