@@ -23,7 +23,7 @@ from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.forms import read_note, read_version
-from boyd_api.console.inbox_page import VERDICTS, needs_login
+from boyd_api.console.inbox_page import VERDICTS
 from boyd_api.console.page_request import PageRequest, csrf_token
 from boyd_api.console.pages import to_login
 from boyd_api.console.rendering import render_page
@@ -75,7 +75,7 @@ def answer(page: PageRequest, id: str) -> PageResult:
     if verb not in VERDICTS or version is None:
         raise HttpProblem("bad-request", "the form is not one of this page: open it again")
     item = _item(page, id)
-    if needs_login(page, item, verb):
+    if page.needs_login(item, verb):
         return to_login("confirm", f"{address(item)}?answer=approve", note=note)
     resolution = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, version)
     if resolution.counts:

@@ -78,7 +78,7 @@ def answer_several(page: PageRequest) -> PageResult:
     if "confirmed" not in request.form:
         items = [_item(page, agent, id) for agent, id, _ in chosen]
         pending = [item for item in items if item is not None and item.status == "pending"]
-        if any(needs_login(page, item, verb) for item in pending):
+        if any(page.needs_login(item, verb) for item in pending):
             return to_login("confirm", HOME)
         if len({item.title for item in pending}) > 1:
             raise HttpProblem("bad-request", "the ticked approvals are for different actions")
@@ -99,11 +99,6 @@ def _parse_choice(text: str) -> tuple[str, str, int]:
     return agent, id, number
 
 
-def needs_login(page: PageRequest, item: ApprovalItem, verb: str) -> bool:
-    """True for the approval of a risky item by a login that is no longer recent."""
-    return verb == "approve" and item.is_risky and item.status == "pending" and page.is_stale
-
-
 def _item(page: PageRequest, agent: str, id: str) -> ApprovalItem | None:
     """The approval; None if the reader may see none of that name."""
     if agent not in page.ctx.agents:
@@ -117,7 +112,7 @@ def _answer(
     item = _item(page, agent, id)
     if item is None:
         return Answered(None, id, False, "no longer known")
-    if needs_login(page, item, verb):
+    if page.needs_login(item, verb):
         return Answered(item, id, False, "it is risky: open it, and sign in again")
     resolution = approval_routes.answer(page.of(agent).ctx, id, VERDICTS[verb], note, version)
     text = resolution.outcome.value

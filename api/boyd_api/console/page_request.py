@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from flask import g, request
 
-from boyd.models import ApiKey, Scope
+from boyd.models import ApiKey, ApprovalItem, Scope
 from boyd_api.console.session import VISITOR, BrowserSession, cookie_value
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.services import Services
@@ -52,6 +52,10 @@ class PageRequest:
     def is_stale(self) -> bool:
         """True if the last login is too long ago for what is dangerous."""
         return self.session is not None and not self.session.is_fresh
+
+    def needs_login(self, item: ApprovalItem, verb: str) -> bool:
+        """True for the approval of a risky item by a login that is no longer recent."""
+        return verb == "approve" and item.is_risky and item.status == "pending" and self.is_stale
 
     @property
     def is_live(self) -> bool:

@@ -11,9 +11,9 @@ from werkzeug.wrappers import Response
 from boyd.errors import StoreUnavailable
 from boyd.models import ApiKey
 from boyd.store.login_sessions import digest
-from boyd_api.http.auth import host_of
 from boyd_api.http.problems import HttpProblem, retry_after
-from boyd_api.http.services import Services, is_loopback
+from boyd_api.http.request_context import names_loopback
+from boyd_api.http.services import Services
 
 #: The names of cookies, without prefix: the session, what forms depend on before a login, and a
 #: login that the browser has begun at the identity provider.
@@ -80,7 +80,7 @@ def is_automatic() -> bool:
 
 def is_secure() -> bool:
     """True if cookies are for HTTPS only: always, unless the console is used on its own host."""
-    return not is_loopback(host_of(f"//{request.host}"))
+    return not names_loopback()
 
 
 def cookie_name(name: str = SESSION) -> str:

@@ -7,7 +7,6 @@ import hashlib
 import math
 import time
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from flask import g, request
 
@@ -18,8 +17,9 @@ from boyd.models import Actor, ApiKey, Delegable, Scope, agent_of, utc_now
 from boyd.settings.intake_settings import DeclaredIntake, KeyAuth, SnsAuth
 from boyd.store.api_keys import is_key
 from boyd_api.http.problems import HttpProblem, retry_after
+from boyd_api.http.request_context import names_loopback
 from boyd_api.http.routing import Route
-from boyd_api.http.services import Services, is_loopback
+from boyd_api.http.services import Services
 from boyd_api.oidc.identities import NoScopes, ProviderUnavailable, TokenRefused
 
 #: Seconds after which to send a message again whose sender could not be checked.
@@ -214,7 +214,7 @@ def _check_open(services: Services) -> None:
     if not services.settings.api.allow_unauthenticated:
         raise _not_authenticated(f"no key was sent; {_HOW}")
     must = "requests without a key must"
-    if not is_loopback(host_of(f"//{request.host}")):
+    if not names_loopback():
         raise HttpProblem("forbidden", f"{must} use a loopback host, not {request.host!r}")
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
@@ -223,14 +223,6 @@ def _check_open(services: Services) -> None:
     site = request.headers.get("Sec-Fetch-Site", "none").strip().lower()
     if site in ("cross-site", "same-site"):
         raise HttpProblem("forbidden", f"{must} not come from pages of other sites")
-
-
-def host_of(url: str) -> str:
-    """The host in a URL; empty if there is none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def _admit_key(

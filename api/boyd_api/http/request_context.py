@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from flask import Response, g, request
 from pydantic import BeforeValidator, Field, ValidationError
@@ -24,7 +25,7 @@ from boyd.text.json_limits import MAX_VALUES
 from boyd_api.http import idempotency_keys
 from boyd_api.http.event_streams import EventFeed
 from boyd_api.http.problems import FieldError, HttpProblem, invalid, retry_after
-from boyd_api.http.services import AgentAccess, Services
+from boyd_api.http.services import AgentAccess, Services, is_loopback
 
 #: Bytes that Redis keeps for a call of a worker besides what was sent: the call and its execution.
 CALL_BYTES = 4096
@@ -232,6 +233,14 @@ def _below_a_path(prefix: str) -> str:
         f"a proxy serves Boyd below {prefix}, but it needs a host name of its own:"
         " let the proxy pass on / of that name, unchanged"
     )
+
+
+def names_loopback() -> bool:
+    """True if the request names a host that only this machine reaches."""
+    try:
+        return is_loopback(urlsplit(f"//{request.host}").hostname or "")
+    except ValueError:
+        return False
 
 
 def check_encoding() -> None:

@@ -183,7 +183,7 @@ class Services:
         with self._lock:
             read_at, names = self._people
         if time.monotonic() - read_at > _NAMES_FRESH:
-            names = self.store.people.all()
+            names = self.store.login_sessions.names()
             with self._lock:
                 self._people = (time.monotonic(), names)
         return names
@@ -191,7 +191,7 @@ class Services:
     def note_name(self, identity: ApiKey) -> None:
         """Keep the name of an identity, if it is new or has changed."""
         if self.names().get(identity.principal) != identity.name:
-            self.store.people.remember(identity.principal, identity.name)
+            self.store.login_sessions.remember_name(identity.principal, identity.name)
             with self._lock:
                 self._people = (float("-inf"), {})
 
