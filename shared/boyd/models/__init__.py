@@ -5,6 +5,7 @@ from boyd.models.action import (
     FROZEN,
     REVOKED,
     ActionInfo,
+    ActionPerformed,
     ActionResult,
     Autonomy,
     AutonomyMode,
@@ -119,7 +120,6 @@ from boyd.models.procedure import (
     StepProgress,
 )
 from boyd.models.run import (
-    ActionPerformed,
     Callback,
     Delivery,
     Run,

@@ -241,6 +241,20 @@ class ActionResult(Model):
         return "succeeded" if self.success else "failed"
 
 
+class ActionPerformed(Model):
+    """An action in a run's result."""
+
+    action: str
+    success: bool
+    description: str
+
+    @classmethod
+    def of(cls, result: ActionResult) -> ActionPerformed:
+        """The short form of *result*."""
+        description = result.error or (result.output if isinstance(result.output, str) else "done")
+        return cls(action=result.action, success=result.success, description=description)
+
+
 class JobExecution(Model):
     """The state of a job's execution; `unknown`: it was started and its outcome lost."""
 

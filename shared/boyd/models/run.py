@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from boyd.models.action import ActionResult
+from boyd.models.action import ActionPerformed
 from boyd.models.base import JsonObject, Level, Model, Timestamp
 from boyd.models.situation import SituationAssessment
 from boyd.text.trace_context import LONGEST, PATTERN
@@ -39,20 +39,6 @@ _URL_FORM: JsonObject = {"pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]"}
 HttpUrlText = Annotated[
     str, Field(max_length=2000, json_schema_extra=_URL_FORM), AfterValidator(_http_url)
 ]
-
-
-class ActionPerformed(Model):
-    """An action in a run's result."""
-
-    action: str
-    success: bool
-    description: str
-
-    @classmethod
-    def of(cls, result: ActionResult) -> ActionPerformed:
-        """The short form of *result*."""
-        description = result.error or (result.output if isinstance(result.output, str) else "done")
-        return cls(action=result.action, success=result.success, description=description)
 
 
 class RunResult(Model):
