@@ -148,7 +148,7 @@ def test_a_name_cannot_turn_or_break_the_line(service: Service) -> None:
     shown = service.browser().sign_in("trick")
 
     assert shown.status_code == 200
-    assert service.site.store.people.all() == {service.principal("trick"): "Ann Example"}
+    assert service.site.store.login_sessions.names() == {service.principal("trick"): "Ann Example"}
 
 
 def test_scopes_are_those_of_all_groups(service: Service) -> None:

@@ -18,7 +18,6 @@ from boyd.store.freezes import Freezes
 from boyd.store.idempotency import IdempotentAnswers
 from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.login_sessions import LoginSessions
-from boyd.store.people import People
 from boyd.store.server.connection import Client, near
 from boyd.store.server.scripts import Scripts
 from boyd.store.storage_budget import StorageBudget
@@ -65,13 +64,8 @@ class Store:
 
     @cached_property
     def login_sessions(self) -> LoginSessions:
-        """Sessions of people who logged in."""
+        """Sessions of people who logged in, and their names."""
         return LoginSessions(self.client, self._deployment)
-
-    @cached_property
-    def people(self) -> People:
-        """The readable names of principals."""
-        return People(self.client)
 
     @cached_property
     def idempotency(self) -> IdempotentAnswers:

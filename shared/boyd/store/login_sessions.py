@@ -1,4 +1,4 @@
-"""LoginSessions of the console: opened with a login, admitted with each request, closed.
+"""Login sessions of the console, and the names of those who log in.
 
 A session belongs to an API key, which is looked up again with each request, or has an identity of
 its own, from a provider. Only the SHA-256 of its secret is stored.
@@ -17,7 +17,7 @@ from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
 from boyd.models.actor import actor_fields
 from boyd.store.api_keys import Refused
 from boyd.store.hashes import readable, reading
-from boyd.store.keys import API_KEYS, SESSIONS, login, session
+from boyd.store.keys import API_KEYS, PEOPLE, SESSIONS, login, session
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 
@@ -162,6 +162,17 @@ class LoginSessions:
             pipe = self._client.pipeline(transaction=False)
             text, now = pipe.hget(API_KEYS, key_id).time().execute()
         return _good(text, now)
+
+    def names(self) -> dict[str, str]:
+        """The readable name of each principal that a provider of identities vouches for."""
+        with translate_errors():
+            names: dict[str, str] = self._client.hgetall(PEOPLE)
+        return names
+
+    def remember_name(self, principal: str, name: str) -> None:
+        """Keep the name that a principal has now; several may have the same one."""
+        with translate_errors():
+            self._client.hset(PEOPLE, principal, name)
 
     def _read(self, ids: list[str]) -> list[OpenSession]:
         with translate_errors():
