@@ -19,8 +19,8 @@ from redis.exceptions import NoPermissionError
 from boyd.models import Actor, ApprovalItem, from_ms
 from boyd.store import Store, connect
 from boyd.store.ended_work import read_archive_status, read_trace_status
+from boyd.store.hashes import Position, read_page
 from boyd.store.keys import Keys
-from boyd.store.paging import Position, read_page
 from boyd.store.server.scripts import Scripts, source_of
 from boyd.testing.model_server import ScriptedModel
 from boyd_api.all_routes import ALL

@@ -32,21 +32,23 @@ from boyd.models import (
 from boyd.models.actor import actor_fields
 from boyd.store.fleet import Retention
 from boyd.store.freezes import FreezeCopy
-from boyd.store.hashes import flatten, readable, restore
-from boyd.store.in_flight import InFlight
-from boyd.store.jobs import read_execution
-from boyd.store.keys import API_KEYS, Keys
-from boyd.store.notification_records import read_notifications
-from boyd.store.paging import (
+from boyd.store.hashes import (
     FIRST,
     ByteBudget,
     Listing,
     Place,
     Position,
     dump_cursor,
+    flatten,
     load_cursor,
     read_page,
+    readable,
+    restore,
 )
+from boyd.store.in_flight import InFlight
+from boyd.store.jobs import read_execution
+from boyd.store.keys import API_KEYS, Keys
+from boyd.store.notification_records import read_notifications
 from boyd.store.server.connection import Client, near, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, milliseconds
 

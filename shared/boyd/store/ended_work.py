@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from boyd import naming
 from boyd.models import LoopResult, Run
 from boyd.models.loop import ArchiveStatus, FollowerStatus, TraceStatus
-from boyd.store.hashes import restore
+from boyd.store.hashes import Place, restore
 from boyd.store.iteration_record import Record
 from boyd.store.keys import ARCHIVE, TRACES, Keys
-from boyd.store.paging import Place
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import milliseconds
 

@@ -27,9 +27,8 @@ from boyd.models import (
     to_ms,
 )
 from boyd.store.freezes import FreezeCopy
-from boyd.store.hashes import reading, restore
+from boyd.store.hashes import Listing, Position, Search, load_cursor, reading, restore
 from boyd.store.keys import Keys
-from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 

@@ -8,10 +8,9 @@ from functools import partial
 
 from boyd.models import ActionResult, LoopResult, Situation, from_ms
 from boyd.models.responses import IterationSummary
-from boyd.store.hashes import readable, reading
+from boyd.store.hashes import ByteBudget, readable, reading
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
-from boyd.store.paging import ByteBudget
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 

@@ -27,9 +27,8 @@ from boyd.models.investigation import (
     title_of,
 )
 from boyd.store.fleet import Retention
-from boyd.store.hashes import flatten, restore
+from boyd.store.hashes import Listing, Position, Search, flatten, load_cursor, restore
 from boyd.store.keys import Keys
-from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts, milliseconds
 from boyd.text.redaction import redactor

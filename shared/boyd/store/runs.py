@@ -24,9 +24,8 @@ from boyd.models import (
 )
 from boyd.models.actor import actor_fields
 from boyd.store.fleet import Retention
-from boyd.store.hashes import flatten, reading, restore
+from boyd.store.hashes import Listing, Position, Search, flatten, load_cursor, reading, restore
 from boyd.store.keys import Keys
-from boyd.store.paging import Listing, Position, Search, load_cursor
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts, milliseconds
 

@@ -28,7 +28,7 @@ from boyd.models import Actor, Autonomy, utc_now
 from boyd.models.loop import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
 from boyd.store.ended_work import announce_archive, read_archive_status
-from boyd.store.paging import dump_cursor
+from boyd.store.hashes import dump_cursor
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, reads, seen, sees
 

@@ -12,7 +12,7 @@ from boyd.errors import BadCursor
 from boyd.models import ApprovalItem, Autonomy, CallRequest, Run, RunPage, RunRequest
 from boyd.plugin import Action, Orienter
 from boyd.store import Verdict
-from boyd.store.paging import SCANNED
+from boyd.store.hashes import SCANNED
 from boyd.testing import TESTER, Lab
 from kit import (
     Recorder,

@@ -9,9 +9,9 @@ import pytest
 
 from boyd.errors import QueueFull
 from boyd.models import Decision, JsonObject, LoopResult, Proposal, RunRequest
-from boyd.store import ItemAnswer, Retention, Store, paging, runs
+from boyd.store import ItemAnswer, Retention, Store, hashes, runs
+from boyd.store.hashes import ByteBudget
 from boyd.store.keys import Keys
-from boyd.store.paging import ByteBudget
 from boyd.store.server.scripts import Scripts
 from boyd.testing import TESTER, Lab
 from kit import LAX, Recorder, agent, choice, chooses, reads, seen, sees
@@ -22,8 +22,8 @@ KIB = 1024
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of 64 KiB, read in steps of 8."""
-    monkeypatch.setattr(paging, "BYTE_BUDGET", 64 * KIB)
-    monkeypatch.setattr(paging, "STEP", 8 * KIB)
+    monkeypatch.setattr(hashes, "BYTE_BUDGET", 64 * KIB)
+    monkeypatch.setattr(hashes, "STEP", 8 * KIB)
 
 
 def large(lab: Lab, number: int, **fields: Any) -> None:
@@ -147,7 +147,7 @@ def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch)
     lab = Lab(agent(sees("o", seen())))
     for _ in range(5):
         lab.run()
-    monkeypatch.setattr(paging, "BYTE_BUDGET", 600)
+    monkeypatch.setattr(hashes, "BYTE_BUDGET", 600)
     pages = outlined(lab, 5)
 
     assert len(pages) > 1

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from boyd.errors import BadCursor
 from boyd.models import Decision, Proposal
 from boyd.store import ItemAnswer, Retention, Store
+from boyd.store.hashes import Position, dump_cursor, load_cursor, read_page
 from boyd.store.keys import Keys
-from boyd.store.paging import Position, dump_cursor, load_cursor, read_page
 from boyd.store.server.scripts import Scripts
 from boyd.testing import TESTER
 from kit import LAX

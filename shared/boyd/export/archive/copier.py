@@ -32,7 +32,7 @@ from boyd.store.ended_work import (
     read_iteration,
 )
 from boyd.store.executions import read_ledger_entry
-from boyd.store.paging import Place
+from boyd.store.hashes import Place
 
 log = logging.getLogger("boyd.archive")
 

@@ -40,7 +40,7 @@ from boyd.models.investigation import Investigation, InvestigationPage
 from boyd.models.loop import InvestigationRecord
 from boyd.store import DEPLOYMENT, AgentStore, Audit
 from boyd.store.ended_work import WorkKind
-from boyd.store.paging import Listing, Position, dump_cursor, load_cursor
+from boyd.store.hashes import Listing, Position, dump_cursor, load_cursor
 
 if TYPE_CHECKING:
     from boyd.export.archive.search import ArchivePage, ArchiveReader

@@ -40,7 +40,7 @@ from boyd.store.ended_work import (
     read_iteration,
 )
 from boyd.store.executions import read_ledger_entry
-from boyd.store.paging import Place
+from boyd.store.hashes import Place
 from boyd.text.trace_context import TraceContext, parse_traceparent
 
 log = logging.getLogger("boyd.tracing")
