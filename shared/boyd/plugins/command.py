@@ -1,4 +1,4 @@
-"""Runs a command without a shell, with a time limit, and keeps the end of its output."""
+"""Runs commands without a shell, and `systemctl`, within a time limit; keeps the end of output."""
 
 from __future__ import annotations
 

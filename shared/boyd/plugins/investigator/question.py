@@ -1,4 +1,4 @@
-"""The question to the model about observations, and the format of its answer."""
+"""Observations for a model: the question about them, fingerprints of situations, and its answer."""
 
 from __future__ import annotations
 
