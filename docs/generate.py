@@ -31,7 +31,7 @@ from boyd.plugins.example import Example
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
 from boyd.testing import Lab
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from boyd_api.http.documentation import document
 from boyd_api.http.metrics import Metrics, deployment_metrics
 from boyd_api.http.problems import PROBLEM_TYPES

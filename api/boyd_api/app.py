@@ -1,4 +1,4 @@
-"""Flask application: each request is admitted, read, executed at most once, and answered.
+"""The Flask application: its routes, and how a request is admitted, executed once and answered.
 
 It holds no state, so any number of copies may run.
 """
@@ -20,9 +20,8 @@ from werkzeug.http import http_date
 from boyd.models import Model
 from boyd.settings.process_settings import Settings
 from boyd.store.hashes import collect_unreadable
-from boyd_api.all_routes import ALL
 from boyd_api.console import CONSOLE, serve_console
-from boyd_api.http import auth, idempotency_keys
+from boyd_api.http import auth, documentation, idempotency_keys
 from boyd_api.http.documentation import OPENAPI, document_once
 from boyd_api.http.problems import answer_to
 from boyd_api.http.request_context import (
@@ -35,11 +34,53 @@ from boyd_api.http.request_context import (
 )
 from boyd_api.http.routing import ActionId, JsonResponse, Rest, Route, RouteResult
 from boyd_api.http.services import Services
+from boyd_api.mcp import mcp_routes
+from boyd_api.routes import (
+    action_routes,
+    administration_routes,
+    agent_routes,
+    approval_routes,
+    intake_routes,
+    investigation_routes,
+    loop_routes,
+    monitoring_routes,
+    plugin_routes,
+    run_routes,
+)
 from boyd_api.routes.intake_routes import agree
 
-#: Request ids that are adopted from the client.
+_RESOURCES = (
+    monitoring_routes.health_routes,
+    agent_routes.state_routes,
+    loop_routes.loop_routes,
+    loop_routes.observation_routes,
+    loop_routes.situation_routes,
+    agent_routes.observer_routes,
+    action_routes.action_routes,
+    approval_routes.autonomy_routes,
+    action_routes.procedure_routes,
+    approval_routes.approval_routes,
+    run_routes.routes,
+    investigation_routes.routes,
+    intake_routes.routes,
+    plugin_routes.routes,
+    mcp_routes.routes,
+    agent_routes.agent_routes,
+    agent_routes.control_routes,
+    agent_routes.worker_routes,
+    agent_routes.event_routes,
+    monitoring_routes.metric_routes,
+    administration_routes.audit_routes,
+    administration_routes.key_routes,
+    documentation.routes,
+)
+
+#: All routes, in the order in which the documentation shows them.
+ALL: list[Route] = [route for resource in _RESOURCES for route in resource.all]
+
 #: The scopes of requests that are refused beyond the storage budget; a freeze or an answer is not.
 _ORDERING = frozenset({"actions", "runs", "trigger"})
+#: Request ids that are adopted from the client.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The most bytes of a form part; we read none, so nothing may use memory for one.
 _FORM_MEMORY = 0
@@ -71,7 +112,6 @@ def bind(app: Flask, services: Services, routes: Iterable[Route]) -> None:
     bound: dict[str, Route] = {}
     for route in routes:
         for endpoint, rule in route.rules.items():
-            assert endpoint not in bound, f"two routes are called {endpoint}"
             bound[endpoint] = route
             view = partial(_serve, services, route)
             methods = [route.method, *(["OPTIONS"] if route.inlet else [])]

@@ -23,7 +23,7 @@ from boyd.store.hashes import Position, read_page
 from boyd.store.keys import Keys
 from boyd.store.server.scripts import Scripts, source_of
 from boyd.testing.model_server import ScriptedModel
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from boyd_api.http.routing import BASE
 from boyd_cli import boyd
 from guarded_redis import REDIS, Guarded

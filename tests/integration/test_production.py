@@ -9,8 +9,7 @@ import pytest
 import requests
 
 from boyd.settings.process_settings import load_settings
-from boyd_api.all_routes import ALL
-from boyd_api.app import create_app
+from boyd_api.app import ALL, create_app
 from boyd_api.console.rendering import asset
 from boyd_api.http.services import Services
 from command_kit import COMMANDS, PROCESS, Things, commands

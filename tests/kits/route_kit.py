@@ -12,7 +12,7 @@ import requests
 from boyd import naming
 from boyd.models import Actor, CallRequest
 from boyd.testing.model_server import Received, Reply, hang, say
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from boyd_api.http.routing import BASE, Route
 from harness import Deployment, wait_until
 

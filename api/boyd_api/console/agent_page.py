@@ -23,9 +23,8 @@ from boyd_api.http.problems import HttpProblem
 from boyd_api.routes import (
     action_routes,
     agent_routes,
-    autonomy_routes,
+    approval_routes,
     loop_routes,
-    procedure_routes,
     run_routes,
 )
 from boyd_api.routes.agent_routes import ControlRequest
@@ -128,7 +127,7 @@ def _budgets(page: PageRequest) -> list[BudgetUse]:
 
 
 def _records(page: PageRequest) -> list[TrackRecord]:
-    return autonomy_routes.autonomy(page.ctx).records[:_RECORDS]
+    return approval_routes.autonomy(page.ctx).records[:_RECORDS]
 
 
 def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | None:
@@ -238,15 +237,15 @@ def revoke_grant(page: PageRequest) -> PageResult:
 @pages.post("/agents/<agent>/procedures/cancel", scope="approvals", fresh=True)
 def cancel_procedure(page: PageRequest) -> PageResult:
     """Cancel a procedure."""
-    procedure_routes.cancel(page.ctx, request.form.get("id", ""), None)
+    action_routes.cancel_procedure(page.ctx, request.form.get("id", ""), None)
     return _back(page)
 
 
 @pages.post("/agents/<agent>/procedures/resume", scope="approvals", fresh=True)
 def resume_procedure(page: PageRequest) -> PageResult:
     """Let a stopped procedure go on."""
-    body = procedure_routes.ResumeRequest(repeat=request.form.get("how") == "repeat")
-    procedure_routes.resume(page.ctx, request.form.get("id", ""), body)
+    body = action_routes.ResumeRequest(repeat=request.form.get("how") == "repeat")
+    action_routes.resume_procedure(page.ctx, request.form.get("id", ""), body)
     return _back(page)
 
 

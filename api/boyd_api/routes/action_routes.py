@@ -1,4 +1,4 @@
-"""`/actions` and `/executions`: run, dry-run and roll back actions, and list executions."""
+"""`/actions`, `/holds`, `/executions` and `/procedures`: run, list, undo and cancel actions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from typing import Any, Literal
 from pydantic import Field
 
 from boyd import naming
-from boyd.models import Call, CallRequest, ExecutionPage, HoldList, JsonObject, Model
+from boyd.models import (
+    Call,
+    CallRequest,
+    ExecutionPage,
+    HoldList,
+    JsonObject,
+    Model,
+    ProcedureList,
+    ProcedureRecord,
+)
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
+from boyd.store.procedures import ResumeMode
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import PageQuery, PeriodQuery, RequestContext, WaitQuery
 from boyd_api.http.routing import JsonResponse, Routes
 
-routes = Routes("actions")
+action_routes = Routes("actions")
+procedure_routes = Routes("procedures")
 
 #: Settings of the routes that have a worker execute something.
 _EXECUTE: dict[str, Any] = {
@@ -68,13 +79,31 @@ class ExecutionsQuery(PageQuery, PeriodQuery):
     state: Literal["running", "succeeded", "failed", "unknown"] | None = None
 
 
-@routes.get("/actions", scope="read")
+class ProceduresQuery(Model):
+    """The most procedures to list."""
+
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class ProcedureAnswer(Model):
+    """The answer of a person to a procedure; `note` says why."""
+
+    note: str = Field(default="", max_length=5000)
+
+
+class ResumeRequest(ProcedureAnswer):
+    """The resumption of a procedure; `repeat` executes again what was lost or failed."""
+
+    repeat: bool = False
+
+
+@action_routes.get("/actions", scope="read")
 def actions(ctx: RequestContext) -> ActionList:
     """List the actions, with the JSON Schema of their parameters."""
     return ActionList(actions=ctx.agent.entry.catalog.actions)
 
 
-@routes.post("/actions/<action:id>", **_EXECUTE)
+@action_routes.post("/actions/<action:id>", **_EXECUTE)
 def take(
     ctx: RequestContext, id: str, body: ActionRequest | None, query: WaitQuery
 ) -> JsonResponse:
@@ -87,7 +116,7 @@ def take(
     return _execute(ctx, work, query.wait)
 
 
-@routes.post("/actions/<action:id>/dry-run", **_EXECUTE)
+@action_routes.post("/actions/<action:id>/dry-run", **_EXECUTE)
 def dry_run(
     ctx: RequestContext, id: str, body: DryRunRequest | None, query: WaitQuery
 ) -> JsonResponse:
@@ -97,13 +126,13 @@ def dry_run(
     return _execute(ctx, work, query.wait)
 
 
-@routes.get("/holds", scope="read")
+@action_routes.get("/holds", scope="read")
 def holds(ctx: RequestContext) -> HoldList:
     """List the actions that are not repeated on a target for now, and why."""
     return HoldList(holds=ctx.agent.store.holds.all())
 
 
-@routes.post("/holds/lift", scope="admin", problems=["in-flight"])
+@action_routes.post("/holds/lift", scope="admin", problems=["in-flight"])
 def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
     """Let a held action run again without a person, on its target."""
     outcome = ctx.agent.store.holds.lift(body.action, body.target, ctx.actor, body.note)
@@ -115,13 +144,13 @@ def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
     return LiftedHold(action=body.action, target=body.target)
 
 
-@routes.get("/executions", scope="read")
+@action_routes.get("/executions", scope="read")
 def executions(ctx: RequestContext, query: ExecutionsQuery) -> ExecutionPage:
     """List executions without their results, newest first."""
     return ctx.agent.past_work.executions(**dict(query))
 
 
-@routes.get("/executions/<id>", scope="read")
+@action_routes.get("/executions/<id>", scope="read")
 def execution(ctx: RequestContext, id: str) -> Execution:
     """Show an execution: `loop:<n>`, `approval:<id>`, `call:<id>` or `rollback:<execution>`."""
     name = _ledger_name(ctx, id)
@@ -141,7 +170,7 @@ def execution(ctx: RequestContext, id: str) -> Execution:
     return _execution_of(ctx, id, call)
 
 
-@routes.post("/executions/<id>/rollback", **_ROLL_BACK)
+@action_routes.post("/executions/<id>/rollback", **_ROLL_BACK)
 def rollback(
     ctx: RequestContext, id: str, body: RollbackRequest | None, query: WaitQuery
 ) -> JsonResponse:
@@ -156,7 +185,7 @@ def rollback(
     return _execute(ctx, work, query.wait)
 
 
-@routes.post("/executions/<id>/cancel", scope="actions", problems=["finished", "started"])
+@action_routes.post("/executions/<id>/cancel", scope="actions", problems=["finished", "started"])
 def cancel(ctx: RequestContext, id: str, body: ExecutionCancellation | None) -> Execution:
     """Cancel the execution of a client (`call:<id>`) unless it has started; it never starts.
 
@@ -178,6 +207,44 @@ def cancel(ctx: RequestContext, id: str, body: ExecutionCancellation | None) -> 
     if cancelled.outcome == "over":
         raise HttpProblem("finished", f"{id} has ended: {cancelled.detail}")
     return execution(ctx, id)
+
+
+@procedure_routes.get("/procedures", label="list", scope="read")
+def procedures(ctx: RequestContext, query: ProceduresQuery) -> ProcedureList:
+    """List the procedures, latest first, with the state of each step."""
+    return ProcedureList(procedures=ctx.agent.store.procedures.all(query.limit))
+
+
+@procedure_routes.get("/procedures/<id>", scope="read", label="show")
+def show_procedure(ctx: RequestContext, id: str) -> ProcedureRecord:
+    """Show a procedure by the id of its execution."""
+    record = ctx.agent.store.procedures.get(id)
+    if record is None:
+        raise not_found(f"no procedure {id!r}")
+    return record
+
+
+@procedure_routes.post("/procedures/<id>/cancel", scope="approvals", label="cancel")
+def cancel_procedure(ctx: RequestContext, id: str, body: ProcedureAnswer | None) -> ProcedureRecord:
+    """Start no further step, and undo those that took effect, the latest first."""
+    note = body.note if body else ""
+    if ctx.agent.store.procedures.cancel(id, ctx.actor, note) == "over":
+        raise HttpProblem("finished", f"procedure {id} has ended: {show_procedure(ctx, id).state}")
+    return show_procedure(ctx, id)
+
+
+@procedure_routes.post("/procedures/<id>/resume", scope="approvals", label="resume")
+def resume_procedure(ctx: RequestContext, id: str, body: ResumeRequest | None) -> ProcedureRecord:
+    """Let a stopped procedure go on; a step or compensation with an unknown outcome counts as done.
+
+    With `repeat` it is executed again.
+    """
+    options = body or ResumeRequest()
+    _check_person(ctx, show_procedure(ctx, id))
+    mode: ResumeMode = "repeat" if options.repeat else "go on"
+    if ctx.agent.store.procedures.resume(id, mode, ctx.actor, options.note) == "not stopped":
+        raise HttpProblem("not-stopped", f"procedure {id}: {show_procedure(ctx, id).summary}")
+    return show_procedure(ctx, id)
 
 
 def _execute(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:
@@ -229,3 +296,12 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     if item.execution is None:
         return document.patched({"state": "failed"})
     return document.patched({"state": item.execution.state, "result": item.result})
+
+
+def _check_person(ctx: RequestContext, record: ProcedureRecord) -> None:
+    """Refuse a program where only people may approve the procedure or its current step."""
+    step = record.steps[record.at].action if record.at < len(record.steps) else None
+    for action in ctx.agent.entry.catalog.actions:
+        strict = action.id in (record.action, step) and action.autonomy.mode == "human-only"
+        if strict and not ctx.actor.person:
+            raise HttpProblem("forbidden", f"only a person may resume {record.action}")

@@ -1,4 +1,4 @@
-"""`/approvals`: actions that wait for people, and their answers."""
+"""`/approvals` and `/autonomy`: actions that wait for people, and those that may run without."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from flask import request
 from pydantic import Field
 
 from boyd.errors import StoreUnavailable
-from boyd.models import ApprovalItem, ApprovalOutcome, ApprovalQueue, CallRequest, Model
-from boyd.models.responses import Resolved
+from boyd.models import (
+    ApprovalItem,
+    ApprovalOutcome,
+    ApprovalQueue,
+    CallRequest,
+    Model,
+    TrackRecordList,
+)
+from boyd.models.responses import Resolved, RevokedAutonomy
 from boyd.runtime import Resolution, Resolver
 from boyd.store import Verdict
 from boyd_api.http.problems import HttpProblem, ProblemDocument, not_found
 from boyd_api.http.request_context import PageQuery, RequestContext, WaitQuery
 from boyd_api.http.routing import JsonResponse, Routes
 
-routes = Routes("approvals")
+approval_routes = Routes("approvals")
+autonomy_routes = Routes("autonomy")
 
 #: The API takes no signed links.
 _REFUSALS = tuple(
@@ -64,7 +72,15 @@ class BulkResult(Model):
     results: list[BulkItem]
 
 
-@routes.get("/approvals", scope="read")
+class RevokeRequest(Model):
+    """The grants to revoke: those of an action, or only the one in a class of situation."""
+
+    action: str = Field(min_length=1, max_length=200)
+    situation: str = Field(default="", max_length=64)
+    note: str = Field(default="", max_length=5000)
+
+
+@approval_routes.get("/approvals", scope="read")
 def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
     """List pending approvals, first deadline first, and resolved ones, last first.
 
@@ -73,7 +89,7 @@ def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
     return ctx.agent.past_work.approvals(query.limit, query.cursor, query.include_history)
 
 
-@routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
+@approval_routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
 def show(ctx: RequestContext, id: str) -> JsonResponse:
     """Show one approval; its `ETag` changes with each change."""
     item = ctx.agent.past_work.approval(id)
@@ -83,7 +99,7 @@ def show(ctx: RequestContext, id: str) -> JsonResponse:
     return _with_etag(current, current)
 
 
-@routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
+@approval_routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
 def approve(
     ctx: RequestContext, id: str, body: ApprovalAnswer | None, query: WaitQuery
 ) -> JsonResponse:
@@ -102,19 +118,19 @@ def approve(
     return _with_etag(resolved, item)
 
 
-@routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWER)
+@approval_routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWER)
 def deny(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
     """Deny; nothing is executed."""
     return _resolve(ctx, id, "denied", body)
 
 
-@routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWER)
+@approval_routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWER)
 def withdraw(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
     """Withdraw; the action is not wanted any more, and nothing is executed."""
     return _resolve(ctx, id, "withdrawn", body)
 
 
-@routes.post(
+@approval_routes.post(
     "/approvals/<id>/preview",
     scope="approvals",
     answers={200: ApprovalItem, 202: ApprovalItem},
@@ -140,22 +156,40 @@ def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
     return _with_etag(current, current, None if done else 202)
 
 
-@routes.post("/approvals/approve", scope="approvals")
+@approval_routes.post("/approvals/approve", scope="approvals")
 def approve_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
     """Approve several, each by itself; the actions continue after the response."""
     return _bulk(ctx, "approved", body)
 
 
-@routes.post("/approvals/deny", scope="approvals")
+@approval_routes.post("/approvals/deny", scope="approvals")
 def deny_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
     """Deny several, each by itself."""
     return _bulk(ctx, "denied", body)
 
 
-@routes.post("/approvals/withdraw", scope="approvals")
+@approval_routes.post("/approvals/withdraw", scope="approvals")
 def withdraw_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
     """Withdraw several, each by itself."""
     return _bulk(ctx, "withdrawn", body)
+
+
+@autonomy_routes.get("/autonomy", scope="read")
+def autonomy(ctx: RequestContext) -> TrackRecordList:
+    """List the track records of the actions, by class of situation, latest outcome first."""
+    verified = [manifest.id for manifest in ctx.agent.entry.catalog.actions if manifest.verify]
+    return TrackRecordList(records=ctx.agent.store.track_records.all(verified))
+
+
+@autonomy_routes.post("/autonomy/revoke", scope="admin")
+def revoke_autonomy(ctx: RequestContext, body: RevokeRequest) -> RevokedAutonomy:
+    """Have a person approve an action again that was let run alone."""
+    revoked = ctx.agent.store.track_records.revoke(
+        body.action, body.situation, ctx.actor, body.note
+    )
+    if not revoked:
+        raise not_found(f"{body.action!r} has no such grant")
+    return RevokedAutonomy(action=body.action, revoked=revoked)
 
 
 def _pending(ctx: RequestContext, id: str) -> ApprovalItem:

@@ -11,7 +11,7 @@ import pytest
 from api_kit import Site
 from boyd import naming
 from boyd.models import Actor, CallRequest
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 
 Request = tuple[str, Any]
 

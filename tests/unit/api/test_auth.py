@@ -13,7 +13,7 @@ from api_kit import Site, make_lab
 from boyd.errors import ConfigError
 from boyd.models import SCOPES, Actor
 from boyd.settings.process_settings import load_settings
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from boyd_api.http.routing import Route
 from boyd_api.http.services import Services
 

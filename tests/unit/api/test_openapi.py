@@ -11,7 +11,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api_kit import Site
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from boyd_api.http.documentation import document
 from boyd_api.http.problems import PROBLEM_TYPES
 

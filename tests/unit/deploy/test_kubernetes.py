@@ -15,7 +15,7 @@ import yaml
 
 from boyd.agent import agent_from_file
 from boyd.text.queues import DEFAULT
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from deploy_kit import DEPLOY, LEAST_GRACE, ROOT, VARIABLES, kind_of, parses, queues_of
 from reference import generate
 

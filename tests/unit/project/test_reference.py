@@ -9,7 +9,7 @@ import pytest
 
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.settings.process_settings import setting_paths
-from boyd_api.all_routes import ALL
+from boyd_api.app import ALL
 from boyd_api.http.problems import PROBLEM_TYPES
 from boyd_cli.group import boyd
 from reference import PAGES, generate
