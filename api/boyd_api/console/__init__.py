@@ -5,16 +5,12 @@ from __future__ import annotations
 from flask import Flask
 
 from boyd_api.console import (
+    administration_page,
     agent_page,
-    agents_page,
     approval_page,
-    audit_page,
     fleet_page,
     history_page,
-    inbox_page,
     investigations_page,
-    keys_page,
-    replay_page,
     runs_page,
     sign_in,
     stream,
@@ -25,15 +21,15 @@ from boyd_api.http.services import Services
 
 _ALL: tuple[Pages, ...] = (
     sign_in.pages,
-    inbox_page.pages,
+    approval_page.inbox_pages,
     approval_page.pages,
-    agents_page.pages,
+    agent_page.list_pages,
     agent_page.pages,
     history_page.pages,
-    replay_page.pages,
+    history_page.replay_pages,
     fleet_page.pages,
-    audit_page.pages,
-    keys_page.pages,
+    administration_page.audit_pages,
+    administration_page.key_pages,
     runs_page.pages,
     investigations_page.pages,
     stream.pages,

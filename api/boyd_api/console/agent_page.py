@@ -1,4 +1,4 @@
-"""The page of one agent: what it does now, what it has done last, and what stops it."""
+"""All agents, and the page of one: what it does now, what it has done last, and what stops it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from datetime import datetime
 from flask import redirect, request
 
 from boyd import naming
-from boyd.models import ApprovalItem, ExecutionEntry, LoopResult, LoopStatus, Run, TrackRecord
+from boyd.models import (
+    ApprovalItem,
+    ExecutionEntry,
+    LoopResult,
+    LoopStatus,
+    Run,
+    TrackRecord,
+    responses,
+)
 from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
 from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.forms import Part, read_part
 from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows, read_vital_signs
-from boyd_api.console.page_request import PageRequest
+from boyd_api.console.page_request import PageRequest, Part, read_part
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem
 from boyd_api.routes import (
@@ -29,7 +36,8 @@ from boyd_api.routes import (
 )
 from boyd_api.routes.agent_routes import ControlRequest
 
-pages = Pages()
+list_pages = Pages(section="agents")
+pages = Pages(section="agent")
 
 #: Iterations on the strip, and items that wait which are shown.
 _STRIP = 60
@@ -42,6 +50,39 @@ _RECORDS = 20
 _PROCEDURES = 5
 #: The forms that a link can open.
 _FORMS = ("pause", "freeze", "unfreeze", "revoke", "restore")
+
+
+@dataclass(frozen=True)
+class AgentRow:
+    """An agent and its state: the word, and the shape that goes with it."""
+
+    agent: responses.AgentState
+    shape: str
+    word: str
+
+
+@list_pages.get("/agents")
+def agents(page: PageRequest) -> PageResult:
+    """Show all agents, those that were retired last."""
+    listing = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
+    rows = [AgentRow(state, *_standing(state)) for state in listing.agents]
+    rows.sort(key=lambda row: (row.agent.retired_at is not None, row.agent.id))
+    return render_page(page, "agents.html", rows=rows)
+
+
+def _standing(agent: responses.AgentState) -> tuple[str, str]:
+    """The shape and the word of what matters most."""
+    if agent.retired_at is not None:
+        return "off", "retired"
+    if agent.obstacle is not None:
+        return "failed", "does not work"
+    if agent.revoked is not None:
+        return "failed", "revoked"
+    if agent.frozen is not None:
+        return "frozen", "frozen"
+    if agent.paused is not None:
+        return "paused", "paused"
+    return "ok", "running"
 
 
 @dataclass(frozen=True)

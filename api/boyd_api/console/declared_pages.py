@@ -35,12 +35,14 @@ class Page:
     """A declared page.
 
     Attributes:
+        section: the entry of the navigation that it belongs to.
         path: below `/console`; a page of one agent has `<agent>` in it.
         scope: the scope that its reader needs; without one, it is open to all.
         fresh: it needs a recent login.
         signed: a program sends it, with a signature that the view checks, not a form.
     """
 
+    section: str
     method: Literal["GET", "POST"]
     path: str
     view: Callable[..., PageResult]
@@ -52,7 +54,7 @@ class Page:
     def endpoint(self) -> str:
         """Its name in the blueprint."""
         module = self.view.__module__.rpartition(".")[2]
-        return f"{module}_{self.view.__name__}"
+        return f"{self.section}_{module}_{self.view.__name__}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class NavigationLink:
     """An entry of the navigation that a package adds.
 
     Attributes:
-        section: the first word of the module of the pages that belong to it.
+        section: that of the pages that belong to it.
         path: of its first page, below that of the agent: `/goals`.
     """
 
@@ -75,12 +77,20 @@ class Pages:
     Args:
         package: the package whose templates and assets these pages use, if not the console's.
         link: the entry of the navigation that leads to them.
+        section: the one that they belong to; by default the first word of the view's module.
     """
 
-    def __init__(self, package: str | None = None, link: NavigationLink | None = None) -> None:
+    def __init__(
+        self,
+        package: str | None = None,
+        link: NavigationLink | None = None,
+        *,
+        section: str = "",
+    ) -> None:
         self.all: list[Page] = []
         self.package = package
         self.link = link
+        self._section = section
 
     def get(self, path: str, scope: Scope | None = "read") -> Callable[[_V], _V]:
         """Declare a page that shows something, and changes nothing."""
@@ -101,7 +111,9 @@ class Pages:
         signed: bool = False,
     ) -> Callable[[_V], _V]:
         def declare(view: _V) -> _V:
-            self.all.append(Page(method, path, view, scope, fresh, signed))
+            module = view.__module__.rpartition(".")[2]
+            section = self._section or module.partition("_")[0]
+            self.all.append(Page(section, method, path, view, scope, fresh, signed))
             return view
 
         return declare

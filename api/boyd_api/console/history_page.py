@@ -1,29 +1,84 @@
-"""The past iterations of an agent: a list with a search, and the flight record of each."""
+"""The past of an agent: its iterations, the flight record of each, and its latest replay."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, get_args
 
 from flask import Response, request
 
 from boyd.export.tracing.spans import trace_link
-from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation
+from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation, Phase, tape
 from boyd.models.responses import IterationList, IterationSummary, outcome, outcome_kind
 from boyd_api.console import charts
 from boyd_api.console.charts import SHAPES, WIDTH, WORDS, chart
-from boyd_api.console.comparison import compare
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.forms import Part, read_filter, read_part
 from boyd_api.console.observer_rows import read_vital_signs
-from boyd_api.console.page_request import PageRequest
-from boyd_api.console.rendering import render_page
+from boyd_api.console.page_request import PageRequest, Part, read_filter, read_part
+from boyd_api.console.rendering import ms, render_page
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.routes import loop_routes
 from boyd_api.routes.loop_routes import HistoryQuery
 
 pages = Pages()
+replay_pages = Pages(section="replay")
+
+#: Iterations on one page.
+_SHOWN = "50"
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """An iteration of the list.
+
+    Attributes:
+        name: what follows the agent in its id; it names the iteration's page.
+        shape: the shape of its outcome, and `word` the word for it.
+        text: the outcome in full; empty if nothing was done.
+    """
+
+    iteration: IterationSummary
+    name: str
+    shape: str
+    word: str
+    text: str
+
+
+@pages.get("/agents/<agent>/history")
+def history(page: PageRequest) -> PageResult:
+    """Show the iterations that match, newest first."""
+    filter = read_filter(page, HistoryQuery, limit=_SHOWN)
+    part = _read(page, filter.query)
+    rows = [_row(summary) for summary in part.value.iterations] if part.value else []
+    nothing = not rows and filter.is_open and not part.why
+    return render_page(
+        page,
+        "history.html",
+        filter=filter,
+        problem=filter.problem or part.why,
+        found=part.value,
+        rows=rows,
+        is_first="cursor" not in request.args,
+        health=read_vital_signs(page, [page.agent_id]) if nothing else [],
+        catalog=page.ctx.agent.entry.catalog,
+    )
+
+
+def _read(page: PageRequest, query: HistoryQuery | None) -> Part[IterationList]:
+    """The iterations, or why they cannot be read; neither without a query."""
+    return Part(None) if query is None else read_part(lambda: loop_routes.history(page.ctx, query))
+
+
+def _row(summary: IterationSummary) -> HistoryRow:
+    name = (summary.id or "").partition(":")[2] or str(summary.iteration)
+    kind = outcome_kind(summary)
+    text = "" if kind == "idle" else outcome(summary)
+    return HistoryRow(summary, name, SHAPES[kind], WORDS[kind], text)
+
 
 #: Sources of observations that are shown, and observations of each.
 _SOURCES = 100
@@ -138,54 +193,138 @@ def _other(page: PageRequest, result: LoopResult) -> dict[str, object]:
     return {"name": name, "result": part.value, "why": part.why, "sections": sections}
 
 
-#: Iterations on one page.
-_SHOWN = "50"
+#: The most differences of a section that are shown, and characters of a value.
+_COMPARED = 40
+_VALUE = 400
+
+#: Values by name.
+_Facts = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class HistoryRow:
-    """An iteration of the list.
+class Difference:
+    """A value that differs; empty where an iteration has none."""
 
-    Attributes:
-        name: what follows the agent in its id; it names the iteration's page.
-        shape: the shape of its outcome, and `word` the word for it.
-        text: the outcome in full; empty if nothing was done.
-    """
-
-    iteration: IterationSummary
     name: str
-    shape: str
-    word: str
-    text: str
+    here: str
+    there: str
 
 
-@pages.get("/agents/<agent>/history")
-def history(page: PageRequest) -> PageResult:
-    """Show the iterations that match, newest first."""
-    filter = read_filter(page, HistoryQuery, limit=_SHOWN)
-    part = _read(page, filter.query)
-    rows = [_row(summary) for summary in part.value.iterations] if part.value else []
-    nothing = not rows and filter.is_open and not part.why
+@dataclass(frozen=True)
+class Section:
+    """The differences of one kind; `more` are not shown."""
+
+    title: str
+    differences: list[Difference]
+    more: int
+
+
+def compare(here: LoopResult, there: LoopResult) -> list[Section]:
+    """The differences between two iterations, section by section and by name."""
+    kinds = {
+        "Observations": _observations,
+        "Situation": _situation,
+        "Decision": _decision,
+        "Durations": _durations,
+        "Agent and plugins": _builds,
+    }
+    return [
+        _section(title, dict(facts(here)), dict(facts(there))) for title, facts in kinds.items()
+    ]
+
+
+def _section(title: str, here: _Facts, there: _Facts) -> Section:
+    names = [*here, *(name for name in there if name not in here)]
+    # The data of an observation that one iteration lacks are not listed one by one.
+    single = here.keys() ^ there.keys()
+    differences = [
+        Difference(name, here.get(name, ""), there.get(name, ""))
+        for name in names
+        if here.get(name) != there.get(name) and name.rpartition(": ")[0] not in single
+    ]
+    return Section(title, differences[:_COMPARED], max(0, len(differences) - _COMPARED))
+
+
+def _observations(result: LoopResult) -> Iterator[tuple[str, str]]:
+    times: Counter[str] = Counter()
+    for observation in result.observations:
+        times[observation.source] += 1
+        name = (
+            observation.source
+            if times[observation.source] == 1
+            else f"{observation.source} ({times[observation.source]})"
+        )
+        yield name, observation.severity or "seen"
+        for key, value in observation.data.items():
+            yield f"{name}: {key}", _text(value)
+
+
+def _situation(result: LoopResult) -> Iterator[tuple[str, str]]:
+    situation = result.situation
+    if situation is None:
+        return
+    yield "summary", _text(situation.summary)
+    yield "priority", situation.priority
+    yield "confidence", f"{situation.confidence:.2f}"
+    for assessment in situation.assessments:
+        yield assessment.source, _text("; ".join(assessment.findings))
+    for anomaly in situation.anomalies:
+        yield f"anomaly: {anomaly.type}", _text(f"{anomaly.severity}: {anomaly.description}")
+
+
+def _decision(result: LoopResult) -> Iterator[tuple[str, str]]:
+    if result.trace:
+        yield "strategy", result.trace.chosen or "none applied"
+        for verdict in result.trace.verdicts:
+            yield verdict.strategy, f"{verdict.verdict}: {_text(verdict.why)}"
+    if result.decision:
+        yield "action", result.decision.action
+        yield "rationale", _text(result.decision.rationale)
+        for key, value in result.decision.params.items():
+            yield f"param {key}", _text(value)
+    yield "outcome", _text(outcome(result))
+
+
+def _durations(result: LoopResult) -> Iterator[tuple[str, str]]:
+    yield "whole iteration", ms(result.duration)
+    for phase in get_args(Phase):
+        if phase in result.phases:
+            yield phase, ms(result.phases[phase])
+
+
+def _builds(result: LoopResult) -> Iterator[tuple[str, str]]:
+    for build in result.builds[:1]:
+        yield "settings", build.settings
+        yield "Boyd", build.boyd
+        for plugin in build.plugins:
+            yield plugin.id, plugin.version or plugin.digest or "unknown"
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}…"
+
+
+#: The mark of each difference.
+_DIFFERENCES = {
+    "newly automatic": "warning",
+    "newly refused": "failed",
+    "cannot tell": "unknown",
+}
+
+
+@replay_pages.get("/agents/<agent>/replay")
+def latest_replay(page: PageRequest) -> PageResult:
+    """Show what a changed agent would have decided, by the latest replay that was published.
+
+    The differences come by action, then the iterations.
+    """
+    part = read_part(page.ctx.agent.store.latest_replay.read)
     return render_page(
         page,
-        "history.html",
-        filter=filter,
-        problem=filter.problem or part.why,
+        "replay.html",
+        problem=part.why,
         found=part.value,
-        rows=rows,
-        is_first="cursor" not in request.args,
-        health=read_vital_signs(page, [page.agent_id]) if nothing else [],
-        catalog=page.ctx.agent.entry.catalog,
+        kinds=get_args(tape.Difference),
+        shapes=_DIFFERENCES,
     )
-
-
-def _read(page: PageRequest, query: HistoryQuery | None) -> Part[IterationList]:
-    """The iterations, or why they cannot be read; neither without a query."""
-    return Part(None) if query is None else read_part(lambda: loop_routes.history(page.ctx, query))
-
-
-def _row(summary: IterationSummary) -> HistoryRow:
-    name = (summary.id or "").partition(":")[2] or str(summary.iteration)
-    kind = outcome_kind(summary)
-    text = "" if kind == "idle" else outcome(summary)
-    return HistoryRow(summary, name, SHAPES[kind], WORDS[kind], text)

@@ -11,8 +11,7 @@ from flask import redirect, request
 from boyd.models import ApprovalItem
 from boyd.models.investigation import Investigation, InvestigationRequest, Wanted
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.forms import read_form
-from boyd_api.console.page_request import PageRequest
+from boyd_api.console.page_request import PageRequest, read_form
 from boyd_api.console.rendering import render_page
 from boyd_api.console.transcript_part import TranscriptTurn, end_calls, find_call, read_part
 from boyd_api.http.problems import HttpProblem, not_found

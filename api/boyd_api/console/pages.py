@@ -17,12 +17,7 @@ from boyd.models import agent_of
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import Page, PageResult, Pages
 from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, referring_page
-from boyd_api.console.session import (
-    VISITOR,
-    admit_session,
-    is_secure,
-    set_cookie,
-)
+from boyd_api.console.session import VISITOR, admit_session, is_secure, set_cookie
 from boyd_api.http import auth
 from boyd_api.http.event_streams import MEDIA_TYPE as EVENT_STREAM
 from boyd_api.http.problems import HttpProblem, problem_of

@@ -1,10 +1,12 @@
-"""Rendering of the console: templates and their filters, the content security policy, assets."""
+"""Rendering of the console: the frame of every page, templates, their filters, and assets."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property, partial
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -14,15 +16,126 @@ from flask import Blueprint, Response, current_app, request
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from boyd import naming
-from boyd.models import Model, utc_now
+from boyd.models import ApprovalItem, ApprovalQueue, Model, utc_now
+from boyd.store import DEPLOYMENT, Store
+from boyd.store.freezes import Stop
+from boyd.store.hashes import readable
 from boyd.text.formatting import counted, dollars, visible
 from boyd.text.version import VERSION
-from boyd_api.console import frame
 from boyd_api.console.declared_pages import load_guest_pages
 from boyd_api.console.page_request import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import unreadable_names
 from boyd_api.http.services import Services
+
+#: The most approvals that one list shows.
+LISTED = 200
+
+
+@dataclass(frozen=True)
+class AgentLink:
+    """An agent in the switch, and what stops it."""
+
+    id: str
+    name: str
+    paused: Stop | None
+    frozen: Stop | None
+    revoked: Stop | None
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The first approvals that wait, by deadline; the badge and the list show the same.
+
+    Attributes:
+        mine: those that the reader may approve.
+        others: those that wait for other people.
+        more: True if further ones wait.
+    """
+
+    mine: list[ApprovalItem]
+    others: list[ApprovalItem]
+    more: bool
+
+    @property
+    def badge(self) -> str:
+        """The number that wait for the reader."""
+        return f"{len(self.mine)}+" if self.more else str(len(self.mine))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The state of the deployment, as each page shows it.
+
+    Attributes:
+        agents: those in service that the reader may see.
+        agent: the id of the agent that links lead to: that of the page, else the default one.
+        frozen: the deployment-wide freeze.
+    """
+
+    page: PageRequest
+    agents: list[AgentLink]
+    agent: str | None
+    frozen: Stop | None
+
+    @property
+    def inactive_agents(self) -> list[AgentLink]:
+        """The agents that are paused or revoked, or frozen by themselves."""
+        return [link for link in self.agents if link.paused or link.frozen or link.revoked]
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """The approvals that wait."""
+        return read_inbox(self.page, [agent.id for agent in self.agents])
+
+
+def read_frame(page: PageRequest) -> Frame:
+    """Read the frame for a page."""
+    store, entries = page.services.store, page.ctx.agents
+    serving = {name: entry for name, entry in entries.items() if entry.retired_at is None}
+    freezes, paused = store.freezes.all(), store.fleet.pauses(list(serving))
+    revoked = store.freezes.revocations()
+    links = [
+        AgentLink(name, entry.name, paused.get(name), freezes.get(name), revoked.get(name))
+        for name, entry in serving.items()
+    ]
+    return Frame(page, links, _agent(page, serving), freezes.get(DEPLOYMENT))
+
+
+def _agent(page: PageRequest, serving: Mapping[str, object]) -> str | None:
+    if page.ctx.chosen is not None:
+        return page.ctx.chosen.entry.id
+    default = page.services.settings.agent
+    return default if default in serving else next(iter(serving), None)
+
+
+def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
+    """The approvals of these agents that wait, sorted by who may answer."""
+    store = page.services.store
+    read = [
+        readable(f"the approvals of agent {name}", partial(_waiting, store), name)
+        for name in agents
+    ]
+    queues = [queue for queue in read if queue is not None]
+    waiting = [item for queue in queues for item in queue.pending]
+    waiting.sort(key=lambda item: (item.expires_at is None, item.expires_at or item.created_at))
+    listed = waiting[:LISTED]
+    mine: list[ApprovalItem] = []
+    others: list[ApprovalItem] = []
+    for item in listed:
+        (mine if may_answer(page, item) else others).append(item)
+    more = len(waiting) > LISTED or any(queue.next_cursor for queue in queues)
+    return Inbox(mine, others, more)
+
+
+def _waiting(store: Store, agent_id: str) -> ApprovalQueue:
+    return store.agent(agent_id).approvals.page(LISTED, history=False)
+
+
+def may_answer(page: PageRequest, item: ApprovalItem) -> bool:
+    """Check that the reader's answer to *item* would count now."""
+    return page.allows("approvals") and item.refusal(page.ctx.actor) is None
+
 
 _PACKAGE = "boyd_api.console"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -38,7 +151,7 @@ def render_page(page: PageRequest, template: str, code: int = 200, /, **values: 
     """Respond with a template, whose frame shows the state of the deployment."""
     common = {
         "page": page,
-        "frame": frame.read_frame(page),
+        "frame": read_frame(page),
         "links": [pages.link for pages in load_guest_pages().values() if pages.link],
         "now": page.ctx.now or utc_now(),
         "layout": "layout.html",

@@ -15,8 +15,7 @@ from boyd.models import EndpointReply, Model, Triple
 from boyd.models.base import Json, JsonObject
 from boyd.text import queues
 from boyd_api.console.declared_pages import NavigationLink, PageResult, Pages
-from boyd_api.console.forms import Part, read_form, read_part
-from boyd_api.console.page_request import PageRequest
+from boyd_api.console.page_request import PageRequest, Part, read_form, read_part
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.routes import plugin_routes

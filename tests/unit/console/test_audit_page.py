@@ -10,7 +10,7 @@ import pytest
 from api_kit import MAKER, Site
 from boyd.models import Actor
 from boyd.store.keys import Keys
-from boyd_api.console import audit_page
+from boyd_api.console import administration_page
 from console_kit import Browser
 
 HOSTILE = "<script>alert(1)</script>\u202e"
@@ -46,7 +46,7 @@ def test_the_first_bad_entry_is_named(alice: Browser, desk: Site) -> None:
 
 def test_a_long_trail_is_verified_on_request(alice: Browser, desk: Site) -> None:
     record(desk, 3)
-    with mock.patch.object(audit_page, "_AT_ONCE", 2):
+    with mock.patch.object(administration_page, "_AT_ONCE", 2):
         desk.lab.store.audit_trail.seal()
         assert "Not verified now, because the trail is long" in alice.get(TRAIL).text
         asked = alice.get(f"{TRAIL}?verify=1")
@@ -78,7 +78,7 @@ def test_a_wrong_filter_shows_why_and_no_entries(alice: Browser, desk: Site) -> 
 
 def test_older_entries_are_a_page_away(alice: Browser, desk: Site) -> None:
     record(desk, 3)
-    with mock.patch.object(audit_page, "_SHOWN", "2"):
+    with mock.patch.object(administration_page, "_SHOWN", "2"):
         first = alice.get(f"{TRAIL}?kind=test")
         assert f'href="{TRAIL}?kind=test&amp;cursor=2"' in first.source
         second = alice.get(f"{TRAIL}?kind=test&cursor=2").text

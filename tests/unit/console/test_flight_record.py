@@ -14,7 +14,7 @@ from boyd import Agent
 from boyd.models import LoopResult, ObserverRun, PhaseRun, Problem, no_op, utc_now
 from boyd.testing import Lab
 from boyd_api.console.charts import WIDTH, chart
-from boyd_api.console.comparison import compare
+from boyd_api.console.history_page import compare
 from console_kit import Browser
 from kit import Recorder, choice, chooses, fails, plugin, reads, seen, sees
 

@@ -10,7 +10,7 @@ import pytest
 
 from api_kit import Site
 from boyd_api.console import session
-from boyd_api.console.keys_page import browser_name
+from boyd_api.console.administration_page import browser_name
 from console_kit import Browser
 
 HERE = "/console/keys"
