@@ -1,16 +1,18 @@
-"""Watches the streams of events and logs in one thread, and wakes the requests that wait."""
+"""Follows events and logs in Redis: wakes requests that wait, and keeps hints for open pages."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from boyd.errors import StoreError
-from boyd.store import DEPLOYMENT, Store, Topic
+from boyd.store import DEPLOYMENT, Events, Store, StreamWatcher, Topic
 
 log = logging.getLogger("boyd.api")
 
@@ -22,6 +24,14 @@ EVERYTHING: Topic = (DEPLOYMENT, None)
 BLOCK = 1.0
 #: Seconds after which a waiting request checks by itself, even if nothing woke it.
 LOOK = 0.5
+
+#: Hints that one process keeps for streams that lag.
+_HINTS = 1000
+#: The kind of hint that the growth of an investigation's log gives; its steps are no events.
+_INVESTIGATION = "investigation"
+#: The most open investigations of an agent to look at, and seconds between two looks.
+_LOGS = 100
+_LOGS_INTERVAL = 1.0
 
 
 class Slots:
@@ -176,3 +186,77 @@ class ChangeWatcher:
             if topic in grown:
                 signal.notify()
         self.on_change()
+
+
+@dataclass(frozen=True)
+class Hint:
+    """An event in short: its kind is the first word of the event's."""
+
+    number: int
+    agent_id: str
+    kind: str
+
+
+class Hints:
+    """The latest hints of all agents, read once for all streams of this process."""
+
+    def __init__(self, store: Callable[[], Store], agents: Callable[[], Iterable[str]]) -> None:
+        self._store = store
+        self._agents = agents
+        self._lock = threading.Lock()
+        self._events: Events | None = None
+        self._logs: StreamWatcher | None = None
+        self._topics: dict[str, set[Topic]] = {}
+        self._looked = 0.0
+        self._kept: deque[Hint] = deque(maxlen=_HINTS)
+        self._number = 0
+        #: False while Redis does not answer.
+        self.answers = True
+
+    def newest(self) -> int:
+        """The number of the newest hint."""
+        with self._lock:
+            self._read()
+            return self._number
+
+    def after(self, number: int) -> Sequence[Hint]:
+        """Hints after that number, oldest first."""
+        with self._lock:
+            self._read()
+            return [hint for hint in self._kept if hint.number > number]
+
+    def _read(self) -> None:
+        try:
+            agents = list(self._agents())
+            if self._events is None:
+                self._events = self._store().events(agents)
+            self._events.follow(agents)
+            for agent_id, event in self._events.wait(0):
+                self._keep(agent_id, event.kind.partition(".")[0])
+            self._look_at_logs(agents)
+            self.answers = True
+        except StoreError:
+            self.answers = False
+            raise
+
+    def _keep(self, agent_id: str, kind: str) -> None:
+        self._number += 1
+        self._kept.append(Hint(self._number, agent_id, kind))
+        if kind == _INVESTIGATION:
+            self._topics.pop(agent_id, None)  # another one is open now, or one less
+
+    def _look_at_logs(self, agents: list[str]) -> None:
+        """Hint at new entries in the logs of open investigations."""
+        if time.monotonic() < self._looked + _LOGS_INTERVAL:
+            return
+        self._looked = time.monotonic()
+        store = self._store()
+        self._logs = self._logs or store.stream_watcher()
+        for agent_id in agents:
+            if agent_id not in self._topics:
+                ids = store.agent(agent_id).investigations.open(_LOGS)
+                self._topics[agent_id] = {(agent_id, id) for id in ids}
+        self._logs.follow(topic for agent_id in agents for topic in self._topics[agent_id])
+        for agent_id in {agent_id for agent_id, _ in self._logs.wait(0)}:
+            self._number += 1
+            self._kept.append(Hint(self._number, agent_id, _INVESTIGATION))

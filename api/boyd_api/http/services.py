@@ -27,9 +27,8 @@ from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.process_settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd.store.fleet import read_entry
-from boyd_api.http.change_watcher import BLOCK, ChangeWatcher
+from boyd_api.http.change_watcher import BLOCK, ChangeWatcher, Hints
 from boyd_api.http.event_streams import EventStreams
-from boyd_api.http.hints import Hints
 from boyd_api.http.idempotency_keys import LEASE
 from boyd_api.http.metrics import Metrics, RefusalReporter
 from boyd_api.http.problems import HttpProblem

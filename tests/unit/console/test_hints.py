@@ -6,7 +6,8 @@ import pytest
 
 from api_kit import Site
 from boyd.errors import StoreUnavailable
-from boyd_api.http.hints import HintFeed, Hints
+from boyd_api.console.stream import HintFeed
+from boyd_api.http.change_watcher import Hints
 
 
 @pytest.fixture

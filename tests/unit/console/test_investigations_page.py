@@ -11,7 +11,8 @@ from boyd.models import Timestamp, utc_now
 from boyd.models.investigation import Asked, Delta, Result, Said, Started, ToolCall, ToolObservation
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import call, say
-from boyd_api.http.hints import HintFeed, Hints
+from boyd_api.console.stream import HintFeed
+from boyd_api.http.change_watcher import Hints
 from console_kit import Browser, Form
 from harness import wait_until
 from investigation_kit import Case
