@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +12,10 @@ import click
 
 from boyd.agent import load_agent
 from boyd.errors import BoydError, ConfigError, PluginError
+from boyd.plugin.discovery import find_entry_point
+from boyd.text.version import VERSION
 from boyd_cli import output
+from boyd_cli.templates import load_template
 from boyd_cli.views.tables import label, prose, sentence, whole
 
 if TYPE_CHECKING:
@@ -37,6 +42,19 @@ OPTIONS = [
     prose("meaning"),
 ]
 ACTIONS = [label("action", least=24), prose("what it does, and may do")]
+
+
+#: Names of plugins that are to be published, and the characters of the longest.
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST = 40
+_RIGHTS = "It reads the size of the disk, and removes files of the folder after an approval."
+_CONNECTOR_RIGHTS = """\
+It only reads. An action exists once its table is in the agent file, with credentials of its own:
+
+```toml
+[plugins.options.actions.set_switch]
+token = { file = "/run/secrets/token" }
+```"""
 
 
 @click.group()
@@ -165,9 +183,7 @@ def new(name: str, folder: Path, *, connector: bool) -> None:
 
     NAME is the plugin's id. A plugin for one agent alone needs no package: `boyd init` writes one.
     """
-    from boyd_cli.plugin_template import package_files
-
-    texts = package_files(name, connector=connector)
+    texts = _package_files(name, connector=connector)
     place = folder / f"boyd-{name}"
     if place.exists():
         raise ConfigError(f"{place} already exists; nothing was written")
@@ -179,6 +195,44 @@ def new(name: str, folder: Path, *, connector: bool) -> None:
             raise ConfigError(f"{place / path} cannot be written: {error.strerror}") from None
         output.say(f"wrote {place / path}")
     output.say(f"Next: cd {place} && pip install -e '.[test]' && pytest")
+
+
+def _package_files(name: str, *, connector: bool) -> dict[str, str]:
+    """The files of the package of the plugin *name*, by path in its folder.
+
+    Raises:
+        ConfigError: it is no name for a plugin.
+    """
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST or name.startswith("boyd"):
+        raise ConfigError(
+            f"{name!r} is no name for a plugin: use lower-case letters, digits and '-', at most "
+            f"{_LONGEST}, as in disk-watch; its package is called boyd-NAME; nothing was written"
+        )
+    module = f"boyd_{name.replace('-', '_')}"
+    cls = "".join(part.capitalize() for part in name.split("-"))
+    kind = "connector" if connector else "plugin"
+    plugin, test = load_template(f"{kind}.py"), load_template(f"{kind}_test.py")
+    used = re.findall(r"^(?:from \S+ )?import (.+)", plugin.template + test.template, re.MULTILINE)
+    if keyword.iskeyword(cls) or cls in ", ".join(used).split(", ") or find_entry_point(name):
+        raise ConfigError(f"the name {name!r} is taken; nothing was written")
+    values = {
+        "name": name,
+        "module": module,
+        "cls": cls,
+        "title": name.replace("-", " "),
+        "version": VERSION,
+        "options": 'url = "https://service.example"' if connector else 'folder = "/var/log"',
+        "rights": _CONNECTOR_RIGHTS if connector else _RIGHTS,
+    }
+    texts = {
+        "pyproject.toml": load_template("pyproject.toml"),
+        "README.md": load_template("README.md"),
+        f"src/{module}/__init__.py": plugin,
+        f"tests/test_{name.replace('-', '_')}.py": test,
+    }
+    return {path: text.substitute(values) for path, text in texts.items()} | {
+        f"src/{module}/py.typed": ""
+    }
 
 
 COLUMNS = (
