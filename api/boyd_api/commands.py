@@ -11,8 +11,7 @@ import click
 from boyd.errors import ConfigError
 from boyd.settings.logs import setup_logging
 from boyd.settings.process_settings import Settings
-from boyd_cli.options import settings_options
-from boyd_cli.parameter_types import Whole
+from boyd_cli.options import Whole, settings_options
 
 log = logging.getLogger("boyd.api")
 

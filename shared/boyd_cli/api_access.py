@@ -1,10 +1,11 @@
-"""Selects the API, the key and the agent of a command; reads the API's lists page by page."""
+"""Access of a command to the state: over the API, whose lists it pages through, or to Redis."""
 
 from __future__ import annotations
 
+import getpass
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,18 +16,20 @@ import click
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from boyd import models
-from boyd.embedded.state_folder import read_key, read_runtime
-from boyd.errors import ApiProblem, ConfigError
+from boyd.embedded.state_folder import read_key, read_runtime, with_redis
+from boyd.errors import ApiProblem, ConfigError, UnknownAgent
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import config_folder, read_text, read_toml
-from boyd_cli.output import command_name
+from boyd_cli.output import FAILED, NOT_FOUND, SHORT, command_name, stop
 
 if TYPE_CHECKING:
     from boyd.settings.process_settings import Settings
+    from boyd.store import AgentEntry, AgentStore, Store
     from boyd_cli.client import Client
 
 _M = TypeVar("_M", bound=models.Model)
+_I = TypeVar("_I", models.Run, Investigation, models.ApprovalItem)
 _P = TypeVar("_P", models.RunPage, InvestigationPage, models.ExecutionPage, models.ApprovalQueue)
 
 DEFAULT = "default"
@@ -195,6 +198,32 @@ def _of_profile(name: str | None) -> Flags:
     return Flags(profile.url, profile.key, agent=profile.agent) if profile else Flags()
 
 
+@dataclass(frozen=True)
+class CommandAccess:
+    """Access to the state over the API, or directly on Redis.
+
+    Attributes:
+        settings: of the process.
+        flags: the API options.
+        direct: whether Redis was requested.
+    """
+
+    settings: Settings
+    flags: Flags
+    direct: bool
+
+    def api(self, agent: str | None = None, *, running: bool = False) -> Api | None:
+        """The API, if it should be used: with a key, or if requested.
+
+        With *running*, a local `boyd up` counts as a request.
+        """
+        if self.direct:
+            return None
+        api = find_api(self.settings, replace(self.flags, agent=agent), running=running)
+        is_requested = running or self.flags.url or self.flags.profile
+        return api if api is not None and (api.has_key or is_requested) else None
+
+
 def is_same(url: str, other: str) -> bool:
     """Compare the URLs of two APIs, ignoring a trailing slash."""
     return url.rstrip("/") == other.rstrip("/")
@@ -271,3 +300,92 @@ def find_item(api: Api, path: str, kind: type[_M]) -> _M | None:
         if problem.status != 404:
             raise
         return None
+
+
+#: Characters of a whole id.
+WHOLE = 36
+
+
+def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
+    """Find the only id with that prefix; exit with an error otherwise."""
+    matches = []
+    for id in dict.fromkeys(ids):
+        if id == beginning:
+            return id
+        if id.startswith(beginning):
+            matches.append(id)
+    if not matches:
+        stop(NOT_FOUND, f"no {noun} {beginning!r}")
+    if len(matches) > 1:
+        some = ", ".join(id[: SHORT + 4] for id in matches[:5])
+        more = ", …" if len(matches) > 5 else ""
+        stop(FAILED, f"{beginning!r} matches {len(matches)} {noun}s: {some}{more}")
+    return matches[0]
+
+
+def find_by_prefix(
+    api: Api, noun: str, prefix: str, kind: type[_I], newest: Callable[[Api], Iterable[_I]]
+) -> _I:
+    """Read the item with that id, or find it among the newest by a unique prefix."""
+    if len(prefix) == WHOLE:
+        return api.agent.get(f"/{noun}s/{prefix}", kind)
+    items_by_id = {item.id: item for item in newest(api)}
+    return items_by_id[resolve_prefix(noun, prefix, items_by_id)]
+
+
+def open_store(settings: Settings) -> Store:
+    """The store, once Redis has answered.
+
+    Raises:
+        ConfigError: no Redis is known.
+        StoreUnavailable: it does not answer.
+    """
+    from boyd.store import Sealing, Store, connect, translate_errors
+
+    redis_url = with_redis(settings).redis_url
+    assert redis_url is not None
+    sealing = Sealing.of(settings.audit_key, settings.audit_keep)
+    store = Store(connect(redis_url), sealing=sealing)
+    with translate_errors():
+        store.client.ping()
+    return store
+
+
+def choose_agent(
+    store: Store, settings: Settings, name: str | None
+) -> tuple[AgentEntry, AgentStore]:
+    """Choose an agent: *name*, the setting `agent`, or the only one.
+
+    Raises:
+        UnknownAgent: it does not exist, or there are several to choose from.
+    """
+    from boyd.store import in_service
+
+    entries = store.fleet.agents()
+    running = read_runtime(settings.state_dir)
+    default = None
+    if running is not None and settings.redis_url in (None, running.redis_url):
+        default = running.agent if running.agent in entries else None
+    serving = in_service(entries)
+    only = serving[0] if len(serving) == 1 else None
+    choice = name or settings.agent or default or only
+    if not entries:
+        raise UnknownAgent("no agent has been started against this Redis yet")
+    if choice is None:
+        raise UnknownAgent(f"choose an agent with --agent NAME: {', '.join(serving)}")
+    if choice not in entries:
+        raise UnknownAgent(f"no agent {choice!r}; known: {', '.join(entries)}")
+    return entries[choice], store.agent(choice)
+
+
+def user() -> str:
+    """The user of the operating system, as a principal."""
+    try:
+        return "-".join(getpass.getuser().split()) or "unknown"
+    except (KeyError, OSError):  # no name for this user id, as in many containers
+        return "unknown"
+
+
+def actor() -> models.Actor:
+    """The user as an actor for the audit trail."""
+    return models.Actor(principal=f"cli:{user()}", person=True)

@@ -1,40 +1,182 @@
-"""Options that commands share: settings, API, agent and store."""
+"""Options of commands: their types, and those that many share: settings, API, agent, output."""
 
 from __future__ import annotations
 
 import functools
-import getpass
 import inspect
+import json
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from boyd.embedded.state_folder import read_runtime, with_redis
-from boyd.errors import UnknownAgent
-from boyd.models import Actor, ApprovalItem, Run
-from boyd.models.investigation import Investigation
 from boyd.settings.process_settings import Settings, load_settings
+from boyd.settings.validation import nearest
+from boyd.text.formatting import UNITS, parse_moment
 from boyd_cli import completion, output
-from boyd_cli.api_access import Api, Flags, find_api, open_api
+from boyd_cli.api_access import Api, CommandAccess, Flags, open_api
 from boyd_cli.completion import Offers, completer
-from boyd_cli.parameter_types import Number
 
 if TYPE_CHECKING:
-    from boyd.store import AgentEntry, AgentStore, Store
+    pass
 
 _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
-_T = TypeVar("_T", Run, Investigation, ApprovalItem)
+_Check = Callable[[click.Context, click.Parameter, Any], Any]
 
-#: Characters of a whole id.
-WHOLE = 36
+_DURATION = re.compile(r"(\d{1,6})([smhdw])")
 
 
-def _refuse_empty(complaint: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Parse a duration such as `90d`."""
+    if value is None:
+        return None
+    match = _DURATION.fullmatch(value)
+    if match is None or int(match[1]) == 0:
+        advice = "write a number and s, m, h, d or w, as in 90d"
+        raise click.BadParameter(f"{value!r} is not a time; {advice}", ctx, param)
+    return float(match[1]) * UNITS[match[2]]
+
+
+#: An option for a duration, in seconds.
+duration_option = functools.partial(click.option, callback=_seconds, metavar="TIME")
+
+
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Parse a date, a date with a time, an age, `today` or `yesterday`."""
+    if value is None:
+        return None
+    try:
+        return parse_moment(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give *command* the options `--since` and `--until`, as `since` and `until`."""
+    forms = "a date (local time by default), today, yesterday, or how long ago, as in 2h"
+    since = click.option(
+        "--since", callback=_moment, metavar="TIME", help=f"Start of the period: {forms}."
+    )
+    until = click.option(
+        "--until", callback=_moment, metavar="TIME", help="End of the period, likewise."
+    )
+    decorated: Callable[..., Any] = since(until(command))
+    return decorated
+
+
+class Whole(click.IntRange):
+    """A whole number, named so in error messages."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number, likewise."""
+
+    name = "number"
+
+
+def check_shape(shape: re.Pattern[str], expected: str) -> _Check:
+    """A callback that refuses texts but those of that *shape*, which are what is *expected*."""
+
+    def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is not None and not shape.fullmatch(value):
+            raise click.BadParameter(f"{value!r} is not {expected}", ctx, param)
+        return value
+
+    return check
+
+
+def words_option(
+    *names: str,
+    choices: Sequence[str] = (),
+    offers: Callable[[Api], Offers] | None = None,
+    **options: Any,
+) -> _Decorator:
+    """An option for words, separated by commas or repeated; only for *choices*, if there are any.
+
+    Completion uses *offers*, or else the choices.
+    """
+
+    def split(ctx: click.Context, param: click.Parameter, values: Iterable[str]) -> list[str]:
+        words = [word.strip() for value in values for word in value.split(",")]
+        for word in words:
+            if not word:
+                raise click.BadParameter("empty values are not allowed", ctx, param)
+            if choices and word not in choices:
+                hint = nearest(word, choices)
+                raise click.BadParameter(f"{word!r} is not a valid choice{hint}", ctx, param)
+        return list(dict.fromkeys(words))
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        """Complete the word after the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        words = [choice for choice in choices if choice.startswith(last)]
+        if offers is not None:
+            words = [item.value for item in completer(offers)(ctx, param, last)]
+        return [f"{before}{comma}{word}" for word in words]
+
+    if choices:
+        options["metavar"] = f"[{'|'.join(choices)}]"
+    return click.option(*names, multiple=True, callback=split, shell_complete=complete, **options)
+
+
+def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
+    """Parse a JSON object; `-` reads standard input."""
+    if value is None:
+        return {}
+    try:
+        parsed = json.loads(sys.stdin.read() if value == "-" else value)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param=param) from None
+    if not isinstance(parsed, dict):
+        raise click.BadParameter('it must be a JSON object, such as \'{"path": "/tmp"}\'')
+    return parsed
+
+
+#: An option for a JSON object.
+object_option = functools.partial(click.option, metavar="JSON", callback=_object)
+
+
+class Pairs(dict[str, Any]):
+    """Values by name.
+
+    Attributes:
+        typed: the typed text of each value that was parsed as JSON and is no string.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.typed: dict[str, str] = {}
+
+
+def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Pairs:
+    """Parse `name=value`; a value is JSON if it parses, otherwise text."""
+    pairs = Pairs()
+    for text in values:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param=param)
+        try:
+            pairs[name] = json.loads(value)
+        except ValueError:
+            pairs[name] = value
+        if not isinstance(pairs[name], str):
+            pairs.typed[name] = value
+    return pairs
+
+
+#: A repeatable option for `name=value`.
+pairs_option = functools.partial(click.option, multiple=True, metavar="NAME=VALUE", callback=_pairs)
+
+
+def _refuse_empty(complaint: str) -> _Check:
     def check(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
         for text in value if isinstance(value, tuple) else (value,):
             if text is not None and not text.strip():
@@ -53,33 +195,6 @@ def id_argument(name: str, offers: Callable[[Api], Offers], **options: Any) -> _
     """An argument for an id or a prefix of one; completion offers *offers*."""
     complete = completer(offers)
     return click.argument(name, callback=_not_empty_id, shell_complete=complete, **options)
-
-
-def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
-    """Find the only id with that prefix; exit with an error otherwise."""
-    matches = []
-    for id in dict.fromkeys(ids):
-        if id == beginning:
-            return id
-        if id.startswith(beginning):
-            matches.append(id)
-    if not matches:
-        output.stop(output.NOT_FOUND, f"no {noun} {beginning!r}")
-    if len(matches) > 1:
-        some = ", ".join(id[: output.SHORT + 4] for id in matches[:5])
-        more = ", …" if len(matches) > 5 else ""
-        output.stop(output.FAILED, f"{beginning!r} matches {len(matches)} {noun}s: {some}{more}")
-    return matches[0]
-
-
-def find_by_prefix(
-    api: Api, noun: str, prefix: str, kind: type[_T], newest: Callable[[Api], Iterable[_T]]
-) -> _T:
-    """Read the item with that id, or find it among the newest by a unique prefix."""
-    if len(prefix) == WHOLE:
-        return api.agent.get(f"/{noun}s/{prefix}", kind)
-    items_by_id = {item.id: item for item in newest(api)}
-    return items_by_id[resolve_prefix(noun, prefix, items_by_id)]
 
 
 #: Names an agent; an empty name is refused and does not select the default.
@@ -152,32 +267,6 @@ def _api(
     return open_api(_load(config), Flags(url, key, profile, agent))
 
 
-@dataclass(frozen=True)
-class CommandAccess:
-    """Access to the state over the API, or directly on Redis.
-
-    Attributes:
-        settings: of the process.
-        flags: the API options.
-        direct: whether Redis was requested.
-    """
-
-    settings: Settings
-    flags: Flags
-    direct: bool
-
-    def api(self, agent: str | None = None, *, running: bool = False) -> Api | None:
-        """The API, if it should be used: with a key, or if requested.
-
-        With *running*, a local `boyd up` counts as a request.
-        """
-        if self.direct:
-            return None
-        api = find_api(self.settings, replace(self.flags, agent=agent), running=running)
-        is_requested = running or self.flags.url or self.flags.profile
-        return api if api is not None and (api.has_key or is_requested) else None
-
-
 def _access(
     config: Path | None,
     url: str | None,
@@ -227,61 +316,3 @@ def data_options(command: _Command) -> _Command:
 def with_agents(settings: Settings, agents: tuple[str, ...]) -> Settings:
     """The settings, with the agents of the command line if there are any."""
     return settings.model_copy(update={"agents": agents}) if agents else settings
-
-
-def open_store(settings: Settings) -> Store:
-    """The store, once Redis has answered.
-
-    Raises:
-        ConfigError: no Redis is known.
-        StoreUnavailable: it does not answer.
-    """
-    from boyd.store import Sealing, Store, connect, translate_errors
-
-    redis_url = with_redis(settings).redis_url
-    assert redis_url is not None
-    sealing = Sealing.of(settings.audit_key, settings.audit_keep)
-    store = Store(connect(redis_url), sealing=sealing)
-    with translate_errors():
-        store.client.ping()
-    return store
-
-
-def choose_agent(
-    store: Store, settings: Settings, name: str | None
-) -> tuple[AgentEntry, AgentStore]:
-    """Choose an agent: *name*, the setting `agent`, or the only one.
-
-    Raises:
-        UnknownAgent: it does not exist, or there are several to choose from.
-    """
-    from boyd.store import in_service
-
-    entries = store.fleet.agents()
-    running = read_runtime(settings.state_dir)
-    default = None
-    if running is not None and settings.redis_url in (None, running.redis_url):
-        default = running.agent if running.agent in entries else None
-    serving = in_service(entries)
-    only = serving[0] if len(serving) == 1 else None
-    choice = name or settings.agent or default or only
-    if not entries:
-        raise UnknownAgent("no agent has been started against this Redis yet")
-    if choice is None:
-        raise UnknownAgent(f"choose an agent with --agent NAME: {', '.join(serving)}")
-    if choice not in entries:
-        raise UnknownAgent(f"no agent {choice!r}; known: {', '.join(entries)}")
-    return entries[choice], store.agent(choice)
-
-
-def user() -> str:
-    """The user of the operating system, as a principal."""
-    try:
-        return "-".join(getpass.getuser().split()) or "unknown"
-    except (KeyError, OSError):  # no name for this user id, as in many containers
-        return "unknown"
-
-
-def actor() -> Actor:
-    """The user as an actor for the audit trail."""
-    return Actor(principal=f"cli:{user()}", person=True)

@@ -22,8 +22,7 @@ from boyd.sandbox.subprocess_call import follow_parent
 from boyd.settings.logs import clean_prints, setup_logging
 from boyd.settings.process_settings import Settings
 from boyd.text import queues
-from boyd_cli.options import agents_option, settings_options, with_agents
-from boyd_cli.parameter_types import Whole
+from boyd_cli.options import Whole, agents_option, settings_options, with_agents
 
 #: Signals that are passed on; a terminal sends its own to all of them.
 _PASSED = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)

@@ -26,9 +26,17 @@ from boyd.models import (
 )
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 from boyd_cli import api_access, completion, output
-from boyd_cli.api_access import Api
-from boyd_cli.options import data_options, id_argument, resolve_prefix, wait_option
-from boyd_cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
+from boyd_cli.api_access import Api, resolve_prefix
+from boyd_cli.options import (
+    Pairs,
+    Whole,
+    data_options,
+    id_argument,
+    object_option,
+    pairs_option,
+    period_options,
+    wait_option,
+)
 from boyd_cli.terminal import Spinner
 from boyd_cli.views.approval_view import fields_of, show_manifest
 from boyd_cli.views.tables import label, sentence, whole

@@ -22,15 +22,8 @@ from boyd.models import (
 from boyd.models.responses import Resolved, RevokedAutonomy
 from boyd.text.formatting import counted
 from boyd_cli import api_access, completion, output
-from boyd_cli.api_access import Api
-from boyd_cli.options import (
-    WHOLE,
-    data_options,
-    find_by_prefix,
-    id_argument,
-    resolve_prefix,
-    wait_option,
-)
+from boyd_cli.api_access import WHOLE, Api, find_by_prefix, resolve_prefix
+from boyd_cli.options import data_options, id_argument, wait_option
 from boyd_cli.terminal import Spinner
 from boyd_cli.views import approval_view
 from boyd_cli.views.tables import label, sentence, whole

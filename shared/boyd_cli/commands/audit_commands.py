@@ -16,8 +16,8 @@ from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verificat
 from boyd.models.responses import AgentList
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.options import CommandAccess, access_options, agent_option, choose_agent, open_store
-from boyd_cli.parameter_types import Whole, period_options
+from boyd_cli.api_access import CommandAccess, choose_agent, open_store
+from boyd_cli.options import Whole, access_options, agent_option, period_options
 
 if TYPE_CHECKING:
     from boyd.store import Audit

@@ -12,20 +12,24 @@ from boyd.errors import ApiProblem, ApiUnavailable, BoydError, StoreUnavailable
 from boyd.models import LoopResult, LoopStatus, responses
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.api_access import Api, is_same, past_iteration
+from boyd_cli.api_access import (
+    Api,
+    CommandAccess,
+    actor,
+    choose_agent,
+    is_same,
+    open_store,
+    past_iteration,
+)
 from boyd_cli.commands.status_command import mode_text, waiting_text
 from boyd_cli.options import (
-    CommandAccess,
+    Number,
     access_options,
-    actor,
     agent_option,
     api_options,
-    choose_agent,
     data_options,
     deployment_api_options,
-    open_store,
 )
-from boyd_cli.parameter_types import Number
 from boyd_cli.terminal import Spinner
 from boyd_cli.views.tables import sentence, whole
 

@@ -19,8 +19,7 @@ from boyd.models.responses import Execution, IterationList, IterationSummary
 from boyd.text.formatting import counted
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api
-from boyd_cli.options import data_options, not_empty
-from boyd_cli.parameter_types import Shaped, Whole, period_options
+from boyd_cli.options import Whole, check_shape, data_options, not_empty, period_options
 from boyd_cli.views import tape_view
 from boyd_cli.views.tables import label, prose, sentence, whole
 
@@ -256,13 +255,11 @@ _TOGETHER = 100_000
 
 
 #: Numbers, and what tells apart iterations of the same number.
-ITERATION = Shaped(
-    "iteration",
+check_iteration = check_shape(
     re.compile(r"[1-9][0-9]{0,15}(\.[0-9a-f]{1,16})?"),
     "the number of an iteration, such as 12",
 )
-_CURSOR = Shaped(
-    "iteration",
+_check_cursor = check_shape(
     re.compile(r"[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{1,15}"),
     "the number of an iteration",
 )
@@ -272,11 +269,13 @@ _CURSOR = Shaped(
 @click.argument(
     "iteration",
     required=False,
-    type=ITERATION,
+    callback=check_iteration,
     shell_complete=completion.completer(completion.iterations),
 )
 @click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
-@click.option("--before", type=_CURSOR, metavar="N", help="Only iterations before this one.")
+@click.option(
+    "--before", callback=_check_cursor, metavar="N", help="Only iterations before this one."
+)
 @period_options
 @click.option("--host", callback=not_empty, help="A host where an observer or action ran.")
 @click.option("--worker", callback=not_empty, help="A process that ran an observer or action.")

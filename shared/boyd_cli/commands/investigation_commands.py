@@ -29,10 +29,9 @@ from boyd.models.investigation import (
 from boyd.models.responses import StateResponse
 from boyd.text.formatting import dollars
 from boyd_cli import INTERRUPTED, api_access, completion, output
-from boyd_cli.api_access import Api
+from boyd_cli.api_access import Api, find_by_prefix
 from boyd_cli.commands import approval_commands
-from boyd_cli.options import api_options, data_options, find_by_prefix, id_argument
-from boyd_cli.parameter_types import Whole, words_option
+from boyd_cli.options import Whole, api_options, data_options, id_argument, words_option
 from boyd_cli.terminal import LogFollower, Prompt, open_prompt
 from boyd_cli.views import approval_view
 from boyd_cli.views.tables import label, sentence, whole

@@ -14,16 +14,8 @@ from pydantic import ValidationError
 from boyd.models import SCOPES, explain, utc_now
 from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
 from boyd_cli import completion, output
-from boyd_cli.api_access import Api
-from boyd_cli.options import (
-    CommandAccess,
-    access_options,
-    actor,
-    id_argument,
-    open_store,
-    resolve_prefix,
-)
-from boyd_cli.parameter_types import duration_option, words_option
+from boyd_cli.api_access import Api, CommandAccess, actor, open_store, resolve_prefix
+from boyd_cli.options import access_options, duration_option, id_argument, words_option
 from boyd_cli.views.tables import label, sentence, whole
 
 COLUMNS = (

@@ -21,7 +21,8 @@ from boyd.settings.logs import setup_logging
 from boyd.settings.process_settings import Settings
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.options import open_store, settings_options
+from boyd_cli.api_access import open_store
+from boyd_cli.options import settings_options
 from boyd_cli.views.tables import label, prose, sentence, whole
 
 if TYPE_CHECKING:

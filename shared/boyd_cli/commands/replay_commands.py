@@ -21,10 +21,16 @@ from boyd.models.loop import HistoryFilter
 from boyd.models.tape import Fate, ReplayReport
 from boyd.settings.process_settings import Settings
 from boyd_cli import completion, output
-from boyd_cli.api_access import Api
-from boyd_cli.commands.history_command import ITERATION
-from boyd_cli.options import actor, api_options, not_empty, open_store, settings_options
-from boyd_cli.parameter_types import Whole, object_option, period_options
+from boyd_cli.api_access import Api, actor, open_store
+from boyd_cli.commands.history_command import check_iteration
+from boyd_cli.options import (
+    Whole,
+    api_options,
+    not_empty,
+    object_option,
+    period_options,
+    settings_options,
+)
 from boyd_cli.views import tape_view
 from boyd_cli.views.tables import label, prose, whole
 
@@ -196,7 +202,9 @@ def cases() -> None:
 
 @cases.command()
 @click.argument(
-    "iteration", type=ITERATION, shell_complete=completion.completer(completion.iterations)
+    "iteration",
+    callback=check_iteration,
+    shell_complete=completion.completer(completion.iterations),
 )
 @click.option("--expect", metavar="ACTION", callback=not_empty, help="The right action, or no-op.")
 @object_option("--params", help="Its params; absent: any.")

@@ -12,10 +12,9 @@ from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
 from boyd.models.responses import Redelivering, RunCancelled, RunCreated
 from boyd.text.formatting import counted
 from boyd_cli import api_access, completion, output
-from boyd_cli.api_access import Api
+from boyd_cli.api_access import Api, find_by_prefix
 from boyd_cli.commands.control_commands import timeout_option
-from boyd_cli.options import api_options, data_options, find_by_prefix, id_argument
-from boyd_cli.parameter_types import Whole, object_option
+from boyd_cli.options import Whole, api_options, data_options, id_argument, object_option
 from boyd_cli.terminal import Spinner
 from boyd_cli.views.tables import label, sentence, whole
 

@@ -16,8 +16,13 @@ from boyd.models import Event, LoopStatus, responses
 from boyd.text.formatting import counted
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api
-from boyd_cli.options import api_options, data_options, deployment_api_options, not_empty
-from boyd_cli.parameter_types import duration_option
+from boyd_cli.options import (
+    api_options,
+    data_options,
+    deployment_api_options,
+    duration_option,
+    not_empty,
+)
 from boyd_cli.terminal import EventFollower
 from boyd_cli.views.tables import label, sentence, whole
 

@@ -41,9 +41,9 @@ from boyd.store.api_keys import id_of
 from boyd.store.login_sessions import login_path
 from boyd.text.version import VERSION
 from boyd_cli import output
-from boyd_cli.api_access import Api
+from boyd_cli.api_access import Api, actor, user
 from boyd_cli.commands.export_commands import check_installed
-from boyd_cli.options import actor, deployment_api_options, settings_options, user, with_agents
+from boyd_cli.options import deployment_api_options, settings_options, with_agents
 
 
 def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> None:

@@ -10,7 +10,7 @@ import click
 
 from boyd.text.formatting import counted
 from boyd_cli import INTERRUPTED, output
-from boyd_cli.parameter_types import Whole
+from boyd_cli.options import Whole
 from boyd_goals.cli import goal_views
 from boyd_goals.cli.goal_commands import (
     client_argument,

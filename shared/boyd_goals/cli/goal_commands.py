@@ -17,8 +17,7 @@ from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.api_access import Api
 from boyd_cli.completion import Offers
-from boyd_cli.options import api_options, gives, id_argument
-from boyd_cli.parameter_types import Whole
+from boyd_cli.options import Whole, api_options, gives, id_argument
 from boyd_goals.cli import goal_views
 
 if TYPE_CHECKING:
