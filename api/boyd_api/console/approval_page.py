@@ -23,8 +23,8 @@ from boyd.runtime import Resolution, Resolver
 from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
 from boyd.store import Verdict
 from boyd_api.console import rendering
+from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.observer_rows import read_vital_signs
 from boyd_api.console.page_request import HOME, PageRequest, csrf_token, read_note, read_version
 from boyd_api.console.pages import to_login
 from boyd_api.console.rendering import LISTED, render_page

@@ -15,9 +15,9 @@ from boyd.export.tracing.spans import trace_link
 from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation, Phase, tape
 from boyd.models.responses import IterationList, IterationSummary, outcome, outcome_kind
 from boyd_api.console import charts
+from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.charts import SHAPES, WIDTH, WORDS, chart
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.observer_rows import read_vital_signs
 from boyd_api.console.page_request import PageRequest, Part, read_filter, read_part
 from boyd_api.console.rendering import ms, render_page
 from boyd_api.http.problems import HttpProblem, not_found

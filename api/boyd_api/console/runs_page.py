@@ -9,8 +9,8 @@ from flask import redirect, request
 
 from boyd.models import LEVELS, ApprovalItem, Callback, Run, RunStatus
 from boyd.models.responses import RunCreated
+from boyd_api.console.agent_page import VitalSign, read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.observer_rows import VitalSign, read_vital_signs
 from boyd_api.console.page_request import PageRequest, read_form, read_json_field
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem

@@ -17,8 +17,8 @@ from boyd.models.responses import IterationSummary, ObserverState
 from boyd.plugin import Action
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
+from boyd_api.console.agent_page import observer_rows
 from boyd_api.console.charts import ring, strip
-from boyd_api.console.observer_rows import observer_rows
 from console_kit import Browser
 from kit import Recorder, agent, choice, chooses, fails, reads, seen, sees
 
