@@ -18,7 +18,7 @@ import click
 from boyd.settings.process_settings import Settings, load_settings
 from boyd.settings.validation import nearest
 from boyd.text.formatting import UNITS, parse_moment
-from boyd_cli import completion, output
+from boyd_cli import completion
 from boyd_cli.api_access import Api, CommandAccess, Flags, open_api
 from boyd_cli.completion import Offers, completer
 
@@ -299,6 +299,18 @@ agents_option = click.option(
 )
 
 
+_output = functools.partial(
+    click.option,
+    *("-o", "--output", "form"),
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+)
+#: Gives a command the option `-o table|json|yaml`, as `form`.
+output_option = _output(help="Output format.")
+#: The same for commands that stream; see `print_item`.
+lines_option = _output(help="Output format; json prints one object per line.")
+
 wait_option = click.option(
     "--wait",
     type=Number(0),
@@ -310,7 +322,7 @@ wait_option = click.option(
 
 def data_options(command: _Command) -> _Command:
     """Give *command* `-o`, as `form`, and the options for API and agent, as `api`."""
-    return output.output_option(api_options(command))
+    return output_option(api_options(command))
 
 
 def with_agents(settings: Settings, agents: tuple[str, ...]) -> Settings:

@@ -1,11 +1,12 @@
 """Prints lines, tables, JSON and YAML; colour only on a terminal.
 
+A table on a terminal has one line per row: if there is no room, unimportant columns are omitted and
+long texts cut. Rich cuts, too, but knows neither columns to omit nor least widths to keep.
 Texts come from outside, so control characters are removed before they reach a terminal.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -20,15 +22,24 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from boyd.errors import ApiProblem
-from boyd.models import ActionResult, EffectVerification, LoopResult, Model, responses
-from boyd.models.responses import IterationSummary
-from boyd.text.formatting import counted, visible
+from boyd.models import Model
 from boyd.text.formatting import seconds as seconds
-from boyd_cli.views.tables import GAP, Column, layout
+from boyd.text.formatting import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
     from rich.table import Table
+
+#: Spaces between two columns.
+GAP = 2
+#: The least width of sentences and names; below it columns are omitted.
+_TEXT = 20
+_NAME = 12
+#: The least width of all columns if omitting others does not help.
+_SCANT = 4
+
+#: The treatment of cells that do not fit: none, cut, or wrapped.
+Kind = Literal["whole", "cut", "prose"]
 
 #: Exit statuses besides 0 (ok) and 2 (wrong usage, by click).
 FAILED = 1
@@ -41,9 +52,8 @@ TIMED_OUT = 124
 _OF_NAME = {"not-pending": CONFLICT, "timeout": TIMED_OUT}
 _OF_STATUS = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT, 412: CONFLICT}
 
-#: The default width of a line, and the least width of a summary in it.
+#: The default width of a line.
 LINE = 120
-_LEAST = 24
 #: Characters shown of an id.
 SHORT = 8
 #: Escape sequences for colours and window titles.
@@ -58,32 +68,41 @@ _COLOURS = {
 }
 
 
-def iteration_line(result: LoopResult, width: int = LINE) -> str:
-    """One iteration as one line; the summary is cut to fit *width*.
+@dataclass(frozen=True)
+class Column:
+    """A column.
 
-    Without room for the summary, the number of observations is omitted first.
+    Attributes:
+        name: its heading.
+        kind: the treatment of cells that do not fit.
+        least: the width below which columns are omitted instead.
+        drop: 0: never omitted; otherwise the highest is omitted first.
     """
-    head = f"{clock(result.ended_at)}  {result.agent_id} #{result.iteration}  "
-    head += f"{'ok' if result.success else 'failed'}  {duration(result.duration)}"
-    came_to = outcome(result)
-    tail = f"→ {came_to}" if came_to else ""
-    summary = one_line(result.situation.summary) if result.situation else ""
-    for middle in (f"  {_observation_count(result)}", ""):
-        room = width - len(head) - len(middle) - len(tail) - 3
-        if room >= min(_LEAST, len(summary)):
-            text = f"{cut(summary, room)} " if summary else ""
-            return f"{head}{middle}  {text}{tail}".rstrip()
-    return cut(f"{head}  {tail}".rstrip(), width)
+
+    name: str
+    kind: Kind = "whole"
+    least: int = 0
+    drop: int = 0
 
 
-def paint_iteration(result: LoopResult) -> str:
-    """The same as wide as the terminal, in colour."""
-    colour = None if result.success else "red"
-    if result.success and any(action.success for action in result.action_results):
-        colour = "green"
-    if result.success and any(action.waits_for for action in result.action_results):
-        colour = "yellow"
-    return paint(iteration_line(result, width() if is_terminal() else LINE), colour)
+def whole(name: str, drop: int = 0) -> Column:
+    """A column of short words, numbers, dates or ids: never cut."""
+    return Column(name, "whole", drop=drop)
+
+
+def label(name: str, least: int = _NAME, drop: int = 0) -> Column:
+    """A column of names: cut to *least* if necessary."""
+    return Column(name, "cut", least, drop)
+
+
+def sentence(name: str, least: int = _TEXT, drop: int = 0) -> Column:
+    """A column of sentences: gets the remaining room, and is cut there."""
+    return Column(name, "cut", least, drop)
+
+
+def prose(name: str, least: int = _TEXT) -> Column:
+    """A column of texts that must be read in full: they wrap."""
+    return Column(name, "prose", least)
 
 
 def paint(text: str, colour: str | None) -> str:
@@ -91,44 +110,10 @@ def paint(text: str, colour: str | None) -> str:
     return click.style(text, fg=colour) if colour and is_coloured() else text
 
 
-def _observation_count(result: LoopResult) -> str:
-    text = counted(len(result.observations), "observation")
-    lost = len({problem.id for problem in result.observer_errors})
-    left_out = [f"{counted(lost, 'observer')} failed"] if lost else []
-    if result.not_due:
-        left_out.append(f"{counted(len(result.not_due), 'observer')} not due")
-    return f"{text} ({', '.join(left_out)})" if left_out else text
-
-
-def outcome(result: LoopResult | IterationSummary) -> str:
-    """The outcome of an iteration: its action, or why it failed."""
-    return responses.outcome(result, _reason)
-
-
-def action_outcome(result: ActionResult, title: str = "") -> str:
-    """The outcome of an action; *title* replaces the action's name."""
-    return responses.action_outcome(result, title, _reason)
-
-
-def _reason(error: str) -> str:
-    return brief(error, LINE // 2)
-
-
 def brief(text: str, width: int = LINE) -> str:
     """The text on one line; cut on a terminal only."""
     plain = one_line(text)
     return cut(plain, width) if is_terminal() else plain
-
-
-def action_duration(result: ActionResult) -> str:
-    """The duration of an action; empty if it was refused before it began."""
-    return "" if not result.success and result.duration < 1 else duration(result.duration)
-
-
-def error_row(result: ActionResult) -> tuple[str, str]:
-    """The full error of an action, if `action_outcome` has cut it."""
-    text = one_line(responses.error_of(result) or "")
-    return "error", "" if text in action_outcome(result) else text
 
 
 def clock(moment: datetime) -> str:
@@ -202,19 +187,6 @@ def clean(text: str) -> str:
     """The text with its lines, without control characters and colours."""
     plain = _COLOURING.sub("", text).replace("\r\n", "\n").replace("\t", "    ")
     return "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
-
-
-_form = functools.partial(
-    click.option,
-    *("-o", "--output", "form"),
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-)
-#: Gives a command the option `-o table|json|yaml`, as `form`.
-output_option = _form(help="Output format.")
-#: The same for commands that stream; see `print_item`.
-lines_option = _form(help="Output format; json prints one object per line.")
 
 
 def status_of(problem: ApiProblem) -> int:
@@ -402,6 +374,71 @@ def fit_table(
     return table
 
 
+def layout(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], room: int
+) -> list[tuple[int, int]]:
+    """Choose the columns to show; return the number and the width of each."""
+    from rich.cells import cell_len
+
+    names = [column.name for column in columns]
+    needed = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
+    least = [
+        # Not below the width of the heading.
+        wide if column.kind == "whole" else min(wide, max(column.least, len(column.name)))
+        for column, wide in zip(columns, needed, strict=True)
+    ]
+    numbers = _choose(columns, least, room)
+    if _total(least[number] for number in numbers) > room:
+        return _squeeze(numbers, least, room)
+    return _widen(numbers, least, needed, room)
+
+
+def _choose(columns: Sequence[Column], least: Sequence[int], room: int) -> list[int]:
+    """The columns to show; unimportant ones are omitted if necessary."""
+    numbers = set(range(len(columns)))
+    going = sorted((n for n in numbers if columns[n].drop), key=lambda n: -columns[n].drop)
+    omitted = []
+    for number in going:
+        if _total(least[n] for n in numbers) > room:
+            numbers.remove(number)
+            omitted.append(number)
+    # An omitted wide column may leave room for narrow ones.
+    for number in reversed(omitted):
+        if _total(least[n] for n in {*numbers, number}) <= room:
+            numbers.add(number)
+    return sorted(numbers)
+
+
+def _widen(
+    numbers: Sequence[int], least: Sequence[int], needed: Sequence[int], room: int
+) -> list[tuple[int, int]]:
+    """Distribute the remaining room, always to the narrowest column that needs it."""
+    widths = {number: least[number] for number in numbers}
+    for _ in range(room - _total(widths.values())):
+        wanting = [number for number in numbers if widths[number] < needed[number]]
+        if not wanting:
+            break
+        widths[min(wanting, key=lambda number: widths[number])] += 1
+    return list(widths.items())
+
+
+def _squeeze(numbers: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Cut uncuttable columns, the widest first and the first column last."""
+    widths = {number: least[number] for number in numbers}
+    for columns, limit in ((numbers[1:], _SCANT), (numbers[1:], 1), (numbers[:1], 1)):
+        while _total(widths.values()) > room:
+            can = [number for number in columns if widths[number] > limit]
+            if not can:
+                break
+            widths[max(can, key=lambda number: widths[number])] -= 1
+    return list(widths.items())
+
+
+def _total(widths: Iterable[int]) -> int:
+    all_widths = list(widths)
+    return sum(all_widths) + GAP * (len(all_widths) - 1)
+
+
 def to_type(command: str) -> str:
     """The command to type here for the same agent, in backticks."""
     context = click.get_current_context(silent=True)
@@ -414,10 +451,3 @@ def command_name() -> str:
     """`boyd` if it is on PATH, else the command as typed, as in `.venv/bin/boyd`."""
     typed = sys.argv[0]
     return typed if Path(typed).name == "boyd" and shutil.which("boyd") is None else "boyd"
-
-
-def effect(verification: EffectVerification | None) -> str:
-    """The effect of an execution, in one or two words."""
-    if verification is None:
-        return "not verified"
-    return verification.verdict or "open"

@@ -37,7 +37,8 @@ from boyd.testing import Lab
 from boyd.text.version import VERSION
 from boyd_cli import boyd
 from boyd_cli.commands import control_commands
-from boyd_cli.output import duration, iteration_line, seconds
+from boyd_cli.output import duration, seconds
+from boyd_cli.views.iteration_view import iteration_line
 from cli_kit import (
     PATIENCE,
     Cli,

@@ -37,9 +37,10 @@ from boyd_cli.options import (
     period_options,
     wait_option,
 )
+from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import Spinner
+from boyd_cli.views import iteration_view
 from boyd_cli.views.approval_view import fields_of, show_manifest
-from boyd_cli.views.tables import label, sentence, whole
 
 EXECUTION_COLUMNS = (
     *(label("execution", least=17), whole("started", drop=1), label("action")),
@@ -74,7 +75,7 @@ def _execution_row(entry: ExecutionEntry) -> list[str]:
         output.short_date(entry.started_at or entry.ended_at),
         entry.action,
         entry.progress if entry.progress and entry.state == "running" else entry.state,
-        output.effect(entry.verification),
+        iteration_view.effect(entry.verification),
         entry.target,
         output.duration(took.total_seconds() * 1000) if took is not None else "",
         entry.host or "",
@@ -381,10 +382,10 @@ def _course(job: Execution) -> str:
 
 def show_result(result: ActionResult, title: str = "") -> None:
     """Print the outcome of an action; *title* replaces the action's name."""
-    output.say(output.action_outcome(result, title))
+    output.say(iteration_view.action_outcome(result, title))
     output.print_pairs(
-        output.error_row(result),
-        ("took", output.action_duration(result)),
+        iteration_view.error_row(result),
+        ("took", iteration_view.action_duration(result)),
         ("output", output.text_of(result.output)),
         ("effects", ", ".join(result.side_effects or [])),
         ("violation", _violation(result)),

@@ -24,9 +24,9 @@ from boyd.text.formatting import counted
 from boyd_cli import api_access, completion, output
 from boyd_cli.api_access import WHOLE, Api, find_by_prefix, resolve_prefix
 from boyd_cli.options import data_options, id_argument, wait_option
+from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import Spinner
-from boyd_cli.views import approval_view
-from boyd_cli.views.tables import label, sentence, whole
+from boyd_cli.views import approval_view, iteration_view
 
 #: Seconds after which a preview is refreshed, and to wait for the new one.
 _FRESH = 10.0
@@ -193,7 +193,7 @@ def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None
             outcome.status = 0 if result.success else output.FAILED
             if form == "table":
                 output.say(f"{which}{approval_view.outcome(outcome.item)}")
-                rows = [output.error_row(result), ("output", output.text_of(result.output))]
+                rows = [iteration_view.error_row(result), ("output", output.text_of(result.output))]
                 output.print_pairs(*rows)
     wires = [outcome.to_wire() for outcome in outcomes]
     output.print_data(form, wires if several else wires[0])

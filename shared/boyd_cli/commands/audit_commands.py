@@ -17,7 +17,14 @@ from boyd.models.responses import AgentList
 from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.api_access import CommandAccess, choose_agent, open_store
-from boyd_cli.options import Whole, access_options, agent_option, period_options
+from boyd_cli.options import (
+    Whole,
+    access_options,
+    agent_option,
+    lines_option,
+    output_option,
+    period_options,
+)
 
 if TYPE_CHECKING:
     from boyd.store import Audit
@@ -176,7 +183,7 @@ def audit() -> None:
 @query_options
 @click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
 @click.option("--follow", is_flag=True, help="Keep following until Ctrl-C.")
-@output.lines_option
+@lines_option
 @access_options
 def show(
     access: CommandAccess,
@@ -233,7 +240,7 @@ def _line(entry: AuditEntry) -> str:
 @click.option("--all", "everything", is_flag=True, help="All agents and the deployment.")
 @head_option("--expect", help="A head noted earlier; it must still be in the chain.")
 @head_option("--from", "begin", help="A trusted head; only later entries are checked.")
-@output.output_option
+@output_option
 @access_options
 def verify(
     access: CommandAccess,

@@ -32,8 +32,8 @@ from boyd.store import connect, mask_url
 from boyd.text.formatting import counted
 from boyd.text.redaction import mask_passwords
 from boyd_cli import output
-from boyd_cli.options import agents_option, settings_options, with_agents
-from boyd_cli.views.tables import prose
+from boyd_cli.options import agents_option, output_option, settings_options, with_agents
+from boyd_cli.output import prose
 
 
 def actions_in(strategy: Strategy) -> Iterator[str]:
@@ -330,7 +330,7 @@ PATIENCE = 3.0
 
 @click.command()
 @agents_option
-@output.output_option
+@output_option
 @settings_options
 def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
     """Find problems, and suggest remedies.

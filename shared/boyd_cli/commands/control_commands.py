@@ -29,9 +29,11 @@ from boyd_cli.options import (
     api_options,
     data_options,
     deployment_api_options,
+    output_option,
 )
+from boyd_cli.output import sentence, whole
 from boyd_cli.terminal import Spinner
-from boyd_cli.views.tables import sentence, whole
+from boyd_cli.views import iteration_view
 
 if TYPE_CHECKING:
     from boyd.settings.process_settings import Settings
@@ -53,7 +55,7 @@ timeout_option = click.option(
 
 @click.command()
 @click.option("--retired", is_flag=True, help="Include retired agents.")
-@output.output_option
+@output_option
 @deployment_api_options
 def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
@@ -105,7 +107,7 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
         return
     result = _await(api, triggered, timeout)
     if not output.print_data(form, result):
-        output.say(output.iteration_line(result, output.width()))
+        output.say(iteration_view.iteration_line(result, output.width()))
     output.fail_if(not result.success)
 
 

@@ -20,8 +20,8 @@ from boyd.text.formatting import counted
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api
 from boyd_cli.options import Whole, check_shape, data_options, not_empty, period_options
-from boyd_cli.views import tape_view
-from boyd_cli.views.tables import label, prose, sentence, whole
+from boyd_cli.output import label, prose, sentence, whole
+from boyd_cli.views import iteration_view
 
 #: Observations per observer that are shown with data, the worst first.
 _SHOWN = 5
@@ -147,11 +147,13 @@ def show(result: models.LoopResult, trace: str | None, execution: Execution | No
         ("repeated", counted(result.retries, "time") if result.retries else ""),
         ("runs", ", ".join(result.runs)),
         ("trace", trace or ""),
-        *tape_view.build_rows(result.builds),
+        *iteration_view.build_rows(result.builds),
     )
     if result.phase_runs:
         _heading("Phases")
-        output.print_table(tape_view.PHASES, map(tape_view.phase_row, result.phase_runs), indent=2)
+        output.print_table(
+            iteration_view.PHASES, map(iteration_view.phase_row, result.phase_runs), indent=2
+        )
     _heading("Observations")
     for line in observation_lines(result, output.width() - 2):
         output.say(f"  {line}")
@@ -159,7 +161,7 @@ def show(result: models.LoopResult, trace: str | None, execution: Execution | No
     _show_problems("Problems", [p for p in result.problems if p not in result.observer_errors])
     if result.reads:
         _heading("Read in orient and decide")
-        output.print_pairs(*tape_view.read_rows(result.reads))
+        output.print_pairs(*iteration_view.read_rows(result.reads))
     if result.situation:
         _show_situation(result.situation, result.situation_changes)
     if result.decision is not None:
@@ -193,7 +195,7 @@ def _show_situation(situation: models.Situation, changes: Sequence[models.Change
         ),
         *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
         *(("correlation", item.description) for item in situation.correlations),
-        *(("changed", tape_view.change_text(change)) for change in changes),
+        *(("changed", iteration_view.change_text(change)) for change in changes),
     )
 
 
@@ -205,19 +207,19 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
         *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
         ("rationale", decision.rationale),
         ("confidence", f"{decision.confidence:.2f}"),
-        *tape_view.record_rows(result),
+        *iteration_view.record_rows(result),
         ("risk", decision.risk),
         ("approval", "required" if decision.requires_approval else ""),
         ("impact", decision.estimated_impact or ""),
         ("alternatives", alternatives),
-        *tape_view.trace_rows(result),
-        *tape_view.gate_rows(result.gate),
+        *iteration_view.trace_rows(result),
+        *iteration_view.gate_rows(result.gate),
     )
 
 
 def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
-    yield "action", output.action_outcome(item)
-    yield "took", output.action_duration(item)
+    yield "action", iteration_view.action_outcome(item)
+    yield "took", iteration_view.action_duration(item)
     yield "host", item.host or ""
     yield "worker", item.worker or ""
     yield "output", output.text_of(item.output)
@@ -235,7 +237,7 @@ def _outcome_rows(
         yield "executed", execution.state
     if execution.verification is not None:
         evidence = execution.verification.evidence
-        verdict = output.effect(execution.verification)
+        verdict = iteration_view.effect(execution.verification)
         yield "effect", f"{verdict}: {evidence}" if evidence else verdict
 
 
@@ -348,7 +350,7 @@ def _row(result: IterationSummary) -> list[str]:
         str(result.observations),
         result.trigger,
         result.situation or "",
-        output.outcome(result),
+        iteration_view.outcome(result),
     ]
 
 

@@ -31,10 +31,17 @@ from boyd.text.formatting import dollars
 from boyd_cli import INTERRUPTED, api_access, completion, output
 from boyd_cli.api_access import Api, find_by_prefix
 from boyd_cli.commands import approval_commands
-from boyd_cli.options import Whole, api_options, data_options, id_argument, words_option
+from boyd_cli.options import (
+    Whole,
+    api_options,
+    data_options,
+    id_argument,
+    lines_option,
+    words_option,
+)
+from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import LogFollower, Prompt, open_prompt
 from boyd_cli.views import approval_view
-from boyd_cli.views.tables import label, sentence, whole
 from boyd_cli.views.transcript import ANSWERED, PlainTranscript, Transcript, result_text, usage_text
 
 Call = tuple[ToolCall | None, ToolObservation | None]
@@ -264,7 +271,7 @@ def _show(api: Api, investigation: Investigation) -> None:
 
 @investigations.command()
 @investigation_argument
-@output.lines_option
+@lines_option
 @api_options
 def follow(api: Api, investigation: str, form: str) -> None:
     """Show an investigation from its beginning to its end.

@@ -15,8 +15,14 @@ from boyd.models import SCOPES, explain, utc_now
 from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api, CommandAccess, actor, open_store, resolve_prefix
-from boyd_cli.options import access_options, duration_option, id_argument, words_option
-from boyd_cli.views.tables import label, sentence, whole
+from boyd_cli.options import (
+    access_options,
+    duration_option,
+    id_argument,
+    output_option,
+    words_option,
+)
+from boyd_cli.output import label, sentence, whole
 
 COLUMNS = (
     *(whole("id"), label("name", drop=2), label("principal"), sentence("scopes")),
@@ -52,7 +58,7 @@ def keys() -> None:
     help="Agents the key may access; default: all.",
 )
 @duration_option("--expires", help="Lifetime of the key, as in 90d.")
-@output.output_option
+@output_option
 @access_options
 def create(access: CommandAccess, expires: float | None, form: str, **properties: Any) -> None:
     """Create a key, and print it once."""
@@ -88,7 +94,7 @@ def _create_directly(
 
 
 @keys.command("list")
-@output.output_option
+@output_option
 @access_options
 def list_keys(access: CommandAccess, form: str) -> None:
     """List the keys without their secrets."""
@@ -125,7 +131,7 @@ def _row(key: KeyInfo) -> list[str]:
 @id_argument("key_id", completion.keys, metavar="ID")
 @duration_option("--expires", help="Lifetime of the new key, as in 90d.")
 @click.option("--revoke", "at_once", is_flag=True, help="Revoke the old key at once.")
-@output.output_option
+@output_option
 @access_options
 def rotate(
     access: CommandAccess, key_id: str, expires: float | None, at_once: bool, form: str

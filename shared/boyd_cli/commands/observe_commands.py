@@ -22,8 +22,8 @@ from boyd.settings.process_settings import Settings
 from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.api_access import open_store
-from boyd_cli.options import settings_options
-from boyd_cli.views.tables import label, prose, sentence, whole
+from boyd_cli.options import lines_option, output_option, settings_options
+from boyd_cli.output import label, prose, sentence, whole
 
 if TYPE_CHECKING:
     from boyd.models import Observation
@@ -37,7 +37,7 @@ _States = Callable[[str], State]
 @click.command()
 @click.argument("agent")
 @click.argument("observer")
-@output.lines_option
+@lines_option
 @settings_options
 def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
     """Run one observer once, in this process.
@@ -183,7 +183,7 @@ def intake() -> None:
 
 @intake.command("list")
 @_AGENT
-@output.output_option
+@output_option
 @settings_options
 def show_list(settings: Settings, agent: str | None, form: str) -> None:
     """List the formats of this installation, and the intakes of an agent."""
@@ -214,7 +214,7 @@ def _rows(own: Mapping[str, DeclaredIntake]) -> Iterator[dict[str, str]]:
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Header of it."
 )
-@output.output_option
+@output_option
 @settings_options
 def try_message(
     settings: Settings,

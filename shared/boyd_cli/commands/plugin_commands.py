@@ -15,8 +15,9 @@ from boyd.errors import BoydError, ConfigError, PluginError
 from boyd.plugin.discovery import find_entry_point
 from boyd.text.version import VERSION
 from boyd_cli import output
+from boyd_cli.options import output_option
+from boyd_cli.output import label, prose, sentence, whole
 from boyd_cli.templates import load_template
-from boyd_cli.views.tables import label, prose, sentence, whole
 
 if TYPE_CHECKING:
     from boyd.plugin.installed_plugins import (
@@ -64,7 +65,7 @@ def plugins() -> None:
 
 @plugins.command("list")
 @click.option("--load", is_flag=True, help="Also import each plugin, and say why if that fails.")
-@output.output_option
+@output_option
 def list_(form: str, *, load: bool) -> None:
     """List the plugins of all installed packages.
 
@@ -99,7 +100,7 @@ def _state(plugin: InstalledPlugin) -> str:
 
 @plugins.command()
 @click.argument("name")
-@output.output_option
+@output_option
 def show(name: str, form: str) -> None:
     """Show a plugin in full: its options, components and hooks.
 
@@ -248,7 +249,7 @@ def mcp() -> None:
 
 @mcp.command("list")
 @click.argument("agent")
-@output.output_option
+@output_option
 def list_tools(agent: str, form: str) -> None:
     """List the locked tools of AGENT, an agent file, without connecting to any server.
 

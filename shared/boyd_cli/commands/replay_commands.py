@@ -28,11 +28,12 @@ from boyd_cli.options import (
     api_options,
     not_empty,
     object_option,
+    output_option,
     period_options,
     settings_options,
 )
-from boyd_cli.views import tape_view
-from boyd_cli.views.tables import label, prose, whole
+from boyd_cli.output import label, prose, whole
+from boyd_cli.views import iteration_view
 
 if TYPE_CHECKING:
     from boyd.replay.recordings import Expectation, Recordings
@@ -93,7 +94,7 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Processes that replay side by side.",
 )
 @click.option("--publish", is_flag=True, help="Also show the report in the console.")
-@output.output_option
+@output_option
 @settings_options
 def replay(
     settings: Settings,
@@ -123,7 +124,7 @@ def replay(
         by, now = actor().principal, store.clock.now()
         store.agent(report.agent_id).latest_replay.publish(report, by, now)
     if not output.print_data(form, report):
-        tape_view.show(report)
+        iteration_view.show_report(report)
     if report.count("newly automatic"):
         raise click.exceptions.Exit(WIDER)
 
@@ -260,7 +261,7 @@ def _as_was(record: LoopResult) -> Expectation:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="The folder of cases; default: `cases` beside the agent file.",
 )
-@output.output_option
+@output_option
 @settings_options
 def test(settings: Settings, agent: str | None, folder: Path | None, form: str) -> None:
     """Replay all cases of an agent; fails if one is decided otherwise.

@@ -15,8 +15,8 @@ from boyd_cli import api_access, completion, output
 from boyd_cli.api_access import Api, find_by_prefix
 from boyd_cli.commands.control_commands import timeout_option
 from boyd_cli.options import Whole, api_options, data_options, id_argument, object_option
+from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import Spinner
-from boyd_cli.views.tables import label, sentence, whole
 
 _ENDED = ("completed", "failed", "cancelled")
 COLUMNS = (

@@ -21,10 +21,13 @@ from boyd_cli.options import (
     data_options,
     deployment_api_options,
     duration_option,
+    lines_option,
     not_empty,
+    output_option,
 )
+from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import EventFollower
-from boyd_cli.views.tables import label, sentence, whole
+from boyd_cli.views import iteration_view
 
 OBSERVED = (
     *(whole("observer"), label("health", least=17)),
@@ -46,7 +49,7 @@ _INDENT = 13
     help="Only this agent.",
 )
 @click.option("--watch", is_flag=True, help="Keep running and show events until Ctrl-C.")
-@output.output_option
+@output_option
 @deployment_api_options
 def status(api: Api, watch: bool, form: str) -> None:
     """Show the current state of agents.
@@ -122,7 +125,7 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
     since = state.start_time or (agent.last.ended_at if agent.last else None)
     last = "no iteration yet"
     if agent.last is not None:
-        last = output.iteration_line(agent.last, output.width() - _INDENT)
+        last = iteration_view.iteration_line(agent.last, output.width() - _INDENT)
     output.print_pairs(
         ("mode", mode_text(entry)),
         ("next start", next_text(entry, now)),
@@ -274,7 +277,7 @@ def event_line(
     if event.kind in ("iteration.completed", "iteration.failed"):
         result = follower.result(agent_id, _number(event))
         if result is not None:
-            return output.iteration_line(result, width or output.width())
+            return iteration_view.iteration_line(result, width or output.width())
     return plain_line(agent_id, event)
 
 
@@ -312,7 +315,7 @@ def _event_text(kind: str, data: Mapping[str, object]) -> str:
     "--since", help="Start this long ago, as in 10m; default: 1h, or now with --follow."
 )
 @click.option("--follow", is_flag=True, help="Keep following until Ctrl-C.")
-@output.lines_option
+@lines_option
 @api_options
 def events(api: Api, since: float | None, follow: bool, form: str) -> None:
     """Show the events of an agent, newest last."""

@@ -44,6 +44,7 @@ from boyd_cli import output
 from boyd_cli.api_access import Api, actor, user
 from boyd_cli.commands.export_commands import check_installed
 from boyd_cli.options import deployment_api_options, settings_options, with_agents
+from boyd_cli.views import iteration_view
 
 
 def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> None:
@@ -309,7 +310,7 @@ class _Watch:
                     history = self._store.agent(agent_id).history
                     result = history.get(int(str(event.data["iteration"])))
                     if result:
-                        output.say(output.paint_iteration(result))
+                        output.say(iteration_view.paint_iteration(result))
             self._keep_key()
             self._answers = True
         except StoreError as error:

@@ -19,8 +19,9 @@ from boyd.models import (
 from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.api_access import Api
+from boyd_cli.output import Column, label, sentence, whole
 from boyd_cli.terminal import EventFollower
-from boyd_cli.views.tables import Column, label, sentence, whole
+from boyd_cli.views import iteration_view
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -115,7 +116,7 @@ def outcome(item: ApprovalItem) -> str:
     """The outcome of an approved action; empty until there is one."""
     if item.result is None:
         return ""
-    return output.action_outcome(item.result, item.title if item.undoes else "")
+    return iteration_view.action_outcome(item.result, item.title if item.undoes else "")
 
 
 def time_left(
@@ -259,7 +260,7 @@ def _print_preview(preview: ActionResult) -> None:
     if preview.success:
         output.print_json(preview.output, margin=4)
     else:
-        output.say(f"    {output.one_line(output.action_outcome(preview))}")
+        output.say(f"    {output.one_line(iteration_view.action_outcome(preview))}")
 
 
 #: Seconds between two updates of the time left.

@@ -17,7 +17,7 @@ from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.api_access import Api
 from boyd_cli.completion import Offers
-from boyd_cli.options import Whole, api_options, gives, id_argument
+from boyd_cli.options import Whole, api_options, gives, id_argument, lines_option, output_option
 from boyd_goals.cli import goal_views
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def _form(form: str, as_json: bool) -> str:
 client_options = gives("client", _client, api_options)
 _json = click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
 #: `-o` and `--json`, as `form`.
-data_option = gives("form", _form, output.output_option, _json)
+data_option = gives("form", _form, output_option, _json)
 #: The same for a stream of items.
-data_lines_option = gives("form", _form, output.lines_option, _json)
+data_lines_option = gives("form", _form, lines_option, _json)
 
 
 def prints(show: Callable[[_T], None]) -> _Decorator:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from boyd.models import Observation
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.views.tables import label, prose, sentence, whole
+from boyd_cli.output import label, prose, sentence, whole
+from boyd_cli.views import iteration_view
 
 if TYPE_CHECKING:
     from boyd_goals import api_models, state
@@ -64,7 +65,7 @@ def show_cycle(cycle: Cycle) -> None:
         ("Observe", ", ".join(map(_observation_text, result.observations)) or "nothing"),
         ("Orient", result.situation.summary if result.situation else "nothing"),
         ("Decide", _decision_text(cycle)),
-        ("Act", "; ".join(map(output.action_outcome, result.action_results)) or "nothing"),
+        ("Act", "; ".join(map(iteration_view.action_outcome, result.action_results)) or "nothing"),
         ("Result", _result_text(cycle, lines)),
     )
     for line in lines[1:]:

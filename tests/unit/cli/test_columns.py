@@ -20,8 +20,8 @@ from boyd_cli.commands import (
     run_commands,
     status_command,
 )
+from boyd_cli.output import Column, layout, prose, sentence, whole
 from boyd_cli.views import approval_view
-from boyd_cli.views.tables import Column, layout, prose, sentence, whole
 from boyd_goals.cli import goal_views
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,8 @@ from boyd.models import (
 )
 from boyd_cli import output
 from boyd_cli.commands.status_command import is_repeated, plain_line
-from boyd_cli.views.tape_view import read_rows
+from boyd_cli.views import iteration_view
+from boyd_cli.views.iteration_view import read_rows
 
 
 def event(kind: str, **data: object) -> Event:
@@ -74,14 +75,14 @@ LONG = "The endpoint is healthy; 1 host is within its limits; nothing else was t
 @pytest.mark.parametrize("wide", [40, 60, 80, 120])
 @pytest.mark.parametrize("action", [None, "http-monitor:restartService"])
 def test_a_line_of_an_iteration_fits_the_terminal(wide: int, action: str | None) -> None:
-    line = output.iteration_line(past(LONG, action), wide)
+    line = iteration_view.iteration_line(past(LONG, action), wide)
     assert len(line) <= wide
     if wide >= 80:
         assert line.endswith(f"→ {action} ok" if action else "→ no-op")
 
 
 def test_a_narrow_iteration_line_keeps_the_outcome() -> None:
-    line = output.iteration_line(past(LONG, "http-monitor:restartService"), 80)
+    line = iteration_view.iteration_line(past(LONG, "http-monitor:restartService"), 80)
     assert "observations" not in line
     assert line.endswith("→ http-monitor:restartService ok")
 
@@ -103,9 +104,9 @@ def test_an_approval_that_is_proposed_again_says_nothing_new() -> None:
 
 def test_a_refused_action_has_no_duration() -> None:
     refused = ActionResult(action="p:do", success=False, error="over its budget", duration=0)
-    assert output.action_duration(refused) == ""
-    assert output.action_duration(refused.model_copy(update={"duration": 31})) == "31 ms"
-    assert output.action_duration(refused.model_copy(update={"success": True})) == "0 ms"
+    assert iteration_view.action_duration(refused) == ""
+    assert iteration_view.action_duration(refused.model_copy(update={"duration": 31})) == "31 ms"
+    assert iteration_view.action_duration(refused.model_copy(update={"success": True})) == "0 ms"
 
 
 def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,10 +125,12 @@ def test_an_unknown_outcome_is_not_repeated_in_the_error_row() -> None:
     lost = ActionResult(action="p:do", success=False, duration=0, error=error, unknown=True)
 
     said = "p:do outcome unknown: worker a stopped while executing it"
-    assert (output.action_outcome(lost), output.error_row(lost)) == (said, ("error", ""))
+    assert iteration_view.action_outcome(lost) == said
+    assert iteration_view.error_row(lost) == ("error", "")
 
 
 def test_the_outcome_of_an_undo_names_what_was_done() -> None:
     done = ActionResult(action="p:do", success=True, duration=1)
 
-    assert output.action_outcome(done, "undo of p:do (loop:7)") == "undo of p:do (loop:7) ok"
+    outcome = iteration_view.action_outcome(done, "undo of p:do (loop:7)")
+    assert outcome == "undo of p:do (loop:7) ok"

@@ -1,4 +1,4 @@
-"""Shows the tape of an iteration, and the report of a replay."""
+"""Iterations as text: in one line, part by part, and as a replay reports them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,92 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from boyd import models, naming
+from boyd.models import responses
+from boyd.models.responses import IterationSummary
 from boyd.models.tape import Course, Difference, ReplayedIteration, ReplayReport
 from boyd.sandbox.kernel import MEANS
 from boyd.text.formatting import counted
 from boyd_cli import output
-from boyd_cli.views.tables import label, prose, sentence, whole
+from boyd_cli.output import label, prose, sentence, whole
 
+#: The least width of a summary in the line of an iteration.
+_LEAST = 24
 PHASES = (
     *(whole("phase"), whole("began"), whole("took"), label("host", drop=2)),
     *(label("worker", drop=1), sentence("note", drop=3)),
 )
 #: Characters of a value that are shown.
 _VALUE = 200
+
+
+def iteration_line(result: models.LoopResult, width: int = output.LINE) -> str:
+    """One iteration as one line; the summary is cut to fit *width*.
+
+    Without room for the summary, the number of observations is omitted first.
+    """
+    head = f"{output.clock(result.ended_at)}  {result.agent_id} #{result.iteration}  "
+    head += f"{'ok' if result.success else 'failed'}  {output.duration(result.duration)}"
+    came_to = outcome(result)
+    tail = f"→ {came_to}" if came_to else ""
+    summary = output.one_line(result.situation.summary) if result.situation else ""
+    for middle in (f"  {_observation_count(result)}", ""):
+        room = width - len(head) - len(middle) - len(tail) - 3
+        if room >= min(_LEAST, len(summary)):
+            text = f"{output.cut(summary, room)} " if summary else ""
+            return f"{head}{middle}  {text}{tail}".rstrip()
+    return output.cut(f"{head}  {tail}".rstrip(), width)
+
+
+def paint_iteration(result: models.LoopResult) -> str:
+    """The same as wide as the terminal, in colour."""
+    colour = None if result.success else "red"
+    if result.success and any(action.success for action in result.action_results):
+        colour = "green"
+    if result.success and any(action.waits_for for action in result.action_results):
+        colour = "yellow"
+    width = output.width() if output.is_terminal() else output.LINE
+    return output.paint(iteration_line(result, width), colour)
+
+
+def _observation_count(result: models.LoopResult) -> str:
+    text = counted(len(result.observations), "observation")
+    lost = len({problem.id for problem in result.observer_errors})
+    left_out = [f"{counted(lost, 'observer')} failed"] if lost else []
+    if result.not_due:
+        left_out.append(f"{counted(len(result.not_due), 'observer')} not due")
+    return f"{text} ({', '.join(left_out)})" if left_out else text
+
+
+def outcome(result: models.LoopResult | IterationSummary) -> str:
+    """The outcome of an iteration: its action, or why it failed."""
+    return responses.outcome(result, _reason)
+
+
+def action_outcome(result: models.ActionResult, title: str = "") -> str:
+    """The outcome of an action; *title* replaces the action's name."""
+    return responses.action_outcome(result, title, _reason)
+
+
+def _reason(error: str) -> str:
+    return output.brief(error, output.LINE // 2)
+
+
+def action_duration(result: models.ActionResult) -> str:
+    """The duration of an action; empty if it was refused before it began."""
+    return "" if not result.success and result.duration < 1 else output.duration(result.duration)
+
+
+def error_row(result: models.ActionResult) -> tuple[str, str]:
+    """The full error of an action, if `action_outcome` has cut it."""
+    text = output.one_line(responses.error_of(result) or "")
+    return "error", "" if text in action_outcome(result) else text
+
+
+def effect(verification: models.EffectVerification | None) -> str:
+    """The effect of an execution, in one or two words."""
+    if verification is None:
+        return "not verified"
+    return verification.verdict or "open"
 
 
 def phase_row(run: models.PhaseRun) -> list[str]:
@@ -143,7 +217,7 @@ _FINDINGS = (
 )
 
 
-def show(report: ReplayReport) -> None:
+def show_report(report: ReplayReport) -> None:
     """Print it."""
     output.say(
         f"{report.agent_id}: {counted(report.iterations, 'iteration')} replayed,"
