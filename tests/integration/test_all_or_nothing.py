@@ -322,7 +322,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     entry = a.iterations.enter(1, 1, "start", "w/2", ["trigger"])
     assert entry
     a.iterations.renew(1, 1, "w/2")
-    assert a.iterations.plan(entry, ["o"], ["{}", "{}"], {}, [], [])
+    assert a.iterations.plan(entry, ["o"], ["{}", "{}"], {})
     a.observers.enter_batch(1, 1, 1, "w/3")
     a.observers.renew_batch(1, 1, 1, "w/3")
     a.observers.replace_batch(1, 2, 1, ["{}"])
@@ -332,7 +332,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     assert entry
     assert [run["id"] for run in entry.runs] == ["run1"]
     situation = Situation(summary="s")
-    a.iterations.leave_orient(entry, situation, "[]", [], [], {})
+    a.iterations.leave_orient(entry, situation, {}, {"added": "[]"})
     entry = a.iterations.enter(1, 1, "decide", "w/5")
     assert entry
     a.iterations.leave(entry, "act", {"decision": "{}"}, "loop")
@@ -348,13 +348,13 @@ def iterations(store: Store, a: AgentStore) -> None:
     assert entry
     ended = [RunOutcome(run_id="run1", status="completed", result=FOUND, approval_id=None)]
     a.runs.submit(RunRequest(title="t", description="d"), False, ANN, "run2")
-    assert a.iterations.finish(1, 1, "w/7", result(1), ended, FOUND, KEEP) == 2
+    assert a.iterations.finish(Fence(1, 1, "w/7"), result(1), ended, FOUND, KEEP) == 2
     a.runs.redeliver("run1", ANN)
     a.runs.page(10, status="completed")
     a.history.outlines()
     a.iterations.abandon("no longer wanted", ANN)
     a.iterations.enter(2, 2, "complete", "w/8")
-    assert a.iterations.finish(2, 2, "w/8", result(2), [], FOUND, KEEP) is not None
+    assert a.iterations.finish(Fence(2, 2, "w/8"), result(2), [], FOUND, KEEP) is not None
     store.seal(["a"])
 
 
@@ -364,16 +364,16 @@ def work(store: Store, a: AgentStore) -> None:
     a.calls.submit(call, None, "c1")
     name = "call:c1"
     assert a.jobs.enter(name, 1, "w/1")
-    a.jobs.renew(name, 1, "w/1")
-    assert a.jobs.put_back(name, 1, "w/1", 0) == 2
+    a.jobs.renew(Fence(name, 1, "w/1"))
+    assert a.jobs.put_back(Fence(name, 1, "w/1"), 0) == 2
     assert a.jobs.enter(name, 2, "w/2")
     assert claim(a, name, Fence(name, 2, "w/2")) == "claimed"
     store.client.hset("boyd:{a}:execution:call:c1", "leaseUntil", 1)
     a.executions.settle(name)
-    assert a.jobs.leave(name, 2, "w/2", "succeeded", {"result": "{}"}, 60)
+    assert a.jobs.leave(Fence(name, 2, "w/2"), "succeeded", {"result": "{}"}, 60)
     a.calls.submit(call, None, "c2")
     assert a.jobs.enter("call:c2", 1, "w/3")
-    assert a.jobs.leave("call:c2", 1, "w/3", "failed", {}, 0)
+    assert a.jobs.leave(Fence("call:c2", 1, "w/3"), "failed", {}, 0)
     a.calls.submit(call, None, "c3")
     take(store, a, "call:c3", lambda proof: a.jobs.retry("call:c3", proof))
     a.calls.submit(call, None, "c9")
@@ -408,7 +408,7 @@ def effects(store: Store, a: AgentStore) -> None:
         if hold:
             assert a.holds.record_compensation(name, fence, Compensation(state="none"), hold)
             assert a.holds.lift("p:do", "t", ANN) == "lifted"
-        assert a.jobs.leave(f"verify:{name}", 1, "w/2", "succeeded", {}, 0)
+        assert a.jobs.leave(Fence(f"verify:{name}", 1, "w/2"), "succeeded", {}, 0)
         back = CallRequest(kind="rollback", action="p:do", undoes=name, actor=ANN)
         a.calls.submit(back, None, f"back{number}")
     store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
@@ -453,7 +453,7 @@ def procedures(a: AgentStore) -> None:
     assert a.procedures.cancel("call:c8", ANN) == "ok"
     assert a.procedures.end(record, fence, "failed", done(), "why", 60)
     assert a.holds.lift("p:do", "t", ANN) == "lifted"
-    assert a.jobs.leave("procedure:call:c8", 1, "w/2", "failed", {}, 60)
+    assert a.jobs.leave(Fence("procedure:call:c8", 1, "w/2"), "failed", {}, 60)
 
 
 def questions(store: Store, a: AgentStore) -> None:
@@ -472,7 +472,7 @@ def questions(store: Store, a: AgentStore) -> None:
     )
     assert a.investigations.write(id, fence, written.version, ending)
     run_ends: list[Ending] = [(id, "completed", FOUND)]
-    assert a.jobs.leave(name, 1, "w/1", "succeeded", {}, 60, run_ends, KEEP)
+    assert a.jobs.leave(Fence(name, 1, "w/1"), "succeeded", {}, 60, run_ends, KEEP)
     assert a.trace_progress.take("t1") is not None
     assert a.trace_progress.note("t1", {"at:iteration": "1", "since": ""})
     a.investigations.go_on(id, Asked(text="and?", by="ann"), "llm", ANN)
@@ -528,7 +528,7 @@ def losses(store: Store, a: AgentStore) -> None:
     take(store, a, "phase", a.iterations.retry)
     entry = a.iterations.enter(n, 2, "start", "w/2")
     assert entry
-    a.iterations.plan(entry, ["o"], ["{}"], {}, [], [])
+    a.iterations.plan(entry, ["o"], ["{}"], {})
     take(store, a, "batch:1", lambda proof: a.observers.retry_batch(1, proof))
     take(store, a, "phase", a.iterations.retry)
     store.client.hset("boyd:{a}:iteration", "phase", "act")

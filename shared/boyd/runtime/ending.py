@@ -18,6 +18,7 @@ from boyd.models import (
     ApprovalItem,
     ApprovalPolicy,
     Decision,
+    Fence,
     Gate,
     LoopResult,
     Run,
@@ -77,20 +78,18 @@ class EndingContext(Protocol):
 
 def end(
     context: EndingContext,
-    iteration: int,
-    epoch: int,
-    worker: str,
+    fence: Fence,
     result: LoopResult,
     store_results: bool = False,
 ) -> None:
     """End the iteration with its runs, and start the follow-up iteration if work waits.
 
-    *worker* is the attempt that entered `complete`; empty: end it although no worker has. With
-    *store_results* the action's result is stored too; otherwise the act phase has stored it.
+    *fence* is `complete` as its worker entered it; without a worker, it ends although none has.
+    With *store_results* the action's result is stored too; otherwise the act phase has stored it.
     """
     runs, unheard = _runs(context.store, result), run_result(result)
     follow_up = context.store.iterations.finish(
-        iteration, epoch, worker, result, runs, unheard, context.retention, store_results
+        fence, result, runs, unheard, context.retention, store_results
     )
     if follow_up:
         context.dispatcher.send(context.store.agent_id, follow_up, 1, "start")
@@ -313,7 +312,7 @@ class Abandoner:
                 now = self.store.clock.now()
                 result = failure_of(self.store.agent_id, record, now, reason)
                 result = with_known_outcome(self.store, record, result)
-                end(self, number, epoch, "", result, store_results=True)
+                end(self, Fence(number, epoch, ""), result, store_results=True)
         return Abandonment(outcome, number)
 
 

@@ -19,7 +19,6 @@ from boyd.models import (
     ActionResult,
     Decision,
     DecisionTrace,
-    Fence,
     Gate,
     ObserverHealth,
     Phase,
@@ -44,6 +43,7 @@ from boyd.store import (
     build_fields,
     dump_blocks,
     dump_changes,
+    dump_not_due,
     dump_problems,
     dump_reads,
     dump_results,
@@ -198,11 +198,12 @@ class IterationSteps:
             entry,
             plan.observers,
             payloads,
-            failures,
-            ctx.problems,
-            ctx.blocks,
-            ctx.not_due,
-            build_fields(self._engine.build),
+            {
+                **failures,
+                **_problems(ctx),
+                "notDue": dump_not_due(ctx.not_due),
+                **build_fields(self._engine.build),
+            },
         )
         if planned:
             hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
@@ -220,15 +221,12 @@ class IterationSteps:
         observations, added = observe.assemble(ctx, record.observation_texts, extra)
         ctx.phase = "orient"
         situation = orient.orient(ctx, observations)
-        later, healths = observe.dump(added), self._health_after(record, entry.now)
+        fields = {"added": observe.dump(added), **_problems(ctx), **self._tape(entry, ctx)}
         return self._iterations.leave_orient(
             entry,
             situation,
-            later,
-            ctx.problems,
-            ctx.blocks,
-            healths,
-            self._tape(entry, ctx),
+            self._health_after(record, entry.now),
+            fields,
             self._agent.verifying,
         )
 
@@ -302,7 +300,7 @@ class IterationSteps:
             asked_by=record.trace.approval_required_by if record.trace else None,
             unserved=entry.fields.get("unserved", ""),
             gate=record.gate,
-            fence=Fence(entry.iteration, entry.epoch, entry.worker),
+            fence=entry.fence,
         )
         ledger = self._engine.ledger()
         result, gate = act.act(ctx, request, ledger, self._engine.approvals)
@@ -321,7 +319,7 @@ class IterationSteps:
         result = result.patched({"problems": ctx.problems})
         ending.withdraw_cleared(self._engine, entry.record, result)
         store_results = entry.record.abandoned_phase is not None
-        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, store_results)
+        ending.end(self._engine, entry.fence, result, store_results)
         return False
 
     def _fail(self, entry: PhaseEntry, ctx: PhaseContext, error: Exception) -> None:
@@ -329,7 +327,7 @@ class IterationSteps:
         if entry.phase == "complete":
             reason = entry.record.error or reason
             result = ending.failure_of(self._agent.id, entry.record, entry.now, reason)
-            ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
+            ending.end(self._engine, entry.fence, result)
             return
         fields = {"error": reason, **_problems(ctx), **self._tape(entry, ctx)}
         # A started action has had its effect, whatever failed after it.

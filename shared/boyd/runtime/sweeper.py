@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from boyd import naming
 from boyd.errors import NewerFormat, StoreError
 from boyd.messaging.dispatcher import BatchHint
-from boyd.models import Problem
+from boyd.models import Fence, Problem
 from boyd.phases.observe import Batch
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
@@ -146,7 +146,7 @@ class Sweeper:
         reason = record.error or "the worker of its complete phase was lost repeatedly"
         result = ending.failure_of(self.agent_id, record, self._store.clock.now(), reason)
         self._warn("ending iteration %d: %s", iteration, reason)
-        ending.end(self._engine, iteration, epoch, "", result)
+        ending.end(self._engine, Fence(iteration, epoch, ""), result)
 
     def _batch(self, number: int, proof: str) -> None:
         stuck = self._store.observers.retry_batch(number, proof)

@@ -15,12 +15,10 @@ from typing import Any, Literal
 from boyd.models import (
     ActionResult,
     Actor,
+    Fence,
     LoopResult,
-    NotDue,
     ObserverHealth,
     Phase,
-    Problem,
-    Refusal,
     RunOutcome,
     RunResult,
     Situation,
@@ -31,8 +29,6 @@ from boyd.store.fleet import Retention
 from boyd.store.history import summary_of
 from boyd.store.iteration_record import (
     Record,
-    dump_blocks,
-    dump_not_due,
     dump_problems,
     dump_results,
 )
@@ -53,6 +49,11 @@ class PhaseEntry:
     now: datetime
     fields: Mapping[str, str]
     runs: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def fence(self) -> Fence:
+        """What its worker holds."""
+        return Fence(self.iteration, self.epoch, self.worker)
 
     @property
     def record(self) -> Record:
@@ -173,29 +174,16 @@ class Iterations:
         entry: PhaseEntry,
         observers: Sequence[str],
         batches: Sequence[str],
-        failures: Mapping[str, str],
-        problems: list[Problem],
-        blocks: list[Refusal],
-        not_due: Sequence[NotDue] = (),
-        more: Mapping[str, str] | None = None,
+        fields: Mapping[str, str],
     ) -> bool:
-        """Leave start and open the batches of observe; False when the entry was lost.
-
-        *more* are further fields of the record.
-        """
-        fields = {
-            "observers": json.dumps(list(observers)),
-            "problems": dump_problems(problems),
-            "blocks": dump_blocks(blocks),
-            "notDue": dump_not_due(not_due),
-        }
+        """Leave start and open the batches of observe; False when the entry was lost."""
         left = self._scripts.run(
             "leave_start",
             **_fence(entry),
             resend_after=self._resend_after,
             ran=list(dict.fromkeys(observers)),
             batches=batches,
-            fields=flat({**failures, **fields, **(more or {})}),
+            fields=flat({"observers": json.dumps(list(observers)), **fields}),
         )
         return bool(left)
 
@@ -203,32 +191,22 @@ class Iterations:
         self,
         entry: PhaseEntry,
         situation: Situation,
-        added: str,
-        problems: list[Problem],
-        blocks: list[Refusal],
         health: Mapping[str, ObserverHealth],
-        more: Mapping[str, str] | None = None,
+        fields: Mapping[str, str],
         held: Iterable[str] = (),
     ) -> bool:
         """Leave orient with the situation; False when the entry was lost.
 
-        *added* are the observations that did not come from observers, as JSON text, *more* further
-        fields of the record, and *held* the plugins whose actions can be held.
+        *held* are the plugins whose actions can be held.
         """
-        fields = {
-            "situation": situation.to_json(),
-            "added": added,
-            "problems": dump_problems(problems),
-            "blocks": dump_blocks(blocks),
-            "summary": situation.summary,
-        }
+        own = {"situation": situation.to_json(), "summary": situation.summary}
         left = self._scripts.run(
             "leave_orient",
             **_fence(entry),
             resend_after=self._resend_after,
             health=flat({name: value.to_json() for name, value in health.items()}),
             classes={plugin: situation.class_for(plugin) for plugin in held},
-            fields=flat({**fields, **(more or {})}),
+            fields=flat({**own, **fields}),
         )
         return bool(left)
 
@@ -246,9 +224,7 @@ class Iterations:
 
     def finish(
         self,
-        iteration: int,
-        epoch: int,
-        worker: str,
+        fence: Fence,
         result: LoopResult,
         runs: Iterable[RunOutcome],
         unheard: RunResult,
@@ -258,9 +234,7 @@ class Iterations:
         """End the iteration; return the follow-up's number or 0, or None when the entry was lost.
 
         Args:
-            iteration: its number.
-            epoch: its fencing token.
-            worker: the worker as it entered `complete`; empty when the sweeper ends it.
+            fence: `complete` as its worker entered it; without a worker when the sweeper ends it.
             result: the complete result.
             runs: the outcomes of its runs.
             unheard: the result for runs that it should have claimed but did not.
@@ -281,10 +255,10 @@ class Iterations:
         }
         reply = self._scripts.run(
             "finish_iteration",
-            archived=self._keys.past_iteration(iteration),
-            n=iteration,
-            epoch=epoch,
-            worker=worker,
+            archived=self._keys.past_iteration(int(fence.origin)),
+            n=fence.origin,
+            epoch=fence.token,
+            worker=fence.entered,
             options=options,
             retention=retention.limits(),
             problems=dump_problems(result.problems),

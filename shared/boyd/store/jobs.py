@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from boyd.models import JobExecution, RunResult, RunStatus, from_ms
+from boyd.models import Fence, JobExecution, RunResult, RunStatus, from_ms
 from boyd.store.fleet import Retention
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, pairs
@@ -47,24 +47,19 @@ class Jobs:
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
         """Enter a job; return its fields, or None when it is not queued under this attempt."""
         reply = self._scripts.run(
-            "enter_job", **self._fence(name, attempt, worker), lease=self._lease
+            "enter_job", **self._owner(Fence(name, attempt, worker)), lease=self._lease
         )
         return pairs(reply[1]) if reply[0] == "ok" else None
 
-    def renew(self, name: str, attempt: int, worker: str) -> bool:
+    def renew(self, fence: Fence) -> bool:
         """Renew the lease of a job; False when the job is lost."""
-        held = self._fence(name, attempt, worker)
+        held = self._owner(fence)
         return bool(
             self._scripts.run("renew_job", **held, wait=self._lease, give_back=0, fields=[])
         )
 
     def put_back(
-        self,
-        name: str,
-        attempt: int,
-        worker: str,
-        seconds: float,
-        fields: Mapping[str, str] | None = None,
+        self, fence: Fence, seconds: float, fields: Mapping[str, str] | None = None
     ) -> int:
         """Queue a job again for so many *seconds* later; with 0, the caller sends its message now.
 
@@ -73,7 +68,7 @@ class Jobs:
         """
         attempt = self._scripts.run(
             "renew_job",
-            **self._fence(name, attempt, worker),
+            **self._owner(fence),
             wait=milliseconds(seconds) if seconds else self._resend_after,
             give_back=1 if seconds else 2,
             fields=flat(fields or {}),
@@ -82,9 +77,7 @@ class Jobs:
 
     def leave(
         self,
-        name: str,
-        attempt: int,
-        worker: str,
+        fence: Fence,
         state: str,
         fields: Mapping[str, str],
         keep: float,
@@ -94,9 +87,7 @@ class Jobs:
         """End a job and the runs that waited for it; False when the job was lost.
 
         Args:
-            name: the job's name.
-            attempt: its fencing token.
-            worker: the worker as it entered; empty: end it for any worker.
+            fence: the job as its worker entered it; without a worker, end it for any.
             state: `succeeded`, `failed` or `unknown`.
             fields: fields to store with it.
             keep: seconds to keep it; 0: delete it at once.
@@ -105,7 +96,7 @@ class Jobs:
         """
         left = self._scripts.run(
             "leave_job",
-            **self._fence(name, attempt, worker),
+            **self._owner(fence),
             state=state,
             keep=milliseconds(keep),
             retention=(retention or Retention()).limits(),
@@ -132,9 +123,10 @@ class Jobs:
             return None
         return StuckJob(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
 
-    def _fence(self, name: str, attempt: int, worker: str) -> dict[str, Any]:
+    def _owner(self, fence: Fence) -> dict[str, Any]:
+        name = str(fence.origin)
         job = self._keys.job(name)
-        return {"job": job, "name": name, "attempt": attempt, "worker": worker}
+        return {"job": job, "name": name, "attempt": fence.token, "worker": fence.entered}
 
 
 def read_execution(fields: Mapping[str, str]) -> JobExecution | None:

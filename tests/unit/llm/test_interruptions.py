@@ -85,7 +85,7 @@ def test_text_streamed_by_a_lost_worker_is_discarded_at_the_deadline(
         clock = here.lab.engine.store.clock
         late = clock.now() + timedelta(seconds=61)
         monkeypatch.setattr(clock, "now", lambda: late)
-        here.lab.store.jobs.put_back(name, 1, "lost/1", 0)
+        here.lab.store.jobs.put_back(Fence(name, 1, "lost/1"), 0)
         here.lab.dispatcher.hints.append(("job", name, 2))
         here.settle()
 
@@ -189,7 +189,7 @@ def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not(
         change = LogChange([Started(call_id="call00001")], step="starts")
         version = int(taken["version"])
         here.lab.store.investigations.write(id, Fence(name, 2, "lost/1"), version, change)
-        here.lab.store.jobs.put_back(name, 2, "lost/1", 0)
+        here.lab.store.jobs.put_back(Fence(name, 2, "lost/1"), 0)
         llm = here.lab.agent.settings.llm
         other = Lab(Agent("detective", plugins=[Tools()], llm=llm), client=here.lab.client)
         other.dispatcher.hints.append(("job", name, 3))

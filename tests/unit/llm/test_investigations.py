@@ -640,7 +640,7 @@ def test_pieces_of_a_turn_that_lost_its_worker_are_taken_back() -> None:
         piece = Delta(step=1, channel="text", text="It was the netw")
         fence = Fence(name, 1, "lost/1")
         here.lab.store.investigations.write(here.id, fence, None, LogChange([piece]))
-        here.lab.store.jobs.put_back(name, 1, "lost/1", 0)
+        here.lab.store.jobs.put_back(Fence(name, 1, "lost/1"), 0)
         here.lab.dispatcher.hints.append(("job", name, 2))
         found = here.settle()
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from boyd import ActionResult, Agent, Veto
-from boyd.models import ApprovalItem, Autonomy
+from boyd.models import ApprovalItem, Autonomy, Fence
 from boyd.plugin import Action, Strategy
 from boyd.store import Retention, Stale, Verdict
 from boyd.testing import Lab
@@ -226,7 +226,7 @@ def test_a_worker_lost_before_executing_costs_only_time() -> None:
     lab.deliver()
 
     assert len(recorder.calls) == 1
-    assert not lab.store.jobs.renew(name(item), 1, "lost/1")
+    assert not lab.store.jobs.renew(Fence(name(item), 1, "lost/1"))
 
 
 def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
@@ -351,8 +351,8 @@ def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None
 
     assert stuck is not None
     assert stuck.give_up
-    assert not lab.store.jobs.leave(name(item), 3, "slow/3", "succeeded", {}, 60.0)
-    assert lab.store.jobs.leave(name(item), stuck.attempt, "", "failed", {}, 60.0)
+    assert not lab.store.jobs.leave(Fence(name(item), 3, "slow/3"), "succeeded", {}, 60.0)
+    assert lab.store.jobs.leave(Fence(name(item), stuck.attempt, ""), "failed", {}, 60.0)
 
 
 def test_an_approved_action_that_no_worker_takes_ends_as_not_executed() -> None:

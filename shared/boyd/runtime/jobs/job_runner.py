@@ -99,12 +99,14 @@ class JobRunner:
         if fields is None:
             return
 
+        fence = Fence(name, attempt, worker)
+
         def renew() -> bool:
-            return self._jobs.renew(name, attempt, worker)
+            return self._jobs.renew(fence)
 
         with self._engine.leases.hold(renew, handler.limit(fields)):
             try:
-                outcome = handler.perform(id, fields, Fence(name, attempt, worker), attempt > 1)
+                outcome = handler.perform(id, fields, fence, attempt > 1)
             except StillRunning as running:
                 outcome = Later(running.seconds + PUT_BACK_MARGIN)
             except (StoreUnavailable, Stale):
@@ -112,7 +114,7 @@ class JobRunner:
             except Exception as error:
                 log.exception("%s failed", name)
                 outcome = handler.handle_error(id, fields, describe(error))
-        self._leave(name, attempt, worker, outcome)
+        self._leave(fence, outcome)
 
     def retry(self, name: str, proof: str) -> None:
         """Recover an overdue job; *proof* is what the sweeper read of its deadline."""
@@ -125,7 +127,7 @@ class JobRunner:
             return
         if stuck.give_up:
             log.warning("%s: giving up %s", self._engine.agent.id, name)
-            self._leave(name, stuck.attempt, "", handler.give_up(id, stuck))
+            self._leave(Fence(name, stuck.attempt, ""), handler.give_up(id, stuck))
             return
         try:
             over = handler.handle_loss(id, stuck) if stuck.attempt > 1 else None
@@ -133,24 +135,23 @@ class JobRunner:
             return  # it is due again when the claim lapses
         if over is not None:
             log.warning("%s: %s has lost its worker: %s", self._engine.agent.id, name, over.state)
-            self._leave(name, stuck.attempt, "", over)
+            self._leave(Fence(name, stuck.attempt, ""), over)
         elif self._engine.fleet.serving(stuck.queue or queues.ACT):
             self._engine.dispatcher.job(self._engine.agent.id, name, stuck.attempt, stuck.queue)
 
-    def _put_back(self, name: str, attempt: int, worker: str, outcome: Later) -> None:
+    def _put_back(self, fence: Fence, outcome: Later) -> None:
         fields = {**outcome.fields, **({"queue": outcome.queue} if outcome.queue else {})}
-        following = self._jobs.put_back(name, attempt, worker, outcome.seconds, fields)
+        following = self._jobs.put_back(fence, outcome.seconds, fields)
         if following and outcome.seconds == 0:
-            self._engine.dispatcher.job(self._engine.agent.id, name, following, outcome.queue)
+            agent_id, name = self._engine.agent.id, str(fence.origin)
+            self._engine.dispatcher.job(agent_id, name, following, outcome.queue)
 
-    def _leave(self, name: str, attempt: int, worker: str, outcome: Done | Later) -> None:
+    def _leave(self, fence: Fence, outcome: Done | Later) -> None:
         if isinstance(outcome, Later):
-            self._put_back(name, attempt, worker, outcome)
+            self._put_back(fence, outcome)
             return
         self._jobs.leave(
-            name,
-            attempt,
-            worker,
+            fence,
             state=outcome.state,
             fields=outcome.fields,
             keep=outcome.keep,
