@@ -19,7 +19,7 @@ from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.outbound import Delivery, post_callback
 from boyd.plugin.context import IdentitySigner
-from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
+from boyd.runtime import Engine, EngineSettings, Leases, Post, Processes, Sweeper, job_runner
 from boyd.sandbox import host_means
 from boyd.security.approval_signatures import read_signer
 from boyd.security.identity_tokens import IdentityTokens
@@ -194,15 +194,13 @@ class AgentHost:
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings, self.name)
         return {
-            agent.id: build_engine(
+            agent.id: Engine(
                 agent,
                 self.store.agent(agent.id),
-                self.store.fleet.of(agent.id),
                 self.dispatcher,
                 leases,
                 engine_settings,
-                isolate.of(agent.id),
-                ActionConfiner(self.settings, self.name, agent.id),
+                Processes(isolate.of(agent.id), ActionConfiner(self.settings, self.name, agent.id)),
             )
             for agent in self.agents.values()
         }

@@ -112,7 +112,7 @@ class RequestContext:
     def call_worker(self, work: CallRequest, queue: str | None) -> str:
         """Have a worker do *work*; the id of the call. Raises `HttpProblem` without a worker."""
         where = queue or queues.ACT
-        if not self.services.store.fleet.of(self.agent.entry.id).serving(where):
+        if not self.agent.store.fleet.serving(where):
             raise HttpProblem("no-worker", f"no live worker consumes queue {where!r}")
         size = CALL_BYTES + CALL_COPIES * len(work.to_json().encode())
         self.take_storage(size, seconds_to_keep(work))

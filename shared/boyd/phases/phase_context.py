@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -56,6 +56,22 @@ _READ = 10 * MAX_ERROR
 log = logging.getLogger("boyd.phases")
 
 
+@dataclass(frozen=True)
+class PastActions:
+    """What is known of an agent's actions from before.
+
+    Attributes:
+        hold: the hold of an action on a target.
+        record: the track record of an action in a class of situation; none outside of iterations.
+    """
+
+    hold: Callable[[str, str], Hold | None] = lambda action, target: None
+    record: Callable[[str, str], TrackRecord | None] | None = None
+
+
+NO_PAST_ACTIONS = PastActions()
+
+
 class PhaseContext:
     """One phase of an iteration, or an action outside of one.
 
@@ -74,15 +90,10 @@ class PhaseContext:
         phase: Phase,
         contexts: Callable[[str, int | None], Context],
         iteration: int | None = None,
-        holds: Callable[[str, str], Hold | None] | None = None,
-        records: Callable[[str, str], TrackRecord | None] | None = None,
+        past: PastActions = NO_PAST_ACTIONS,
         confiner: Confiner | None = None,
     ) -> None:
-        """The context of *agent* in *phase*.
-
-        *holds* gives the hold of an action on a target, *records* the track record of an action in
-        a class of situation; *confiner* makes sandboxes.
-        """
+        """The context of *agent* in *phase*."""
         self.agent = agent
         self.host = agent.host
         self.phase: Phase = phase
@@ -93,8 +104,7 @@ class PhaseContext:
         self.changes: list[Change] = []
         self.tape = Tape()
         self._contexts = contexts
-        self._holds = holds
-        self._records = records
+        self._past = past
         self.confiner = confiner
 
     def context(self, plugin_id: str, by: str = "") -> Context:
@@ -127,7 +137,7 @@ class PhaseContext:
         bound = self.agent.may_hold(action)
         if not bound and action.in_flight_limit is None:
             return None
-        hold = self._holds(action.id, target) if self._holds else None
+        hold = self._past.hold(action.id, target)
         if hold and not bound and not hold.in_flight:
             return None
         if hold or bound:
@@ -136,10 +146,10 @@ class PhaseContext:
 
     def record(self, action: Action, situation: Situation) -> TrackRecord | None:
         """Return the track record of an action in such situations, if it can have one."""
-        if self._records is None or not action.has("verify"):
+        if self._past.record is None or not action.has("verify"):
             return None
         classed = situation.class_for(action.plugin_id)
-        record = self._records(action.id, classed)
+        record = self._past.record(action.id, classed)
         label = situation.label_for(action.plugin_id)
         return record or TrackRecord(action=action.id, situation=classed, label=label)
 

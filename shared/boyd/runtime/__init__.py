@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from boyd.agent import Agent
 from boyd.messaging.dispatcher import BatchHint, Dispatcher
-from boyd.phases.action_call import Confiner
-from boyd.phases.observe import Isolate
-from boyd.plugin import Llm
 from boyd.runtime.approvals.approval_gateway import Resolution, Resolver
 from boyd.runtime.ending import Abandoner, Abandonment, retire, revoke
-from boyd.runtime.engine import Engine, EngineSettings, Post, retention_of
+from boyd.runtime.engine import Engine, EngineSettings, Post, Processes
 from boyd.runtime.iteration import IterationSteps
 from boyd.runtime.jobs.action_jobs import ApprovedActionHandler
 from boyd.runtime.jobs.client_call import ClientCallHandler
@@ -23,7 +17,6 @@ from boyd.runtime.leases import Leases
 from boyd.runtime.procedures.procedure_move import ProcedureHandler
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
-from boyd.store import AgentFleet, AgentStore
 
 __all__ = [
     "Abandoner",
@@ -37,43 +30,15 @@ __all__ = [
     "Launcher",
     "Leases",
     "Post",
+    "Processes",
     "Resolution",
     "Resolver",
     "Sweeper",
-    "build_engine",
     "job_runner",
     "retire",
     "revoke",
     "sweep_all",
 ]
-
-
-def build_engine(
-    agent: Agent,
-    store: AgentStore,
-    fleet: AgentFleet,
-    dispatcher: Dispatcher,
-    leases: Leases,
-    settings: EngineSettings,
-    isolate: Isolate | None = None,
-    confiner: Confiner | None = None,
-) -> Engine:
-    """The engine of an agent, with access to its model if it has one."""
-    llm = _model_access(agent, store, dispatcher)
-    return Engine(agent, store, fleet, dispatcher, leases, settings, isolate, llm, confiner)
-
-
-def _model_access(
-    agent: Agent, store: AgentStore, dispatcher: Dispatcher
-) -> Callable[[str], Llm] | None:
-    settings = agent.settings.llm
-    if settings is None:
-        return None
-    # Imported only here: an agent without a model does not load what a model needs.
-    from boyd.runtime.investigations.model_access import ModelAccess
-
-    retention = retention_of(agent)
-    return lambda plugin_id: ModelAccess(settings, store, dispatcher, retention, plugin_id)
 
 
 def job_runner(engine: Engine) -> JobRunner:

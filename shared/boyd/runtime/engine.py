@@ -22,7 +22,7 @@ from boyd.runtime.approvals.approval_gateway import ReadOnlyApprovals, StoredApp
 from boyd.runtime.leases import LeasedLedger, Leases
 from boyd.security.approval_signatures import ApprovalSigner
 from boyd.security.links import LinkBuilder
-from boyd.store import AgentEntry, AgentFleet, AgentStore, Retention
+from boyd.store import AgentEntry, AgentStore, Retention
 from boyd.store.storage_budget import DAY
 
 log = logging.getLogger(__name__)
@@ -87,36 +87,48 @@ class EngineSettings:
     principal_bytes: int = 67_108_864
 
 
+@dataclass(frozen=True)
+class Processes:
+    """The processes besides the worker in which functions of one agent's plugins run.
+
+    Attributes:
+        isolate: runs an isolated observer; without it, they run in the worker.
+        confiner: makes the sandboxes of actions; without it, actions that need one do not run.
+    """
+
+    isolate: Isolate | None = None
+    confiner: Confiner | None = None
+
+
+NO_PROCESSES = Processes()
+
+
 class Engine:
     """One agent on one worker.
 
-    `llm` gives a plugin, by id, access to the agent's model, if it has one. `confiner` makes the
-    sandboxes of actions; without it, actions that need one do not run.
+    `llm` gives a plugin, by id, access to the agent's model, if it has one.
     """
 
     def __init__(
         self,
         agent: Agent,
         store: AgentStore,
-        fleet: AgentFleet,
         dispatcher: Dispatcher,
         leases: Leases,
         settings: EngineSettings,
-        isolate: Isolate | None = None,
-        llm: Callable[[str], Llm] | None = None,
-        confiner: Confiner | None = None,
+        processes: Processes = NO_PROCESSES,
     ) -> None:
         self.agent = agent
         # Read now: files of plugins may change while this process runs.
         self.build = agent.build
         self.store = store
-        self.fleet = fleet
+        self.fleet = store.fleet
         self.dispatcher = dispatcher
         self.settings = settings
         self.leases = leases
-        self.isolate = isolate
-        self.llm = llm
-        self.confiner = confiner
+        self.isolate = processes.isolate
+        self.confiner = processes.confiner
+        self.llm = _model_access(agent, store, dispatcher)
         self.retention = retention_of(agent)
         notify = bool(agent.host.hooks("on_approval"))
         self.approvals = StoredApprovalGateway(store, self.retention, notify)
@@ -224,3 +236,16 @@ class Engine:
         """Seconds after which a step that executes that action counts as hanging."""
         action = self.agent.host.actions.get(action_id or "")
         return self.settings.phase_limit + (action.timeout if action else 0.0)
+
+
+def _model_access(
+    agent: Agent, store: AgentStore, dispatcher: Dispatcher
+) -> Callable[[str], Llm] | None:
+    settings = agent.settings.llm
+    if settings is None:
+        return None
+    # Imported only here: an agent without a model does not load what a model needs.
+    from boyd.runtime.investigations.model_access import ModelAccess
+
+    retention = retention_of(agent)
+    return lambda plugin_id: ModelAccess(settings, store, dispatcher, retention, plugin_id)

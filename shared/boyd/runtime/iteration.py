@@ -28,7 +28,7 @@ from boyd.models import (
 from boyd.phases import act, action_call, decide, observe, orient
 from boyd.phases.gate import annotate, conclude, judge, refuse
 from boyd.phases.observe import Batch, ObserverResult
-from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
+from boyd.phases.phase_context import HOOK_TIMEOUT, PastActions, PhaseContext, describe
 from boyd.plugin import Action
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
@@ -162,8 +162,7 @@ class IterationSteps:
             entry.phase,
             self._engine.context,
             entry.iteration,
-            self._store.holds.get,
-            self._store.track_records.get,
+            PastActions(self._store.holds.get, self._store.track_records.get),
             self._engine.confiner,
         )
         ctx.problems += record.problems

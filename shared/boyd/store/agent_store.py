@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from boyd.store.approvals import Approvals
@@ -14,7 +15,7 @@ from boyd.store.due import Due
 from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents
 from boyd.store.executions import ActionLedger
-from boyd.store.fleet import Retention, read_entry
+from boyd.store.fleet import AgentFleet, Fleet, Retention, read_entry
 from boyd.store.freezes import FreezeCopy
 from boyd.store.history import History
 from boyd.store.holds import Holds
@@ -39,6 +40,24 @@ from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
 
 
+@dataclass(frozen=True)
+class ProcessAccess:
+    """The access of one process to Redis, which the stores of all agents share.
+
+    Attributes:
+        worker: names the process in claims.
+        sealing: seals the audit trails.
+        fleet: the workers of the deployment.
+    """
+
+    client: Client
+    scripts: Scripts
+    worker: str
+    timing: Timing
+    sealing: Sealing
+    fleet: Fleet
+
+
 class AgentStore:
     """The state of one agent in Redis.
 
@@ -47,25 +66,20 @@ class AgentStore:
     state is in Redis.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        scripts: Scripts,
-        agent_id: str,
-        worker: str,
-        timing: Timing,
-        sealing: Sealing,
-        clock: ServerClock,
-    ) -> None:
-        self._client = client
-        self._all_scripts = scripts
+    def __init__(self, access: ProcessAccess, agent_id: str, clock: ServerClock) -> None:
+        self._access = access
+        self._client = access.client
+        self._all_scripts = access.scripts
         self._keys = Keys(agent_id)
-        self._scripts = scripts.of(self._keys)
-        self._worker = worker
-        self._timing = timing
-        self._sealing = sealing
+        self._scripts = access.scripts.of(self._keys)
+        self._timing = access.timing
         self.agent_id = agent_id
         self.clock = clock
+
+    @cached_property
+    def fleet(self) -> AgentFleet:
+        """The live workers that run the agent."""
+        return self._access.fleet.of(self.agent_id)
 
     @cached_property
     def loop_control(self) -> Loop:
@@ -148,7 +162,7 @@ class AgentStore:
     def executions(self) -> ActionLedger:
         """The ledger of executed actions."""
         return ActionLedger(
-            self._client, self._scripts, self._keys, self._worker, self._timing.lease
+            self._client, self._scripts, self._keys, self._access.worker, self._timing.lease
         )
 
     @cached_property
@@ -174,7 +188,7 @@ class AgentStore:
     @cached_property
     def audit_trail(self) -> Audit:
         """The agent's audit trail."""
-        return Audit(self._client, self._scripts, self._keys, self._sealing)
+        return Audit(self._client, self._scripts, self._keys, self._access.sealing)
 
     @cached_property
     def ended_work(self) -> EndedWork:

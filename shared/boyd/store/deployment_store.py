@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from boyd.errors import StoreError
-from boyd.store.agent_store import AgentStore
+from boyd.store.agent_store import AgentStore, ProcessAccess
 from boyd.store.api_keys import ApiKeys
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, seal_all
@@ -87,15 +87,10 @@ class Store:
         return self._agents.get(agent_id) or self._agents.setdefault(agent_id, self._open(agent_id))
 
     def _open(self, agent_id: str) -> AgentStore:
-        return AgentStore(
-            self.client,
-            self._scripts,
-            agent_id,
-            self.worker,
-            self.timing,
-            self.sealing,
-            self._clock_of(agent_id),
+        access = ProcessAccess(
+            self.client, self._scripts, self.worker, self.timing, self.sealing, self.fleet
         )
+        return AgentStore(access, agent_id, self._clock_of(agent_id))
 
     def _clock_of(self, agent_id: str) -> ServerClock:
         """The clock of the server with the agent's state."""

@@ -242,7 +242,6 @@ class Lab:
             for host in hosts
         ]
         self._beat()
-        self.fleet = whole.fleet.of(agent.id)
         self.store: AgentStore = whole.agent(agent.id)
         self.dispatcher = ManualDispatcher()
         self.launcher = runtime.Launcher(self.store, self.dispatcher, agent.settings.mode)
@@ -305,9 +304,7 @@ class Lab:
     def _engine(self, host: str, post: runtime.Post | None) -> runtime.Engine:
         settings = runtime.EngineSettings(_WORKER, host)
         settings = replace(settings, post=post) if post else settings
-        engine = runtime.build_engine(
-            self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings
-        )
+        engine = runtime.Engine(self.agent, self.store, self.dispatcher, self.leases, settings)
         engine.confiner = UnconfinedActions(engine)
         return engine
 

@@ -48,7 +48,7 @@ class GoalReader:
     @property
     def idle_queue(self) -> str:
         """The queue of the endpoints if no worker consumes it, otherwise empty."""
-        served = self._ctx.services.store.fleet.of(self._ctx.agent.entry.id).serving(queues.ACT)
+        served = self._ctx.agent.store.fleet.serving(queues.ACT)
         return "" if served else queues.ACT
 
     def ask(self, path: str, model: type[_M], **query: str) -> Callable[[], _M]:
