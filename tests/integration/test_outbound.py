@@ -17,7 +17,7 @@ import urllib3.util.connection
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from boyd.models import Delivery, utc_now
-from boyd.outbound import post_callback
+from boyd.outbound import CallbackSender
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 32).decode()
@@ -105,8 +105,8 @@ def drips(first: bytes, again: bytes) -> Callable[[socket.socket], None]:
 
 
 def post(url: str, **more: Any) -> Delivery:
-    options = {"at": utc_now(), "secrets": (), "allow_private": True, "timeout": 120.0, **more}
-    return post_callback(url, BODY, webhook_id="run_1", **options)
+    sender = CallbackSender(**{"allow_private": True, "timeout": 120.0, **more})
+    return sender.post(url, BODY, "run_1", utc_now())
 
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "299 Odd"])

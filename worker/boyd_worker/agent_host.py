@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from celery import Celery
@@ -17,14 +16,14 @@ from boyd.agent import load_agents
 from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.messaging.dispatcher import SpreadDispatcher
-from boyd.outbound import Delivery, post_callback
+from boyd.outbound import CallbackSender
 from boyd.plugin.context import IdentitySigner
-from boyd.runtime import Engine, EngineSettings, Leases, Post, Processes, Sweeper, job_runner
+from boyd.runtime import Engine, EngineSettings, Leases, Processes, Sweeper, job_runner
 from boyd.sandbox import host_means
 from boyd.security.approval_signatures import read_signer
 from boyd.security.identity_tokens import IdentityTokens
 from boyd.security.links import LinkBuilder, LinkSigner
-from boyd.settings.process_settings import CallbackSettings, Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translate_errors
 from boyd.store.fleet import Role
 from boyd.text import queues
@@ -177,14 +176,15 @@ class AgentHost:
                     )
 
     def _engines(self) -> dict[str, Engine]:
-        worker = self.settings.worker
+        worker, callbacks = self.settings.worker, self.settings.callbacks
+        sender = CallbackSender(callbacks.secrets, callbacks.allow_private, callbacks.timeout)
         engine_settings = EngineSettings(
             self.name,
             worker.host,
             worker.bundle_size,
             worker.width,
             worker.max_bytes,
-            post=_post(self.settings.callbacks),
+            post=sender.post,
             links=_links(self.settings),
             signer=self._signer,
             thinking=max(1, worker.concurrency // 2),
@@ -204,23 +204,6 @@ class AgentHost:
             )
             for agent in self.agents.values()
         }
-
-
-def _post(settings: CallbackSettings) -> Post:
-    """A function that sends callbacks as the settings say."""
-
-    def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
-        return post_callback(
-            url,
-            body,
-            webhook_id=webhook_id,
-            at=at,
-            secrets=settings.secrets,
-            allow_private=settings.allow_private,
-            timeout=settings.timeout,
-        )
-
-    return post
 
 
 def _links(settings: Settings) -> LinkBuilder:

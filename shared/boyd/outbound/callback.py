@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import requests
@@ -33,59 +34,50 @@ def retry_delay(failures: int) -> float | None:
     return DELAYS[failures - 1] * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-def post_callback(
-    url: str,
-    body: bytes,
-    *,
-    webhook_id: str,
-    at: datetime,
-    secrets: Sequence[str],
-    allow_private: bool,
-    timeout: float,
-) -> Delivery:
-    """Send *body* (JSON) once by the Standard Webhooks protocol; failures are results, not errors.
+@dataclass(frozen=True)
+class CallbackSender:
+    """Sends callbacks by the Standard Webhooks protocol.
 
-    Redirects count as failures.
-
-    Args:
-        url: the receiver.
-        body: JSON in UTF-8.
-        webhook_id: identifies the message; the same for every attempt.
-        at: the signed time.
-        secrets: `whsec_…`, one signature each; without any, the request is not signed.
+    Attributes:
+        secrets: `whsec_…`, one signature each; without any, requests are not signed.
         allow_private: allow addresses that are not public.
         timeout: seconds in total, including name resolution.
     """
-    start = time.monotonic()
-    status, error = _attempt(url, body, webhook_id, secrets, at, allow_private, timeout)
-    ok = status is not None and 200 <= status < 300
-    return Delivery(
-        at=at,
-        ok=ok,
-        status=status,
-        error=None if ok else _single_line(error or f"the answer was {status}{_hint(status)}"),
-        duration=round(1000 * (time.monotonic() - start), 1),
-    )
 
+    secrets: Sequence[str] = ()
+    allow_private: bool = False
+    timeout: float = 10.0
 
-def _attempt(
-    url: str,
-    body: bytes,
-    webhook_id: str,
-    secrets: Sequence[str],
-    at: datetime,
-    allow_private: bool,
-    timeout: float,
-) -> tuple[int | None, str | None]:
-    refused = check_url(url, allow_private=allow_private)
-    if refused:
-        return None, f"the URL is refused: {refused}"
-    try:
-        headers = _headers(body, webhook_id, secrets, at)
-    except Exception as error:  # noqa: BLE001 - a secret or a body that cannot be signed
-        return None, f"it cannot be signed: {type(error).__name__}"
-    exchange = _Exchange(url, body, headers, allow_private=allow_private, timeout=timeout)
-    return exchange.result()
+    def post(self, url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
+        """Send *body* (JSON) once; failures are results, not errors, and redirects are failures.
+
+        *webhook_id* identifies the message, and is the same for every attempt; *at* is signed.
+        """
+        start = time.monotonic()
+        status, error = self._attempt(url, body, webhook_id, at)
+        ok = status is not None and 200 <= status < 300
+        return Delivery(
+            at=at,
+            ok=ok,
+            status=status,
+            error=None if ok else _single_line(error or f"the answer was {status}{_hint(status)}"),
+            duration=round(1000 * (time.monotonic() - start), 1),
+        )
+
+    def _attempt(
+        self, url: str, body: bytes, webhook_id: str, at: datetime
+    ) -> tuple[int | None, str | None]:
+        refused = check_url(url, allow_private=self.allow_private)
+        if refused:
+            return None, f"the URL is refused: {refused}"
+        try:
+            headers = _headers(body, webhook_id, self.secrets, at)
+        except Exception as error:  # noqa: BLE001 - a secret or a body that cannot be signed
+            return None, f"it cannot be signed: {type(error).__name__}"
+        exchange = _Exchange(
+            url, body, headers, allow_private=self.allow_private, timeout=self.timeout
+        )
+        return exchange.result()
 
 
 def _headers(body: bytes, webhook_id: str, secrets: Sequence[str], at: datetime) -> dict[str, str]:

@@ -12,7 +12,7 @@ from boyd.agent import Agent
 from boyd.errors import AgentRevoked, InitFailed, PluginError, StoreError
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import REVOKED
-from boyd.outbound import Delivery, post_callback
+from boyd.outbound import CallbackSender, Delivery
 from boyd.phases.action_call import Confiner
 from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
@@ -29,13 +29,6 @@ log = logging.getLogger(__name__)
 
 #: Sends a callback: URL, body, an id that stays the same when it is repeated, and the time.
 Post = Callable[[str, bytes, str, datetime], Delivery]
-
-
-def post_unsigned(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
-    """Send a callback without a signature, to public addresses only."""
-    return post_callback(
-        url, body, webhook_id=webhook_id, at=at, secrets=(), allow_private=False, timeout=10.0
-    )
 
 
 def retention_of(agent: Agent) -> Retention:
@@ -65,7 +58,7 @@ class EngineSettings:
         width: observers of a batch that run at the same time.
         max_bytes: the most JSON that one observer may return.
         phase_limit: seconds after which a hanging control phase loses its lease.
-        post: sends the callbacks of runs.
+        post: sends the callbacks of runs; by default unsigned, to public addresses only.
         links: builds the links to approvals.
         signer: checks who approved what; without one, write access to Redis suffices to approve.
         thinking: threads that may wait for a model at the same time.
@@ -79,7 +72,7 @@ class EngineSettings:
     width: int = 64
     max_bytes: int = 1_000_000
     phase_limit: float = 120.0
-    post: Post = post_unsigned
+    post: Post = CallbackSender().post
     links: LinkBuilder = field(default_factory=LinkBuilder)
     signer: ApprovalSigner | None = None
     thinking: int = 4

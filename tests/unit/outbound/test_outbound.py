@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from standardwebhooks import Webhook
 
 from boyd.errors import ConfigError
 from boyd.models import Delivery, utc_now
-from boyd.outbound import DELAYS, check_url, post_callback, retry_delay
+from boyd.outbound import DELAYS, CallbackSender, check_url, retry_delay
 from boyd.outbound.guarded_session import is_public
 from boyd.settings.process_settings import load_settings
 from boyd_cli.group import boyd
@@ -133,9 +134,8 @@ def test_no_address_is_both_public_and_of_a_network_of_ones_own(
         assert not address.is_link_local
 
 
-def refused(url: str, **more: object) -> Delivery:
-    given = {"webhook_id": "1", "at": utc_now(), "secrets": [], "allow_private": False, **more}
-    delivery = post_callback(url, b"{}", timeout=5.0, **given)  # type: ignore[arg-type]
+def refused(url: str, secrets: Sequence[str] = ()) -> Delivery:
+    delivery = CallbackSender(secrets, timeout=5.0).post(url, b"{}", "1", utc_now())
     assert not delivery.ok
     assert delivery.status is None
     return delivery
