@@ -61,6 +61,7 @@ from boyd.store import (
     connect,
 )
 from boyd.store.holds import NewHold
+from boyd.store.investigations import Origin
 from boyd.store.login_sessions import digest
 from boyd.store.server.connection import Client
 from boyd.store.server.scripts import ScriptCall, Scripts, source_of
@@ -460,7 +461,9 @@ def questions(store: Store, a: AgentStore) -> None:
     """Investigations and the runs that they are for."""
     asked = InvestigationRequest(question="why?")
     run = RunRequest(title="t", description="d")
-    id, _ = a.investigations.ask(asked, "llm", KEEP, id=str(uuid.UUID(int=1)), actor=ANN, run=run)
+    id, _ = a.investigations.ask(
+        asked, "llm", KEEP, id=str(uuid.UUID(int=1)), origin=Origin(actor=ANN), run=run
+    )
     name = f"investigation:{id}"
     assert a.jobs.enter(name, 1, "w/1")
     fence = Fence(name, 1, "w/1")

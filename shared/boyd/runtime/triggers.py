@@ -9,6 +9,7 @@ from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
 from boyd.store import AgentStore, IntakeLimits, Retention, Slot, Submitted, TriggerOutcome
+from boyd.store.investigations import Origin
 from boyd.text import queues
 
 #: Trigger of iterations that beat starts: by the interval, and by the schedule.
@@ -75,9 +76,9 @@ class Launcher:
         Raises:
             QueueFull: too many investigations are waiting.
         """
-        source = "run" if run else "api"
+        origin = Origin("run" if run else "api", actor=actor)
         id, new = self._store.investigations.ask(
-            request, queues.THINK, retention, id=id, source=source, actor=actor, run=run
+            request, queues.THINK, retention, id=id, origin=origin, run=run
         )
         if new:
             self._dispatcher.job(self._store.agent_id, naming.investigation(id), 1, queues.THINK)

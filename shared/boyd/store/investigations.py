@@ -66,6 +66,24 @@ class Written:
     restarted: bool = False
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The origin of an investigation.
+
+    Attributes:
+        source: `api`, `run`, or `plugin:<id>`.
+        key: the name by which a plugin finds it again.
+        actor: who asks, if it is no plugin.
+    """
+
+    source: str = "api"
+    key: str | None = None
+    actor: Actor | None = None
+
+
+BY_API = Origin()
+
+
 class Investigations:
     """The investigations of one agent."""
 
@@ -85,9 +103,7 @@ class Investigations:
         retention: Retention,
         *,
         id: str | None = None,
-        source: str = "api",
-        key: str | None = None,
-        actor: Actor | None = None,
+        origin: Origin = BY_API,
         run: RunRequest | None = None,
     ) -> tuple[str, bool]:
         """Begin an investigation on *queue*; return its id and whether it is new.
@@ -100,9 +116,9 @@ class Investigations:
         """
         id = id or str(uuid.uuid4())
         request = InvestigationRequest.from_json(_safe(request))
-        by = actor.principal if actor else ""
-        fields = [*flatten(request), "source", source]
-        fields += _field_pairs(key=key, askedBy=by)
+        by = origin.actor.principal if origin.actor else ""
+        fields = [*flatten(request), "source", origin.source]
+        fields += _field_pairs(key=origin.key, askedBy=by)
         began = self._scripts.run(
             "start_investigation",
             **self._names(id),
@@ -114,7 +130,7 @@ class Investigations:
             most=MOST,
             first=_line(Asked(text=request.question, by=by)),
             run=[*flatten(run), "requestedBy", by] if run else [],
-            actor=actor_fields(actor),
+            actor=actor_fields(origin.actor),
             fields=fields,
         )
         if began < 0:

@@ -38,6 +38,7 @@ from boyd.models.investigation import (
 )
 from boyd.settings.model import ModelSettings
 from boyd.store import AgentStore, ModelUsage, Retention
+from boyd.store.investigations import Origin
 from boyd.text import queues
 from boyd.text.redaction import RedactedStream, redactor
 
@@ -306,7 +307,7 @@ class ModelAccess:
         if investigation is not None:
             return investigation
         investigations, id = self._store.investigations, self._id(key)
-        source = f"plugin:{self._plugin_id}"
+        origin = Origin(f"plugin:{self._plugin_id}", key)
         safe = redactor().redact
         request = InvestigationRequest(
             question=safe(question),
@@ -317,9 +318,7 @@ class ModelAccess:
             answer=answer.model_json_schema(by_alias=True) if answer else None,
             title=safe(title)[:MOST_TITLED],
         )
-        _, new = investigations.ask(
-            request, queues.THINK, self._retention, id=id, source=source, key=key
-        )
+        _, new = investigations.ask(request, queues.THINK, self._retention, id=id, origin=origin)
         if new:
             name = naming.investigation(id)
             self._dispatcher.job(self._store.agent_id, name, 1, queues.THINK)
