@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from mcp_types import INVALID_PARAMS
 
 from boyd.errors import UnknownAgent
-from boyd.export.archive.past_work import audit_page
+from boyd.export.archive.past_work import PastAudit
 from boyd.models import AuditFilter
 from boyd_api.http.problems import HttpProblem
 from boyd_api.mcp.assistant_tool import AssistantRequest, mark_untrusted
@@ -160,10 +160,8 @@ def audit_entries(request: AssistantRequest, agent: str) -> list[Mapping[str, An
     """The newest audit entries about approvals, newest first, as the scope `read` may see them."""
     ctx = request.at(agent)
     ctx.agent.store.audit_trail.seal()
-    about = AuditFilter(kind="approval")
-    page = audit_page(
-        ctx.agent.store.audit_trail, agent, ctx.services.archive, _ITEMS, None, None, None, about
-    )
+    audit = PastAudit(ctx.agent.store.audit_trail, agent, ctx.services.archive)
+    page = audit.page(_ITEMS, filters=AuditFilter(kind="approval"))
     return [
         {name: value for name, value in entry.to_wire().items() if name in _TOLD}
         for entry in page.entries

@@ -18,6 +18,7 @@ from boyd.models import (
     ProcedureRecord,
 )
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
+from boyd.store.executions import ExecutionFilter
 from boyd.store.procedures import ResumeMode
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import PageQuery, PeriodQuery, RequestContext, WaitQuery
@@ -77,6 +78,13 @@ class ExecutionsQuery(PageQuery, PeriodQuery):
     worker: str | None = Field(default=None, max_length=300)
     action: str | None = Field(default=None, max_length=200)
     state: Literal["running", "succeeded", "failed", "unknown"] | None = None
+
+    @property
+    def filter(self) -> ExecutionFilter:
+        """The filter in the query."""
+        return ExecutionFilter(
+            self.host, self.worker, self.action, self.state, self.since, self.until
+        )
 
 
 class ProceduresQuery(Model):
@@ -147,7 +155,7 @@ def lift_hold(ctx: RequestContext, body: LiftRequest) -> LiftedHold:
 @action_routes.get("/executions", scope="read")
 def executions(ctx: RequestContext, query: ExecutionsQuery) -> ExecutionPage:
     """List executions without their results, newest first."""
-    return ctx.agent.past_work.executions(**dict(query))
+    return ctx.agent.past_work.executions(query.limit, query.cursor, query.filter)
 
 
 @action_routes.get("/executions/<id>", scope="read")

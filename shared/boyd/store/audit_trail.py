@@ -43,7 +43,7 @@ COUNTED = (
     *("approval.approved", "approval.denied", "approval.withdrawn", "approval.expired"),
     *("action.succeeded", "action.failed", "action.unknown"),
 )
-_ALL = AuditFilter()
+ANY_ENTRY = AuditFilter()
 
 
 class Audit:
@@ -153,7 +153,7 @@ class Audit:
         cursor: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        filters: AuditFilter = _ALL,
+        filters: AuditFilter = ANY_ENTRY,
     ) -> AuditPage:
         """Sealed entries from *since* until before *until*, newest first, at a bounded cost.
 
@@ -217,7 +217,7 @@ class Audit:
         self,
         since: datetime | None = None,
         until: datetime | None = None,
-        filters: AuditFilter = _ALL,
+        filters: AuditFilter = ANY_ENTRY,
     ) -> Iterator[str]:
         """Sealed entries, oldest first, each as a line of JSON without the line break."""
         entries = self.entries(since=since)

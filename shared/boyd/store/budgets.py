@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from boyd.models import ActionInfo, Budget, to_ms
-from boyd.store.executions import ActionLedger
+from boyd.store.executions import ActionLedger, ExecutionFilter
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
 
@@ -54,5 +54,7 @@ class BudgetBook:
         return [BudgetUse(id, target, budget, n) for (id, target, budget), n in used]
 
     def _targets(self, action: str, since: datetime) -> Iterator[str]:
-        recent = self._ledger.page(_RECENT, action=action, since=since).executions
+        recent = self._ledger.page(
+            _RECENT, filter=ExecutionFilter(action=action, since=since)
+        ).executions
         return iter(dict.fromkeys(entry.target for entry in recent) or [""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -68,6 +68,30 @@ class Stale(StoreError):
     """The phase or job of the execution belongs to another worker now."""
 
 
+@dataclass(frozen=True)
+class ExecutionFilter:
+    """A filter for executions; absent fields match anything.
+
+    `since` and `until` bound the time of the claim.
+    """
+
+    host: str | None = None
+    worker: str | None = None
+    action: str | None = None
+    state: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields to match, without the times."""
+        names = ("host", "worker", "action", "state")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+ANY_EXECUTION = ExecutionFilter()
+
+
 class ActionLedger:
     """The ledger of one agent's executions."""
 
@@ -104,13 +128,7 @@ class ActionLedger:
         self,
         limit: int = 50,
         cursor: str | None = None,
-        *,
-        host: str | None = None,
-        worker: str | None = None,
-        action: str | None = None,
-        state: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        filter: ExecutionFilter = ANY_EXECUTION,
     ) -> ExecutionPage:
         """Matching executions without their results, latest claim first.
 
@@ -120,24 +138,17 @@ class ActionLedger:
             BadCursor: *cursor* was not given out by an earlier page.
         """
         (position,) = load_cursor(cursor, 1)
-        filters = {"host": host, "worker": worker, "action": action, "state": state}
-        listing = self.listing(limit, position, since, until, **filters)
+        listing = self.listing(limit, position, filter)
         return ExecutionPage(executions=listing.records, next_cursor=listing.next_cursor)
 
     def listing(
-        self,
-        limit: int,
-        position: Position,
-        since: datetime | None,
-        until: datetime | None,
-        **filters: str | None,
+        self, limit: int, position: Position, filter: ExecutionFilter
     ) -> Listing[ExecutionEntry]:
         """The same page, from *position* on, with the place of each execution."""
-        if position is None and until is not None:
-            position = (_BEFORE, to_ms(until))
-        values = {name: value for name, value in filters.items() if value is not None}
-        oldest = to_ms(since) if since is not None else -math.inf
-        page = self._search.page(limit, position, values, fields=_LISTED, oldest=oldest)
+        if position is None and filter.until is not None:
+            position = (_BEFORE, to_ms(filter.until))
+        oldest = to_ms(filter.since) if filter.since is not None else -math.inf
+        page = self._search.page(limit, position, filter.fields, fields=_LISTED, oldest=oldest)
         return page.map(_read_listed)
 
     def whole(self, execution_id: str) -> str:

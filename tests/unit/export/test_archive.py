@@ -28,6 +28,7 @@ from boyd.models import Actor, Autonomy, utc_now
 from boyd.models.loop import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
 from boyd.store.ended_work import announce_archive, read_archive_status
+from boyd.store.executions import ExecutionFilter
 from boyd.store.hashes import dump_cursor
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, reads, seen, sees
@@ -231,9 +232,11 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
     assert known == archive.work.approval(item.id)
     assert known.execution is not None
     assert (known.status, known.execution.state) == ("approved", "succeeded")
-    [done] = archive.work.executions(50, action="p:do", state="succeeded").executions
+    [done] = archive.work.executions(
+        50, filter=ExecutionFilter(action="p:do", state="succeeded")
+    ).executions
     assert done.id == f"approval:{item.id}"
-    assert archive.work.executions(50, state="running").executions == []
+    assert archive.work.executions(50, filter=ExecutionFilter(state="running")).executions == []
 
 
 def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(

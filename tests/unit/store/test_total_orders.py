@@ -18,9 +18,9 @@ from api_kit import Site
 from archive_kit import Archive, listed, sqlite
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.past import Past
-from boyd.export.archive.past_work import PastWork, audit_page
+from boyd.export.archive.past_work import PastAudit, PastWork
 from boyd.export.archive.search import ArchiveReader
-from boyd.models import Actor, AuditFilter, Decision, Proposal, RunRequest
+from boyd.models import Actor, Decision, Proposal, RunRequest
 from boyd.models.investigation import InvestigationRequest
 from boyd.models.loop import HistoryFilter
 from boyd.replay.recordings import KeptIterations
@@ -37,7 +37,6 @@ SIZE, LARGE = 60, 1000
 KEEPS_ALL = Retention(
     ttl=None, max_count=10_000, runs_max_count=10_000, iterations_max_count=10_000
 )
-ALL = AuditFilter()
 
 
 @pytest.fixture(autouse=True)
@@ -295,7 +294,7 @@ def test_audit_entries_are_in_order_both_ways(lab: Lab, archive: Archive) -> Non
         numbers: list[int] = []
         cursor: str | None = None
         while True:
-            page = audit_page(trail, "test", archived, limit, cursor, None, None, ALL)
+            page = PastAudit(trail, "test", archived).page(limit, cursor)
             numbers += [entry.seq for entry in page.entries]
             cursor = page.next_cursor
             if cursor is None:

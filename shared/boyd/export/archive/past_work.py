@@ -39,7 +39,9 @@ from boyd.models import (
 from boyd.models.investigation import Investigation, InvestigationPage
 from boyd.models.loop import InvestigationRecord
 from boyd.store import DEPLOYMENT, AgentStore, Audit
+from boyd.store.audit_trail import ANY_ENTRY
 from boyd.store.ended_work import WorkKind
+from boyd.store.executions import ANY_EXECUTION, ExecutionFilter
 from boyd.store.hashes import Listing, Position, dump_cursor, load_cursor
 
 if TYPE_CHECKING:
@@ -76,6 +78,24 @@ def _load_bookmark(cursor: str | None, others: int = 0) -> tuple[list[Position],
     *places, place = load_cursor(parts[1] if parts else cursor, others + 1)
     below = min(int(parts[2]), HIGHEST) if parts and parts[2] else None
     return places, _Bookmark(place, below)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """The records of a page: up to *limit* with these *terms*, from a bookmark on, in a period."""
+
+    kind: WorkKind
+    begin: _Bookmark
+    limit: int
+    terms: Sequence[Term] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def before(self) -> int:
+        """The upper bound for keys of the archive."""
+        before = HIGHEST if self.begin.below is None else self.begin.below
+        return before if self.until is None else min(before, lowest_key(exact_ms(self.until)))
 
 
 @dataclass(frozen=True)
@@ -163,7 +183,7 @@ class PastWork:
         _, begin = _load_bookmark(cursor)
         here = self._store.runs.listing(limit, begin.place, **filters)
         terms = entries.terms_for(**filters)
-        page = self._page("run", Run.from_json, here, begin, limit, terms)
+        page = self._page(_Selection("run", begin, limit, terms), Run.from_json, here)
         return RunPage(
             runs=page.records,
             total=len(page.records),
@@ -183,7 +203,9 @@ class PastWork:
             return self._store.approvals.page(limit, cursor, history)
         [waiting], begin = _load_bookmark(cursor, 1)
         here = self._store.approvals.listing(limit, waiting, begin.place)
-        page = self._page("approval", ApprovalItem.from_json, here.history, begin, limit)
+        page = self._page(
+            _Selection("approval", begin, limit), ApprovalItem.from_json, here.history
+        )
         more = here.waits_for_more or page.more
         return ApprovalQueue(
             pending=here.pending,
@@ -204,20 +226,18 @@ class PastWork:
         self,
         limit: int,
         cursor: str | None = None,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        **filters: Any,
+        filter: ExecutionFilter = ANY_EXECUTION,
     ) -> ExecutionPage:
-        """Executions that match the filters of `ActionLedger.page`, without results."""
+        """Executions that match *filter*, without results."""
 
         def read(text: str) -> ExecutionEntry:
             return _with_final_state(ExecutionEntry.from_json(text))
 
         _, begin = _load_bookmark(cursor)
-        here = self._store.executions.listing(limit, begin.place, since, until, **filters)
-        terms = entries.terms_for(**filters)
-        page = self._page("execution", read, here, begin, limit, terms, since, until)
+        here = self._store.executions.listing(limit, begin.place, filter)
+        terms = entries.terms_for(**filter.fields)
+        selection = _Selection("execution", begin, limit, terms, filter.since, filter.until)
+        page = self._page(selection, read, here)
         return ExecutionPage(
             executions=page.records, next_cursor=page.next_cursor, missing=page.missing
         )
@@ -230,7 +250,7 @@ class PastWork:
         """Investigations, newest first."""
         _, begin = _load_bookmark(cursor)
         here = self._store.investigations.listing(limit, begin.place)
-        page = self._page("investigation", Investigation.from_json, here, begin, limit)
+        page = self._page(_Selection("investigation", begin, limit), Investigation.from_json, here)
         return InvestigationPage(
             investigations=page.records,
             total=len(page.records),
@@ -239,36 +259,26 @@ class PastWork:
         )
 
     def _page(
-        self,
-        kind: WorkKind,
-        read: Callable[[str], _M],
-        here: Listing[_M],
-        begin: _Bookmark,
-        limit: int,
-        terms: Sequence[Term] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
+        self, selection: _Selection, read: Callable[[str], _M], here: Listing[_M]
     ) -> _Page[_M]:
-        """A page of what *here* lists and the archive has with these *terms* in a period."""
+        """A page of what *here* lists and the archive has besides."""
+        begin, limit = selection.begin, selection.limit
         if not self._archive.exists:
             return _merge(here, _Older(), begin, limit)
-        before = HIGHEST if begin.below is None else begin.below
-        if until is not None:
-            before = min(before, lowest_key(exact_ms(until)))
-        times: list[float] = [exact_ms(since)] if since is not None else []
+        times: list[float] = [] if selection.since is None else [exact_ms(selection.since)]
         times += [here.next[1]] if here.next else []
         try:
             page = self._archive.ask(
                 lambda reader: reader.page(
                     self._store.agent_id,
-                    kind,
+                    selection.kind,
                     limit,
-                    required=terms,
-                    before=before,
+                    required=selection.terms,
+                    before=selection.before,
                     since=max(times, default=None),
                 )
             )
-            older = self._only_archived(kind, read, page)
+            older = self._only_archived(selection.kind, read, page)
         except ArchiveUnavailable as error:
             after = _Bookmark(here.next or here.last or begin.place, begin.below)
             return _Page(here.records, after, here.next is not None, str(error))
@@ -299,59 +309,67 @@ class PastWork:
         return model.from_json(text) if text else None
 
 
-def audit_page(
-    audit: Audit,
-    agent_id: str | None,
-    archive: ArchiveAccess,
-    limit: int,
-    cursor: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    query: AuditFilter,
-) -> AuditPage:
-    """Audit entries of an agent, or of the deployment without one, newest first.
+class PastAudit:
+    """The audit trail of an agent, or of the deployment, with what only the archive has of it."""
 
-    A chain has exactly the newest: the archive goes on where it ends.
-    """
-    within = _ARCHIVED.fullmatch(cursor or "")
-    page = AuditPage(entries=[]) if within else audit.page(limit, cursor, since, until, query)
-    if page.next_cursor is not None or not archive.exists:
-        return page
-    whose = DEPLOYMENT if agent_id is None else agent_id
-    ends = HIGHEST if until is None else lowest_key(exact_ms(until))
-    room = limit - len(page.entries)
+    def __init__(self, audit: Audit, agent_id: str | None, archive: ArchiveAccess) -> None:
+        """Read *audit*, the trail of an agent, or without one of the deployment."""
+        self._audit = audit
+        self._chain = DEPLOYMENT if agent_id is None else agent_id
+        self._archive = archive
 
-    def ask(reader: ArchiveReader) -> tuple[ArchivePage, Mapping[int, str]]:
-        begins = int(within[1]) if within else _end_of(audit, whose, reader)
-        hits = reader.page(
-            whose,
-            "audit",
-            room,
-            required=entries.terms_for(**query.model_dump()),
-            before=min(begins, ends),
-            since=None if since is None else exact_ms(since),
-        )
-        return hits, reader.bodies([hit.key for hit in hits.hits])
+    def page(
+        self,
+        limit: int,
+        cursor: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        filters: AuditFilter = ANY_ENTRY,
+    ) -> AuditPage:
+        """Entries from *since* until before *until*, newest first.
 
-    try:
-        if room <= 0:
-            begins = archive.ask(lambda reader: _end_of(audit, whose, reader))
-            return page.patched({"next_cursor": f"archived-{begins}"})
-        hits, texts = archive.ask(ask)
-    except ArchiveUnavailable as error:
-        return page.patched({"missing": str(error)})
-    older = [AuditEntry.from_json(texts[hit.key]) for hit in hits.hits if hit.key in texts]
-    more = None if hits.before is None else f"archived-{hits.before}"
-    return page.patched({"entries": [*page.entries, *older], "next_cursor": more})
+        A chain has exactly the newest: the archive goes on where it ends.
+        """
+        within = _ARCHIVED.fullmatch(cursor or "")
+        page = AuditPage(entries=[])
+        if not within:
+            page = self._audit.page(limit, cursor, since, until, filters)
+        if page.next_cursor is not None or not self._archive.exists:
+            return page
+        ends = HIGHEST if until is None else lowest_key(exact_ms(until))
+        room = limit - len(page.entries)
 
+        def ask(reader: ArchiveReader) -> tuple[ArchivePage, Mapping[int, str]]:
+            begins = int(within[1]) if within else self._end_of_chain(reader)
+            hits = reader.page(
+                self._chain,
+                "audit",
+                room,
+                required=entries.terms_for(**filters.model_dump()),
+                before=min(begins, ends),
+                since=None if since is None else exact_ms(since),
+            )
+            return hits, reader.bodies([hit.key for hit in hits.hits])
 
-def _end_of(audit: Audit, whose: str, reader: ArchiveReader) -> int:
-    """The key of the oldest entry in Redis: the archive has all older ones."""
-    oldest = next(audit.entries(), None)
-    if oldest is None:
-        return HIGHEST
-    key = reader.key(whose, "audit", entries.audit_name(oldest))
-    return entries.audit_key(exact_ms(oldest.at), oldest.seq) if key is None else key
+        try:
+            if room <= 0:
+                return page.patched(
+                    {"next_cursor": f"archived-{self._archive.ask(self._end_of_chain)}"}
+                )
+            hits, texts = self._archive.ask(ask)
+        except ArchiveUnavailable as error:
+            return page.patched({"missing": str(error)})
+        older = [AuditEntry.from_json(texts[hit.key]) for hit in hits.hits if hit.key in texts]
+        more = None if hits.before is None else f"archived-{hits.before}"
+        return page.patched({"entries": [*page.entries, *older], "next_cursor": more})
+
+    def _end_of_chain(self, reader: ArchiveReader) -> int:
+        """The key of the oldest entry in Redis: the archive has all older ones."""
+        oldest = next(self._audit.entries(), None)
+        if oldest is None:
+            return HIGHEST
+        key = reader.key(self._chain, "audit", entries.audit_name(oldest))
+        return entries.audit_key(exact_ms(oldest.at), oldest.seq) if key is None else key
 
 
 def _with_final_state(entry: ExecutionEntry) -> ExecutionEntry:
