@@ -58,7 +58,7 @@ log = logging.getLogger("boyd.phases")
 
 @dataclass(frozen=True)
 class PastActions:
-    """What is known of an agent's actions from before.
+    """The memory of an agent's actions.
 
     Attributes:
         hold: the hold of an action on a target.

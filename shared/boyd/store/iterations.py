@@ -52,7 +52,7 @@ class PhaseEntry:
 
     @property
     def fence(self) -> Fence:
-        """What its worker holds."""
+        """The proof that its worker holds the phase."""
         return Fence(self.iteration, self.epoch, self.worker)
 
     @property
