@@ -82,6 +82,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, and suggest similar names if there is none.
 
+        Click suggests only commands that were imported.
+
         Raises:
             UsageError: no command has that name.
         """

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,9 +21,6 @@ from boyd.text.formatting import UNITS, parse_moment
 from boyd_cli import completion
 from boyd_cli.api_access import Api, CommandAccess, Flags, open_api
 from boyd_cli.completion import Offers, completer
-
-if TYPE_CHECKING:
-    pass
 
 _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
@@ -71,7 +68,7 @@ def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Whole(click.IntRange):
-    """A whole number, named so in error messages."""
+    """A whole number, named so in error messages: click speaks of an integer range."""
 
     name = "whole number"
 

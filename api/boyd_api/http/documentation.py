@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -28,7 +27,7 @@ from boyd_api.http.problems import (
     not_found,
 )
 from boyd_api.http.request_context import RequestContext
-from boyd_api.http.routing import Media, Route, Routes
+from boyd_api.http.routing import PART, Media, Route, Routes
 
 #: The extension of the application that gives the OpenAPI document as JSON.
 OPENAPI = "boyd_openapi"
@@ -38,7 +37,6 @@ routes = Routes("documents", base="")
 Schemas = Mapping[type[BaseModel], dict[str, Any]]
 
 _REF = "#/components/schemas/{model}"
-_PART = re.compile(r"<(?:(\w+):)?(\w+)>")
 _JSON = "application/json"
 
 _DESCRIPTION = (
@@ -192,7 +190,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     for route in routes:
         for operation_id, rule in route.rules.items():
             operation = _operation(route, operation_id, rule, schemas)
-            paths.setdefault(_PART.sub(r"{\2}", rule), {})[route.method.lower()] = operation
+            paths.setdefault(PART.sub(r"{\1}", rule), {})[route.method.lower()] = operation
     bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "boyd_<id>_<secret>"}
     return {
         "openapi": "3.1.0",
@@ -255,10 +253,10 @@ def _operation(route: Route, operation_id: str, rule: str, schemas: Schemas) -> 
 
 
 def _path(rule: str) -> list[dict[str, Any]]:
-    whole, text = {"type": "integer", "minimum": 0}, {"type": "string", "minLength": 1}
+    text = {"type": "string", "minLength": 1}
     return [
-        {"name": n, "in": "path", "required": True, "schema": whole if kind == "int" else text}
-        for kind, n in _PART.findall(rule)
+        {"name": name, "in": "path", "required": True, "schema": text}
+        for name in PART.findall(rule)
     ]
 
 

@@ -7,7 +7,8 @@
         \"\"\"Submit a run.\"\"\"
 
 The parameters of the function tell the rest: `body` and `query` are models that validate, a `body`
-that may be None is optional, and all others are parts of the path.
+that may be None is optional, and all others are parts of the path. Flask matches the paths; scopes,
+the agent in the path and the problems of a route, which the document lists, it knows nothing of.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Status = int | Literal["default"]
 View = Callable[..., Any]
 _V = TypeVar("_V", bound=View)
 
-_PART = re.compile(r"<(?:\w+(?:\([^)<]*\))?:)?(\w+)>")
+#: A variable part of a path.
+PART = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
 class Rest(BaseConverter):
@@ -88,8 +90,7 @@ class Route:
     Attributes:
         noun: its resource, which heads a section of the docs.
         base: the path above all routes of the resource.
-        path: below the base, with `<name>`, `<int:name>`, `<action:name>` or `<rest:name>`
-            parts.
+        path: below the base, with `<name>`, `<action:name>` or `<rest:name>` parts.
         scope: the scope that a key needs; without one, the route needs no key.
         answers: response models by status; the first is the default.
         label: its name among the routes of the resource; empty: that of the function.
@@ -158,7 +159,7 @@ class Route:
     @property
     def parts(self) -> list[str]:
         """Names of the variable parts of the path."""
-        return _PART.findall(self.path)
+        return PART.findall(self.path)
 
     @property
     def possible_problems(self) -> list[str]:

@@ -2,6 +2,9 @@
 
 Revision 2026-07-28 repeats version and capabilities in every request, mirrored in headers. Clients
 of earlier revisions open with `initialize`, and are served without a session.
+
+The official types check parameters and results; the transport of the official SDK is ASGI, while
+this API is WSGI, so what is around them is read here.
 """
 
 from __future__ import annotations
