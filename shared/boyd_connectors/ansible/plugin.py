@@ -50,24 +50,41 @@ class HostParams(Model):
     hosts: HostName
 
 
+class ProjectOptions(Connector.Options):
+    """The folder with playbooks, and how they run; times in seconds.
+
+    Attributes:
+        project: the folder with playbooks and roles; the agent file's folder is the base.
+        inventory: a file or folder, relative to `project`.
+        access: credentials to gather facts and to look for drift.
+        known_hosts: the file with the hosts' keys; none: those of the worker's user.
+        bin_dir: the folder of `ansible-playbook`; none: the PATH.
+        forks: how many hosts are worked on at once.
+        connect_timeout: until a host has to answer.
+        task_timeout: that a task may take on a host.
+        unpinned: patterns of the names of files that may change after an approval.
+    """
+
+    project: Path
+    inventory: Path = Path("inventory")
+    access: AnsibleAccess = AnsibleAccess()
+    known_hosts: Path | None = None
+    bin_dir: Path | None = None
+    forks: int = Field(default=5, ge=1, le=50)
+    connect_timeout: float = Field(default=10.0, ge=1, le=60)
+    task_timeout: float = Field(default=120.0, ge=1, le=3600)
+    unpinned: list[str] = Field(default=["*.retry", "*.log", "*.pyc"])
+
+
 class Ansible(Connector):
     """Gathers facts of hosts with Ansible, looks for drift, and runs playbooks."""
 
     id = "ansible"
 
-    class Options(Connector.Options):
+    class Options(ProjectOptions):
         """The plugin's options; times in seconds.
 
         Attributes:
-            project: the folder with playbooks and roles; the agent file's folder is the base.
-            inventory: a file or folder, relative to `project`.
-            access: credentials to gather facts and to look for drift.
-            known_hosts: the file with the hosts' keys; none: those of the worker's user.
-            bin_dir: the folder of `ansible-playbook`; none: the PATH.
-            forks: how many hosts are worked on at once.
-            connect_timeout: until a host has to answer.
-            task_timeout: that a task may take on a host.
-            unpinned: patterns of the names of files that may change after an approval.
             hosts: the host or group whose facts are gathered.
             facts: names or patterns of facts to observe.
             gather_subset: as in Ansible's module `setup`.
@@ -80,15 +97,6 @@ class Ansible(Connector):
             actions: the playbooks that can be run, by name, with their credentials.
         """
 
-        project: Path
-        inventory: Path = Path("inventory")
-        access: AnsibleAccess = AnsibleAccess()
-        known_hosts: Path | None = None
-        bin_dir: Path | None = None
-        forks: int = Field(default=5, ge=1, le=50)
-        connect_timeout: float = Field(default=10.0, ge=1, le=60)
-        task_timeout: float = Field(default=120.0, ge=1, le=3600)
-        unpinned: list[str] = Field(default=["*.retry", "*.log", "*.pyc"])
         hosts: HostName = "all"
         facts: list[str] = Field(
             default=["distribution", "distribution_version", "kernel", "architecture"],

@@ -113,44 +113,52 @@ class PostgresActions(BaseModel):
     vacuum: VacuumAccess | None = None
 
 
+class PostgresThresholds(PostgresOptions):
+    """The thresholds beyond which something is reported; times in seconds.
+
+    Attributes:
+        blocked_after: how long a session may wait for a lock.
+        transaction_after: how long a transaction may last.
+        idle_after: how long a session may be idle in a transaction.
+        connections: the share of connections that may be in use.
+        replicas: how many replicas must be connected.
+        lag_seconds: how far a replica may be behind in time.
+        lag_bytes: how far a replica may be behind in the log.
+        slot_bytes: how much log may be kept for a slot that nobody uses.
+        dead_rows: how many dead rows a table must have to be reported.
+        dead_share: the share of its rows that must be dead, too.
+        transaction_ids: how old transaction ids may be; the server stops at 2.1 billion.
+    """
+
+    blocked_after: float = Field(default=30.0, ge=0)
+    transaction_after: float = Field(default=600.0, ge=0)
+    idle_after: float = Field(default=300.0, ge=0)
+    connections: float = Field(default=0.85, gt=0, le=1)
+    replicas: int = Field(default=0, ge=0)
+    lag_seconds: float = Field(default=30.0, gt=0)
+    lag_bytes: float = Field(default=67_108_864, gt=0)
+    slot_bytes: float = Field(default=1_073_741_824, gt=0)
+    dead_rows: int = Field(default=10_000, ge=1)
+    dead_share: float = Field(default=0.2, gt=0, le=1)
+    transaction_ids: float = Field(default=1_000_000_000, gt=0)
+
+
 class Postgres(Connector):
     """Watches a PostgreSQL server, and ends queries and sessions that harm others."""
 
     id = "postgres"
 
-    class Options(PostgresOptions):
+    class Options(PostgresThresholds):
         """The plugin's options; times in seconds.
 
         Attributes:
             interval: between two checks of sessions and replicas.
             upkeep_interval: between two checks of dead rows and transaction ids.
-            blocked_after: how long a session may wait for a lock.
-            transaction_after: how long a transaction may last.
-            idle_after: how long a session may be idle in a transaction.
-            connections: the share of connections that may be in use.
-            replicas: how many replicas must be connected.
-            lag_seconds: how far a replica may be behind in time.
-            lag_bytes: how far a replica may be behind in the log.
-            slot_bytes: how much log may be kept for a slot that nobody uses.
-            dead_rows: how many dead rows a table must have to be reported.
-            dead_share: the share of its rows that must be dead, too.
-            transaction_ids: how old transaction ids may be; the server stops at 2.1 billion.
         """
 
         interval: float = Field(default=30.0, gt=0)
         upkeep_interval: float = Field(default=300.0, gt=0)
         queue: str | None = None
-        blocked_after: float = Field(default=30.0, ge=0)
-        transaction_after: float = Field(default=600.0, ge=0)
-        idle_after: float = Field(default=300.0, ge=0)
-        connections: float = Field(default=0.85, gt=0, le=1)
-        replicas: int = Field(default=0, ge=0)
-        lag_seconds: float = Field(default=30.0, gt=0)
-        lag_bytes: float = Field(default=67_108_864, gt=0)
-        slot_bytes: float = Field(default=1_073_741_824, gt=0)
-        dead_rows: int = Field(default=10_000, ge=1)
-        dead_share: float = Field(default=0.2, gt=0, le=1)
-        transaction_ids: float = Field(default=1_000_000_000, gt=0)
         samples: int = Field(default=2, ge=1, le=100)
         max_items: int = Field(default=20, ge=1, le=200)
         actions: PostgresActions = PostgresActions()
