@@ -130,8 +130,8 @@ class Prices(_Group):
         return self.input > 0 or self.output > 0
 
 
-class ModelSettings(_Group):
-    """An agent's model and how to use it.
+class ModelServer(_Group):
+    """A model and its server.
 
     Attributes:
         wire: `openai` for chat completions (OpenAI, Ollama, vLLM, llama.cpp), or `anthropic`.
@@ -139,20 +139,7 @@ class ModelSettings(_Group):
         model: its name on the server.
         api_key_env: the environment variable that holds the key, on the workers that ask.
         api_key_file: a file that holds the key instead.
-        max_output_tokens: the limit of one turn.
-        context_tokens: the limit of a conversation with its answer; conversations are compacted
-            before they reach it. Absent: compacted once the server refuses one as too long.
-        temperature: the sampling temperature; absent: the server's default.
-        steering: the role of messages in mid-conversation; `system` if the server accepts it there.
         allow_http: allow unencrypted requests to other hosts.
-        timeouts: timeouts of requests.
-        prices: prices of tokens.
-        limits: limits of one investigation.
-        profile: the default for how soon investigations conclude; absent: `execution` if all their
-            tools change something, else `general`.
-        answer_marker: the text that models must write in front of a final answer; absent: any text
-            without a call is the answer.
-        system: instructions for every investigation, in front of its own.
     """
 
     wire: Wire = "openai"
@@ -162,16 +149,6 @@ class ModelSettings(_Group):
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, min_length=1)
     api_key_file: Path | None = None
-    max_output_tokens: int = Field(default=4096, gt=0)
-    context_tokens: int | None = Field(default=None, ge=1000)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    steering: Literal["user", "system"] = "user"
-    timeouts: ModelTimeouts = ModelTimeouts()
-    prices: Prices = Prices()
-    limits: Limits = Limits()
-    profile: Profile | None = None
-    answer_marker: str | None = Field(default=None, pattern=r"^\S(.*\S)?$", max_length=100)
-    system: str = ""
 
     @field_validator("base_url")
     @classmethod
@@ -183,24 +160,6 @@ class ModelSettings(_Group):
     def _one_key(self) -> Self:
         if self.api_key_env and self.api_key_file:
             raise ValueError("api_key_env and api_key_file are both set; unset one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _steerable(self) -> Self:
-        if self.wire == "anthropic" and self.steering == "system":
-            raise ValueError(
-                "steering: the wire 'anthropic' accepts system messages only at the start;"
-                " use 'user'"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_prices(self) -> Self:
-        if self.limits.max_cost is not None and not self.prices.are_set:
-            raise ValueError(
-                "limits.max_cost is never reached without prices: set prices.input and"
-                " prices.output, or limits.max_tokens instead"
-            )
         return self
 
     @property
@@ -225,6 +184,55 @@ class ModelSettings(_Group):
             except ConfigError as error:
                 raise ConfigError(f"llm.api_key_file: {error}") from None
         return None
+
+
+class ModelSettings(ModelServer):
+    """An agent's model and how to use it.
+
+    Attributes:
+        max_output_tokens: the limit of one turn.
+        context_tokens: the limit of a conversation with its answer; conversations are compacted
+            before they reach it. Absent: compacted once the server refuses one as too long.
+        temperature: the sampling temperature; absent: the server's default.
+        steering: the role of messages in mid-conversation; `system` if the server accepts it there.
+        timeouts: timeouts of requests.
+        prices: prices of tokens.
+        limits: limits of one investigation.
+        profile: the default for how soon investigations conclude; absent: `execution` if all their
+            tools change something, else `general`.
+        answer_marker: the text that models must write in front of a final answer; absent: any text
+            without a call is the answer.
+        system: instructions for every investigation, in front of its own.
+    """
+
+    max_output_tokens: int = Field(default=4096, gt=0)
+    context_tokens: int | None = Field(default=None, ge=1000)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    steering: Literal["user", "system"] = "user"
+    timeouts: ModelTimeouts = ModelTimeouts()
+    prices: Prices = Prices()
+    limits: Limits = Limits()
+    profile: Profile | None = None
+    answer_marker: str | None = Field(default=None, pattern=r"^\S(.*\S)?$", max_length=100)
+    system: str = ""
+
+    @model_validator(mode="after")
+    def _steerable(self) -> Self:
+        if self.wire == "anthropic" and self.steering == "system":
+            raise ValueError(
+                "steering: the wire 'anthropic' accepts system messages only at the start;"
+                " use 'user'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> Self:
+        if self.limits.max_cost is not None and not self.prices.are_set:
+            raise ValueError(
+                "limits.max_cost is never reached without prices: set prices.input and"
+                " prices.output, or limits.max_tokens instead"
+            )
+        return self
 
 
 def _register(key: str) -> SecretStr:
