@@ -39,7 +39,25 @@ class AuditHead(Model):
         return cls(seq=int(match[1]), hash=match[2])
 
 
-class AuditEntry(Model):
+class AuditedChange(Model):
+    """A change, who made it and from where."""
+
+    seq: int
+    id: str
+    at: Timestamp
+    kind: str
+    who: str | None = None
+    name: str | None = None
+    key: str | None = None
+    address: str | None = Field(default=None, alias="from")
+    claims: str | None = None
+    before: str | None = None
+    after: str | None = None
+    note: str | None = None
+    what: dict[str, str] = Field(default_factory=dict)
+
+
+class AuditEntry(AuditedChange):
     """One change.
 
     Attributes:
@@ -61,19 +79,6 @@ class AuditEntry(Model):
         hash: that of this one.
     """
 
-    seq: int
-    id: str
-    at: Timestamp
-    kind: str
-    who: str | None = None
-    name: str | None = None
-    key: str | None = None
-    address: str | None = Field(default=None, alias="from")
-    claims: str | None = None
-    before: str | None = None
-    after: str | None = None
-    note: str | None = None
-    what: dict[str, str] = Field(default_factory=dict)
     sealed_by: str
     prev: str
     hash: str

@@ -230,7 +230,62 @@ class AutonomyGrant(Model):
     by: list[str]
 
 
-class TrackRecord(Model):
+class OutcomeCounts(Model):
+    """The verified outcomes of an action in a class of situation, and what they say about it."""
+
+    action: str
+    situation: str
+    label: str
+    effective: Whole = 0
+    failed: Whole = 0
+    unclear: Whole = 0
+    scored: Whole = 0
+    stated_error: float = 0.0
+    calibrated_error: float = 0.0
+    base_error: float = 0.0
+    drop: float = 0.0
+    since: Timestamp | None = None
+    updated: Timestamp | None = None
+
+    @property
+    def outcomes(self) -> int:
+        """The number of outcomes that were effective or not."""
+        return self.effective + self.failed
+
+    def bound(self, error: float) -> float:
+        """The lower bound of the true share, which is ever wrong with a probability of *error*."""
+        return lower_bound(self.effective, self.failed, error)
+
+    def calibrate(self, stated: Confidence) -> float | None:
+        """Estimate the probability that a decision of *stated* confidence is effective.
+
+        The stated one counts as `PRIOR` outcomes. None while there are few outcomes, or if stated
+        confidences have predicted them worse than the share of effective ones alone.
+        """
+        if self.scored < FEWEST or self.calibrated_error > self.base_error:
+            return None
+        return (self.effective + PRIOR * stated) / (self.outcomes + PRIOR)
+
+    @property
+    def words(self) -> str:
+        """The record in one line."""
+        if not self.outcomes:
+            unclear = f", {self.unclear} could not be told" if self.unclear else ""
+            return f"no verified outcome yet{unclear}"
+        share = f"{self.effective} of {self.outcomes} effective, at least {self.bound(ERROR):.2f}"
+        if not self.scored:
+            return share
+        brier, base = self.stated_error / self.scored, self.base_error / self.scored
+        return f"{share}; Brier score {brier:.3f}, base rate {base:.3f}"
+
+    def about(self, stated: Confidence) -> str:
+        """The record in one line, with what a *stated* confidence is worth."""
+        calibrated = self.calibrate(stated)
+        worth = "no calibration yet" if calibrated is None else f"calibrated {calibrated:.2f}"
+        return f"{worth}; {self.words}"
+
+
+class TrackRecord(OutcomeCounts):
     """The verified outcomes of an agent's decisions for an action in a class of situation.
 
     Attributes:
@@ -258,19 +313,6 @@ class TrackRecord(Model):
         base_brier: that of the share of effective executions.
     """
 
-    action: str
-    situation: str
-    label: str
-    effective: Whole = 0
-    failed: Whole = 0
-    unclear: Whole = 0
-    scored: Whole = 0
-    stated_error: float = 0.0
-    calibrated_error: float = 0.0
-    base_error: float = 0.0
-    drop: float = 0.0
-    since: Timestamp | None = None
-    updated: Timestamp | None = None
     withdrawn: Whole = 0
     ended: str | None = None
     ended_by: str | None = None
@@ -294,25 +336,6 @@ class TrackRecord(Model):
             }
         )
 
-    @property
-    def outcomes(self) -> int:
-        """The number of outcomes that were effective or not."""
-        return self.effective + self.failed
-
-    def bound(self, error: float) -> float:
-        """The lower bound of the true share, which is ever wrong with a probability of *error*."""
-        return lower_bound(self.effective, self.failed, error)
-
-    def calibrate(self, stated: Confidence) -> float | None:
-        """Estimate the probability that a decision of *stated* confidence is effective.
-
-        The stated one counts as `PRIOR` outcomes. None while there are few outcomes, or if stated
-        confidences have predicted them worse than the share of effective ones alone.
-        """
-        if self.scored < FEWEST or self.calibrated_error > self.base_error:
-            return None
-        return (self.effective + PRIOR * stated) / (self.outcomes + PRIOR)
-
     def counting(self, stated: Confidence, rule: EarnedAutonomy | None) -> JsonObject:
         """The arguments with which a script counts an outcome of a *stated* confidence."""
         plan: JsonObject = {"class": self.situation, "label": self.label}
@@ -335,24 +358,6 @@ class TrackRecord(Model):
         grant = self.grant
         valid = grant and grant.until > now and grant.at_least >= rule.at_least
         return grant if valid else None
-
-    @property
-    def words(self) -> str:
-        """The record in one line."""
-        if not self.outcomes:
-            unclear = f", {self.unclear} could not be told" if self.unclear else ""
-            return f"no verified outcome yet{unclear}"
-        share = f"{self.effective} of {self.outcomes} effective, at least {self.bound(ERROR):.2f}"
-        if not self.scored:
-            return share
-        brier, base = self.stated_error / self.scored, self.base_error / self.scored
-        return f"{share}; Brier score {brier:.3f}, base rate {base:.3f}"
-
-    def about(self, stated: Confidence) -> str:
-        """The record in one line, with what a *stated* confidence is worth."""
-        calibrated = self.calibrate(stated)
-        worth = "no calibration yet" if calibrated is None else f"calibrated {calibrated:.2f}"
-        return f"{worth}; {self.words}"
 
 
 class TrackRecordList(Model):

@@ -20,6 +20,17 @@ Mode = Literal["manual", "continuous", "event-driven"]
 Phase = Literal["idle", "start", "observe", "orient", "decide", "act", "complete"]
 
 
+class DeclaredAgent(Model):
+    """An agent by its file: its name, and when its iterations start."""
+
+    id: str
+    name: str
+    mode: Mode
+    loop_interval: float
+    schedule: list[str] = Field(default_factory=list)
+    timezone: str = "UTC"
+
+
 class Problem(Model):
     """A component or hook that failed and was skipped; `duration` is in milliseconds.
 
@@ -89,12 +100,8 @@ class ObserverHealth(Model):
     backoff_until: Timestamp | None = None
 
 
-class LoopResult(Model):
-    """Everything one iteration produced, and what its decision depended on; times in milliseconds.
-
-    The first of `builds` is that of the worker that started it. `situation_changes` are those that
-    hooks made; those of the decision are in its trace.
-    """
+class IterationOutcome(Model):
+    """The outcome of an iteration: its situation, decision and results."""
 
     id: str
     agent_id: str
@@ -111,6 +118,20 @@ class LoopResult(Model):
     duration: float
     started_at: Timestamp
     ended_at: Timestamp
+
+    @property
+    def waits_for(self) -> str | None:
+        """The approval that its action waits for, if any."""
+        return next((item.waits_for for item in self.action_results if item.waits_for), None)
+
+
+class LoopResult(IterationOutcome):
+    """Everything one iteration produced, and what its decision depended on; times in milliseconds.
+
+    The first of `builds` is that of the worker that started it. `situation_changes` are those that
+    hooks made; those of the decision are in its trace.
+    """
+
     phases: dict[str, float] = Field(default_factory=dict)
     phase_runs: list[PhaseRun] = Field(default_factory=list)
     observer_errors: list[Problem] = Field(default_factory=list)
@@ -122,11 +143,6 @@ class LoopResult(Model):
     situation_changes: list[Change] = Field(default_factory=list)
     gate: Gate | None = None
     reads: list[PluginReads] = Field(default_factory=list)
-
-    @property
-    def waits_for(self) -> str | None:
-        """The approval that its action waits for, if any."""
-        return next((item.waits_for for item in self.action_results if item.waits_for), None)
 
 
 class LoopStatus(Model):

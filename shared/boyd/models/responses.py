@@ -13,7 +13,7 @@ from boyd.models.approval import ApprovalItem
 from boyd.models.base import JsonObject, Model, Timestamp
 from boyd.models.decision import NO_OP
 from boyd.models.effect import EffectVerification, Hold
-from boyd.models.loop import LoopResult, Mode, ObserverHealth, Phase
+from boyd.models.loop import DeclaredAgent, LoopResult, ObserverHealth, Phase
 from boyd.models.run import RunStatus
 
 #: The outcome of an iteration in one word; `idle`: nothing was to be done.
@@ -83,7 +83,7 @@ def _has_failed(result: ActionResult) -> bool:
     return not (result.success or result.waits_for or result.prevented)
 
 
-class AgentState(Model):
+class AgentState(DeclaredAgent):
     """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds.
 
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
@@ -91,12 +91,6 @@ class AgentState(Model):
     beat.
     """
 
-    id: str
-    name: str
-    mode: Mode
-    loop_interval: float
-    schedule: list[str] = Field(default_factory=list)
-    timezone: str = "UTC"
     next_start: Timestamp | None = None
     plugins: list[str]
     phase: Phase

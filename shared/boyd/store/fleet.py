@@ -17,13 +17,13 @@ from boyd.models import (
     ApprovalItem,
     Catalog,
     Delegation,
-    Mode,
     Model,
     Timestamp,
     from_ms,
     responses,
     to_ms,
 )
+from boyd.models.loop import DeclaredAgent
 from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.schedules import Schedule
 from boyd.store.freezes import Stop, scopes_concerning
@@ -87,7 +87,7 @@ class Retention(Model):
         }
 
 
-class AgentEntry(Model):
+class AgentEntry(DeclaredAgent):
     """An agent as its workers announce it.
 
     `schedule` has cron expressions in `timezone`. `model` names its model, if any. `intakes` have
@@ -95,12 +95,6 @@ class AgentEntry(Model):
     that registers it, or beats for it, puts it back.
     """
 
-    id: str
-    name: str
-    mode: Mode
-    loop_interval: float
-    schedule: list[str] = Field(default_factory=list)
-    timezone: str = "UTC"
     plugins: list[str]
     fingerprint: str
     model: str | None = None
