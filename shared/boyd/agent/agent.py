@@ -46,7 +46,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 #: Plugins that precede an agent's own, unless it sets `default_plugins`.
 DEFAULT_PLUGINS = ("situation-priority",)
-#: Seconds until an action without effect or budget may be repeated in the same situation.
+#: Seconds until an action without effect or budget may be repeated for the same symptoms.
 REPEAT_AFTER = 3600.0
 
 
@@ -258,10 +258,9 @@ class Agent:
         return constraint is not None or isinstance(action, Procedure)
 
     @cached_property
-    def verifying(self) -> frozenset[str]:
-        """The plugins with actions that can be verified, or are procedures, and thus held."""
-        actions = self.host.actions.values()
-        return frozenset(action.plugin_id for action in actions if self.may_hold(action))
+    def has_holds(self) -> bool:
+        """True if holds bind any of its actions."""
+        return any(map(self.may_hold, self.host.actions.values()))
 
     @property
     def schedule(self) -> Schedule | None:

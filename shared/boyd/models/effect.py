@@ -9,7 +9,6 @@ from pydantic import Field
 
 from boyd import naming
 from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
-from boyd.models.situation import Situation
 from boyd.text.formatting import seconds
 from boyd.text.sequential_bounds import DropTest, lower_bound, stake
 
@@ -32,8 +31,8 @@ class VerificationSettings(Model):
         within: the time in which the action has to show its effect.
         every: the time between two checks.
         hold: whether the action waits for its verdict on the same target before it is repeated.
-        repeat_after: the time after which an action without effect may be repeated although the
-            situation is the same; absent: the window of its budget, or else an hour.
+        repeat_after: the time after which an action without effect may be repeated although its
+            symptoms are the same; absent: the window of its budget, or else an hour.
         roll_back: whether Boyd undoes an action that has made it worse, if it has a rollback.
     """
 
@@ -112,8 +111,8 @@ class Hold(Model):
         because: why it is suspended, if it is: it did harm, or went beyond its sandbox again and
             again; then it is suspended on all targets.
         execution: the execution that it waits for, or that had no effect or did harm.
-        situations: the classes of situations in which it had no effect; it is held in these only,
-            and if there are none, or for another reason, in all.
+        symptoms: what it was meant to end, in words, if it had no effect; the hold ends when all of
+            them are gone.
         since: when the hold began.
         until: when it ends by itself; absent: a person has to lift it.
         evidence: for the verdict, if there is one.
@@ -128,7 +127,7 @@ class Hold(Model):
     kind: HoldKind
     because: Literal["harm", "violations"] | None = None
     execution: str
-    situations: list[str] = Field(default_factory=list)
+    symptoms: list[str] = Field(default_factory=list)
     since: Timestamp
     until: Timestamp | None = None
     evidence: str | None = None
@@ -146,12 +145,6 @@ class Hold(Model):
     def is_queued_call(self) -> bool:
         """True for an execution of a client that has not started, and can be cancelled."""
         return self.kind == "queued" and self.execution.startswith("call:")
-
-    def binds(self, situation: Situation) -> bool:
-        """Check whether the hold applies in *situation*."""
-        if self.kind != "no effect" or not self.situations:
-            return True
-        return situation.class_for(self.action.partition(":")[0]) in self.situations
 
     @property
     def reason(self) -> str:

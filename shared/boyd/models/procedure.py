@@ -113,7 +113,6 @@ class ProcedureRecord(Model):
         until: the end of its time; time in which it is stopped does not count.
         cancelled_by: who cancelled it.
         confidence: of the decision for it.
-        situation_class: of the situation in which it was decided.
     """
 
     id: str
@@ -129,7 +128,6 @@ class ProcedureRecord(Model):
     by: str = ""
     requesters: list[str] = Field(default_factory=list)
     confidence: Confidence = 1.0
-    situation_class: str = ""
     started_at: Timestamp
     until: Timestamp
     stopped_at: Timestamp | None = None

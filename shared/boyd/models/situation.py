@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from textwrap import shorten
 from typing import Literal, TypeAlias
 
 from pydantic import Field
@@ -13,6 +16,8 @@ from boyd.models.base import Confidence, JsonObject, Level, Model, Severity, Tim
 
 #: The most characters of a class of situation in words.
 MAX_LABEL = 200
+#: Separates the words of an anomaly's type.
+_LAST_WORD = re.compile(r"[-_.:/ ]+[^-_.:/ ]*$")
 #: Where a fact is in a graph: subject, predicate, object.
 Place: TypeAlias = tuple[str, str, str]
 
@@ -61,6 +66,29 @@ class Anomaly(Model):
     description: str
     severity: Level
     affected_resources: list[str] | None = None
+
+    @property
+    def family(self) -> str:
+        """The type without its last word, which is a degree: `endpoint` of `endpoint-down`.
+
+        A type of one word is its own family.
+        """
+        return _LAST_WORD.sub("", self.type) or self.type
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A family of anomalies on a resource, whatever their severity, as a plugin sees it."""
+
+    plugin_id: str
+    family: str
+    resource: str = ""
+
+    @property
+    def text(self) -> str:
+        """The symptom in one line, such as `endpoint on web`."""
+        words = f"{self.family} on {self.resource}" if self.resource else self.family
+        return shorten(words, MAX_LABEL)
 
 
 class Correlation(Model):
@@ -120,6 +148,23 @@ class Situation(Model):
         labels = sorted({_label(anomaly) for anomaly in self._classing(plugin_id)})
         label = "; ".join(labels) or "no anomaly"
         return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
+
+    @property
+    def symptoms(self) -> list[Symptom]:
+        """One symptom for each resource of each anomaly, in order of plugins."""
+        pairs = [
+            (assessment.source.partition(":")[0], anomaly)
+            for assessment in self.assessments
+            for anomaly in assessment.anomalies or ()
+        ]
+        assessed = [anomaly for _, anomaly in pairs]
+        pairs += [("", anomaly) for anomaly in self.anomalies if anomaly not in assessed]
+        symptoms = {
+            Symptom(plugin_id, anomaly.family, resource)
+            for plugin_id, anomaly in pairs
+            for resource in anomaly.affected_resources or [""]
+        }
+        return sorted(symptoms, key=astuple)
 
     def _classing(self, plugin_id: str) -> list[Anomaly]:
         own = [

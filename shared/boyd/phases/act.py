@@ -427,7 +427,6 @@ class _Attempt:
             by=self.request.requester.by or f"agent:{self.ctx.agent.id}",
             requesters=list(self.request.requester.principals),
             confidence=self.request.decision.confidence,
-            situation_class=self.circumstances.situation.class_for(procedure.plugin_id),
             started_at=now,
             until=now + timedelta(seconds=procedure.within),
         )

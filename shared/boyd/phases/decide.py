@@ -85,8 +85,7 @@ class _Deciding:
     def _binding_hold(self) -> Hold | None:
         """The hold that refuses the action decided on; claiming the action checks that again."""
         action = self.ctx.host.actions.get(self.decision.action)
-        hold = self.ctx.hold(action, action.target_of(self.decision.params)) if action else None
-        return hold if hold is not None and hold.binds(self.situation) else None
+        return self.ctx.hold(action, action.target_of(self.decision.params)) if action else None
 
     def _pass_over(self, strategy: Strategy, hold: Hold) -> None:
         action = self.ctx.host.actions[self.decision.action]

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from boyd.models import (
     Change,
     Observation,
+    Problem,
     Situation,
     SituationAssessment,
     explain,
@@ -34,6 +35,22 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
             except (ValueError, TypeError) as error:
                 ctx.report_hook(hook, reason_of(error))
     return situation
+
+
+def blind_plugins(ctx: PhaseContext, observer_errors: Sequence[Problem]) -> set[str]:
+    """The plugins that could not look in this iteration: what they do not see may still be there.
+
+    An observer or orienter of theirs failed or was not due; plugins without observers depend on
+    those of all others.
+    """
+    observers, orienters = ctx.host.observers, ctx.host.orienters
+    failures = {problem.id for problem in (*ctx.problems, *observer_errors)}
+    absent = failures | {late.id for late in ctx.not_due}
+    blind = {id.partition(":")[0] for id in absent if id in observers or id in orienters}
+    if not absent.isdisjoint(observers):
+        watching = {observer.plugin_id for observer in observers.values()}
+        blind |= {orienter.plugin_id for orienter in orienters.values()} - watching
+    return blind
 
 
 def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[SituationAssessment]:

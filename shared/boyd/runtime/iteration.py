@@ -226,7 +226,7 @@ class IterationSteps:
             situation,
             self._health_after(record, entry.now),
             fields,
-            self._agent.verifying,
+            orient.blind_plugins(ctx, record.observer_errors) if self._agent.has_holds else None,
         )
 
     def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:

@@ -164,8 +164,6 @@ def _read(fields: Mapping[str, str]) -> Hold | None:
         return None
     times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}
     texts = {name: text for name, text in fields.items() if name not in _TIMES}
-    situations = fields.get("situations", "").split()
+    symptoms = fields["symptoms"].split("\n") if fields.get("symptoms") else []
     cause = {"because": "harm"} if fields["kind"] == "suspended" else {}
-    return Hold.model_validate(
-        {**cause, **texts, **times, "situations": situations}, extra="ignore"
-    )
+    return Hold.model_validate({**cause, **texts, **times, "symptoms": symptoms}, extra="ignore")

@@ -37,6 +37,9 @@ from boyd.store.server.connection import Client, pairs, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 from boyd.store.timing import Timing
 
+#: The most symptoms that are remembered; with more, holds end by their time only.
+MAX_SYMPTOMS = 1000
+
 
 @dataclass(frozen=True)
 class PhaseEntry:
@@ -193,11 +196,12 @@ class Iterations:
         situation: Situation,
         health: Mapping[str, ObserverHealth],
         fields: Mapping[str, str],
-        held: Iterable[str] = (),
+        blind: Iterable[str] | None = None,
     ) -> bool:
         """Leave orient with the situation; False when the entry was lost.
 
-        *held* are the plugins whose actions can be held.
+        *blind* are the plugins that could not look, whose symptoms stay; None if no action can be
+        held.
         """
         own = {"situation": situation.to_json(), "summary": situation.summary}
         left = self._scripts.run(
@@ -205,7 +209,7 @@ class Iterations:
             **_fence(entry),
             resend_after=self._resend_after,
             health=flat({name: value.to_json() for name, value in health.items()}),
-            classes={plugin: situation.class_for(plugin) for plugin in held},
+            sight="" if blind is None else _sight(situation, blind),
             fields=flat({**own, **fields}),
         )
         return bool(left)
@@ -372,3 +376,12 @@ def _read_entry(
 
 def _fence(entry: PhaseEntry) -> dict[str, Any]:
     return {"n": entry.iteration, "epoch": entry.epoch, "worker": entry.worker}
+
+
+def _sight(situation: Situation, blind: Iterable[str]) -> dict[str, Any] | Literal[""]:
+    """The symptoms and blind plugins for the script; empty if there are too many to remember."""
+    symptoms = situation.symptoms
+    if len(symptoms) > MAX_SYMPTOMS:
+        return ""
+    present = [[symptom.plugin_id, symptom.text, symptom.resource] for symptom in symptoms]
+    return {"present": present, "blind": dict.fromkeys(blind, True)}

@@ -96,6 +96,8 @@ class Keys:
         self.history = self.prefix + "history"
         #: Sorted set: the holds of actions, by end; those that a person has to lift come last.
         self.held_actions = self.prefix + "holds"
+        #: What is wrong now, as JSON: plugin, text and resource of each symptom.
+        self.symptoms = self.prefix + "symptoms"
         #: Hash: the executions in flight, by action and target.
         self.in_flight = self.prefix + "in-flight"
         #: Hashes by observer: the time of its last run, and its health as JSON.

@@ -105,7 +105,7 @@ class ProcedureStore:
     ) -> bool:
         """End a procedure and its execution; False: the job was lost.
 
-        For *hold_for* seconds the action is not repeated in the same situation.
+        For *hold_for* seconds the action is not repeated while its symptoms last.
         """
         has_ended = self._scripts.run(
             "end_procedure",

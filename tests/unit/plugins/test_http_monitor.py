@@ -12,9 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
+from boyd import Agent
 from boyd.errors import PluginError
 from boyd.models import Observation, Situation, SituationAssessment
 from boyd.plugins.http_monitor import HttpMonitor
+from boyd.testing import Lab
+from kit import overdue
 from plugin_kit import Rig, Site, site
 
 RESTARTED: list[str] = []
@@ -409,15 +412,33 @@ def test_a_second_monitor_under_another_id_keeps_to_itself(nowhere: str) -> None
     assert decision.action == "site-b:restartService"
 
 
-def test_a_restart_that_succeeds_counts_from_zero_and_starts_the_cooldown(nowhere: str) -> None:
+def test_a_restart_starts_the_cooldown_and_forgives_no_failures(
+    nowhere: str,
+) -> None:
     monitor = rig(endpoint(nowhere, failure_threshold=1, cooldown=60, restart=FUNCTION))
     assert monitor.think() is not None
     result = monitor.result("restartService", {"endpointId": "api"})
     assert result.success
     assert result.output == {"endpointId": "api", "output": "restarted api"}
     assert RESTARTED == ["api"]
-    assert monitor.observe()[0].data["consecutiveFailures"] == 1
+    assert monitor.observe()[0].data["consecutiveFailures"] == 2
     assert monitor.think() is None
+
+
+def test_a_useless_restart_is_not_repeated_while_the_endpoint_is_down(nowhere: str) -> None:
+    options: dict[str, Any] = {"failure_threshold": 2, "cooldown": 0, "restart": FUNCTION}
+    lab = Lab(Agent("test", plugins=[HttpMonitor(endpoints=[endpoint(nowhere, **options)])]))
+    for _ in range(8):
+        lab.run()
+        for name in lab.client.zrange("boyd:{test}:due", 0, -1):
+            if name.startswith("verify:"):
+                execution = name.removeprefix("verify:")
+                lab.client.hset(f"boyd:{{test}}:execution:{execution}", "verifyUntil", 1)
+                overdue(lab, name)
+
+    assert RESTARTED == ["api"]
+    [hold] = lab.store.holds.all()
+    assert (hold.kind, hold.symptoms) == ("no effect", ["endpoint on api"])
 
 
 def test_after_the_cooldown_it_may_be_restarted_again(nowhere: str) -> None:

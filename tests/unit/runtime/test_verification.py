@@ -28,7 +28,7 @@ from boyd.models import (
     SituationAssessment,
 )
 from boyd.models.base import Level
-from boyd.plugin import Action
+from boyd.plugin import Action, Observer, Orienter
 from boyd.store import Retention
 from boyd.testing import Lab
 from kit import Recorder, choice, chooses, overdue, person, plugin
@@ -269,25 +269,86 @@ def test_an_iteration_whose_only_action_is_held_does_nothing_and_says_why() -> N
     assert second.success
 
 
-def test_an_action_without_effect_is_not_repeated_until_the_situation_changes() -> None:
+HOT = Anomaly(type="engine-hot", description="90 degrees", severity="high")
+LOUD = Anomaly(type="noise", description="", severity="low", affected_resources=["fan"])
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [HOT.patched({"severity": "critical"})],
+        [HOT.patched({"description": "91 degrees"})],
+        [HOT.patched({"type": "engine-burning"})],
+        [HOT, LOUD],
+    ],
+    ids=["severity", "description", "degree", "neighbour"],
+)
+def test_an_action_without_effect_is_not_repeated_while_its_symptom_flickers(
+    others: list[Anomaly],
+) -> None:
+    action = Patient("no effect")
+    lab = action.lab()
+    for number in range(8):
+        action.anomalies = others if number % 2 else [HOT]
+        lab.run()
+        check(lab)
+
+    assert len(action.recorder.calls) == 1
+    [hold] = lab.store.holds.all()
+    assert (hold.kind, hold.symptoms) == ("no effect", ["engine"])
+
+
+def test_a_hold_without_symptoms_lasts_for_its_time() -> None:
     action = Patient("no effect")
     lab = action.lab()
     lab.run()
     check(lab)
+    action.anomalies = [HOT]
+
     assert rationale(lab) == "p:do is not repeated: loop:1 had no effect"
 
-    action.anomalies = [Anomaly(type="hot", description="90 degrees", severity="high")]
+
+def test_a_symptom_of_the_target_counts_before_those_of_others() -> None:
+    on_a = Anomaly(type="disk-full", description="", severity="high", affected_resources=["a"])
+    on_b = on_a.patched({"affected_resources": ["b"]})
+    action = Patient("no effect", target="name", decisions=[{"name": "a"}])
+    lab = action.lab()
+    action.anomalies = [on_a, on_b]
+    lab.run()
+    check(lab)
+    [hold] = lab.store.holds.all()
+    assert hold.symptoms == ["disk on a"]
+
+    action.anomalies = [on_b]
     lab.run()
     assert len(action.recorder.calls) == 2
+
+
+def test_nothing_is_gone_that_an_observer_could_not_see() -> None:
+    state = {"fails": False}
+
+    def look() -> list[Any]:
+        if state["fails"]:
+            raise OSError("no route to the host")
+        return []
+
+    def judge() -> SituationAssessment:
+        anomalies = [] if state["fails"] else [HOT]
+        return SituationAssessment(source="p:judge", findings=[], anomalies=anomalies)
+
+    action = Patient("no effect")
+    lab = action.lab(Observer(name="look", observe=look), Orienter(name="judge", orient=judge))
+    lab.run()
     check(lab)
-
-    for description in ("91 degrees", "92 degrees"):
-        action.anomalies = [Anomaly(type="hot", description=description, severity="high")]
+    for fails in (True, False):
+        state["fails"] = fails
         lab.run()
-    assert len(action.recorder.calls) == 2
+
+    assert len(action.recorder.calls) == 1
+    assert [hold.kind for hold in lab.store.holds.all()] == ["no effect"]
 
 
-def test_an_action_without_effect_may_be_repeated_after_the_situation_was_different() -> None:
+def test_an_action_without_effect_may_be_repeated_when_its_symptom_comes_back() -> None:
     hot = [Anomaly(type="hot", description="90 degrees", severity="high")]
     action = Patient("no effect")
     action.anomalies = hot
@@ -559,7 +620,7 @@ def test_a_call_that_failed_and_did_harm_suspends_its_action_and_is_not_undone()
 
 
 @pytest.mark.parametrize("verdict", ["no effect", "cannot tell", OSError("the service is gone")])
-def test_a_call_that_failed_is_not_repeated_in_the_same_situation(verdict: Any) -> None:
+def test_a_call_that_failed_is_not_repeated_for_the_same_symptom(verdict: Any) -> None:
     action = failing(verdict)
     lab = action.lab()
     for _ in range(5):

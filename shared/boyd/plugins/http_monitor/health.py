@@ -94,11 +94,6 @@ def stamp_restart(ctx: Context, endpoint: MonitoredEndpoint) -> None:
     _update(ctx, endpoint, lambda memory: memory.patched({"restarted_at": now}))
 
 
-def forgive(ctx: Context, endpoint: MonitoredEndpoint) -> None:
-    """Reset the failures after a successful restart."""
-    _update(ctx, endpoint, lambda memory: memory.patched({"failures": 0}))
-
-
 def _update(
     ctx: Context, endpoint: MonitoredEndpoint, change: Callable[[EndpointHistory], EndpointHistory]
 ) -> EndpointHistory:

@@ -176,7 +176,6 @@ class HttpMonitor(Plugin):
         except Exception as error:  # noqa: BLE001 - any error is a failed restart
             ctx.logger.warning("restart of %s failed: %s", endpoint.id, error)
             return self._result(endpoint, success=False, error=f"Restart failed: {error}")
-        health.forgive(ctx, endpoint)
         effects = [f"{endpoint.title} was restarted"]
         return self._result(endpoint, success=True, output=output, side_effects=effects)
 

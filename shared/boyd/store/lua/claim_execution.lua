@@ -17,10 +17,10 @@
 --         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'},
 --         {'held', by which execution in flight}, {'ungranted'}, {'done', result}, {'running', worker, ms until it lapses},
 --         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
-local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight = unpack(KEYS)
+local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
 -- @include audit confirmed executes expect format frozen hold holds in_flight lose_claim put_in_order rest server
--- @include time touch track
+-- @include symptoms time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- The end of an execution wakes the next. In case that is lost, a waiting one tries again after so many ms for each ahead.
@@ -97,7 +97,7 @@ end
 if not options.unregistered and not is_confirmed() then
   return {'unconfirmed'}
 end
-expect(budget, 'zset', audit_open, 'stream', in_flight, 'hash')
+expect(budget, 'zset', audit_open, 'stream', in_flight, 'hash', symptoms, 'string')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
 local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
 -- This also holds for an execution that runs again: what began under a grant does not go on without it.
@@ -137,7 +137,7 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   return {'unknown', why}
 end
 if not state and options.held
-    and is_held(field_of('action'), field_of('target'), options.situation, options.within) then
+    and is_held(field_of('action'), field_of('target'), options.within) then
   return {'held'}
 end
 local waits = flight and too_early()
@@ -158,6 +158,7 @@ if not state and options.limit then
   redis.call('PEXPIRE', budget, options.window)
 end
 begin_flight()
+redis.call('HSET', execution, 'symptoms', symptoms_of(field_of('action'), field_of('target')))
 redis.call('HINCRBY', execution, 'attempts', 1)
 redis.call('PEXPIRE', execution, options.keep)
 audit('action.started', 'execution', field_of('id'), 'action', field_of('action'), 'host', field_of('host'), 'worker', worker,

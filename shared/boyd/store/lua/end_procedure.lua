@@ -4,7 +4,7 @@
 -- outcome    of the execution: succeeded or failed
 -- result     JSON
 -- note       for the audit
--- hold_for   ms for which the action is not repeated in the same situation, or 0
+-- hold_for   ms for which the action is not repeated while its symptoms last, or 0
 -- keep       ms that the execution is kept
 -- Returns 1, or 0 when the job is lost
 local job, execution, loop, held_actions, in_flight, due, audit_open = unpack(KEYS)
@@ -13,7 +13,7 @@ local attempt, worker, id, state, outcome, result, note, hold_for, keep = unpack
 if not executes(job, attempt, worker) then
   return 0
 end
-local have = redis.call('HMGET', job, 'action', 'target', 'state', 'situationClass')
+local have = redis.call('HMGET', job, 'action', 'target', 'state')
 if have[3] == 'succeeded' or have[3] == 'failed' or have[3] == 'cancelled' then
   return 1
 end
@@ -24,12 +24,12 @@ end
 local origin = key(id)
 expect(execution, 'hash', loop, 'hash', held_actions, 'zset', hold_key(have[1], have[2]), 'hash', audit_open, 'stream',
   origin, 'hash', in_flight, 'hash', due, 'zset')
-local known = redis.call('HMGET', execution, 'host', 'worker', 'by')
+local known = redis.call('HMGET', execution, 'host', 'worker', 'by', 'symptoms')
 audit('action.' .. outcome, 'execution', id, 'action', have[1], 'host', known[1], 'worker', known[2],
   'before', 'running', 'after', outcome, 'note', note, 'who', known[3])
 if may_hold(have[1], have[2], id) then
   if hold_for ~= '0' then
-    hold(have[1], have[2], {kind = 'no effect', execution = id, evidence = note}, tonumber(hold_for), have[4])
+    hold(have[1], have[2], {kind = 'no effect', execution = id, evidence = note, symptoms = known[4] or nil}, tonumber(hold_for))
   else
     unhold(have[1], have[2])
   end

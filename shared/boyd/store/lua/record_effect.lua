@@ -4,7 +4,7 @@
 -- kind       of the entry in the audit: verified or compensated
 -- note       for the audit
 -- hold_for   ms to hold the action on its target; 0: until a person lifts it; -1: not at all; empty: as it is held now
--- held       JSON: fields of the hold; it binds in the class of situation of the execution
+-- held       JSON: fields of the hold
 -- fields     field, value, ... to store with the execution
 -- What has made it worse for the second time within a month is suspended, although it was rolled back.
 -- An effect is only credited if nothing else has begun to act on the target meanwhile: otherwise the verdict is cannot tell.
@@ -14,7 +14,7 @@ local job, execution, loop, events, audit_open, held_actions, in_flight, due = u
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
 -- @include audit emit executes expect hold in_flight rest time touch count_outcome
 local fields = rest(8)
-local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'situation', 'startedAt')
+local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'symptoms', 'startedAt')
 if not executes(job, attempt, worker) or not have[1] then
   return ''
 end
@@ -48,7 +48,8 @@ if hold_for ~= '' and may_hold(have[1], have[2], id) then
   if hold_for == '-1' then
     unhold(have[1], have[2])
   else
-    hold(have[1], have[2], held, tonumber(hold_for), have[5])
+    held.symptoms = held.kind == 'no effect' and have[5] or nil
+    hold(have[1], have[2], held, tonumber(hold_for))
   end
 end
 audit('action.' .. kind, 'execution', id, 'action', have[1], 'host', have[3], 'before', have[4],
