@@ -1,4 +1,4 @@
-"""Ends iterations and investigations: regularly, by an operator, or when an agent is retired."""
+"""Ends iterations with their runs, and investigations: regularly, by an operator, by retirement."""
 
 from __future__ import annotations
 

@@ -98,7 +98,6 @@ class JobRunner:
         fields = self._jobs.enter(name, attempt, worker)
         if fields is None:
             return
-
         fence = Fence(name, attempt, worker)
 
         def renew() -> bool:
