@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import requests
@@ -44,7 +44,7 @@ class CallbackSender:
         timeout: seconds in total, including name resolution.
     """
 
-    secrets: Sequence[str] = ()
+    secrets: Sequence[str] = field(default=(), repr=False)
     allow_private: bool = False
     timeout: float = 10.0
 

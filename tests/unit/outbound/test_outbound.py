@@ -141,6 +141,10 @@ def refused(url: str, secrets: Sequence[str] = ()) -> Delivery:
     return delivery
 
 
+def test_a_sender_shows_no_secret() -> None:
+    assert SECRET not in repr(CallbackSender((SECRET,)).post)
+
+
 def test_a_refused_url_is_a_failed_delivery() -> None:
     delivery = refused("gopher://example.com")
 
