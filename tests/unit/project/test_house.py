@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,17 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 RULE_ID = re.compile(r"\((?:seed \d|(?:and |see )?[A-OQ-Z]\d{1,2}\b)")
 RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
 LONGEST_FUNCTION = 50
+#: The most lines of Python and Lua in the library, in its kernel, and modules in all packages. A
+#: feature that raises one adds a line here that names it.
+LIBRARY, KERNEL, MODULES = 66_000, 15_000, 385
+#: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
+#: the nouns of the store that the loop and its actions read and write.
+KERNEL_FOLDERS = ("phases", "plugin", "messaging", "runtime", "runtime/jobs", "runtime/approvals")
+KERNEL_NOUNS = {
+    *("agent_store", "deployment_store", "keys", "hashes", "timing", "loop_control", "observers"),
+    *("iterations", "iteration_record", "history", "executions", "in_flight", "holds", "budgets"),
+    *("approvals", "jobs", "throttle", "fleet"),
+}
 
 
 @cache
@@ -91,6 +103,26 @@ def test_no_function_is_longer_than_a_page() -> None:
         and (node.end_lineno or 0) - node.body[0].lineno >= LONGEST_FUNCTION
     ]
     assert long == []
+
+
+def lines(paths: Iterable[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def test_the_library_and_its_kernel_stay_small() -> None:
+    boyd = PACKAGES["boyd"]
+    nouns = {boyd / "store" / f"{noun}.py" for noun in KERNEL_NOUNS}
+    kernel = [path for folder in KERNEL_FOLDERS for path in (boyd / folder).glob("*.py")]
+    kernel += [*nouns, *PACKAGES["boyd_worker"].glob("*.py")]
+
+    assert lines([*boyd.rglob("*.py"), *boyd.rglob("*.lua")]) <= LIBRARY
+    assert lines(kernel) <= KERNEL
+
+
+def test_few_modules_answer_whole_questions() -> None:
+    names = [path for path, _ in modules() if path.name != "__init__.py"]
+
+    assert len(names) <= MODULES
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
