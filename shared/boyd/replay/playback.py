@@ -136,6 +136,8 @@ class Playback:
         self._written = written
         self._own: dict[str, Any] = {}
         self._recalled: set[tuple[str, str]] = set()
+        self._reread: set[str] = set()
+        self._set_values: dict[str, list[Any]] = {}
         for read in taped.reads if taped else ():
             self._reads.setdefault((read.of, read.key), []).append(read)
 
@@ -197,12 +199,27 @@ class Playback:
         for written in (self._own, self._written.of_earlier_stages(self._plugin_id)):
             if key in written:
                 return self._read_back(key, written[key])
-        return self.recall("state", key)
+        if ("state", key) not in self._recalled:
+            return self.recall("state", key)
+        # Equal reads are kept once: this gave the first value, or what somebody wrote meanwhile.
+        self._reread.add(key)
+        return self._value(self._reads["state", short_key(key)][0])
+
+    def note_foreign_changes(self) -> None:
+        """Note the keys that were read again and held a value that this component did not set."""
+        for key in sorted(self._reread):
+            later = self._reads["state", short_key(key)][1:]
+            written = self._set_values.get(key, [])
+            if any(read.note or read.value not in written for read in later):
+                reason = f"{self._by} reads state {key} again, which changed meanwhile"
+                self._gaps.note(reason)
 
     def write(self, key: str, value: Any) -> None:
         """Keep a value of the state for the rest of the iteration."""
-        stored = value if value is _ABSENT else json.loads(json.dumps(value))
+        # The store sorts keys, too.
+        stored = value if value is _ABSENT else json.loads(json.dumps(value, sort_keys=True))
         self._own[key] = stored
+        self._set_values.setdefault(key, []).append(stored)
         self._written.write(self._plugin_id, key, stored)
 
     def check_update(self, key: str, value: Any) -> None:

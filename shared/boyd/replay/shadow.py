@@ -207,7 +207,7 @@ class Shadow:
         self._gaps.clear()
         try:
             decision = self._decide(record)
-        except Exception as error:
+        except BaseException as error:  # whatever a plugin raises ends that iteration only
             gaps = [*self._gaps.found, *self._gaps.late, f"the replay failed: {describe(error)}"]
             raise CannotTell(gaps[0]) from error
         before, self._dice = self._dice, random.getstate()
@@ -238,6 +238,7 @@ class Shadow:
         gate = None
         if not decision.is_no_op:
             gate = phases.gate(deciding, decision, trace, situation)
+        phases.note_foreign_changes()
         for problem in phases.problems:
             if problem.error.startswith(_OVERRUN):
                 self._gaps.note(f"{problem.id} {problem.error} in the replay")
@@ -288,6 +289,7 @@ class _Phases:
         self._record = record
         self._gaps = gaps
         self._written = WrittenState()
+        self._begun: list[_ShadowPhase] = []
         self.problems: list[Problem] = []
 
     def begin(self, phase: TapedPhase, after: PhaseContext | None = None) -> PhaseContext:
@@ -295,7 +297,13 @@ class _Phases:
         context = _ShadowPhase(self._agent, phase, self._record, self._gaps, self._written)
         context.problems = self.problems
         context.blocks += after.blocks if after else []
+        self._begun.append(context)
         return context
+
+    def note_foreign_changes(self) -> None:
+        """Note the state that others changed while a component read it."""
+        for phase in self._begun:
+            phase.note_foreign_changes()
 
     def gate(
         self,
@@ -383,6 +391,11 @@ class _ShadowPhase(PhaseContext):
             )
         ran = _run_of(self._record, self.phase)
         return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
+
+    def note_foreign_changes(self) -> None:
+        """Note the state that others changed while a component read it."""
+        for playback in self._playbacks.values():
+            playback.note_foreign_changes()
 
     def _is_side_by_side(self, by: str) -> bool:
         """Report whether *by* and the last one are orienters, which may run at the same time."""

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import field_validator
 
 from boyd import Agent, Context, Decision, LoopResult, Plugin, Situation, Veto, hook
 from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
 from boyd.models import Autonomy, Budget, Triple
+from boyd.models.base import Model
 from boyd.models.tape import ReplayedIteration
 from boyd.phases.phase_context import MAX_VALUE
 from boyd.plugin import Orienter, Strategy
@@ -442,6 +444,28 @@ def test_a_failed_observer_is_taken_as_recorded() -> None:
     made = agent(fails(), sees("o", seen()), chooses(choice()), Recorder().action())
 
     assert only(made, made).differences == []
+
+
+class Ending(Model):
+    """Params whose check ends the process."""
+
+    host: str
+
+    @field_validator("host")
+    @classmethod
+    def _end(cls, host: str) -> str:
+        raise SystemExit(3)
+
+
+def test_params_whose_check_ends_the_process_do_not_end_the_replay() -> None:
+    def made(params: type[Model]) -> Agent:
+        decides = chooses(choice(params={"host": "h"}))
+        return agent(sees("o", seen()), decides, Recorder().action(params=params))
+
+    found = only(made(Model), made(Ending))
+
+    assert found.differences == ["cannot tell"]
+    assert found.why == "the replay failed: SystemExit: 3"
 
 
 # The report, and other sources

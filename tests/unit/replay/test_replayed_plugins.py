@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from boyd.agent import agent_from_file
 from boyd.models import LoopResult
 from boyd.plugin.installed_plugins import installed_plugins
 from boyd.replay.differences import judge
+from boyd.replay.replay_run import ShadowPool
 from boyd.replay.shadow import CannotTell, Shadow
+from boyd.replay.shadow_process import ShadowTask
 from boyd.testing import Lab
 
 #: What plugins need besides their name.
@@ -68,6 +71,47 @@ def test_an_iteration_with_any_plugin_is_replayed_as_recorded(plugin: str, tmp_p
     shadow.init_plugins()
 
     assert judge(shadow, recorded(agent)).differences == []
+
+
+CALENDAR = (
+    "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\n"
+    "DTSTAMP:20200101T000000Z\r\nDTSTART:20200101T000000Z\r\nDTEND:20200102T000000Z\r\n"
+    "END:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+WINDOWS = """
+[[windows]]
+name = "freezes"
+freezes = "freezes.ics"
+
+[[windows]]
+name = "nights"
+open = ["* 0-1 * * *", "* 3-23 * * *"]
+
+"""
+
+
+@pytest.mark.long
+def test_an_agent_with_calendars_windows_and_every_plugin_is_replayed_as_recorded(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "freezes.ics").write_text(CALENDAR, newline="")
+    agent_with(tmp_path, *BUILT_IN)
+    file = tmp_path / "agent.toml"
+    file.write_text(file.read_text().replace("[llm]", f"{WINDOWS}[llm]", 1))
+    record = recorded(agent_from_file(file))
+    with ShadowPool(ShadowTask(agent=str(file), paths=sys.path), 1) as pool:
+        judgements = [found for batch in pool.judge([[record.to_json()]]) for found in batch]
+
+    assert [judgement.why for judgement in judgements] == [None]
+    assert [judgement.differences for judgement in judgements] == [[]]
+
+
+def test_an_investigation_of_a_failing_endpoint_is_replayed_as_recorded(tmp_path: Path) -> None:
+    agent = agent_with(tmp_path, "http-monitor", "investigation")
+    shadow = Shadow(agent)
+    shadow.init_plugins()
+
+    assert judge(shadow, recorded(agent)).why is None
 
 
 @pytest.mark.parametrize("reader", ["investigation", "model-strategy"])
