@@ -26,9 +26,10 @@ from boyd.models import (
     mean_confidence,
 )
 from boyd.plugin import ApprovalReader, Context, Graph, hook, observer, orienter
-from boyd.text.tokenizer import keywords, words
+from boyd.text.tokenizer import keywords
 from boyd_goals import memory
 from boyd_goals.api_models import WaitingTool
+from boyd_goals.criteria import words_in
 from boyd_goals.goal_toolbox import GoalToolbox, digest
 from boyd_goals.goal_tools import GoalTools
 from boyd_goals.goal_tree import active_goals, decompose_stalled, give_up_stuck, symbol
@@ -322,7 +323,7 @@ def _fields(
 def _subjects(goal: Goal, mentioned: Sequence[str]) -> list[list[str]]:
     """The words that the goal shares with a symbol, for each symbol that shares most with it."""
     own = set(criterion_words(goal.description))
-    shared = {tuple(sorted(own & words(name))): None for name in mentioned}
+    shared = {tuple(sorted(own & words_in(name))): None for name in mentioned}
     most = max(map(len, shared), default=0)
     return [[*group] for group in shared if len(group) == most and most]
 

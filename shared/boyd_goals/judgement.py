@@ -8,11 +8,12 @@ from math import ceil
 from typing import NamedTuple
 
 from boyd.models import Model, Place, Triple
-from boyd.text.tokenizer import words
+from boyd_goals.criteria import Criterion, words_in
 from boyd_goals.knowledge.turtle import GOAL, MENTIONS, RELATED_TO
 from boyd_goals.library import passages
-from boyd_goals.progress import clip, criteria_of, criterion_words, verb_of
+from boyd_goals.progress import clip, criteria_of, criterion_of, verb_of
 from boyd_goals.state import Config, Goal, GoalEvidence
+from boyd_goals.statements import Reading, read
 
 #: Limits of the text of evidence, of the lines it quotes, and of the facts around a symbol.
 EVIDENCE_CHARS, _QUOTED, _AROUND = 800, 10, 500
@@ -171,17 +172,17 @@ def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
     fitting = [
         finding for finding in step.findings if finding.is_asked or _is_about(goal, step, finding)
     ]
-    for criterion in criteria_of(goal):
-        keywords = criterion_words(criterion)
-        best = _best(fitting, set(keywords))
-        if not best:
+    for text in criteria_of(goal):
+        criterion = criterion_of(text)
+        best = _best(criterion, fitting)
+        if best is None:
             continue
-        met = [word for word in keywords if word in words(best[0].text)]
-        matched |= dict.fromkeys(met)
-        is_new = all(item.criterion != criterion for item in evidence)
-        if is_new and len(met) >= _enough(len(keywords), config):
-            text = _quote(best, set(keywords))
-            entry = GoalEvidence(criterion=criterion, cycle=step.cycle, tool=step.tool, text=text)
+        matched |= dict.fromkeys(word for word in criterion.words if word in best.words)
+        is_new = all(item.criterion != text for item in evidence)
+        if is_new and _is_enough(criterion, best, config):
+            entry = GoalEvidence(
+                criterion=text, cycle=step.cycle, tool=step.tool, text=_quote(best.lines)
+            )
             evidence.append(entry)
     return Judgement(list(matched), evidence)
 
@@ -190,30 +191,50 @@ def _is_about(goal: Goal, step: ToolStep, finding: StepFinding) -> bool:
     """True if a finding is about what the goal speaks of."""
     if goal.criteria == goal.description:
         return True
-    own, subject = words(finding.text), set(criterion_words(goal.description))
+    own, subject = words_in(finding.text), criterion_of(goal.description)
     if step.about:
         return any(own.issuperset(group) for group in step.about)
-    return not subject or not own.isdisjoint(subject)
+    return not subject.words or not own.isdisjoint(subject.names or subject.words)
 
 
-def _best(findings: Sequence[StepFinding], keywords: set[str]) -> list[StepFinding]:
-    """The findings with most of those words; none if no finding has any."""
-    counted = [(len(keywords & words(finding.text)), finding) for finding in findings]
-    most = max((count for count, _ in counted), default=0)
-    best = [finding for count, finding in counted if count == most and most]
+def _best(criterion: Criterion, findings: Sequence[StepFinding]) -> Reading | None:
+    """The reading of the findings with most words of a criterion, if any has one.
+
+    The lines are those of all such findings. What one finding claims another may contradict.
+    """
+    readings = [(read(criterion, finding.lines), len(finding.lines)) for finding in findings]
+    most = max((len(reading.words) for reading, _ in readings), default=0)
+    best = [pair for pair in readings if len(pair[0].words) == most]
     # A fact tells more than all the facts around a symbol.
-    return [finding for finding in best if len(finding.lines) == 1] or best
+    best = [pair for pair in best if pair[1] == 1] or best
+    if not most:
+        return None
+    counted = readings if criterion.is_strict else best
+    return Reading(
+        best[0][0].words,
+        [line for reading, _ in best for line in reading.lines],
+        any(reading.is_met for reading, _ in best),
+        any(reading.is_against for reading, _ in counted),
+    )
 
 
-def _enough(count: int, config: Config) -> int:
-    """The number of *count* keywords that must meet in a finding."""
+def _is_enough(criterion: Criterion, reading: Reading, config: Config) -> bool:
+    """True if a reading fulfils the criterion.
+
+    Of a topic, `completion_ratio` of the keywords must meet, and two if there are so many.
+    """
+    if reading.is_against or not reading.is_met:
+        return False
+    count = len(criterion.words)
+    specific = len(criterion.subject)
     # Rounded, as 0.7 of ten words are seven.
-    return max(ceil(round(config.completion_ratio * count, 9)), min(2, count))
+    least = max(ceil(round(config.completion_ratio * count, 9)), min(2, count))
+    named = len(criterion.subject & reading.words)
+    return criterion.is_claim or (len(reading.words) >= least and named >= min(2, specific))
 
 
-def _quote(findings: Sequence[StepFinding], keywords: set[str]) -> str:
-    """The lines with one of the keywords, up to the limits of evidence."""
-    lines = [line for finding in findings for line in finding.lines if keywords & words(line)]
+def _quote(lines: Iterable[str]) -> str:
+    """Those lines, up to the limits of evidence."""
     some = list(dict.fromkeys(" ".join(line.split()) for line in lines))[:_QUOTED]
     return clip("\n".join(some), EVIDENCE_CHARS)
 

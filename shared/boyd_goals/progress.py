@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Literal
 
-from boyd.text.tokenizer import STOP, URL, keywords, tokens
+from boyd.text.tokenizer import STOP, URL, tokens
+from boyd_goals.criteria import Criterion, read_criterion
 from boyd_goals.state import Config, Goal, GoalSession, PlanStep, StepStatus, ToolPlan
 
 _SEPARATOR = re.compile(r",(?: ?and )?| and ", re.IGNORECASE)
@@ -72,12 +72,15 @@ def criteria_of(goal: Goal) -> list[str]:
     return [part for part in split_criteria(goal.criteria) if criterion_words(part)]
 
 
-@lru_cache(maxsize=512)
-def criterion_words(text: str) -> tuple[str, ...]:
-    """The keywords of a criterion, without verbs in front, commands, addresses and paths."""
+def criterion_of(text: str) -> Criterion:
+    """Read a criterion, without verbs in front, commands, addresses and paths."""
     # A single word is no sentence, and so no verb in front of one.
-    terms = keywords(text if len(tokens(text)) == 1 else subject_of(text))
-    return tuple([word for word in terms if word not in _FRAME] or terms)
+    return read_criterion(text if len(tokens(text)) == 1 else subject_of(text), text, _FRAME)
+
+
+def criterion_words(text: str) -> tuple[str, ...]:
+    """The keywords of a criterion."""
+    return criterion_of(text).words
 
 
 def subject_of(text: str) -> str:

@@ -75,7 +75,7 @@ def test_the_ratio_that_must_meet_is_configured_and_two_words_are_the_least(
 def test_a_share_of_words_is_counted_without_errors_of_rounding(
     count: int, is_reached: bool
 ) -> None:
-    ten = [f"word{number}" for number in range(10)]
+    ten = [f"word{letter}" for letter in "abcdefghij"]
     goal = a_goal(" ".join(ten))
 
     assert verdict(goal, " ".join(ten[:count]), config=Config(completion_ratio=0.7)) is is_reached

@@ -1,0 +1,361 @@
+"""The reader of findings: sentence by sentence, what speaks for or against a criterion.
+
+A criterion that names a topic, such as "mammals", is met by words. One that claims something, such
+as "the backup is complete" or "3 replicas", is met by a statement that says the same: of the same
+subject, with the same numbers, as often negated, and neither asked, planned nor doubted. What
+cannot be decided does not meet it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from boyd.text.tokenizer import STOP
+from boyd_goals import vocabulary as words_of
+from boyd_goals.criteria import (
+    Criterion,
+    base_of,
+    count_negations,
+    has_verb,
+    is_identifier,
+    is_number,
+    is_state,
+    normalize,
+    parts_of_word,
+    read_criterion,
+    split_tokens,
+)
+
+_QUOTED = re.compile(r"\"[^\"\s]*\s[^\"]*\"|(?<!\w)'[^'\s]*\s[^']*'(?!\w)")
+_SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+|(?<=[\u3002\uff01\uff1f])|\u0964")
+_CONTRASTS = re.compile(r"\b(?:but|however|although|though|whereas|which|who)\b", re.IGNORECASE)
+_PAUSES = re.compile(r"([,()\[\]]|\band\b)", re.IGNORECASE)
+_PART_OF = re.compile(r"\b(\d+)\s*(?:of|out of|/)\s*(?:the )?(\d+)\b")
+_PRONOUN = re.compile(r"\b(?:it|they|this|that|which)\b")
+#: The most words between a number and what it counts.
+_NEAR = 3
+
+
+class Statement(NamedTuple):
+    """A clause, in the sentence and the line that it is part of."""
+
+    text: str
+    sentence: str
+    line: str
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Its words."""
+        return split_tokens(self.text)
+
+    @property
+    def bases(self) -> list[str]:
+        """Its words in their basic form; empty where "on" or "up" is no state."""
+        sequence = self.tokens
+        return [
+            base_of(token) if is_state(sequence, position) else ""
+            for position, token in enumerate(sequence)
+        ]
+
+
+class Reading(NamedTuple):
+    """The result of reading a finding for a criterion.
+
+    Attributes:
+        words: those of the criterion that it has, in statements that are not against it.
+        lines: those with the words.
+        is_met: it says what the criterion claims; for a topic, always true.
+        is_against: it says the opposite, too.
+    """
+
+    words: frozenset[str]
+    lines: Sequence[str]
+    is_met: bool
+    is_against: bool
+
+
+# --- Splitting ---
+
+
+@lru_cache(maxsize=2048)
+def split_statements(line: str) -> tuple[Statement, ...]:
+    """The statements of a line: its clauses, without quotations of several words."""
+    text = _QUOTED.sub(" ", normalize(line))
+    sentences = filter(None, map(str.strip, _SENTENCES.split(text)))
+    return tuple(
+        Statement(clause, sentence, line)
+        for sentence in sentences
+        for contrast in _CONTRASTS.split(sentence)
+        for clause in _clauses(contrast)
+    )
+
+
+def _clauses(text: str) -> list[str]:
+    """The clauses between pauses; a part without a verb belongs to what follows."""
+    parts = _PAUSES.split(text)
+    clauses, current = [], ""
+    for part, pause, following in zip(
+        parts[::2], [*parts[1::2], ""], [*parts[2::2], ""], strict=True
+    ):
+        current = f"{current} {part}".strip()
+        if has_verb(current) and (pause.lower() != "and" or has_verb(following)):
+            clauses.append(current)
+            current = ""
+        elif pause.lower() == "and":
+            current += " and"
+    return [clause for clause in (*clauses, current) if clause]
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def read(criterion: Criterion, lines: Iterable[str]) -> Reading:
+    """Read the lines of a finding."""
+    statements = [item for line in lines for item in split_statements(line)]
+    if criterion.is_strict:
+        return _read_strictly(criterion, statements)
+    met: dict[str, set[str]] = {}
+    against = frozenset[str]()
+    for statement in statements:
+        words = _words_in(criterion, statement)
+        if not words or _is_open(criterion, statement) or _is_reversed(criterion, statement):
+            continue
+        if not criterion.is_about and count_negations(_without_well(criterion, statement)):
+            against = max(against, words, key=len)
+        else:
+            met.setdefault(statement.line, set()).update(words)
+    every = frozenset().union(*met.values())
+    is_against = bool(against) and len(against) >= min(2, len(criterion.words))
+    return Reading(every, list(met), True, is_against)
+
+
+def _read_strictly(criterion: Criterion, statements: Sequence[Statement]) -> Reading:
+    """Read statements of which one must say it all."""
+    best, line, is_against, has_subject = frozenset[str](), "", False, False
+    for statement in statements:
+        words = _words_in(criterion, statement)
+        is_same = criterion.subject <= words or (has_subject and _goes_on(statement))
+        has_subject = has_subject or criterion.subject <= words
+        if _is_open(criterion, statement):
+            continue
+        if is_same and _contradicts(criterion, statement, words):
+            is_against = True
+        elif len(words) > len(best) and _supports(criterion, statement):
+            best, line = words, statement.line
+    mandatory = criterion.names
+    if criterion.is_claim:
+        mandatory = frozenset(criterion.words) - criterion.general
+    is_met = bool(best) and mandatory <= best
+    return Reading(best, [line] if best else [], is_met, is_against)
+
+
+def _goes_on(statement: Statement) -> bool:
+    """True if a statement names no subject of its own, as in "and down"."""
+    plain = STOP | words_of.VERBS | words_of.NEGATIONS | words_of.OPPOSITES.keys() | {""}
+    return bool(_PRONOUN.search(statement.text.casefold())) or plain.issuperset(statement.bases)
+
+
+_NOTHING = read_criterion("", "", frozenset())
+
+
+def is_done(output: str) -> bool:
+    """True unless the output of an action says that it has not done it, or not all of it."""
+    for statement in (item for line in output.splitlines() for item in split_statements(line)):
+        low = _without_well(_NOTHING, statement)
+        if count_negations(low) or words_of.UNDONE.search(low) or words_of.PARTIAL.search(low):
+            return False
+        bases = statement._replace(text=low).bases
+        if _is_open(_NOTHING, statement) or not words_of.BAD.isdisjoint(bases):
+            return False
+    return True
+
+
+def _words_in(criterion: Criterion, statement: Statement) -> frozenset[str]:
+    """The words of the criterion that a statement has; a number only if it counts the same."""
+    others = {
+        number for number, counted in criterion.numbers if _count_in(statement, counted) != number
+    }
+    return frozenset(criterion.words) & _forms(criterion, statement) - others
+
+
+def _forms(criterion: Criterion, statement: Statement) -> set[str]:
+    """The words of a statement, with the parts of its compounds.
+
+    A claim about `payment` is none about `payment-db`: there, the parts of a compound count only if
+    the criterion names all of them.
+    """
+    forms: set[str] = set()
+    bases = statement.bases
+    own = {part for word in criterion.words for part in (word, *parts_of_word(word))}
+    own |= words_of.GENERAL | STOP
+    for token, base in zip(statement.tokens, bases, strict=True):
+        if not base:
+            continue
+        forms.add(base)
+        parts = parts_of_word(token) if not is_number(token) else ()
+        if not criterion.is_claim or (own.issuperset(parts) and not is_identifier(token)):
+            forms |= {part for part in parts if part not in STOP}
+    joined = f" {' '.join(bases)} "
+    for word in criterion.names:
+        if not is_identifier(word) and f" {' '.join(parts_of_word(word))} " in joined:
+            forms.add(word)
+    return forms
+
+
+def _count_in(statement: Statement, counted: str) -> str | None:
+    """The number nearest to a word, in front of it rather than behind it; None without any."""
+    values = [words_of.NUMBERS.get(token.casefold(), token) for token in statement.tokens]
+    numbers = [position for position, value in enumerate(values) if is_number(value)]
+    if not counted:
+        return values[numbers[0]] if len(numbers) == 1 else None
+    places = [
+        position
+        for position, token in enumerate(statement.tokens)
+        if counted == base_of(token) or counted in parts_of_word(token)
+    ]
+    distances = [
+        (abs(number - place), number > place, values[number])
+        for place in places
+        for number in numbers
+        if abs(number - place) <= _NEAR
+    ]
+    return min(distances)[2] if distances else None
+
+
+def _without_well(criterion: Criterion, statement: Statement) -> str:
+    """The statement in lower case, without phrases such as "no errors"."""
+    low = statement.text.casefold()
+
+    def drop(match: re.Match[str]) -> str:
+        noun = match["noun"]
+        return match[0] if noun and noun in criterion.text else " "
+
+    return words_of.WELL.sub(drop, low)
+
+
+def _is_open(criterion: Criterion, statement: Statement) -> bool:
+    """True if the sentence asks something, or speaks of what is not so yet."""
+    low = statement.sentence.casefold()
+    if words_of.QUESTION.search(low):
+        return True
+    return any(match[0] not in criterion.text for match in words_of.OPEN.finditer(low))
+
+
+def _is_doubtful(criterion: Criterion, statement: Statement) -> bool:
+    """True if a sentence makes its claim doubtful, partial, conditional, past or second-hand."""
+    low = _without_well(criterion, statement._replace(text=statement.sentence))
+    hedges = {match[0] for match in words_of.HEDGES.finditer(low)}
+    if any(hedge not in criterion.text for hedge in hedges):
+        return True
+    if not criterion.numbers and words_of.PARTIAL.search(low):
+        return True
+    return _is_conditional(criterion, statement)
+
+
+def _is_conditional(criterion: Criterion, statement: Statement) -> bool:
+    """True if a condition stands in front of the statement, as in "once it is restarted"."""
+    low = statement.sentence.casefold()
+    condition = words_of.CONDITIONS.search(low)
+    if condition is None or condition[0] in criterion.text:
+        return False
+    if condition.start() > max(low.find(statement.text.casefold()), 0):
+        return False
+    if condition[0] not in ("after", "before"):
+        return True
+    # "After the restart, it is up" says so; "after it is up" does not.
+    places = (low.find(word, condition.end()) for word in criterion.words)
+    between = low[condition.end() : min((place for place in places if place > 0), default=0)]
+    return "," not in between or has_verb(between)
+
+
+def _contradicts(criterion: Criterion, statement: Statement, words: frozenset[str]) -> bool:
+    """True if a statement about the subject, with those *words*, says the opposite."""
+    is_negated = count_negations(_without_well(criterion, statement)) % 2 == 1
+    if _has_opposite(criterion, statement):
+        return is_negated == criterion.is_negated
+    counts = ((number, _count_in(statement, counted)) for number, counted in criterion.numbers)
+    if any(count not in (None, number) for number, count in counts):
+        return True
+    return criterion.states <= words and is_negated != criterion.is_negated
+
+
+def _has_opposite(criterion: Criterion, statement: Statement) -> bool:
+    """True if a statement has the opposite of a word of the criterion."""
+    parts = (part for token in statement.tokens for part in parts_of_word(token))
+    bases = {*statement.bases, *parts}
+    opposites = {opposite for state in criterion.states for opposite in words_of.OPPOSITES[state]}
+    opposites |= {f"{prefix}{word}" for word in criterion.words for prefix in words_of.UN}
+    return not bases.isdisjoint(opposites - {*criterion.words})
+
+
+def _supports(criterion: Criterion, statement: Statement) -> bool:
+    """True if a statement says the same as the criterion, as far as it goes."""
+    low = _without_well(criterion, statement)
+    bases, count = statement._replace(text=low).bases, count_negations(low)
+    if _is_reversed(criterion, statement) or count > 1 or (count == 1) != criterion.is_negated:
+        return False
+    if not criterion.is_claim:
+        return True
+    if _is_doubtful(criterion, statement) or _is_partial(criterion, statement):
+        return False
+    if any(word in words_of.BAD and word not in criterion.words for word in bases):
+        return False
+    return _compares(criterion, low) and not _has_other_subject(criterion, statement)
+
+
+def _is_partial(criterion: Criterion, statement: Statement) -> bool:
+    """True if a statement holds for a part only, or the criterion wants it for all."""
+    low = statement.text.casefold()
+    shares = [(match[1], match[2]) for match in _PART_OF.finditer(low)]
+    if any(part != whole for part, whole in shares):
+        return True
+    wants_all = not words_of.ALL.isdisjoint(split_tokens(criterion.text))
+    return wants_all and not shares and words_of.ALL.isdisjoint(split_tokens(low))
+
+
+def _compares(criterion: Criterion, low: str) -> bool:
+    """True if the numbers of a statement are compared as those of the criterion are."""
+    if not criterion.numbers:
+        return True
+    own = {match[0] for match in words_of.COMPARISONS.finditer(criterion.text)}
+    others = {match[0] for match in words_of.COMPARISONS.finditer(low)}
+    return others == own or (not others and own <= words_of.INCLUSIVE)
+
+
+def _has_other_subject(criterion: Criterion, statement: Statement) -> bool:
+    """True if a word beside the subject makes it another one, as in "payment service backup"."""
+    every, words = statement.tokens, {*criterion.words}
+    own = [
+        position
+        for position, token in enumerate(every)
+        if not words.isdisjoint([base_of(token), *parts_of_word(token)])
+    ]
+    if not own or not criterion.subject:
+        return False
+    behind = [every[place + 1] for place in own if place + 1 < len(every) and place + 1 not in own]
+    if any(_changes_subject(token) and not token.endswith("ing") for token in behind):
+        return True
+    # In "Ann closed the ticket", the state comes first.
+    is_first = bool(criterion.states) and base_of(every[own[0]]) not in criterion.states
+    return is_first and own[0] > 0 and _changes_subject(every[own[0] - 1])
+
+
+def _changes_subject(token: str) -> bool:
+    """True for a word of content: no verb, adverb, number, or word that says nothing more."""
+    low, base = token.casefold(), base_of(token)
+    plain = STOP | words_of.VERBS | words_of.GENERAL | words_of.BESIDE | words_of.NEGATIONS
+    if not low.isalpha() or low in plain or base in plain or base in words_of.OPPOSITES:
+        return False
+    return not low.endswith(("ly", "ed"))
+
+
+def _is_reversed(criterion: Criterion, statement: Statement) -> bool:
+    """True if three words or more stand the other way round, as in "cache depends on database"."""
+    bases = [base_of(token) for token in statement.tokens]
+    places = [bases.index(word) for word in criterion.words if word in bases]
+    if len(places) < max(len(criterion.words), 3) or places != sorted(places, reverse=True):
+        return False
+    return not re.search(r"\b(?:by|of)\b", statement.text.casefold())
