@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fakeredis
 import pytest
@@ -375,8 +377,8 @@ def test_the_audit_key_is_a_secret_that_may_lie_in_a_file(
     file = tmp_path / "key"
     file.write_text("a secret of some length\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BOYD_AUDIT_KEY_FILE", str(file))
-    settings = load_settings()
+    with mock.patch.dict(os.environ, {"BOYD_AUDIT_KEY_FILE": str(file)}):
+        settings = load_settings()
     sealing = Sealing.of(settings.audit_key, settings.audit_keep)
 
     assert settings.audit_key == SecretStr("a secret of some length")
