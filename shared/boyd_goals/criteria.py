@@ -26,6 +26,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _UNIT = re.compile(
     r"(\d+(?:\.\d+)*)(x|%|[kmgt]i?b|[mµn]?s|min|h|d|m|k|w|v|hz|khz|mhz|ghz)", re.IGNORECASE
 )
+_JOINTS = re.compile(r"[._-]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DASHES = re.compile(r"[\u2010-\u2013\u2212]")
 _ASIDE = re.compile(r" -+ |\u2014")
@@ -116,10 +117,15 @@ def is_identifier(token: str) -> bool:
     return any(map(str.isdigit, token)) and not is_number(token)
 
 
+def split_word(token: str) -> list[str]:
+    """The words in a compound, `likeThis` or like-this, as they are."""
+    return [part for piece in _JOINTS.split(token) for part in _CAMEL.split(piece) if part]
+
+
 @lru_cache(maxsize=8192)
 def parts_of_word(token: str) -> tuple[str, ...]:
-    """The words in a compound, `likeThis` or like-this; one that consists of stop words is one."""
-    parts = [part for piece in re.split(r"[._-]", token) for part in _CAMEL.split(piece) if part]
+    """The words in a compound, in their basic form; one that consists of stop words is one."""
+    parts = split_word(token)
     if all(part.lower() in STOP for part in parts):
         return (token.casefold(),)
     return tuple(base_of(part) for part in parts if not part.isdigit())
@@ -191,7 +197,7 @@ def _criterion_words(text: str) -> tuple[str, ...]:
             every += [low] if low != "0" else []
         elif low not in STOP | words_of.NEGATIONS and any(map(str.isalnum, low)):
             parts = [part for part in parts_of_word(token) if part not in STOP]
-            is_compound = len(parts) > 1 and re.search(r"[._-]", token)
+            is_compound = len(parts) > 1 and _JOINTS.search(token)
             every += [low] if is_compound else parts
     return tuple(dict.fromkeys(every))
 
@@ -220,7 +226,7 @@ def is_state(sequence: Sequence[str], position: int) -> bool:
 
 
 def _is_compound(word: str) -> bool:
-    return not is_number(word) and bool(re.search(r"[._-]", word))
+    return not is_number(word) and bool(_JOINTS.search(word))
 
 
 def _counts(content: Sequence[str]) -> tuple[tuple[str, str], ...]:

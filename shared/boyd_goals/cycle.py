@@ -315,7 +315,7 @@ def _fields(
     mentioned = find_mentions(graph, subject_of(goal.description), _MENTIONED)
     findings = [*findings_in(tool, output), *_surroundings(mentioned, tool, symbols, graph)]
     # A person was asked when the answer has arrived.
-    is_act = tool != "user_interact" and toolbox.is_act(tool, goal)
+    is_act = tool != "user_interact" and toolbox.is_act(tool, goal, output)
     about = _subjects(goal, mentioned)
     return {**fields, "findings": findings, "about": about, "is_act": is_act}
 

@@ -13,10 +13,20 @@ from pydantic import Field, StringConstraints
 
 from boyd.models import LEVELS, Catalog, Confidence, JsonObject, Level, Model
 from boyd.text.tokenizer import stem
+from boyd_goals.criteria import words_in
 from boyd_goals.library import Files
-from boyd_goals.progress import find_command, find_path, find_url, own_acts, question_in, verb_of
+from boyd_goals.progress import (
+    criterion_of,
+    find_command,
+    find_path,
+    find_url,
+    own_acts,
+    question_in,
+    verb_of,
+)
 from boyd_goals.psyche import DANGERS
 from boyd_goals.state import Danger, Goal
+from boyd_goals.statements import is_done
 from boyd_goals.tool_profiles import PROFILES, ToolProfile
 
 _DANGERS: dict[Level, Danger] = dict(zip(LEVELS, (*DANGERS, "Danger"), strict=True))
@@ -200,15 +210,21 @@ class GoalToolbox:
         path = params.get("path") if params else None
         return params if not isinstance(path, str) or self.files.allows(path) else None
 
-    def is_act(self, tool: str, goal: Goal) -> bool:
-        """True if the tool does what the goal wants done.
+    def is_act(self, tool: str, goal: Goal, output: str) -> bool:
+        """True if the tool has done what the goal wants done.
 
-        The profile of another plugin's action names the verb of the goal among its keywords.
+        The profile of another plugin's action names the verb of the goal among its keywords; what
+        is to be done it to is there, too, or in the params or the output. Own tools fail if they
+        have not done it; the output of others must not say so.
         """
         verb = verb_of(goal)
         if verb is None or ":" not in tool:
             return tool in own_acts(goal)
-        return stem(verb) in {stem(word) for word in self.profiles[tool].keywords}
+        profile = self._foreign[tool]
+        keywords = " ".join(profile.keywords)
+        if stem(verb) not in {stem(word) for word in profile.keywords} or not is_done(output):
+            return False
+        return _names_object(goal, verb, f"{keywords} {json.dumps(profile.params)} {output}")
 
     def errors(self, catalog: Catalog) -> list[str]:
         """Errors in the options: actions missing from the *catalog*, and params they reject."""
@@ -225,6 +241,17 @@ class GoalToolbox:
             return None
         problem = _params_error(self._foreign[tool].params, schemas[action] or {})
         return f".params: {problem}" if problem else None
+
+
+def _names_object(goal: Goal, verb: str, text: str) -> bool:
+    """True if a text names what a goal wants to be done something to.
+
+    It has all names, and half of the other words.
+    """
+    wish, words = criterion_of(goal.description), words_in(text)
+    mandatory = wish.names | {number for number, _ in wish.numbers}
+    others = frozenset(wish.words) - wish.general - mandatory - {stem(verb)}
+    return mandatory <= words and len(others & words) * 2 >= len(others)
 
 
 def _params_error(params: JsonObject, schema: JsonObject) -> str | None:

@@ -12,6 +12,7 @@ from boyd_goals.criteria import Criterion, words_in
 from boyd_goals.knowledge.turtle import GOAL, MENTIONS, RELATED_TO
 from boyd_goals.library import passages
 from boyd_goals.progress import clip, criteria_of, criterion_of, verb_of
+from boyd_goals.records import lines_of
 from boyd_goals.state import Config, Goal, GoalEvidence
 from boyd_goals.statements import Reading, read
 
@@ -94,7 +95,7 @@ def findings_in(tool: str, output: str) -> list[StepFinding]:
     else:
         # A page begins with its status.
         page = output.partition("\n\n")[2] if tool == "http_fetch" else output
-        texts, is_asked = passages(page), True
+        texts, is_asked = ["\n".join(lines) for lines in lines_of(page)] or passages(page), True
     cleaned = (_without_own_words(text) for text in texts)
     return [StepFinding(lines=[text], is_asked=is_asked) for text in cleaned if text]
 

@@ -28,6 +28,7 @@ from boyd_goals.criteria import (
     read_criterion,
     split_tokens,
 )
+from boyd_goals.records import lines_of
 
 _QUOTED = re.compile(r"\"[^\"\s]*\s[^\"]*\"|(?<!\w)'[^'\s]*\s[^']*'(?!\w)")
 _SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+|(?<=[\u3002\uff01\uff1f])|\u0964")
@@ -163,12 +164,17 @@ _NOTHING = read_criterion("", "", frozenset())
 
 def is_done(output: str) -> bool:
     """True unless the output of an action says that it has not done it, or not all of it."""
-    for statement in (item for line in output.splitlines() for item in split_statements(line)):
+    records = [line for lines in lines_of(output) for line in lines]
+    for statement in (
+        item for line in records or output.splitlines() for item in split_statements(line)
+    ):
         low = _without_well(_NOTHING, statement)
         if count_negations(low) or words_of.UNDONE.search(low) or words_of.PARTIAL.search(low):
             return False
         bases = statement._replace(text=low).bases
-        if _is_open(_NOTHING, statement) or not words_of.BAD.isdisjoint(bases):
+        if _is_open(_NOTHING, statement) or _is_partial(_NOTHING, statement):
+            return False
+        if not words_of.BAD.isdisjoint(bases):
             return False
     return True
 
@@ -309,7 +315,7 @@ def _supports(criterion: Criterion, statement: Statement) -> bool:
 def _is_partial(criterion: Criterion, statement: Statement) -> bool:
     """True if a statement holds for a part only, or the criterion wants it for all."""
     low = statement.text.casefold()
-    shares = [(match[1], match[2]) for match in _PART_OF.finditer(low)]
+    shares = _PART_OF.findall(low)
     if any(part != whole for part, whole in shares):
         return True
     wants_all = not words_of.ALL.isdisjoint(split_tokens(criterion.text))

@@ -132,7 +132,7 @@ INCLUSIVE = frozenset(["at least", "at most", "up to", ">=", "<=", "exactly"])
 #: What an action says that has not done it, or not all of it.
 UNDONE = re.compile(
     r"\b(?:already|pending|queued|skip\w*|ignor\w*|unchanged|would|should|could|may|might|"
-    r"in progress|part\w{0,3}ly|rolled back|requested|unknown|instead|except)\b"
+    r"in progress|part\w{0,3}ly|timed out|rolled back|requested|unknown|instead|except)\b"
 )
 #: Percentages, except all of it.
 PARTIAL = re.compile(r"\b(?!100\b)\d+(?:\.\d+)* percent\b")
