@@ -33,10 +33,13 @@ KEEP = 86_400.0
 
 
 class Archive:
-    """An archive of the agent `test` at a URL."""
+    """An archive of one agent at a URL."""
 
-    def __init__(self, url: str, store: Store, keep: float = KEEP) -> None:
+    def __init__(
+        self, url: str, store: Store, keep: float = KEEP, *, agent_id: str = "test"
+    ) -> None:
         self.url = url
+        self.agent_id = agent_id
         self.store = store
         self.database = Database(url, writes=True)
         self.database.upgrade()
@@ -46,19 +49,19 @@ class Archive:
 
     def copy(self, completely: bool = False) -> int:
         """Copy what is new; the number of records."""
-        self.store.seal(["test"])
-        copied = self.copier.copy("test", completely=completely)
+        self.store.seal([self.agent_id])
+        copied = self.copier.copy(self.agent_id, completely=completely)
         return copied + self.copier.copy_deployment()
 
     @property
     def past(self) -> Past:
         """The history, read by somebody who has read nothing yet."""
-        return Past(self.store.agent("test"), self.access())
+        return Past(self.store.agent(self.agent_id), self.access())
 
     @property
     def work(self) -> PastWork:
         """The other lists, likewise."""
-        return PastWork(self.store.agent("test"), self.access())
+        return PastWork(self.store.agent(self.agent_id), self.access())
 
     def access(self) -> ArchiveAccess:
         """An access that nobody has used yet; it is closed with the archive."""

@@ -251,7 +251,7 @@ def _is_old(page: PageRequest, item: ApprovalItem) -> bool:
 
 
 def _item(page: PageRequest, id: str) -> ApprovalItem:
-    item = page.ctx.agent.approval(id)
+    item = page.ctx.agent.past_approval(id)
     if item is None:
         raise not_found(f"agent {page.ctx.agent.entry.id!r} has no approval {id!r}")
     return item

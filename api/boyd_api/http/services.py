@@ -81,6 +81,11 @@ class AgentAccess:
         item = self.store.approvals.get(id)
         return self.entry.compare_code(item) if item is not None else None
 
+    def past_approval(self, id: str) -> ApprovalItem | None:
+        """An approval in Redis or, once Redis has dropped it, in the archive; compared likewise."""
+        item = self.past_work.approval(id)
+        return self.entry.compare_code(item) if item is not None else None
+
 
 class Services:
     """Everything that requests share in one process; it holds no state that another would need."""

@@ -92,11 +92,10 @@ def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
 @approval_routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
 def show(ctx: RequestContext, id: str) -> JsonResponse:
     """Show one approval; its `ETag` changes with each change."""
-    item = ctx.agent.past_work.approval(id)
+    item = ctx.agent.past_approval(id)
     if item is None:
         raise not_found(f"no approval {id!r}")
-    current = ctx.agent.entry.compare_code(item)
-    return _with_etag(current, current)
+    return _with_etag(item, item)
 
 
 @approval_routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)

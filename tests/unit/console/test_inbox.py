@@ -6,9 +6,11 @@ import html
 import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from unittest import mock
 
 from api_kit import Site
+from archive_kit import Archive, sqlite
 from boyd.models import ApprovalItem
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
@@ -195,6 +197,24 @@ def test_answered_approvals_tell_who_answered_how(alice: Browser, desk: Site) ->
     alice.send(alice.get(f"/console/agents/desk/approvals/{id}?answer=deny").form("/answer"))
 
     assert "desk:publish test denied by alice desk" in alice.get("/console/answered").text
+
+
+def test_an_answered_approval_can_be_opened_after_redis_has_dropped_it(
+    alice: Browser, desk: Site, tmp_path: Path
+) -> None:
+    id = desk.waiting("one")
+    alice.send(alice.get(f"/console/agents/desk/approvals/{id}?answer=deny").form("/answer"))
+    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
+    archive.copy()
+    desk.services.archive = archive.access()
+    desk.lab.client.delete(f"boyd:{{desk}}:approval:{id}")
+
+    listed = alice.get("/console/answered")
+    shown = alice.get(f"/console/agents/desk/approvals/{id}")
+    archive.close()
+    assert f'href="/console/agents/desk/approvals/{id}"' in listed.source
+    assert shown.status == 200
+    assert "denied by alice" in shown.text
 
 
 def test_a_freeze_and_a_pause_are_on_every_page_with_who_and_why(
