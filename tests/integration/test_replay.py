@@ -105,6 +105,38 @@ def test_a_newly_automatic_action_exits_with_2(tmp_path: Path, records: list[Loo
     assert "automatic shop:scale" in out
 
 
+def test_the_strict_default_fails_on_what_acts_less_and_names_it(
+    tmp_path: Path, records: list[LoopResult]
+) -> None:
+    place = Place(tmp_path, records, PLUGIN.replace("in (1, 2)", "in (9,)"))
+    status, out, errors = place.replay()
+
+    assert status == 6, out
+    assert "ACTS LESS" in out
+    assert "fails: acts less in " in errors
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        ("none", 0),
+        ("error,refused", 0),
+        ("automatic", 2),
+        ("asked, automatic>100%", 0),
+        ("flipped,automatic>1%", 2),
+        ("flipped", 6),
+        ("flipped>99.9%", 0),
+    ],
+)
+@pytest.mark.long
+def test_the_differences_that_fail_a_replay_are_chosen(
+    limits: str, status: int, tmp_path: Path, records: list[LoopResult]
+) -> None:
+    wider = WIDER.replace("in (1, 2)", "in (9,)")
+
+    assert Place(tmp_path, records, wider).replay("--fail-on", limits)[0] == status
+
+
 @pytest.mark.long
 def test_an_agent_that_cannot_be_loaded_exits_with_1(
     tmp_path: Path, records: list[LoopResult]

@@ -309,6 +309,8 @@ def _text(value: Any) -> str:
 _DIFFERENCES = {
     "newly automatic": "warning",
     "newly refused": "failed",
+    "missing action": "failed",
+    "error": "failed",
     "cannot tell": "unknown",
 }
 

@@ -137,14 +137,20 @@ def digest_of(text: str) -> str:
 
 #: `none`: nothing is to be done; the others as for `Gate`.
 Fate = Literal["none", "automatic", "asked", "refused"]
-#: A difference to what was recorded. `flipped`: another action, other params, or none;
-#: `other approval`: a person is asked under another policy.
+#: A difference to what was recorded. `flipped`: another action, other params, or none; `acts less`:
+#: none; `other params`: the same action on the same target; `missing action`: the agent has no such
+#: action; `other approval`: a person is asked under another policy; `error`: a component or hook
+#: failed that did not.
 Difference: TypeAlias = Literal[
     "flipped",
     "newly automatic",
     "newly asked",
     "newly refused",
     "other approval",
+    "other params",
+    "missing action",
+    "acts less",
+    "error",
     "cannot tell",
 ]
 
@@ -173,7 +179,7 @@ class ReplayedIteration(Model):
         before: as recorded; absent: that cannot be told.
         after: as replayed; absent: that cannot be told.
         differences: none, if it is as recorded.
-        why: the reason why it cannot be told.
+        why: the reason why it cannot be told, or else the error.
         ended: the end of the recorded action.
     """
 

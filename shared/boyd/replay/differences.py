@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from boyd.agent import Agent
-from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult
-from boyd.models.tape import ActionDifferences, Course, Difference, ReplayedIteration, ReplayReport
+from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult, Problem
+from boyd.models.tape import (
+    ActionDifferences,
+    Course,
+    Difference,
+    Fate,
+    ReplayedIteration,
+    ReplayReport,
+)
 from boyd.replay.shadow import CannotTell, Shadow, course
 
 #: Preventions that are not the gate's: it had passed the action.
@@ -24,7 +31,11 @@ def judge(shadow: Shadow, record: LoopResult, is_recorded: bool = True) -> Repla
     except CannotTell as unknown:
         return judgement.patched({"differences": ["cannot tell"], "why": str(unknown)})
     after = course(shadow.agent, replayed.decision, replayed.trace, replayed.gate)
-    differences = list(_differences(before, after))
+    differences = list(_differences(before, after, shadow.agent))
+    errors = _new_errors(replayed.problems, record)
+    if errors:
+        differences.append("error")
+        judgement = judgement.patched({"why": errors[0]})
     # What the gate lets pass newly is reported, whatever might have stopped it afterwards.
     if replayed.doubt and "newly automatic" not in differences:
         differences.append("cannot tell")
@@ -69,21 +80,44 @@ def _nothing() -> Course:
     return Course(action="no-op", fate="none", reason="nothing was decided")
 
 
-def _differences(before: Course, after: Course) -> Iterator[Difference]:
-    moved = after.fate != before.fate
+def _new_errors(problems: Iterable[Problem], record: LoopResult) -> list[str]:
+    """The failures of components and hooks that did not fail then, each in one line."""
+    failed_then = {(problem.id, problem.phase) for problem in record.problems}
+    return [
+        f"{problem.id} failed: {problem.error}"
+        for problem in problems
+        if (problem.id, problem.phase) not in failed_then
+    ]
+
+
+def _differences(before: Course, after: Course, agent: Agent) -> Iterator[Difference]:
+    is_same_call = (before.action, before.target) == (after.action, after.target)
     if (before.action, before.params) != (after.action, after.params):
         yield "flipped"
-        # The same action on the same target may have been allowed with other params, too.
-        moved |= (before.action, before.target) != (after.action, after.target)
-    if moved and after.fate == "automatic":
-        yield "newly automatic"
-    if moved and after.fate == "asked":
-        yield "newly asked"
-    if moved and after.fate == "refused":
-        yield "newly refused"
-    has_policy = before.required is not None
-    if not moved and after.fate == "asked" and has_policy and after.required != before.required:
+    # The same action on the same target may have been allowed with other params, too.
+    if after.fate != before.fate or not is_same_call:
+        yield from _moves(before, after, agent)
+    elif after.params != before.params and after.fate != "none":
+        yield "other params"
+    elif after.fate == "asked" and before.required not in (None, after.required):
         yield "other approval"
+
+
+_NEW_FATES: Mapping[Fate, Difference] = {
+    "automatic": "newly automatic",
+    "asked": "newly asked",
+    "refused": "newly refused",
+}
+
+
+def _moves(before: Course, after: Course, agent: Agent) -> Iterator[Difference]:
+    """The differences of a course with another fate, action or target."""
+    if after.fate in _NEW_FATES:
+        yield _NEW_FATES[after.fate]
+    if after.fate == "refused" and after.action not in agent.host.actions:
+        yield "missing action"
+    if after.fate == "none" and before.fate in ("automatic", "asked"):
+        yield "acts less"
 
 
 def _ending(record: LoopResult) -> str:

@@ -42,7 +42,7 @@ from boyd.models.tape import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe, short_key
 from boyd.plugin import Action, Context, Plugin
-from boyd.replay.playback import Gaps, Playback, WrittenState
+from boyd.replay.playback import Gaps, Playback, UnrecordedRead, WrittenState
 
 
 def target_of(agent: Agent | None, action: str, params: JsonObject) -> str:
@@ -134,6 +134,8 @@ class ShadowApprovals:
 
 #: The beginning of the error of a component that exceeded its time limit.
 _OVERRUN = "took longer than"
+#: That of the error of one that read what was not recorded.
+_UNRECORDED = f"{UnrecordedRead.__name__}: "
 _TAPED: tuple[TapedPhase, ...] = ("orient", "decide", "act")
 _BEFORE = ("start", "observe")
 
@@ -147,12 +149,14 @@ class ReplayedDecision:
     """The decision of a shadow with its trace, and the gate's answer if it was asked.
 
     With a *doubt*, it cannot be told whether something besides the gate stops the action.
+    *problems* are the components and hooks that failed.
     """
 
     decision: Decision
     trace: DecisionTrace
     gate: Gate | None
     doubt: str | None = None
+    problems: Sequence[Problem] = ()
 
 
 class Shadow:
@@ -242,7 +246,11 @@ class Shadow:
         for problem in phases.problems:
             if problem.error.startswith(_OVERRUN):
                 self._gaps.note(f"{problem.id} {problem.error} in the replay")
-        return ReplayedDecision(decision, trace, gate, next(iter(self._gaps.late), None))
+        doubt = next(iter(self._gaps.late), None)
+        failed = [
+            problem for problem in phases.problems if not problem.error.startswith(_UNRECORDED)
+        ]
+        return ReplayedDecision(decision, trace, gate, doubt, failed)
 
     def _blocks(self, record: LoopResult) -> Iterator[Refusal]:
         """The guards that failed before the phases that are replayed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -18,8 +18,9 @@ from boyd.embedded.state_folder import with_archive
 from boyd.errors import ConfigError
 from boyd.models import LoopResult
 from boyd.models.loop import HistoryFilter
-from boyd.models.tape import Fate, ReplayReport
+from boyd.models.tape import Difference, Fate, ReplayReport
 from boyd.settings.process_settings import Settings
+from boyd.text.formatting import counted
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api, actor, open_store
 from boyd_cli.commands.history_command import check_iteration
@@ -41,8 +42,25 @@ if TYPE_CHECKING:
     from boyd.replay.shadow_process import ShadowTask
 
 
-#: The exit status when something would run without a person that did not then.
-WIDER = 2
+#: The exit statuses when something would run without a person that did not then, and for every
+#: other difference that --fail-on names.
+WIDER, DIFFERENT = 2, 6
+#: The differences by their names in --fail-on.
+_DIFFERENCES: Mapping[str, Difference] = {
+    "automatic": "newly automatic",
+    "asked": "newly asked",
+    "refused": "newly refused",
+    "approval": "other approval",
+    "params": "other params",
+    "missing": "missing action",
+    "less": "acts less",
+    "flipped": "flipped",
+    "error": "error",
+    "cannot-tell": "cannot tell",
+}
+_STRICT = "automatic,refused,params,less,error,cannot-tell>1%"
+#: A name of --fail-on, and the percentage of iterations that may be different.
+_LIMIT = re.compile(r"([a-z-]+)(?:>([0-9]{1,3}(?:\.[0-9]{1,6})?)%)?")
 #: Numbers of iterations: 12, or 12-40.
 _RANGE = re.compile(r"([1-9][0-9]{0,15})(?:-([1-9][0-9]{0,15}))?")
 #: The folder of replays in the state folder.
@@ -60,6 +78,38 @@ def _parse_ranges(
         raise click.BadParameter(f"{value!r} is not a list of numbers such as 12,40-57")
     ranges = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
     return lambda number: any(first <= number <= last for first, last in ranges)
+
+
+@dataclass(frozen=True)
+class FailureLimit:
+    """A difference that fails a replay if more than *percent* of the iterations have it."""
+
+    difference: Difference
+    percent: float = 0.0
+
+    def is_exceeded(self, report: ReplayReport) -> bool:
+        """Report whether the replay fails by it."""
+        return report.count(self.difference) * 100 > self.percent * report.iterations
+
+
+def _parse_limits(
+    _ctx: click.Context, _param: click.Parameter, value: str
+) -> Sequence[FailureLimit]:
+    """Parse names of differences, each with a share if some are allowed."""
+    if value.strip() == "none":
+        return []
+    return [_parse_limit(part.strip()) for part in value.split(",")]
+
+
+def _parse_limit(text: str) -> FailureLimit:
+    match = _LIMIT.fullmatch(text)
+    if match is None or match[1] not in _DIFFERENCES:
+        names = ", ".join(_DIFFERENCES)
+        raise click.BadParameter(
+            f"{text!r} is no difference: choose from {names}, or none; each may have a share of "
+            "iterations that is allowed, such as cannot-tell>1%"
+        )
+    return FailureLimit(_DIFFERENCES[match[1]], float(match[2] or 0))
 
 
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -93,6 +143,15 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default="one per core",
     help="Processes that replay side by side.",
 )
+@click.option(
+    "--fail-on",
+    "limits",
+    default=_STRICT,
+    show_default=True,
+    callback=_parse_limits,
+    metavar="LIST",
+    help="The differences that fail it, or none; NAME>N% allows some in N percent of iterations.",
+)
 @click.option("--publish", is_flag=True, help="Also show the report in the console.")
 @output_option
 @settings_options
@@ -108,8 +167,10 @@ def replay(
     """Show what a changed agent would have decided on recorded iterations.
 
     Runs orient, decide and the gate again, in processes that cannot act, write or reach the
-    network. Exits with 2 if something would run without a person that did not then.
+    network. Exits with 2 if something would run without a person that did not then, and with 6 for
+    any other difference that --fail-on names.
     """
+    limits: Sequence[FailureLimit] = source.pop("limits")
     if source["records"] and source["observations"]:
         raise click.UsageError("--records and --observations exclude each other")
     agent = choose_reference(settings, reference)
@@ -125,8 +186,21 @@ def replay(
         store.agent(report.agent_id).latest_replay.publish(report, by, now)
     if not output.print_data(form, report):
         iteration_view.show_report(report)
-    if report.count("newly automatic"):
+    _fail_on(limits, report)
+
+
+def _fail_on(limits: Sequence[FailureLimit], report: ReplayReport) -> None:
+    """End the command with the status for the limits that *report* exceeds, and name them."""
+    exceeded = [limit for limit in limits if limit.is_exceeded(report)]
+    for limit in exceeded:
+        allowed = f", more than {limit.percent:g}%" if limit.percent else ""
+        iterations = counted(report.iterations, "iteration")
+        count = report.count(limit.difference)
+        output.note(f"fails: {limit.difference} in {count} of {iterations}{allowed}")
+    if any(limit.difference == "newly automatic" for limit in exceeded):
         raise click.exceptions.Exit(WIDER)
+    if exceeded:
+        raise click.exceptions.Exit(DIFFERENT)
 
 
 @dataclass(frozen=True)

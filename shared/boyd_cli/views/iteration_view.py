@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 from boyd import models, naming
@@ -209,8 +209,12 @@ _WORST_FIRST: Sequence[Difference] = (
     "newly refused",
     "newly asked",
     "other approval",
+    "other params",
+    "acts less",
     "flipped",
 )
+#: Of these the reasons are shown with their numbers.
+_WITH_REASONS: Sequence[Difference] = ("error", "cannot tell")
 _FINDINGS = (
     *(whole("iteration"), label("then", least=20), label("now", least=20)),
     *(sentence("why", drop=1), label("ended", drop=2)),
@@ -225,7 +229,8 @@ def show_report(report: ReplayReport) -> None:
     )
     if report.actions:
         output.say()
-        output.print_table([label("action", least=20), *map(whole, _KINDS)], _rows(report))
+        kinds = [kind for kind in _KINDS if report.count(kind)]
+        output.print_table([label("action", least=20), *map(whole, kinds)], _rows(report, kinds))
     iterations_by_id = {iteration.iteration: iteration for iteration in report.findings}
     for kind in _WORST_FIRST:
         _show_kind(
@@ -236,16 +241,17 @@ def show_report(report: ReplayReport) -> None:
                 if kind in iterations_by_id[key].differences
             ],
         )
-    _show_reasons(Counter(iteration.why or "" for iteration in iterations_by_id.values()))
+    for kind in _WITH_REASONS:
+        _show_reasons(kind, [item for item in report.findings if kind in item.differences])
     lacking = [name for name in MEANS if name not in report.confined_by]
     if lacking:
         means = " and ".join(lacking)
         output.note(f"warning: no {means} here: Python alone kept plugins from what these refuse")
 
 
-def _rows(report: ReplayReport) -> list[list[str]]:
+def _rows(report: ReplayReport, kinds: Sequence[Difference]) -> list[list[str]]:
     return [
-        [action.action or "unknown", *(str(action.counts.get(kind, "")) for kind in _KINDS)]
+        [action.action or "unknown", *(str(action.counts.get(kind, "")) for kind in kinds)]
         for action in report.actions
     ]
 
@@ -260,11 +266,12 @@ def _show_kind(kind: Difference, findings: Sequence[ReplayedIteration]) -> None:
         output.note(f"  and {len(findings) - _SHOWN} more; `-o json` has them all")
 
 
-def _show_reasons(reasons: Mapping[str, int]) -> None:
+def _show_reasons(kind: Difference, findings: Iterable[ReplayedIteration]) -> None:
+    reasons = Counter(iteration.why or "" for iteration in findings)
     if not reasons:
         return
     output.say()
-    output.say("cannot tell")
+    output.say(kind)
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     rows = [[str(times), reason] for reason, times in ordered[:_SHOWN]]
     output.print_table([whole("iterations"), prose("why")], rows, indent=2)

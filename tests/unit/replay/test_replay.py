@@ -135,10 +135,10 @@ def test_the_recorded_iterations_are_of_every_kind(records: list[LoopResult]) ->
 
 
 def test_an_unchanged_agent_decides_as_recorded(tmp_path: Path, records: list[LoopResult]) -> None:
-    found = judged(write_agent(tmp_path), records)
+    judgement = judged(write_agent(tmp_path), records)
 
-    assert [one for one in found if one.differences] == []
-    assert len(found) == ITERATIONS
+    assert [one for one in judgement if one.differences] == []
+    assert len(judgement) == ITERATIONS
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -211,10 +211,10 @@ def where(ctx: Context) -> Decision:
 
 @pytest.mark.parametrize("strategy", [swaps, counts, looks_up, waits, deletes, where])
 def test_a_replayed_strategy_reads_the_recorded_values(strategy: Callable[..., Any]) -> None:
-    found = only(lab_with(strategy), lab_with(strategy))
+    judgement = only(lab_with(strategy), lab_with(strategy))
 
-    assert (found.differences, found.why) == ([], None)
-    assert found.after == found.before
+    assert (judgement.differences, judgement.why) == ([], None)
+    assert judgement.after == judgement.before
 
 
 def http(ctx: Context) -> Decision:
@@ -251,24 +251,24 @@ def all_facts(ctx: Context) -> Decision:
 def test_a_decision_on_unrecorded_input_cannot_be_judged(
     then: Callable[..., Any], now: Callable[..., Any], why: str
 ) -> None:
-    found = only(lab_with(then), lab_with(now))
+    judgement = only(lab_with(then), lab_with(now))
 
-    assert found.differences == ["cannot tell"]
-    assert found.after is None
-    assert found.why is not None
-    assert found.why.startswith(why)
+    assert judgement.differences == ["cannot tell"]
+    assert judgement.after is None
+    assert judgement.why is not None
+    assert judgement.why.startswith(why)
 
 
 def test_an_unrecorded_clock_shows_the_time_of_the_phase() -> None:
     record = Lab(lab_with(quiet)).run()
-    found = judge(
+    judgement = judge(
         Shadow(lab_with(lambda ctx: choice(params={"at": ctx.now().isoformat()}))), record
     )
     (ran,) = [one for one in record.phase_runs if one.phase == "decide"]
 
-    assert found.after is not None
+    assert judgement.after is not None
     at = record.started_at + timedelta(milliseconds=ran.offset)
-    assert found.after.params == {"at": at.isoformat()}
+    assert judgement.after.params == {"at": at.isoformat()}
 
 
 def test_a_value_that_was_too_large_or_secret_is_not_guessed() -> None:
@@ -278,9 +278,9 @@ def test_a_value_that_was_too_large_or_secret_is_not_guessed() -> None:
     then = lab_with(large)
     lab = Lab(then)
     lab.store.state("p").set("big", "x" * (MAX_VALUE + 1))
-    found = judge(Shadow(lab_with(large)), lab.run())
+    judgement = judge(Shadow(lab_with(large)), lab.run())
 
-    assert found.why == "p:chooses reads state big, which was too large to be recorded"
+    assert judgement.why == "p:chooses reads state big, which was too large to be recorded"
 
 
 def test_state_that_others_changed_meanwhile_is_not_guessed() -> None:
@@ -291,11 +291,11 @@ def test_state_that_others_changed_meanwhile_is_not_guessed() -> None:
         return choice(params={"n": [first, ctx.state.get("n")]})
 
     lab = Lab(lab_with(twice))
-    found = judge(Shadow(lab_with(lambda ctx: choice(params={"n": [ctx.state.get("n")] * 2}))),
+    judgement = judge(Shadow(lab_with(lambda ctx: choice(params={"n": [ctx.state.get("n")] * 2}))),
                   lab.run())  # fmt: skip
     again = judge(Shadow(lab_with(_reads_twice)), lab.store.history.get(1) or lab.run())
 
-    assert found.differences == ["flipped"]
+    assert judgement.differences == ["flipped", "other params"]
     assert again.why == "p:chooses reads state n again, which changed meanwhile"
 
 
@@ -313,15 +313,15 @@ def test_a_state_value_that_differs_from_the_recording_cannot_be_judged() -> Non
     record = Lab(agent_that_writes(1)).run()
 
     assert judge(Shadow(agent_that_writes(1)), record).differences == []
-    found = judge(Shadow(agent_that_writes(2)), record)
-    assert found.why == "p:chooses reads state n, which held something else then"
+    judgement = judge(Shadow(agent_that_writes(2)), record)
+    assert judgement.why == "p:chooses reads state n, which held something else then"
 
 
 def test_a_record_of_an_earlier_release_cannot_be_judged() -> None:
     old = Lab(lab_with(quiet)).run().patched({"builds": [], "reads": [], "phase_runs": []})
-    found = judge(Shadow(lab_with(quiet)), old)
+    judgement = judge(Shadow(lab_with(quiet)), old)
 
-    assert found.why == "an earlier release recorded it, without what plugins read"
+    assert judgement.why == "an earlier release recorded it, without what plugins read"
 
 
 def test_a_component_that_timed_out_in_the_recording_cannot_be_judged() -> None:
@@ -330,9 +330,9 @@ def test_a_component_that_timed_out_in_the_recording_cannot_be_judged() -> None:
         return choice()
 
     then = agent(sees("o", seen()), Strategy(name="s", decide=slow, timeout=0.05), chooses(None))
-    found = judge(Shadow(then), Lab(then).run())
+    judgement = judge(Shadow(then), Lab(then).run())
 
-    assert found.why == "p:s took longer than 0.05 s then"
+    assert judgement.why == "p:s took longer than 0.05 s then"
 
 
 # The gate
@@ -378,10 +378,10 @@ def test_the_budget_counts_as_it_was_used_then() -> None:
 
 
 def test_a_budget_whose_use_was_not_recorded_cannot_be_judged() -> None:
-    found = only(acting(), acting(budget=Budget(limit=1, window=60)))
+    judgement = only(acting(), acting(budget=Budget(limit=1, window=60)))
 
-    assert found.differences == ["cannot tell"]
-    assert found.why == "the use of the budget of p:do was not recorded"
+    assert judgement.differences == ["cannot tell"]
+    assert judgement.why == "the use of the budget of p:do was not recorded"
 
 
 def test_a_newly_automatic_action_is_reported_although_a_hook_may_veto_it() -> None:
@@ -394,11 +394,11 @@ def test_a_newly_automatic_action_is_reported_although_a_hook_may_veto_it() -> N
                  Recorder().action(autonomy=Autonomy(mode=mode))]  # type: ignore[arg-type]  # fmt: skip
         return Agent("test", plugins=[plugin(*parts, on_before_act=on_before_act)])
 
-    found = only(cautious("approval-required"), cautious("auto"))
+    judgement = only(cautious("approval-required"), cautious("auto"))
 
-    assert found.differences == ["newly automatic"]
-    assert found.after is not None
-    assert "p.on_before_act reads state stop" in found.after.reason
+    assert judgement.differences == ["newly automatic"]
+    assert judgement.after is not None
+    assert "p.on_before_act reads state stop" in judgement.after.reason
     assert only(cautious("auto"), cautious("auto")).differences == []
 
 
@@ -433,11 +433,11 @@ def test_a_failed_guard_blocks_now_as_it_did_then() -> None:
         made = plugin(sees("o", seen()), chooses(choice()), Recorder().action())
         return Agent("test", plugins=[made, Guarded()])
 
-    found = only(guarded(), guarded())
+    judgement = only(guarded(), guarded())
 
-    assert found.differences == []
-    assert found.before is not None
-    assert found.before.fate == "refused"
+    assert judgement.differences == []
+    assert judgement.before is not None
+    assert judgement.before.fate == "refused"
 
 
 def test_a_failed_observer_is_taken_as_recorded() -> None:
@@ -458,14 +458,68 @@ class Ending(Model):
 
 
 def test_params_whose_check_ends_the_process_do_not_end_the_replay() -> None:
-    def made(params: type[Model]) -> Agent:
+    def agent_for(params: type[Model]) -> Agent:
         decides = chooses(choice(params={"host": "h"}))
         return agent(sees("o", seen()), decides, Recorder().action(params=params))
 
-    found = only(made(Model), made(Ending))
+    judgement = only(agent_for(Model), agent_for(Ending))
 
-    assert found.differences == ["cannot tell"]
-    assert found.why == "the replay failed: SystemExit: 3"
+    assert judgement.differences == ["cannot tell"]
+    assert judgement.why == "the replay failed: SystemExit: 3"
+
+
+# Errors, missing actions, params, and less
+
+
+def raise_key_error(situation: Situation) -> Decision:
+    raise KeyError("host")
+
+
+def test_an_exception_of_the_changed_plugin_is_an_error() -> None:
+    judgement = only(lab_with(quiet), lab_with(raise_key_error))
+
+    assert judgement.differences == ["flipped", "acts less", "error"]
+    assert judgement.why == "p:chooses failed: KeyError: 'host'"
+
+
+def test_an_exception_that_changes_no_decision_is_an_error_too() -> None:
+    def breaks(observations: Any) -> Any:
+        raise KeyError("load")
+
+    def agent_with(*more: Orienter) -> Agent:
+        return agent(sees("o", seen()), *more, chooses(choice()), Recorder().action())
+
+    sound, broken = agent_with(reads("r", "x")), agent_with(Orienter(name="r", orient=breaks))
+
+    assert only(sound, broken).differences == ["error"]
+    assert only(broken, broken).differences == []
+    assert only(broken, sound).differences == []
+
+
+def test_an_action_that_was_renamed_is_missing() -> None:
+    def agent_with(name: str) -> Agent:
+        return agent(sees("o", seen()), chooses(choice("p:do")), Recorder().action(name))
+
+    same, renamed = agent_with("do"), agent_with("other")
+
+    assert only(same, renamed).differences == ["newly refused", "missing action"]
+    assert only(renamed, renamed).differences == []
+
+
+def test_other_params_on_the_same_target_differ_from_another_target() -> None:
+    def agent_for(host: str, by: int) -> Agent:
+        decides = chooses(choice(params={"host": host, "by": by}))
+        return agent(sees("o", seen()), decides, Recorder().action(target="host"))
+
+    assert only(agent_for("a", 1), agent_for("a", 2)).differences == ["flipped", "other params"]
+    assert only(agent_for("a", 1), agent_for("b", 1)).differences == ["flipped", "newly automatic"]
+
+
+def test_an_agent_that_does_nothing_instead_acts_less() -> None:
+    active, idle = acting(), agent(sees("o", seen()), Recorder().action())
+
+    assert only(active, idle).differences == ["flipped", "acts less"]
+    assert only(idle, active).differences == ["flipped", "newly automatic"]
 
 
 # The report, and other sources
@@ -546,11 +600,11 @@ def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path)
 
     strategy = Strategy(name="s", decide=decide, applicable_when=is_loaded)
     shadow = Shadow(agent(Orienter(name="r", orient=orient), strategy, Recorder().action()))
-    found = [judge(shadow, one, is_recorded=False) for one in observed(tmp_path / "o.jsonl")]
+    judgement = [judge(shadow, one, is_recorded=False) for one in observed(tmp_path / "o.jsonl")]
 
-    assert [one.differences for one in found] == [[], ["flipped", "newly automatic"]]
-    assert found[1].after is not None
-    assert found[1].after.params == {"at": "2026-11-01T12:00:00+00:00"}
+    assert [one.differences for one in judgement] == [[], ["flipped", "newly automatic"]]
+    assert judgement[1].after is not None
+    assert judgement[1].after.params == {"at": "2026-11-01T12:00:00+00:00"}
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_an_agent_with_calendars_windows_and_every_plugin_is_replayed_as_recorde
     file.write_text(file.read_text().replace("[llm]", f"{WINDOWS}[llm]", 1))
     record = recorded(agent_from_file(file))
     with ShadowPool(ShadowTask(agent=str(file), paths=sys.path), 1) as pool:
-        judgements = [found for batch in pool.judge([[record.to_json()]]) for found in batch]
+        [judgements] = pool.judge([[record.to_json()]])
 
     assert [judgement.why for judgement in judgements] == [None]
     assert [judgement.differences for judgement in judgements] == [[]]
