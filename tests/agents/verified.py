@@ -35,6 +35,8 @@ class Breaker(Plugin):
     @break_it.verify(within=60, every=0.2)
     def _look(self, params: Any, result: ActionResult) -> EffectVerdict:
         self._note("look")
+        if "mend" in EFFECTS.read_text().split():
+            return EffectVerdict(verdict="no effect", evidence="it is as it was")
         return EffectVerdict(verdict="worse", evidence="it is broken")
 
     @break_it.rollback

@@ -22,6 +22,7 @@ from boyd import (
     strategy,
 )
 from boyd.models import ActionResult, Anomaly, EffectName, ExecutionEntry, Hold
+from boyd.models.effect import EffectChecks
 from range.layout import Layout, layout
 from range.lines import write_line
 
@@ -138,8 +139,7 @@ class Lane(Plugin):
             target=target,
             execute=execute,
             verify=self._verify,
-            verify_within=_WITHIN,
-            verify_every=0.5,
+            checks=EffectChecks(within=_WITHIN, every=0.5),
             **({"rollback": rollback} if undo else {}),
         )
 

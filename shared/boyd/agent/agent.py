@@ -245,8 +245,10 @@ class Agent:
         ours = self.settings.verification.get(action_id, VerificationSettings())
         budget = self.budget(action_id)
         return VerificationPlan(
-            within=ours.within or action.verify_within,
-            every=ours.every or action.verify_every,
+            within=ours.within or action.checks.within,
+            every=ours.every or action.checks.every,
+            sustained=action.checks.sustained if ours.sustained is None else ours.sustained,
+            raises=action.checks.raises,
             hold=ours.hold,
             repeat_after=ours.repeat_after or (budget.window if budget else REPEAT_AFTER),
             roll_back=ours.roll_back,

@@ -15,13 +15,34 @@ from boyd.text.sequential_bounds import DropTest, lower_bound, stake
 #: What an action has achieved. "ok" alone means only that its call returned.
 EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
 #: What Boyd did after an action had made it worse.
-CompensationState = Literal["rolled back", "asked", "failed", "none"]
+CompensationState = Literal["rolled back", "not restored", "asked", "failed", "none"]
 #: Why an action is held: as many executions of it as may be in flight are queued, running or being
-#: verified (`open`); or it had no effect; or it has done harm, which was rolled back or not.
-HoldKind = Literal["queued", "running", "open", "no effect", "rolled back", "suspended"]
+#: verified (`open`); or it had no effect, or nobody can tell; or it has done harm, which was rolled
+#: back or not.
+HoldKind = Literal[
+    "queued", "running", "open", "no effect", "cannot tell", "rolled back", "suspended"
+]
+#: The verdict on an action whose checks raised for the whole time.
+RaisingVerdict = Literal["cannot tell", "no effect"]
 #: The kinds of holds that end with an execution.
 IN_FLIGHT = ("queued", "running", "open")
 _STAGES = {"queued": "is queued", "running": "is running", "open": "is being verified"}
+
+
+class EffectChecks(Model):
+    """The checks of an action's effect, as its plugin declares them; times in seconds.
+
+    Attributes:
+        within: the time in which the effect has to show.
+        every: the time between two checks.
+        sustained: the time that it has to be well before it counts as effective.
+        raises: the verdict if the checks raised for the whole time.
+    """
+
+    within: float = Field(default=60.0, gt=0, le=604800)
+    every: float = Field(default=5.0, gt=0, le=604800)
+    sustained: float = Field(default=0.0, ge=0, le=604800)
+    raises: RaisingVerdict = "cannot tell"
 
 
 class VerificationSettings(Model):
@@ -30,6 +51,7 @@ class VerificationSettings(Model):
     Attributes:
         within: the time in which the action has to show its effect.
         every: the time between two checks.
+        sustained: the time that it has to be well before it counts as effective.
         hold: whether the action waits for its verdict on the same target before it is repeated.
         repeat_after: the time after which an action without effect may be repeated although its
             symptoms are the same; absent: the window of its budget, or else an hour.
@@ -38,6 +60,7 @@ class VerificationSettings(Model):
 
     within: float | None = Field(default=None, gt=0, le=86400)
     every: float | None = Field(default=None, ge=0.1, le=3600)
+    sustained: float | None = Field(default=None, ge=0, le=86400)
     hold: bool = True
     repeat_after: float | None = Field(default=None, gt=0)
     roll_back: bool = True
@@ -48,6 +71,8 @@ class VerificationPlan(Model):
 
     within: float
     every: float
+    sustained: float = 0.0
+    raises: RaisingVerdict = "cannot tell"
     hold: bool
     repeat_after: float
     roll_back: bool
@@ -68,17 +93,20 @@ class Compensation(Model):
     """The fate of an action that had made it worse.
 
     Attributes:
-        state: `rolled back`; `asked`: a person has to approve the rollback; `failed`: the rollback
-            failed; `none`: it has no rollback, or the policy forbids it.
+        state: `rolled back`; `not restored`: it was rolled back, in vain; `asked`: a person has to
+            approve the rollback; `failed`: the rollback failed; `none`: it has no rollback, or the
+            policy forbids it.
         detail: in one line.
         execution: of the rollback.
         approval: that the rollback waits for.
+        restored: True when a check after the rollback saw no harm any more; absent: not yet known.
     """
 
     state: CompensationState
     detail: str = ""
     execution: str | None = None
     approval: str | None = None
+    restored: Literal[True] | None = None
 
 
 class EffectVerification(Model):
@@ -161,6 +189,8 @@ class Hold(Model):
             return f"{subject} is suspended: {done} made it worse{evidence}"
         if self.kind == "rolled back":
             return f"{subject} is not repeated: {done} made it worse and was rolled back{evidence}"
+        if self.kind == "cannot tell":
+            return f"{subject} is not repeated: nobody can tell what {done} did{evidence}"
         return f"{subject} is not repeated: {done} had no effect{evidence}"
 
     @property

@@ -29,6 +29,7 @@ class EffectCheck:
     verdict: EffectName
     evidence: str = ""
     ends: bool = False
+    raised: bool = False
 
 
 def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCheck:
@@ -49,7 +50,7 @@ def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCh
         )
         return check
     except (Exception, Overrun) as error:  # noqa: BLE001 - the check is repeated
-        return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE])
+        return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE], raised=True)
 
 
 def check_effect(action: Action, call: ConfinedCall, context: Context) -> EffectCheck:

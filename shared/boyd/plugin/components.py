@@ -45,6 +45,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
 from boyd.models.base import strip_prefix
+from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
 from boyd.plugin.plugin_values import own_copy
 
@@ -339,8 +340,7 @@ class Action(Component):
             action without a target counts as a whole.
         tool: whether models may use it in investigations, with the usual gate.
         category: the kind of tool.
-        verify_within: seconds in which it has to show its effect, if it can be verified.
-        verify_every: seconds between two checks of its effect.
+        checks: when its effect is checked, if it can be verified.
     """
 
     functions: ClassVar = {
@@ -365,8 +365,7 @@ class Action(Component):
     concurrency: Concurrency = None
     tool: bool = False
     category: Category = "execution"
-    verify_within: Seconds = 60.0
-    verify_every: Seconds = 5.0
+    checks: EffectChecks = EffectChecks()
 
     def bind(self, plugin_id: str) -> Self:
         """Also find the parameters' model in the annotations of `params`."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from boyd.models import Autonomy, AutonomyMode, Budget, Level, Reversibility, Sandbox
+from boyd.models.effect import RaisingVerdict
 from boyd.models.investigation import Category
 from boyd.plugin.components import (
     Action,
@@ -83,15 +84,33 @@ class DeclaredAction(Declared[Action]):
         return self._also("rollback", function)
 
     def verify(
-        self, *, within: float = 60.0, every: float = 5.0
+        self,
+        *,
+        within: float = 60.0,
+        every: float = 5.0,
+        sustained: float = 0.0,
+        raises: RaisingVerdict = "cannot tell",
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Use the method to tell whether an execution had its effect.
 
         It runs after the execution, every *every* seconds for at most *within*, until it gives a
         verdict: true (effective), the name of a verdict, or an `EffectVerdict`. False means no
         effect so far, None that it cannot tell so far.
+
+        Args:
+            within: seconds in which the effect has to show.
+            every: seconds between two checks.
+            sustained: seconds for which it has to be well before *effective* is final; that may
+                end after *within*.
+            raises: the verdict if the checks raised for the whole time.
         """
-        self.settings |= {"verify_within": within, "verify_every": every}
+        # Not a model yet: a mistake is reported with the action when the plugin is registered.
+        self.settings["checks"] = {
+            "within": within,
+            "every": every,
+            "sustained": sustained,
+            "raises": raises,
+        }
         return lambda function: self._also("verify", function)
 
 

@@ -20,10 +20,14 @@ _TIMES = ("since", "until")
 
 @dataclass(frozen=True)
 class NewHold:
-    """A hold to begin, for so many *seconds*, or until a person lifts it."""
+    """A hold to begin, for so many *seconds*, or until a person lifts it.
+
+    Unless it begins *at_once*, it begins with the second such verdict in a row on the target.
+    """
 
     kind: HoldKind
     seconds: float | None = None
+    at_once: bool = True
 
 
 class Holds:
@@ -150,6 +154,8 @@ def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str,
     fields = {"kind": hold.kind, "execution": execution_id}
     if evidence:
         fields["evidence"] = evidence
+    if not hold.at_once:
+        fields["second"] = "1"
     return {"for": milliseconds(hold.seconds or 0.0), "fields": fields}
 
 

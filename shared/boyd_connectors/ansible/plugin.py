@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from boyd.models import ActionResult, Autonomy, EffectVerdict, JsonObject, Model, Observation
+from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Connector, Context, Observer, tool
 from boyd.plugins.results import uncertain
 from boyd.text.redaction import redactor
@@ -173,8 +174,7 @@ class Ansible(Connector):
             execute=partial(self._execute, name),
             dry_run=partial(self._preview, name),
             verify=partial(self._verify, name),
-            verify_within=book.verify_within,
-            verify_every=max(5.0, book.verify_within / 20),
+            checks=EffectChecks(within=book.verify_within, every=max(5.0, book.verify_within / 20)),
             **(settings if book.rollback else {}),
         )
 

@@ -18,6 +18,7 @@ from boyd.models import (
     Model,
     Observation,
 )
+from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Connector, Context, Observer, Tool
 from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName
 from boyd.plugins.results import difference, uncertain
@@ -172,8 +173,7 @@ class Systemd(Connector):
             execute=self.restart,
             dry_run=self._would_restart,
             verify=self._is_restarted,
-            verify_within=60.0,
-            verify_every=2.0,
+            checks=EffectChecks(within=60.0, every=2.0),
             **common,
         )
         reset = Action(
@@ -185,8 +185,7 @@ class Systemd(Connector):
             execute=self.reset_failed,
             dry_run=self._would_reset,
             verify=self._is_reset,
-            verify_within=20.0,
-            verify_every=2.0,
+            checks=EffectChecks(within=20.0, every=2.0),
             **common,
         )
         return restart, reset

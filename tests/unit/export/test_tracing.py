@@ -22,6 +22,7 @@ from boyd.export.tracing.spans import Span, TraceIds, is_sampled, iteration_trac
 from boyd.export.tracing.trace_export import OtlpSender
 from boyd.intake import IntakeRequest, parse
 from boyd.models import Autonomy, LoopResult, ProcedureStep, to_ms
+from boyd.models.effect import EffectChecks
 from boyd.plugin import Observer, Procedure
 from boyd.settings.traces_settings import TracesSettings
 from boyd.store.keys import Keys
@@ -175,7 +176,7 @@ def test_an_approval_comes_when_its_action_has_ended_and_shows_lost_workers() ->
 
 
 def test_a_verification_is_a_late_span_below_its_action() -> None:
-    do = Recorder().action(verify=lambda: "effective", verify_within=60)
+    do = Recorder().action(verify=lambda: "effective", checks=EffectChecks(within=60))
     lab = lab_of(do)
     name = name_of(lab.run())
     export, kept = export_of(lab.whole)

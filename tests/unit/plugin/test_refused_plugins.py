@@ -289,7 +289,7 @@ SETTINGS: list[tuple[type[Component], str, Any]] = [
     (Action, "params", dict),
     (Action, "sandbox", {"cpu": -3}),
     (Action, "target", 3),
-    (Action, "verify_every", 0),
+    (Action, "checks", {"every": 0}),
     (Observer, "interval", 0),
     (Observer, "interval", "60"),
     (Observer, "scope", "everywhere"),

@@ -28,6 +28,7 @@ from boyd.models import (
     SituationAssessment,
 )
 from boyd.models.base import Level
+from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Observer, Orienter
 from boyd.store import Retention
 from boyd.testing import Lab
@@ -630,7 +631,8 @@ def test_a_call_that_failed_is_not_repeated_for_the_same_symptom(verdict: Any) -
         check(lab)
 
     assert len(action.recorder.calls) == 1
-    assert [hold.kind for hold in lab.store.holds.all()] == ["no effect"]
+    kinds = [hold.kind for hold in lab.store.holds.all()]
+    assert kinds == ["no effect" if verdict == "no effect" else "cannot tell"]
 
 
 def test_a_harmful_action_is_not_repeated_while_the_situation_flickers() -> None:
@@ -729,3 +731,123 @@ def test_an_effect_ends_the_hold_of_an_earlier_execution_that_had_none() -> None
     approved(lab)
     check(lab)
     assert lab.store.holds.all() == []
+
+
+def test_an_action_whose_effect_is_unclear_twice_in_a_row_is_held() -> None:
+    action = Patient(None)
+    action.anomalies = [HOT]
+    lab = action.lab()
+    for _ in range(4):
+        result = lab.run()
+        if result.action_results:
+            run_out(lab, executed(lab, result).id)
+
+    assert len(action.recorder.calls) == 2
+    [hold] = lab.store.holds.all()
+    assert (hold.kind, hold.symptoms) == ("cannot tell", ["engine"])
+    assert hold.reason == "p:do is not repeated: nobody can tell what loop:2 did"
+
+
+def test_a_verdict_between_two_unclear_ones_resets_their_count() -> None:
+    action = Patient(None, True, None)
+    lab = action.lab()
+    for _ in range(3):
+        result = lab.run()
+        run_out(lab, executed(lab, result).id)
+
+    assert len(action.recorder.calls) == 3
+    assert lab.store.holds.all() == []
+
+
+@pytest.mark.parametrize("raises", ["no effect", "cannot tell"])
+def test_the_plugin_says_the_verdict_if_every_check_raised(raises: Any) -> None:
+    action = Patient(OSError("connection refused"), checks=EffectChecks(raises=raises))
+    lab = action.lab()
+    entry = executed(lab, lab.run())
+    check(lab)
+    run_out(lab, entry.id)
+
+    verification = lab.store.executions.get(entry.id).verification  # type: ignore[union-attr]
+    assert verification is not None
+    assert (verification.verdict, verification.checks) == (raises, 2)
+    assert verification.evidence == "OSError: connection refused"
+
+
+def test_a_check_that_answered_once_cannot_tell_after_later_ones_raised() -> None:
+    action = Patient(False, OSError("connection refused"), checks=EffectChecks(raises="no effect"))
+    lab = action.lab()
+    entry = executed(lab, lab.run())
+    check(lab)
+    run_out(lab, entry.id)
+
+    assert verdict_on(lab, entry) == "cannot tell"
+
+
+def verdict_on(lab: Lab, entry: ExecutionEntry) -> EffectName | None:
+    verification = lab.store.executions.get(entry.id).verification  # type: ignore[union-attr]
+    return verification.verdict if verification else None
+
+
+def test_an_effect_has_to_be_sustained() -> None:
+    action = Patient(True, False, True, checks=EffectChecks(sustained=30))
+    lab = action.lab()
+    entry = executed(lab, lab.run())
+    check(lab)
+    assert verdict_on(lab, entry) is None  # well for the first time
+    check(lab)  # it is not well
+    check(lab)
+    since = f"boyd:{{test}}:verify:{entry.id}"
+    assert verdict_on(lab, entry) is None
+    lab.client.hset(since, "wellSince", float(lab.client.hget(since, "wellSince") or 0) - 30)
+    check(lab)
+
+    assert verdict_on(lab, entry) == "effective"
+
+
+def test_it_may_be_well_for_long_enough_after_its_time() -> None:
+    action = Patient(True, checks=EffectChecks(sustained=30))
+    lab = action.lab()
+    entry = executed(lab, lab.run())
+    run_out(lab, entry.id)
+    assert verdict_on(lab, entry) is None
+
+    job = f"boyd:{{test}}:verify:{entry.id}"
+    lab.client.hset(job, "wellSince", 1)
+    check(lab)
+    assert verdict_on(lab, entry) == "effective"
+
+
+def compensation(lab: Lab, entry: ExecutionEntry) -> tuple[str, bool | None]:
+    verification = lab.store.executions.get(entry.id).verification  # type: ignore[union-attr]
+    assert verification is not None
+    assert verification.compensation is not None
+    return verification.compensation.state, verification.compensation.restored
+
+
+def test_a_rollback_is_checked_like_an_action() -> None:
+    action = Patient("worse", "worse", False)
+    lab = action.lab(rollback=True)
+    entry = executed(lab, lab.run())
+    check(lab)
+    assert compensation(lab, entry) == ("rolled back", None)
+    check(lab)
+
+    assert compensation(lab, entry) == ("rolled back", True)
+    assert [hold.kind for hold in lab.store.holds.all()] == ["rolled back"]
+    assert action.suspended == []
+
+
+def test_a_rollback_that_restored_nothing_suspends_the_action() -> None:
+    verdict = EffectVerdict(verdict="worse", evidence="9 of 10 requests fail")
+    action = Patient(verdict)
+    lab = action.lab(rollback=True)
+    entry = executed(lab, lab.run())
+    check(lab)
+    lab.client.hset(f"boyd:{{test}}:verify:{entry.id}", "restoredBy", 1)
+    check(lab)
+
+    assert compensation(lab, entry) == ("not restored", None)
+    [hold] = lab.store.holds.all()
+    assert (hold.kind, hold.until, hold.evidence) == ("suspended", None, "9 of 10 requests fail")
+    assert [hold.kind for hold in action.suspended] == ["suspended"]
+    assert len(action.undone) == 1

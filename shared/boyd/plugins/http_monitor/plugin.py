@@ -19,6 +19,7 @@ from boyd.models import (
     SituationAssessment,
     no_op,
 )
+from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Context, Observer, Plugin, endpoint, orienter, strategy
 from boyd.plugins.http_monitor import health
 from boyd.plugins.http_monitor import monitored_endpoint as settings
@@ -87,8 +88,7 @@ class HttpMonitor(Plugin):
             execute=self.restart_service,
             dry_run=self._would_restart,
             verify=self._has_recovered,
-            verify_within=30.0,
-            verify_every=2.0,
+            checks=EffectChecks(within=30.0, every=2.0),
         )
 
     @property

@@ -8,6 +8,8 @@ the ledger makes sure that the rollback happens once.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from datetime import datetime
 
 from boyd import naming
 from boyd.agent.procedure_plans import compensation_of
@@ -60,12 +62,10 @@ class VerificationHandler:
             return _ENDED
         verdict = entry.verification.verdict if entry.verification else None
         if entry.verification and verdict is None:
-            checks = int(fields.get("checks", 0)) + 1
-            check, now = self._check(entry), self._engine.store.clock.now()
-            left = (entry.verification.until - now).total_seconds()
-            if not check.ends and left > 0:
-                return self._again(entry, checks, left)
-            if not self._judge(entry, fence, check, checks):
+            check = self._look(entry, entry.verification.until, fields)
+            if isinstance(check, Later):
+                return check
+            if not self._judge(entry, fence, check, int(fields.get("checks", 0)) + 1):
                 return _ENDED
             verdict = check.verdict
         after = self._after(entry, verdict, fields, fence)
@@ -110,10 +110,29 @@ class VerificationHandler:
             return EffectCheck("cannot tell", reason, ends=True)
         return verify(self._engine.act_context(), action, entry)
 
-    def _again(self, entry: ExecutionEntry, checks: int, left: float) -> Later:
+    def _look(self, entry: ExecutionEntry, until: datetime, fields: Fields) -> EffectCheck | Later:
+        """Check once; `Later` if only a later check can give the verdict."""
+        check, now = self._check(entry), self._engine.store.clock.now()
         plan = self._plan(entry)
-        every = plan.every if plan else left
-        return Later(max(0.1, min(every, left)), {"checks": str(checks)})
+        if plan is None:
+            return check
+        is_well = check.verdict == "effective"
+        well_since = float(fields.get("wellSince") or now.timestamp()) if is_well else None
+        answered = bool(fields.get("answered")) or not check.raised
+        left = (until - now).total_seconds()
+        if well_since is not None:
+            lacking = well_since + plan.sustained - now.timestamp()
+            left = lacking if check.ends else max(left, lacking)
+        elif check.ends:
+            return check
+        if left > 0:
+            progress = {
+                "checks": str(int(fields.get("checks", 0)) + 1),
+                "wellSince": "" if well_since is None else str(well_since),
+                "answered": "1" if answered else "",
+            }
+            return Later(max(0.1, min(plan.every, left)), progress)
+        return check if answered else replace(check, verdict=plan.raises)
 
     def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
         """Record the verdict, and create or lift the hold."""
@@ -127,13 +146,20 @@ class VerificationHandler:
         if verdict == "worse":
             # Held at once; a rollback that succeeds makes it a weaker hold.
             return NewHold("suspended")
-        # Of a call that failed, nobody expects an effect that cannot be told.
-        useless = verdict == "no effect" or (verdict == "cannot tell" and entry.state == "failed")
-        return self._new_hold("no effect", entry) if useless else None
+        if verdict == "no effect":
+            return self._new_hold("no effect", entry)
+        if verdict == "cannot tell":
+            # Of a call that failed, nobody expects an effect that cannot be told.
+            return self._new_hold("cannot tell", entry, at_once=entry.state == "failed")
+        return None
 
-    def _new_hold(self, kind: HoldKind, entry: ExecutionEntry) -> NewHold | None:
+    def _new_hold(
+        self, kind: HoldKind, entry: ExecutionEntry, at_once: bool = True
+    ) -> NewHold | None:
         plan = self._plan(entry)
-        return NewHold(kind, plan.repeat_after) if plan is not None and plan.hold else None
+        if plan is None or not plan.hold:
+            return None
+        return NewHold(kind, plan.repeat_after, at_once)
 
     def _after(
         self, entry: ExecutionEntry, verdict: EffectName | None, fields: Fields, fence: Fence
@@ -152,6 +178,30 @@ class VerificationHandler:
             done = self._compensate(entry, fence)
             if not self._record(entry, fence, done):
                 return _ENDED
+        hold = self._holds.lasting(entry.action, entry.target)
+        is_suspended = hold is not None and hold.kind == "suspended"
+        if done.state == "rolled back" and not done.restored and not is_suspended:
+            return self._confirm_rollback(entry, done, fields, fence)
+        return self._notify(entry, fields)
+
+    def _confirm_rollback(
+        self, entry: ExecutionEntry, done: Compensation, fields: Fields, fence: Fence
+    ) -> Done | Later:
+        """Check whether the harm is gone; a rollback that restored nothing suspends the action."""
+        plan, now = self._plan(entry), self._engine.store.clock.now().timestamp()
+        if plan is None:
+            return self._notify(entry, fields)
+        until = float(fields.get("restoredBy") or now + plan.within)
+        check = self._check(entry)
+        if check.verdict not in ("worse", "cannot tell"):
+            restored = done.patched({"restored": True, "detail": check.evidence})
+            self._holds.record_compensation(entry.id, fence, restored)
+        elif now < until:
+            return Later(max(0.1, min(plan.every, until - now)), {"restoredBy": str(until)})
+        elif check.verdict == "worse":
+            failed = done.patched({"state": "not restored", "detail": check.evidence})
+            hold = NewHold("suspended")
+            self._holds.record_compensation(entry.id, fence, failed, hold, check.evidence)
         return self._notify(entry, fields)
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:

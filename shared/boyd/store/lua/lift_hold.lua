@@ -28,7 +28,7 @@ end
 audit('hold.lifted', 'action', action, 'target', target, 'execution', execution, 'before', kind, 'note', note,
   unpack(cjson.decode(actor)))
 unhold(action, target)
-redis.call('DEL', key('harms', action .. ':' .. target))
+redis.call('DEL', key('harms', action .. ':' .. target), key('unclear', action .. ':' .. target))
 for _, id in ipairs(verified) do
   leave_flight(action, target, id)
 end

@@ -4,7 +4,7 @@
 -- kind       of the entry in the audit: verified or compensated
 -- note       for the audit
 -- hold_for   ms to hold the action on its target; 0: until a person lifts it; -1: not at all; empty: as it is held now
--- held       JSON: fields of the hold
+-- held       JSON: fields of the hold, and second, if only the second such verdict in a row on the target begins it
 -- fields     field, value, ... to store with the execution
 -- What has made it worse for the second time within a month is suspended, although it was rolled back.
 -- An effect is only credited if nothing else has begun to act on the target meanwhile: otherwise the verdict is cannot tell.
@@ -19,7 +19,8 @@ if not executes(job, attempt, worker) or not have[1] then
   return ''
 end
 local harms = key('harms', have[1] .. ':' .. have[2])
-expect(harms, 'zset', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
+local unclear = key('unclear', have[1] .. ':' .. have[2])
+expect(harms, 'zset', unclear, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
   in_flight, 'hash')
 local MONTH = 30 * 86400000
 local known = {}
@@ -41,6 +42,13 @@ if known.verdict == 'worse' then
   redis.call('ZADD', harms, now_ms(), id)
   redis.call('PEXPIRE', harms, MONTH)
 end
+if known.verdict and held.kind ~= 'cannot tell' then
+  redis.call('DEL', unclear)
+elseif known.verdict and redis.call('INCR', unclear) < 2 and held.second then
+  hold_for = '-1'
+end
+held.second = nil
+redis.call('PEXPIRE', unclear, MONTH)
 if held.kind == 'rolled back' and redis.call('ZCARD', harms) > 1 then
   held.kind, hold_for = 'suspended', '0'
 end
@@ -48,7 +56,7 @@ if hold_for ~= '' and may_hold(have[1], have[2], id) then
   if hold_for == '-1' then
     unhold(have[1], have[2])
   else
-    held.symptoms = held.kind == 'no effect' and have[5] or nil
+    held.symptoms = (held.kind == 'no effect' or held.kind == 'cannot tell') and have[5] or nil
     hold(have[1], have[2], held, tonumber(hold_for))
   end
 end

@@ -38,13 +38,13 @@ local function update_symptoms(present, blind)
   end
   redis.call('SET', symptoms, cjson.encode(present), 'PX', 2592000000)
   for _, member in ipairs(redis.call('ZRANGE', held_actions, 0, 99)) do
-    local have = redis.pcall('HMGET', key('hold', member), 'kind', 'symptoms', 'action', 'target')
-    local lasts = have[1] ~= 'no effect' or not have[2] or have[2] == ''
-    for text in string.gmatch(not lasts and have[2] or '', '[^\n]+') do
+    local have = redis.pcall('HMGET', key('hold', member), 'symptoms', 'action', 'target')
+    local lasts = not have[1] or have[1] == ''
+    for text in string.gmatch(have[1] or '', '[^\n]+') do
       lasts = lasts or now[text]
     end
     if not lasts then
-      unhold(have[3], have[4])
+      unhold(have[2], have[3])
     end
   end
 end
