@@ -31,9 +31,13 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 RULE_ID = re.compile(r"\((?:seed \d|(?:and |see )?[A-OQ-Z]\d{1,2}\b)")
 RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
 LONGEST_FUNCTION = 50
-#: The most lines of Python and Lua in the library, in its kernel, and modules in all packages. A
-#: feature that raises one adds a line here that names it.
-LIBRARY, KERNEL, MODULES = 66_000, 15_000, 385
+#: The most lines of Python and Lua in the library and in its kernel.
+LIBRARY, KERNEL = 66_000, 15_000
+#: The most modules in all packages; a feature that needs more adds a line that names it.
+MODULES = {
+    "the layout of four packages": 384,
+    "criteria of goals: CEL, and statements that are compared word by word": 4,
+}
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.
 KERNEL_FOLDERS = ("phases", "plugin", "messaging", "runtime", "runtime/jobs", "runtime/approvals")
@@ -122,7 +126,7 @@ def test_the_library_and_its_kernel_stay_small() -> None:
 def test_few_modules_answer_whole_questions() -> None:
     names = [path for path, _ in modules() if path.name != "__init__.py"]
 
-    assert len(names) <= MODULES
+    assert len(names) <= sum(MODULES.values())
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
