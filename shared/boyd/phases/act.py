@@ -133,13 +133,14 @@ class Request:
     Attributes:
         execution_id: stays the same when the request is repeated.
         situation: the one in which it was decided, if it is known.
-        approved: the request has passed the gate.
+        approved: a person has approved it, or the procedure that it is a step of.
         record: the track record in which an approved action counts, if it counts in one.
         gate: the verdict when it was decided, if a person has to approve it.
         asked_by: the plugin whose hook requires an approval.
         retry: an earlier attempt may be in the ledger.
         undoes: roll back this execution instead; all requesters share that one rollback.
-        unserved: if set, the reason to only propose the action, without a dry run.
+        obstacle: the reason not to execute it, if set: it is only proposed, without a dry run,
+            or forgone.
         within: the prefix of the executions of its procedure, whose holds do not bind it.
         compensates: whether it undoes a step of its procedure; no hold binds it then.
         fence: it is executed only while this holds; absent: always.
@@ -156,7 +157,7 @@ class Request:
     asked_by: str | None = None
     retry: bool = False
     undoes: str | None = None
-    unserved: str = ""
+    obstacle: str = ""
     within: str = ""
     compensates: bool = False
     fence: Fence | None = None
@@ -236,7 +237,7 @@ class _Attempt:
             if doubt := self._doubt():
                 # What is declared of it may no longer be true.
                 return self._ask(doubt, "high")
-        if request.unserved:
+        if request.obstacle:
             return self._forgo()
         return self._execute()
 
@@ -267,7 +268,7 @@ class _Attempt:
     def _doubt(self) -> str | None:
         """Ask the action itself for a reason to ask a person, although it could run alone."""
         action, request = self.action, self.request
-        if request.unserved or request.undoes or not action.has("doubt"):
+        if request.obstacle or request.undoes or not action.has("doubt"):
             return None
         try:
             params = validate(action, request.decision.params)
@@ -289,7 +290,7 @@ class _Attempt:
         request = self.request
         assert request.fence is not None, "only executions of an iteration are forgone"
         claim = self.ledger.forgo(request.execution_id, request.fence)
-        return claim.result or self._refusal(claim, request.unserved)
+        return claim.result or self._refusal(claim, request.obstacle)
 
     def _refusal(self, claim: Claim, reason: str) -> ActionResult:
         """The result of an execution that the ledger has refused, or else for that *reason*."""
@@ -527,8 +528,8 @@ class _Attempt:
 
     def _preview(self) -> ActionResult:
         request = self.request
-        if request.unserved:
-            return failure(self.action.id, request.unserved)
+        if request.obstacle:
+            return failure(self.action.id, request.obstacle)
         params, for_model = request.decision.params, request.requester.for_model
         return dry_run(self.ctx, self.action.id, params, for_model)
 

@@ -68,13 +68,13 @@ class _Destination:
     Attributes:
         queue: of the act phase; empty: there is no act phase.
         refusal: the result of a decision that is not executed.
-        unserved: why that queue can only propose the action, not execute it.
+        obstacle: the reason why that queue can only propose the action, not execute it.
         gate: the verdict, unless the act phase is to judge when the action starts.
     """
 
     queue: str = ""
     refusal: ActionResult | None = None
-    unserved: str = ""
+    obstacle: str = ""
     gate: Gate | None = None
 
 
@@ -239,7 +239,7 @@ class IterationSteps:
             "decision": decision.to_json(),
             "trace": trace.to_json(),
             "results": dump_results([where.refusal] if where.refusal else []),
-            "unserved": where.unserved,
+            "unserved": where.obstacle,
             **_gate(where.gate),
             **_problems(ctx),
             **self._tape(entry, ctx),
@@ -276,12 +276,12 @@ class IterationSteps:
     def _proposing(self, action: Action, gate: Gate) -> _Destination:
         """The place where an approval is proposed: only a dry run needs a worker that acts."""
         if not action.has("dry_run"):
-            unserved = "Not executed: it needs an approval"
+            obstacle = "Not executed: it needs an approval"
         elif self._engine.fleet.serving(queues.ACT):
             return _Destination(queues.ACT, gate=gate)
         else:
-            unserved = queues.no_worker_message(queues.ACT)
-        return _Destination(queues.LOOP, unserved=unserved, gate=gate)
+            obstacle = queues.no_worker_message(queues.ACT)
+        return _Destination(queues.LOOP, obstacle=obstacle, gate=gate)
 
     def _act(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
         record = entry.record
@@ -297,7 +297,7 @@ class IterationSteps:
             ),
             retry=entry.epoch > 1,
             asked_by=record.trace.approval_required_by if record.trace else None,
-            unserved=entry.fields.get("unserved", ""),
+            obstacle=entry.fields.get("unserved", ""),
             gate=record.gate,
             fence=entry.fence,
         )

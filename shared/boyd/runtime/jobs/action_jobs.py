@@ -116,7 +116,7 @@ class ApprovedActionHandler:
         return self._engine.action_limit(fields.get("actionId"))
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
-        """Execute the approved action; only the gate is skipped."""
+        """Execute the approved action: decide hooks, gate, budgets and holds no longer bind it."""
         return self._finish(id, self._act(read_item(fields), fence, retry))
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
