@@ -107,7 +107,7 @@ class _Deciding:
             return True
         try:
             return bool(self._call(strategy, "applicable_when"))
-        except (Exception, Overrun) as error:  # noqa: BLE001 - L22: only this strategy is out
+        except (Exception, Overrun) as error:  # noqa: BLE001 - only this strategy is out
             self.ctx.report(strategy.id, error)
             return False
 
@@ -115,7 +115,7 @@ class _Deciding:
         """Let *strategy* decide; return False if there is no decision for the hooks."""
         try:
             answer = self._call(strategy, "decide")
-        except (Exception, Overrun) as error:  # noqa: BLE001 - L23: no-op, the iteration succeeds
+        except (Exception, Overrun) as error:  # noqa: BLE001 - no-op, the iteration succeeds
             self.ctx.report(strategy.id, error)
             self.decision = no_op(f"Strategy {strategy.id} failed: {describe(error)}")
             return False

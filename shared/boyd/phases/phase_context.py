@@ -190,7 +190,7 @@ class PhaseContext:
                 return veto
             self.report_hook(hook, f"only {' and '.join(MAY_VETO)} may veto")
             return None
-        except (Exception, Overrun) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
+        except (Exception, Overrun) as error:  # noqa: BLE001 - logged, and the loop goes on
             self.report_hook(hook, error, (time.perf_counter() - began) * 1000)
             return None
 
