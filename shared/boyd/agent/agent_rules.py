@@ -289,7 +289,7 @@ class Rules:
                 return budget
         return None
 
-    def refusal(self, circumstances: Circumstances) -> str | None:
+    def reason_to_ask(self, circumstances: Circumstances) -> str | None:
         """Return why the autonomy of an action does not let it run alone, if so.
 
         Raises:

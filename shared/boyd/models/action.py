@@ -240,6 +240,11 @@ class ActionResult(Model):
             return "unknown"
         return "succeeded" if self.success else "failed"
 
+    @property
+    def has_started(self) -> bool:
+        """True if the action was started, whatever came of it."""
+        return self.host is not None or bool(self.unknown)
+
 
 class ActionPerformed(Model):
     """An action in a run's result."""

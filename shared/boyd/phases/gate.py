@@ -46,7 +46,7 @@ def conclude(
     gate = annotate(agent, circumstances, verdict)
     if result.waits_for:
         return gate.patched({"outcome": "asked", "required": agent.policy(circumstances)})
-    if result.host is None and not result.unknown:
+    if not result.has_started:
         return gate.patched({"outcome": "refused", "reason": result.error or ""})
     if verdict.outcome == "automatic":
         return gate
@@ -92,12 +92,13 @@ def _confidence(rules: Rules, circumstances: Circumstances) -> tuple[str, float 
 
 
 def _judge(rules: Rules, circumstances: Circumstances) -> Gate:
-    refusal = rules.refusal(circumstances)
-    if refusal:
-        return Gate(outcome="asked", reason=refusal)
+    reason_to_ask = rules.reason_to_ask(circumstances)
+    if reason_to_ask:
+        return Gate(outcome="asked", reason=reason_to_ask)
     windows = rules.windows(circumstances)
     for window in windows:
         if window.closed:
+            # Where it waits, nobody is asked: it is requested again once the window is open.
             return Gate(outcome="refused" if window.waits else "asked", reason=window.closed)
     names = ", ".join(repr(window.name) for window in windows)
     reason = _reason_to_pass(rules, circumstances) + (f", and in window {names}" if names else "")
@@ -108,7 +109,7 @@ def _judge(rules: Rules, circumstances: Circumstances) -> Gate:
 
 
 def _rule(rules: Rules, circumstances: Circumstances) -> EarnedAutonomy | None:
-    """The rule by which it earns to run alone; a rollback of harm need not be rule."""
+    """The rule by which it earns to run alone, if any; a rollback after harm needs no grant."""
     return None if circumstances.undoes else rules.earning_rule(circumstances.action.id)
 
 
