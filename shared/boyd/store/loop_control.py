@@ -102,7 +102,8 @@ class Loop:
         """Begin an iteration, or join the one in flight.
 
         A call with a *slot* is a tick of beat, which is valid once and only during its slot. The
-        *first* tick of a schedule only makes up for a missed slot, if one before it is known. The
+        *first* tick of a beat for a schedule makes up for a start that was missed while no beat
+        ran; for a loop without an earlier slot it starts nothing, because nothing was missed. The
         *actor* is recorded in the audit. Repeating a *request* joins the same iteration.
 
         Raises:
@@ -115,7 +116,7 @@ class Loop:
             slot=slot.begins if slot else None,
             slot_length=slot.length if slot else 0,
             slot_field="scheduled" if slot and slot.scheduled else "slot",
-            slot_known=first,
+            needs_earlier_slot=first,
             resend_after=self._resend_after,
             remember_for=REMEMBERED if request else 0,
             actor=actor_fields(actor),

@@ -3,14 +3,14 @@
 -- trigger    for the record
 -- slot       of the tick, by the time it begins, in ms; or empty
 -- slot_field  of the loop, with the last slot: `slot` of the interval, or `scheduled` of the schedule
--- slot_known  1: when no slot is known yet, this one begins without an iteration: it is older than the beat
+-- needs_earlier_slot  1: while the loop has no earlier slot, this one is only noted, and starts no iteration: nothing was missed
 -- slot_length  ms: a tick that comes after the slot's end, or long before it begins, is skipped
 -- remember_for  ms that the request is remembered, or 0: it does not come again
--- Returns {'started'|'joined', n}, {'paused', why}, {'duplicate', last slot} {'late', slot}, or
+-- Returns {'started'|'joined', n}, {'paused', why}, {'duplicate', last slot}, {'late', slot}, or
 --         {'newer', format version}
 -- Events  iteration.started
 local loop, iteration, due, events, audit_open, asked = unpack(KEYS)
-local trigger, slot, slot_length, slot_field, slot_known, resend_after, remember_for = unpack(ARGV, 1, 7)
+local trigger, slot, slot_length, slot_field, needs_earlier_slot, resend_after, remember_for = unpack(ARGV, 1, 7)
 -- @include audit begin_iteration expect format rest whole_number
 local actor = rest(8)
 -- done(outcome, n): remember which iteration the request has led to.
@@ -53,7 +53,7 @@ if #actor > 0 then
 end
 if slot ~= '' then
   redis.call('HSET', loop, slot_field, slot)
-  if slot_known == '1' and not tonumber(last) then
+  if needs_earlier_slot == '1' and not tonumber(last) then
     return {'duplicate', slot}
   end
 end
