@@ -146,7 +146,7 @@ def _schedule(runtime: AgentHost) -> dict[str, ScheduleEntry]:
         for name, slots in by.items():
             schedule[name] = ScheduleEntry(
                 name=name,
-                task="boyd.tick",
+                task="boyd.tick",  # only a name: `SlotScheduler.apply_async` sends no task
                 schedule=slots,
                 kwargs={"launcher": launcher},
                 app=runtime.app,

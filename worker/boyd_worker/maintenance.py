@@ -41,7 +41,7 @@ class Maintenance:
         self._visits = visits = min(timing.sweep, beats) if often else beats
         self._tasks = [
             _Task("heartbeat", self._visit, self._every(visits)),
-            _Task("sweep", self._look_after, self._wait_to_sweep),
+            _Task("sweep", self._sweep_and_seal, self._wait_to_sweep),
         ]
         if plans:  # so that no iteration has to wait for it
             read = partial(self._store.fleet.recent, fresh=True)
@@ -74,7 +74,7 @@ class Maintenance:
         return not self._stopping.is_set()
 
     def _visit(self) -> None:
-        """Beat when it is time, and ask for the throttle."""
+        """Send the heartbeat when it is due, and try to acquire the throttle for a sweep."""
         self._recycle()
         interval = None if self._sweeping.is_set() else self._timing.sweep
         try:
@@ -96,7 +96,7 @@ class Maintenance:
             log.warning("agent %s was retired or lost by Redis; registered it again", name)
         return beat.acquired
 
-    def _look_after(self) -> None:
+    def _sweep_and_seal(self) -> None:
         """Sweep, and seal new entries of the audit trails."""
         try:
             while sweep_all(self._store, self._host.sweepers) and not self._stopping.is_set():
