@@ -274,7 +274,7 @@ PROTECTIONS = (
         "P3",
         "an act phase that lost its worker while executing needs no other worker to end",
         f"{RUNTIME}/sweeper.py",
-        "        if retry.epoch > 1 and self._has_acted(retry):\n",
+        "        if retry.epoch > 1 and self._end_if_acted(retry):\n",
         "        if False:\n",
         "unit/runtime/test_lost_claims.py",
         ("test_an_iteration_whose_act_phase_lost_its_only_worker_ends_with_an_unknown_outcome",),

@@ -78,7 +78,7 @@ class Sweeper:
         if retry.finish:
             self._end(retry.iteration, retry.epoch)
             return
-        if retry.epoch > 1 and self._has_acted(retry):
+        if retry.epoch > 1 and self._end_if_acted(retry):
             return
         queue = retry.queue or (queues.ACT if retry.phase == "act" else queues.LOOP)
         served = self._engine.fleet.serving(queue, fresh=True)
@@ -92,7 +92,7 @@ class Sweeper:
         # Otherwise the first message is still queued.
 
     def _settle_act(self, retry: Retry, queue: str) -> None:
-        """End an act phase whose queue has no worker; the loop must not wait."""
+        """Resend an act phase whose queue has no worker to `loop`, where nothing is executed."""
         reason = queues.no_worker_message(queue)
         execution = self._store.executions.of_iteration(retry.iteration)
         epoch = self._store.iterations.settle_act(
@@ -111,8 +111,8 @@ class Sweeper:
         if mended.ended is not None:
             self._engine.dispatcher.send(self.agent_id, *mended.ended, "complete")
 
-    def _has_acted(self, retry: Retry) -> bool:
-        """Leave an act phase whose action must not be repeated, and report whether it did."""
+    def _end_if_acted(self, retry: Retry) -> bool:
+        """End an act phase whose action must not run again; False: the phase is to be resent."""
         ledger = self._store.executions
         execution = ledger.of_iteration(retry.iteration)
         if retry.phase == "complete":
