@@ -87,9 +87,9 @@ def end(
     *fence* is `complete` as its worker entered it; without a worker, it ends although none has.
     With *store_results* the action's result is stored too; otherwise the act phase has stored it.
     """
-    runs, unheard = _runs(context.store, result), run_result(result)
+    runs, unclaimed_result = _runs(context.store, result), run_result(result)
     follow_up = context.store.iterations.finish(
-        fence, result, runs, unheard, context.retention, store_results
+        fence, result, runs, unclaimed_result, context.retention, store_results
     )
     if follow_up:
         context.dispatcher.send(context.store.agent_id, follow_up, 1, "start")
@@ -255,7 +255,7 @@ def finish_investigation(
     performed: list[ActionPerformed],
     fields: Mapping[str, str] | None = None,
 ) -> Done:
-    """End the job with its run, and start the iteration that waits for it."""
+    """Start the iteration that waits for it; return how its job and its run end."""
     status = _RUN_STATUS.get(entry.ending, "failed")
     runs: list[Ending] = []
     run = engine.store.runs.get(id) if source == "run" else None

@@ -104,7 +104,7 @@ class Mended:
 
 
 class Iterations:
-    """The iteration in flight of one agent; `Loop` begins it, `History` keeps it."""
+    """The iteration in flight of one agent; `loop_control.py` begins it, `history.py` keeps it."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, timing: Timing) -> None:
         self._client = client
@@ -231,7 +231,7 @@ class Iterations:
         fence: Fence,
         result: LoopResult,
         runs: Iterable[RunOutcome],
-        unheard: RunResult,
+        unclaimed_result: RunResult,
         retention: Retention,
         store_results: bool = False,
     ) -> int | None:
@@ -241,7 +241,7 @@ class Iterations:
             fence: `complete` as its worker entered it; without a worker when the sweeper ends it.
             result: the complete result.
             runs: the outcomes of its runs.
-            unheard: the result for runs that it should have claimed but did not.
+            unclaimed_result: the result of runs that two iterations in a row failed to claim.
             retention: the limits for iterations and finished runs.
             store_results: store the action results of *result*; otherwise the act phase did.
         """
@@ -259,7 +259,7 @@ class Iterations:
         }
         reply = self._scripts.run(
             "finish_iteration",
-            archived=self._keys.past_iteration(int(fence.origin)),
+            past=self._keys.past_iteration(int(fence.origin)),
             n=fence.origin,
             epoch=fence.token,
             worker=fence.entered,
@@ -268,7 +268,7 @@ class Iterations:
             problems=dump_problems(result.problems),
             outline=summary_of(result).to_json(),
             results=dump_results(result.action_results) if store_results else "",
-            unheard=unheard.to_json(),
+            unclaimed_result=unclaimed_result.to_json(),
             ends=ends,
         )
         return int(reply[1]) if reply[0] == "ok" else None
@@ -293,10 +293,9 @@ class Iterations:
     ) -> int:
         """Take the act phase away from a queue that nobody serves.
 
-        If *execution* was started and may run again, it waits *patience* seconds for a worker.
-
-        The worker that takes it on the queue `loop` executes nothing. Return the new epoch, or 0
-        when the phase has moved on since.
+        If *execution* was started and may run again, the phase first waits *patience* seconds for
+        a worker. The worker that takes it from the queue `loop` executes nothing. Return the new
+        epoch, or 0 when the phase has moved on since.
         """
         settled = self._scripts.run(
             "settle_act",

@@ -19,9 +19,9 @@ EVERYTHING = pytest.mark.parametrize("path", [*SCRIPTS, *LIBRARY], ids=lambda pa
 
 #: Keys that callers give, as their names need more than the agent.
 GIVEN = {
-    *("answer", "approval", "archived", "asked", "bucket", "budget", "call", "callback"),
-    *("execution", "first", "index", "investigation", "job", "log", "origin", "run", "run_hash"),
-    *("session", "state", "throttle", "traces", "tracks"),
+    *("answer", "approval", "asked", "bucket", "budget", "call", "callback"),
+    *("execution", "first", "index", "investigation", "job", "log", "origin", "past", "run"),
+    *("run_hash", "session", "state", "throttle", "traces", "tracks"),
 }
 INCLUDE = r"^-- @include (.+)$"
 KEYS = {

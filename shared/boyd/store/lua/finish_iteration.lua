@@ -5,13 +5,13 @@
 -- problems   JSON
 -- outline    JSON: what a list tells of the result
 -- results    JSON: of its action, or empty: as its act phase has stored them
--- unheard    JSON: the result of runs that two iterations in a row could not even claim
+-- unclaimed_result  JSON: the result of runs that two iterations in a row failed to claim
 -- ends       run id, status or empty while it waits, result as JSON, approval id or empty, ...
 -- Returns {'ok', number of the follow-up or 0} or {'stale'}
 -- Events  iteration.completed, iteration.failed, run.completed, run.failed, run.waiting, iteration.started
-local iteration, loop, due, events, history, archived, runs_pending, intake, runs, runs_finished, audit_open =
+local iteration, loop, due, events, history, past, runs_pending, intake, runs, runs_finished, audit_open =
   unpack(KEYS)
-local n, epoch, worker, options, retention, problems, outline, results, unheard = unpack(ARGV, 1, 9)
+local n, epoch, worker, options, retention, problems, outline, results, unclaimed_result = unpack(ARGV, 1, 9)
 -- @include begin_iteration expect put_in_order rest settle_run with_step work_waits
 local ends = rest(10)
 options, retention = cjson.decode(options), cjson.decode(retention)
@@ -60,8 +60,8 @@ end
 put_in_order(history, now, n)
 redis.call('PEXPIRE', iteration, keep_ms)
 -- From here on it has ended; if anything fails now, `repair_agent` frees the agent.
-redis.call('RENAME', iteration, archived)
-redis.call('HDEL', archived, 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'batches',
+redis.call('RENAME', iteration, past)
+redis.call('HDEL', past, 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'batches',
   'queue', 'server', 'cancelled', 'unserved', 'abandoned', 'last')
 redis.call('HDEL', loop, 'active')
 redis.call('HINCRBY', loop, options.success and 'ended:completed' or 'ended:failed', 1)
@@ -83,7 +83,7 @@ for _, id in ipairs(unclaimed) do
   elseif created < tonumber(have[5]) then
     redis.call('ZREM', runs_pending, id)
     redis.call('HSET', key('run', id), 'status', 'investigating', 'iteration', n)
-    settle_run(id, 'failed', 'result', unheard, 'iteration', n)
+    settle_run(id, 'failed', 'result', unclaimed_result, 'iteration', n)
   end
 end
 if failed_twice and redis.call('ZCARD', runs_pending) == 0 then
