@@ -135,7 +135,7 @@ TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 #: The task that takes a job.
 JOB = "boyd.job"
 
-#: The phase that follows in the same chain; decide and complete choose theirs.
+#: The phase that follows in the same chain; all others send the next message themselves.
 FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
 
 _TRANSPORT = {

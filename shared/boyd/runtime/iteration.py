@@ -216,6 +216,7 @@ class IterationSteps:
         record = entry.record
         runs = [observe.run_observation(read_run(fields)) for fields in entry.runs]
         extra = [*record.intake, *runs]
+        # Hooks add observations: their problems are those of the observe phase.
         ctx.phase = "observe"
         observations, added = observe.assemble(ctx, record.observation_texts, extra)
         ctx.phase = "orient"

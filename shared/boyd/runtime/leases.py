@@ -202,11 +202,11 @@ class LeasedLedger:
         return hold.reason if hold else f"{naming.short(other)} was in the way"
 
 
-def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:
-    """Retry while Redis does not answer, for about ten seconds; *passing* errors are retried."""
+def persistently(ask: Callable[[], _T], error: type[StoreError] = StoreUnavailable) -> _T:
+    """Retry after every *error* for about ten seconds; the last attempt raises it."""
     for pause in PAUSES:
         try:
             return ask()
-        except passing:
+        except error:
             time.sleep(pause)
     return ask()

@@ -24,7 +24,10 @@ Ending = tuple[str, RunStatus, RunResult]
 
 @dataclass(frozen=True)
 class StuckJob:
-    """An overdue job: to send again on `queue`, or to give up because `worker` lost it."""
+    """An overdue job, to send again on `queue` or to give up.
+
+    It is given up when too many workers lost it, `worker` last, or when nobody took it in time.
+    """
 
     attempt: int
     queue: str | None

@@ -17,10 +17,11 @@ audit.
 `-- @include name ...` inserts functions of `lua/lib/` and their own includes. Such a function may
 use keys of the script by name; its file says so (`-- Uses due`).
 
-A script does all or nothing. Redis runs it without interruption, but does not roll it back when a
-command fails. So everything is checked before the first write: a prefix added here checks that
-Redis permits every command of the script, and `expect` that the keys have the right type. A lack of
-memory stops a script only before its first write.
+Redis runs a script without interruption, but does not roll it back when a command fails. So what
+can make one fail is checked before the first write: a prefix added here checks that Redis permits
+every command of the script, and `expect` that the keys have the right type. A lack of memory stops
+a script only before its first write. What fails halfway all the same is repaired by a sweep, with
+`repair_agent`.
 """
 
 from __future__ import annotations

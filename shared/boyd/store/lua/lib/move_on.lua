@@ -1,7 +1,7 @@
 -- @include emit time with_step
 -- Uses iteration, due
 -- move_on(phase, following, resend_after, queue): end *phase* and make the *following* one due, on *queue* if it is not
--- the usual one. An attempt at a phase that was abandoned does not count.
+-- the usual one. An attempt at a phase that was abandoned gets the mark of one that does not count in *steps*.
 local function move_on(phase, following, resend_after, queue)
   local now = now_ms()
   local have = redis.call('HMGET', iteration, 'phaseAt', 'iteration', 'entered', 'startedAt', 'steps', 'abandoned')
