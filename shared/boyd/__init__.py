@@ -113,10 +113,10 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         for home in _HOMES:
-            found = getattr(import_module(home), name, None)
-            if found is not None and not isinstance(found, type(sys)):
-                globals()[name] = found
-                return found
+            value = getattr(import_module(home), name, None)
+            if value is not None and not isinstance(value, type(sys)):
+                globals()[name] = value
+                return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

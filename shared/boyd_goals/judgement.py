@@ -230,8 +230,8 @@ def _is_enough(criterion: Criterion, reading: Reading, config: Config) -> bool:
     specific = len(criterion.subject)
     # Rounded, as 0.7 of ten words are seven.
     least = max(ceil(round(config.completion_ratio * count, 9)), min(2, count))
-    named = len(criterion.subject & reading.words)
-    return criterion.is_claim or (len(reading.words) >= least and named >= min(2, specific))
+    matches = len(criterion.subject & reading.words)
+    return criterion.is_claim or (len(reading.words) >= least and matches >= min(2, specific))
 
 
 def _quote(lines: Iterable[str]) -> str:

@@ -36,9 +36,9 @@ def _lines(value: Any, names: Sequence[str]) -> Iterator[str]:
         for item in value:
             yield from _lines(item, names)
     elif isinstance(value, dict):
-        named = [str(item) for key, item in value.items() if _is_naming(key, item)]
-        names = [*names, *named]
-        if named and len(named) == len(value):
+        own = [str(item) for key, item in value.items() if _is_naming(key, item)]
+        names = [*names, *own]
+        if own and len(own) == len(value):
             yield " ".join(names)
         for key, item in value.items():
             if not _is_naming(key, item):
