@@ -81,7 +81,7 @@ PROTECTIONS = (
         "P1",
         "only the worker that holds its act phase may claim",
         f"{LUA}/claim_execution.lua",
-        "elseif options.origin and not holds(origin, options.n, options.epoch, 'act', "
+        "elseif options.origin and not owns_phase(origin, options.n, options.epoch, 'act', "
         "options.entered) then",
         "elseif false then",
         "unit/phases/test_act.py",
@@ -563,7 +563,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "the epoch of a phase fences who was taken for lost",
-        f"{LUA}/lib/holds.lua",
+        f"{LUA}/lib/owns_phase.lua",
         " and have[2] == epoch",
         "",
         "unit/phases/test_act.py",
@@ -572,7 +572,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "only who has entered a phase may leave it",
-        f"{LUA}/lib/holds.lua",
+        f"{LUA}/lib/owns_phase.lua",
         " and have[4] == worker",
         "",
         "unit/runtime/test_sweeper.py",

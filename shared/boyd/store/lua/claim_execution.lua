@@ -19,7 +19,7 @@
 --         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit confirmed executes expect format frozen hold holds in_flight lose_claim put_in_order rest server
+-- @include audit confirmed executes expect format frozen hold in_flight lose_claim owns_phase put_in_order rest server
 -- @include symptoms time touch track
 local fields = rest(4)
 options = cjson.decode(options)
@@ -43,7 +43,7 @@ if options.origin == 'job' then
   if not executes(origin, options.attempt, options.entered) then
     return {'stale'}
   end
-elseif options.origin and not holds(origin, options.n, options.epoch, 'act', options.entered) then
+elseif options.origin and not owns_phase(origin, options.n, options.epoch, 'act', options.entered) then
   return {'stale'}
 end
 local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion')

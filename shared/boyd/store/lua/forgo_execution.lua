@@ -4,8 +4,8 @@
 -- Returns {'none'} when it was never started, {'stale'}, {'over'}, or {'unknown', why}
 local execution, iteration, audit_open, due, in_flight = unpack(KEYS)
 local n, epoch, entered = unpack(ARGV)
--- @include holds lose_claim server
-if not holds(iteration, n, epoch, 'act', entered) then
+-- @include lose_claim owns_phase server
+if not owns_phase(iteration, n, epoch, 'act', entered) then
   return {'stale'}
 end
 local have = redis.call('HMGET', execution, 'state', 'worker', 'result')

@@ -8,9 +8,9 @@
 -- Events  phase
 local iteration, due, events, observers_health, held_actions, symptoms = unpack(KEYS)
 local n, epoch, worker, resend_after, health, sight = unpack(ARGV, 1, 6)
--- @include expect holds move_on rest symptoms
+-- @include expect move_on owns_phase rest symptoms
 local fields = rest(7)
-if not holds(iteration, n, epoch, 'orient', worker) then
+if not owns_phase(iteration, n, epoch, 'orient', worker) then
   return 0
 end
 expect(due, 'zset', observers_health, 'hash', symptoms, 'string')

@@ -6,9 +6,9 @@
 -- Events  phase
 local iteration, due, events = unpack(KEYS)
 local n, epoch, phase, worker, following, resend_after, queue = unpack(ARGV, 1, 7)
--- @include expect holds move_on rest
+-- @include expect move_on owns_phase rest
 local fields = rest(8)
-if not holds(iteration, n, epoch, phase, worker) then
+if not owns_phase(iteration, n, epoch, phase, worker) then
   return 0
 end
 expect(due, 'zset')

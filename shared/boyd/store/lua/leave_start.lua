@@ -6,9 +6,9 @@
 -- Events  phase
 local iteration, due, events, observers_ran = unpack(KEYS)
 local n, epoch, worker, resend_after, ran, batches = unpack(ARGV, 1, 6)
--- @include expect forget_batch holds move_on rest
+-- @include expect forget_batch move_on owns_phase rest
 local fields = rest(7)
-if not holds(iteration, n, epoch, 'start', worker) then
+if not owns_phase(iteration, n, epoch, 'start', worker) then
   return 0
 end
 expect(due, 'zset', observers_ran, 'hash')

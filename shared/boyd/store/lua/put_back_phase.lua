@@ -4,8 +4,8 @@
 -- Returns 1, or 0 when the entry was lost
 local iteration, due = unpack(KEYS)
 local n, epoch, phase, worker, wait = unpack(ARGV)
--- @include expect holds time
-if not holds(iteration, n, epoch, phase, worker) then
+-- @include expect owns_phase time
+if not owns_phase(iteration, n, epoch, phase, worker) then
   return 0
 end
 expect(due, 'zset')
