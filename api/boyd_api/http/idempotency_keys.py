@@ -96,7 +96,7 @@ def once(
         raise HttpProblem("idempotency-mismatch", detail)
     if claim.outcome == "in flight":
         raise HttpProblem("idempotency-in-flight", headers=retry_after(1))
-    with leases.hold(lambda: answers.renew(digest, claim.token, LEASE), keyed.limit):
+    with leases.renewing(lambda: answers.renew(digest, claim.token, LEASE), keyed.limit):
         response, body = work()
     status, sent = response.status_code, response.headers
     try:

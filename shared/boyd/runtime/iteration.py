@@ -110,7 +110,7 @@ class IterationSteps:
         def renew() -> bool:
             return self._store.observers.renew_batch(iteration, batch, attempt, worker)
 
-        with self._engine.leases.hold(renew, self._limit(work)):
+        with self._engine.leases.renewing(renew, self._limit(work)):
             results = observe.observe(
                 ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
             )
@@ -172,7 +172,7 @@ class IterationSteps:
         def renew() -> bool:
             return self._iterations.renew(entry.iteration, entry.epoch, entry.worker)
 
-        with self._engine.leases.hold(renew, self._phase_limit(entry.phase, record)):
+        with self._engine.leases.renewing(renew, self._phase_limit(entry.phase, record)):
             try:
                 return work(entry, ctx)
             except StillRunning as running:

@@ -38,7 +38,7 @@ IDLE = 30
 
 
 @dataclass
-class _Held:
+class _Lease:
     renew: Callable[[], bool]
     until: float
 
@@ -52,28 +52,28 @@ class Leases:
     def __init__(self, interval: float) -> None:
         """Renew every *interval* seconds, well below the duration of a lease."""
         self._interval = interval
-        self._held: dict[int, _Held] = {}
+        self._leases: dict[int, _Lease] = {}
         self._lock = threading.Lock()
         self._process = 0
 
     @contextmanager
-    def hold(self, renew: Callable[[], bool], limit: float) -> Iterator[None]:
+    def renewing(self, renew: Callable[[], bool], limit: float) -> Iterator[None]:
         """Call *renew* while the body runs, for at most *limit* seconds."""
-        held = _Held(renew, time.monotonic() + limit)
+        lease = _Lease(renew, time.monotonic() + limit)
         with self._lock:
             self._start()
-            self._held[id(held)] = held
+            self._leases[id(lease)] = lease
         try:
             yield
         finally:
             with self._lock:
-                self._held.pop(id(held), None)
+                self._leases.pop(id(lease), None)
 
     def _start(self) -> None:
         # After a fork there is no thread, and the leases belong to the parent.
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._held.clear()
+            self._leases.clear()
             threading.Thread(target=self._run, name="leases", daemon=True).start()
 
     def _run(self) -> None:
@@ -81,17 +81,17 @@ class Leases:
         while True:
             time.sleep(self._interval)
             with self._lock:
-                held = list(self._held.items())
-                idle = 0 if held else idle + 1
+                leases = list(self._leases.items())
+                idle = 0 if leases else idle + 1
                 if idle > IDLE:
-                    self._process = 0  # `hold` starts a thread again
+                    self._process = 0  # `renewing` starts a thread again
                     return
-            for key, lease in held:
+            for key, lease in leases:
                 if time.monotonic() > lease.until or not self._renew(lease):
                     with self._lock:
-                        self._held.pop(key, None)
+                        self._leases.pop(key, None)
 
-    def _renew(self, lease: _Held) -> bool:
+    def _renew(self, lease: _Lease) -> bool:
         try:
             return lease.renew()
         except Exception as error:  # noqa: BLE001 - if the thread ended, no lease would be renewed
@@ -130,7 +130,7 @@ class LeasedLedger:
         self._in_flight = store.in_flight
         self._procedures = store.procedures
         self._leases = leases
-        self._holding = ExitStack()
+        self._renewals = ExitStack()
         self._has_room = has_room
 
     def find(self, execution_id: str) -> ActionResult | None:
@@ -148,10 +148,10 @@ class LeasedLedger:
         if claim.outcome is ClaimOutcome.HELD:
             return replace(claim, detail=self._obstacle(execution, claim.detail))
         if claim.outcome is ClaimOutcome.CLAIMED:
-            hold = self._leases.hold(
+            renewal = self._leases.renewing(
                 lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
             )
-            self._holding.enter_context(hold)
+            self._renewals.enter_context(renewal)
         return claim
 
     def forgo(self, execution_id: str, fence: Fence) -> Claim:
@@ -178,14 +178,14 @@ class LeasedLedger:
                 lambda: self._ledger.finish(execution_id, token, result, self._send), StoreError
             )
         finally:
-            self._holding.close()
+            self._renewals.close()
 
     def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
         """Let a job go on with the claimed execution, and release the claim."""
         try:
             return persistently(lambda: self._procedures.begin(token, record, result), StoreError)
         finally:
-            self._holding.close()
+            self._renewals.close()
 
     def _send(self, name: str, attempt: int, queue: str | None) -> None:
         """Send the job that has waited for this execution."""

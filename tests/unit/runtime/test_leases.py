@@ -33,14 +33,14 @@ class Renewals:
 
 def test_a_lease_is_renewed_while_the_work_goes_on() -> None:
     renewals = Renewals()
-    with Leases(0.005).hold(renewals, 60):
+    with Leases(0.005).renewing(renewals, 60):
         assert renewals.come(3)
 
 
 def test_the_lease_of_hanging_work_is_not_renewed() -> None:
     leases = Leases(0.005)
     hangs, works = Renewals(), Renewals()
-    with leases.hold(hangs, 0), leases.hold(works, 60):
+    with leases.renewing(hangs, 0), leases.renewing(works, 60):
         assert works.come(3)
 
     assert hangs.count == 0
@@ -49,7 +49,7 @@ def test_the_lease_of_hanging_work_is_not_renewed() -> None:
 def test_a_lost_lease_is_not_renewed_again() -> None:
     leases = Leases(0.005)
     lost, kept = Renewals(False), Renewals()
-    with leases.hold(lost, 60), leases.hold(kept, 60):
+    with leases.renewing(lost, 60), leases.renewing(kept, 60):
         assert kept.come(3)
 
     assert lost.count == 1
@@ -58,5 +58,5 @@ def test_a_lost_lease_is_not_renewed_again() -> None:
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("closed by others")])
 def test_a_lease_is_renewed_again_after_an_attempt_failed(error: Exception) -> None:
     renewals = Renewals(error)
-    with Leases(0.005).hold(renewals, 60):
+    with Leases(0.005).renewing(renewals, 60):
         assert renewals.come(3)

@@ -103,7 +103,7 @@ class JobRunner:
         def renew() -> bool:
             return self._jobs.renew(fence)
 
-        with self._engine.leases.hold(renew, handler.limit(fields)):
+        with self._engine.leases.renewing(renew, handler.limit(fields)):
             try:
                 outcome = handler.perform(id, fields, fence, attempt > 1)
             except StillRunning as running:
