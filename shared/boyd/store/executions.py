@@ -194,7 +194,7 @@ class ActionLedger:
             anyway=origin is None,
             member={int: "phase", str: origin}.get(type(origin), ""),
         )
-        if outcome == "held":
+        if outcome == "running":
             raise _still_running(execution_id, *rest)
         return self.find(execution_id) if outcome == "over" else None
 

@@ -1,7 +1,7 @@
 -- Settle an execution whose worker has let its claim lapse: its outcome is unknown, unless it may run again.
 -- anyway     1: settle it although the claim has not lapsed; a worker that still runs it is refused
 -- member     of what is due, to check again when the claim lapses; or empty
--- Returns {'open'} when it has not begun or may run again, {'held', worker, ms until it lapses} or {'over'}
+-- Returns {'open'} when it has not begun or may run again, {'running', worker, ms until it lapses} or {'over'}
 local execution, audit_open, due, origin, in_flight = unpack(KEYS)
 local anyway, member = unpack(ARGV)
 -- @include lose_claim
@@ -16,11 +16,11 @@ end
 local left = tonumber(have[2]) - now_ms()
 if anyway ~= '1' and left > 0 then
   -- Only while no worker holds the origin: its deadline is that worker's lease.
-  local held = redis.call('HMGET', origin, 'entered', 'executionState')
-  if member ~= '' and not held[1] and held[2] ~= 'running' then
+  local owner = redis.call('HMGET', origin, 'entered', 'executionState')
+  if member ~= '' and not owner[1] and owner[2] ~= 'running' then
     redis.call('ZADD', due, 'XX', now_ms() + left, member)
   end
-  return {'held', have[3], left}
+  return {'running', have[3], left}
 end
 if anyway ~= '1' and have[4] == '1' then
   return {'open'}
