@@ -268,7 +268,7 @@ class Rules:
         for number, rule in enumerate(self._settings.approvals.policies):
             if rule.fits(circumstances.action.id, risk, circumstances.action.reversibility):
                 try:
-                    if self._holds(_policy(number), rule.when, circumstances):
+                    if self._is_true(_policy(number), rule.when, circumstances):
                         return rule, None
                 except Undecided as doubt:
                     return rule, str(doubt)
@@ -285,7 +285,7 @@ class Rules:
             (_budget(id), self._settings.budgets.get(id)),
             (_own_budget(id), circumstances.action.budget),
         ):
-            if budget and self._holds(key, budget.when, circumstances):
+            if budget and self._is_true(key, budget.when, circumstances):
                 return budget
         return None
 
@@ -296,7 +296,7 @@ class Rules:
             Undecided: its condition cannot be evaluated.
         """
         rule = self._settings.autonomy.get(circumstances.action.id)
-        if rule is None or self._holds(
+        if rule is None or self._is_true(
             _autonomy(circumstances.action.id), rule.when, circumstances
         ):
             return None
@@ -325,7 +325,7 @@ class Rules:
         counting = [
             (window.name or place, window)
             for place, window in self._windows.of(circumstances.action.id)
-            if self._holds(f"{place}.when", window.when, circumstances)
+            if self._is_true(f"{place}.when", window.when, circumstances)
         ]
         try:
             return [
@@ -387,11 +387,12 @@ class Rules:
             self._languages[action] = Language(NAMES | params)
         return self._languages[action]
 
-    def _holds(self, key: str, text: str | None, circumstances: Circumstances) -> bool:
+    def _is_true(self, key: str, text: str | None, circumstances: Circumstances) -> bool:
         if text is None:
             return True
         try:
-            return self._conditions[key, circumstances.action.id].holds(self._values(circumstances))
+            condition = self._conditions[key, circumstances.action.id]
+            return condition.is_true(self._values(circumstances))
         except Exception as error:  # noqa: BLE001 - also of the plugin's own validation of params
             raise Undecided(f"{key} cannot be evaluated: {saying(error)}") from None
 

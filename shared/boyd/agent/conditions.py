@@ -44,7 +44,7 @@ class Condition:
         # Only these are checked and converted; a name in a string does no harm.
         self._names = [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
 
-    def holds(self, values: Mapping[str, Any]) -> bool:
+    def is_true(self, values: Mapping[str, Any]) -> bool:
         """Evaluate the condition with *values*, by name.
 
         Raises:

@@ -83,13 +83,13 @@ def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | 
     return "rollback" if action is not None and action.has("rollback") else None
 
 
-def holds(condition: str, values: Mapping[str, Any]) -> bool:
+def is_true(condition: str, values: Mapping[str, Any]) -> bool:
     """Evaluate a condition of a step with `params`, `steps` and `output`.
 
     Raises:
         ConditionError: it cannot be evaluated.
     """
-    return _language().compile(condition).holds(values)
+    return _language().compile(condition).is_true(values)
 
 
 @cache

@@ -185,7 +185,7 @@ class DecisionRules(Plugin):
         condition, error = self._conditions[rule.name], ""
         for observation in filter(rule.applies_to, observations):
             try:
-                if condition is None or condition.holds(_values(observation)):
+                if condition is None or condition.is_true(_values(observation)):
                     yield _match(rule, observation)
             except (ConditionError, MissingValue) as failed:
                 error = error or f"rule {rule.name} cannot judge {observation.source}: {failed}"

@@ -39,10 +39,10 @@ VALUES: dict[str, Any] = {
 LANGUAGE = Language(NAMES)
 
 
-def holds(text: str, **changes: Any) -> bool:
+def is_true(text: str, **changes: Any) -> bool:
     """The answer of a condition about `VALUES` with those changes to params."""
     values = VALUES | {f"params.{name}": value for name, value in changes.items()}
-    return LANGUAGE.compile(text).holds(values)
+    return LANGUAGE.compile(text).is_true(values)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def holds(text: str, **changes: Any) -> bool:
     ],
 )
 def test_a_condition_is_true_or_false(text: str, answer: bool) -> None:
-    assert holds(text) is answer
+    assert is_true(text) is answer
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_a_condition_that_cannot_be_evaluated_says_why(
     text: str, changes: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ConditionError) as error:
-        holds(text, **changes)
+        is_true(text, **changes)
 
     assert why in str(error.value)
 
 
 def test_values_that_a_condition_does_not_name_cannot_make_it_fail() -> None:
-    assert holds("params.count > 3", any=2**70, hosts=["a"] * 1000)
+    assert is_true("params.count > 3", any=2**70, hosts=["a"] * 1000)
 
 
 class Size(StrEnum):

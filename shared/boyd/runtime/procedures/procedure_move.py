@@ -13,7 +13,7 @@ from typing import Any
 from boyd import naming
 from boyd.agent.agent import REPEAT_AFTER
 from boyd.agent.conditions import ConditionError
-from boyd.agent.procedure_plans import action_of, compensation_of, holds
+from boyd.agent.procedure_plans import action_of, compensation_of, is_true
 from boyd.models import (
     ActionResult,
     Fence,
@@ -98,7 +98,7 @@ class ProcedureMove:
     def _begin(self) -> Done | Later:
         step = self._step
         try:
-            if step.when is not None and not holds(step.when, self._steps.values()):
+            if step.when is not None and not is_true(step.when, self._steps.values()):
                 return self._next("skipped", detail=f"false: {step.when}")
         except ConditionError as error:
             return self._fail_step(f"when: {error}")
@@ -137,7 +137,7 @@ class ProcedureMove:
     def _after_poll(self, result: ActionResult, until: str) -> Done | Later:
         step, progress = self._step, self._progress
         try:
-            met = holds(until, {**self._steps.values(), "output": result.output})
+            met = is_true(until, {**self._steps.values(), "output": result.output})
         except ConditionError as error:
             return self._fail_step(f"until: {error}")
         if met:
