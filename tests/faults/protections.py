@@ -397,7 +397,7 @@ PROTECTIONS = (
         "P5",
         "an approval is due in the step that acknowledges it",
         f"{LUA}/resolve_approval.lua",
-        "  list_job('approval:' .. id, now + options.resend_after)\n",
+        "  schedule_job('approval:' .. id, now + options.resend_after)\n",
         "",
         "unit/runtime/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),

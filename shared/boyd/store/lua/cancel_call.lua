@@ -9,7 +9,7 @@
 -- Events  call.executed
 local call, due, events, in_flight, audit_open = unpack(KEYS)
 local id, approval, result, keep, note = unpack(ARGV, 1, 5)
--- @include audit emit expect in_flight list_job rest
+-- @include audit emit expect in_flight rest schedule_job
 local actor = rest(6)
 local have = redis.call('HMGET', call, 'executionState', 'cancelled', 'kind', 'executionAttempt', 'action', 'undoes',
   'executionTurn', 'executionTurnAt')
@@ -39,7 +39,7 @@ emit('call.executed', 'call', id, 'state', 'failed')
 -- A worker that has entered it is fenced off: its claim is stale, and it proposes nothing.
 redis.call('HSET', call, 'cancelled', 1, 'executionState', 'failed', 'executionEndedAt', now_ms(), 'result', result)
 redis.call('PEXPIRE', call, keep)
-unlist_job('call:' .. id)
+unschedule_job('call:' .. id)
 -- Calls queued behind it become due.
 local action, target = string.match(have[8] or '', '^([^:]*:[^:]*):(.*)$')
 if action then

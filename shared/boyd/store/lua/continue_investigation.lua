@@ -5,7 +5,7 @@
 -- Events  investigation.started
 local investigation, log, due, events, audit_open = unpack(KEYS)
 local id, entry, queue, resend_after, request = unpack(ARGV, 1, 5)
--- @include audit emit expect format list_job rest server
+-- @include audit emit expect format rest schedule_job server
 local actor = rest(6)
 local have = redis.call('HMGET', investigation, 'status', 'executionState', 'saidRequest', 'executionAttempt',
   'formatVersion')
@@ -23,7 +23,7 @@ if have[1] ~= 'ended' or have[2] == 'queued' or have[2] == 'running' then
 end
 expect(log, 'stream', due, 'zset', audit_open, 'stream')
 local now = now_ms()
-list_job('investigation:' .. id, now + resend_after)
+schedule_job('investigation:' .. id, now + resend_after)
 redis.call('PERSIST', investigation)
 redis.call('PERSIST', log)
 redis.call('XADD', log, '*', 'entry', entry)

@@ -19,7 +19,7 @@ end
 expect(due, 'zset')
 if keep == '0' then
   redis.call('DEL', job)
-  unlist_job(name)
+  unschedule_job(name)
   return 1
 end
 retention, ends = cjson.decode(retention), cjson.decode(ends)
@@ -64,5 +64,5 @@ redis.call('HSET', job, 'executionState', state, 'executionEndedAt', now, 'updat
 if ended then
   redis.call('HSET', job, 'result', ended)
 end
-unlist_job(name)
+unschedule_job(name)
 return 1

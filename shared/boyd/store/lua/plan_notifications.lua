@@ -30,7 +30,7 @@ for _, one in ipairs(planned) do
       local at = now_ms() + one.wait
       redis.call('HSET', key(job), 'queuedAt', at, 'executionNotBefore', at)
       -- No deadline is ten minutes ahead, as in `renew_job`.
-      list_job(job, math.min(at, now_ms() + 540000))
+      schedule_job(job, math.min(at, now_ms() + 540000))
     else
       send[#send + 1] = job
     end

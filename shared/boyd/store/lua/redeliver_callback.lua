@@ -4,7 +4,7 @@
 -- Returns 1, or 0 when there is none
 local callback, due, audit_open = unpack(KEYS)
 local name, keep = unpack(ARGV, 1, 2)
--- @include audit expect list_job rest time
+-- @include audit expect rest schedule_job time
 local actor = rest(3)
 local state = redis.call('HGET', callback, 'executionState')
 if not state then
@@ -13,7 +13,7 @@ end
 expect(due, 'zset', audit_open, 'stream')
 if state ~= 'running' then
   local now = now_ms()
-  list_job(name, now)
+  schedule_job(name, now)
   redis.call('HSET', callback, 'executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0,
     'queuedAt', now, 'tries', 0)
   redis.call('HDEL', callback, 'executionNotBefore')

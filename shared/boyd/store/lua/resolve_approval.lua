@@ -72,7 +72,7 @@ expect(in_flight, 'hash')
 if verdict == 'approved' and not done then
   -- An approval is also the order to execute: from here on it does not depend on the approver. If nothing comes of
   -- it, the sweeper finds no job of that name and drops it.
-  list_job('approval:' .. id, now + options.resend_after)
+  schedule_job('approval:' .. id, now + options.resend_after)
   if have[16] and tonumber(have[17]) and not have[7] then
     local name = 'approval:' .. id
     enter_flight(have[4], have[16], tonumber(have[17]), name, name)

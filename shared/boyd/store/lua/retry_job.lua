@@ -8,7 +8,7 @@
 -- What it has lost is noted, of the last attempts only: each a line of attempt, begin and end in ms, and worker.
 local job, due = unpack(KEYS)
 local name, resend_after, max_attempts, queue_timeout, score = unpack(ARGV)
--- @include format list_job time
+-- @include format schedule_job time
 if tonumber(redis.call('ZSCORE', due, name) or 0) ~= tonumber(score) then
   return {'none'}
 end
@@ -20,7 +20,7 @@ if newer(have[8]) then
   return {'newer', newer(have[8])}
 end
 if state ~= 'queued' and state ~= 'running' then
-  unlist_job(name)
+  unschedule_job(name)
   return {'none'}
 end
 local now = now_ms()
