@@ -283,7 +283,7 @@ PROTECTIONS = (
         "P3",
         "leases are renewed while the work goes on",
         f"{RUNTIME}/leases.py",
-        "            for key, lease in held:\n",
+        "            for key, lease in leases:\n",
         "            for key, lease in held[:0]:\n",
         "unit/runtime/test_leases.py",
         ("test_a_lease_is_renewed_while_the_work_goes_on",),
