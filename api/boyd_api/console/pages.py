@@ -1,6 +1,6 @@
 """Admits and answers each request to a page of the console.
 
-A page reads what the API's routes read, by calling their functions with `page.ctx`.
+A page reads with `page.ctx`: from the store and the archive, or by calling functions of the routes.
 """
 
 from __future__ import annotations
