@@ -39,7 +39,7 @@ def iteration(number: int, timeline: str) -> str:
     return f"{number}.{timeline}" if timeline else str(number)
 
 
-def loop(iteration: str) -> str:
+def iteration_execution(iteration: str) -> str:
     """The execution decided by an iteration, named by `iteration`."""
     return f"{_LOOP}:{iteration}"
 

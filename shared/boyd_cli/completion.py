@@ -110,7 +110,7 @@ def executions(api: Api) -> Offers:
     for past in api.agent.get("/loop/history", IterationList, limit=50).iterations:
         for result in past.results:
             if result.success:
-                yield naming.loop(str(past.iteration)), result.action
+                yield naming.iteration_execution(str(past.iteration)), result.action
     queue = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
     for item in queue.history:
         if item.result is not None and item.result.success:

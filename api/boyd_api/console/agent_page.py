@@ -182,7 +182,7 @@ def _execution(page: PageRequest, last: LoopResult | None) -> ExecutionEntry | N
     if last is None or not any(result.success for result in last.action_results):
         return None
     return page.ctx.agent.store.executions.get(
-        naming.loop(last.id.removeprefix(f"{page.agent_id}:"))
+        naming.iteration_execution(last.id.removeprefix(f"{page.agent_id}:"))
     )
 
 

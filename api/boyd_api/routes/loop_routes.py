@@ -74,7 +74,7 @@ def _pages(ctx: RequestContext, since: datetime, until: datetime) -> Iterator[Au
 
 def execution_name(result: LoopResult) -> str:
     """The name of the execution of its action."""
-    return naming.loop(result.id.removeprefix(f"{result.agent_id}:"))
+    return naming.iteration_execution(result.id.removeprefix(f"{result.agent_id}:"))
 
 
 loop_routes = Routes("loop")

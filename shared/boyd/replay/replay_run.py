@@ -80,7 +80,11 @@ def with_endings(report: ReplayReport, work: PastWork) -> ReplayReport:
 def _ending(judgement: ReplayedIteration, work: PastWork) -> str:
     kind, _, approval_id = judgement.ended.partition(" ")
     item = work.approval(approval_id) if kind == "approval" else None
-    name = naming.approval(item.id) if item else naming.loop(judgement.iteration.partition(":")[2])
+    name = (
+        naming.approval(item.id)
+        if item
+        else naming.iteration_execution(judgement.iteration.partition(":")[2])
+    )
     entry = work.execution(name) if judgement.ended else None
     verdict = entry.verification.verdict if entry and entry.verification else None
     suffix = f", {verdict}" if verdict else ""

@@ -100,7 +100,7 @@ def with_known_outcome(store: AgentStore, record: Record, result: LoopResult) ->
     decision = record.decision
     if record.abandoned_phase != "act" or decision is None:
         return result
-    recorded = store.executions.settle(naming.loop(record.id))
+    recorded = store.executions.settle(naming.iteration_execution(record.id))
     outcome = recorded or action_call.failure(
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
@@ -127,7 +127,9 @@ def _gate_after(ctx: PhaseContext, decision: Decision, result: ActionResult) -> 
 
 def remains_of(store: AgentStore, iteration: int, timeline: str) -> Lost:
     """Collect what is left of an iteration whose record is gone."""
-    result = store.executions.settle(naming.loop(naming.iteration(iteration, timeline)))
+    result = store.executions.settle(
+        naming.iteration_execution(naming.iteration(iteration, timeline))
+    )
     reason = "its record was lost or is incomplete"
     return Lost(iteration, reason, store.runs.of_iteration(iteration), [result] if result else [])
 

@@ -289,7 +289,7 @@ class IterationSteps:
         decision = record.decision
         assert decision is not None, "decide stores a decision before act is due"
         request = act.Request(
-            execution_id=naming.loop(record.id),
+            execution_id=naming.iteration_execution(record.id),
             decision=decision,
             situation=record.situation,
             proposal=act.ProposalTerms(
@@ -331,7 +331,9 @@ class IterationSteps:
             return
         fields = {"error": reason, **_problems(ctx), **self._tape(entry, ctx)}
         # A started action has had its effect, whatever failed after it.
-        done = entry.phase == "act" and self._store.executions.settle(naming.loop(entry.record.id))
+        done = entry.phase == "act" and self._store.executions.settle(
+            naming.iteration_execution(entry.record.id)
+        )
         if done:
             fields |= ending.action_fields(self._engine, entry.record, done)
         if self._iterations.leave(entry, "complete", fields):

@@ -170,7 +170,7 @@ class ActionLedger:
             pipe.hget(keys.past_iteration(number), "timeline")
             (current, timeline), archived = pipe.execute()
         run_timeline = timeline if current == str(number) else archived
-        return naming.loop(naming.iteration(number, run_timeline or ""))
+        return naming.iteration_execution(naming.iteration(number, run_timeline or ""))
 
     def settle(self, execution_id: str, origin: int | str | None = None) -> ActionResult | None:
         """Return an execution's result; if its worker was lost, the outcome becomes unknown.

@@ -375,7 +375,11 @@ def _execution_of(api: Api, result: models.LoopResult) -> Execution | None:
     if not result.action_results:
         return None
     approval = result.action_results[0].waits_for
-    name = naming.approval(approval) if approval else naming.loop(result.id.partition(":")[2])
+    name = (
+        naming.approval(approval)
+        if approval
+        else naming.iteration_execution(result.id.partition(":")[2])
+    )
     try:
         return api.agent.get(f"/executions/{name}", Execution)
     except ApiProblem as problem:

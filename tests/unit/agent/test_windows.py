@@ -330,7 +330,9 @@ def test_an_action_started_in_its_window_is_retried_after_the_window_closed(
     lab.dispatcher.hints.clear()
     assert lab.store.iterations.enter(1, 1, "act", "h.1.abcd/1")
     keys = Keys("test")
-    name = naming.loop(naming.iteration(1, lab.client.hget(keys.iteration, "timeline")))
+    name = naming.iteration_execution(
+        naming.iteration(1, lab.client.hget(keys.iteration, "timeline"))
+    )
     fence = Fence(1, 1, "h.1.abcd/1")
     lab.store.executions.claim(execution_request(name, idempotent=True, fence=fence), "t")
     lab.client.hset(keys.execution(name), "leaseUntil", 1)

@@ -384,7 +384,9 @@ def test_an_action_whose_worker_died_has_passed_the_gate() -> None:
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     lab.dispatcher.hints.clear()
     assert lab.store.iterations.enter(1, 1, "act", "h.1.abcd/1")
-    name = naming.loop(naming.iteration(1, lab.client.hget(KEYS.iteration, "timeline")))
+    name = naming.iteration_execution(
+        naming.iteration(1, lab.client.hget(KEYS.iteration, "timeline"))
+    )
     fence = Fence(1, 1, "h.1.abcd/1")
     lab.store.executions.claim(execution_request(name, fence=fence), "t")
     lab.client.hset(KEYS.execution(name), "leaseUntil", 1)

@@ -10,7 +10,7 @@ from boyd import naming
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (naming.loop(naming.iteration(12, "1a2b")), "loop:12.1a2b"),
+        (naming.iteration_execution(naming.iteration(12, "1a2b")), "loop:12.1a2b"),
         (naming.approval("a1"), "approval:a1"),
         (naming.call("c1"), "call:c1"),
         (naming.rollback("call:c1"), "rollback:call:c1"),

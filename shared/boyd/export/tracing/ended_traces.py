@@ -148,7 +148,9 @@ class EndedTraces:
             for run_fields in work.hashes("run", result.runs)
             if run_fields
         ]
-        return iteration_spans(self._ids, result, runs, self._entry(naming.loop(name)))
+        return iteration_spans(
+            self._ids, result, runs, self._entry(naming.iteration_execution(name))
+        )
 
     def _approval(self, member: str, at: float, fields: Fields) -> list[Span] | None:
         if "status" not in fields:

@@ -154,7 +154,7 @@ class AutonomyOffers:
     def _ending(self, then: LoopResult) -> str:
         """The end of a recorded decision: the verdict on it, or its state."""
         item = then.waits_for
-        name = naming.approval(item) if item else naming.loop(str(then.iteration))
+        name = naming.approval(item) if item else naming.iteration_execution(str(then.iteration))
         entry = self._engine.store.executions.get(name)
         if entry is None:
             return "not executed"
