@@ -298,15 +298,15 @@ class _Attempt:
         return failure(self.action.id, error, lost=lost, prevented=claim.prevention)
 
     def _execute(self) -> ActionResult:
-        refusal = self._before()
+        refusal = self._run_before_hooks()
         if refusal:
-            return self._after(failure(self.action.id, refusal, prevented="vetoed"))
+            return self._run_after_hooks(failure(self.action.id, refusal, prevented="vetoed"))
         try:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
-            return self._after(failure(self.action.id, str(error)))
+            return self._run_after_hooks(failure(self.action.id, str(error)))
         if reason := sandbox_obstacle(self.ctx, self.action):
-            return self._after(failure(self.action.id, reason, prevented="unsandboxed"))
+            return self._run_after_hooks(failure(self.action.id, reason, prevented="unsandboxed"))
         stored = plain(params)
         claim = self.ledger.claim(self._execution(stored))
         if self.verdict:
@@ -319,17 +319,17 @@ class _Attempt:
         if claim.outcome is ClaimOutcome.UNGRANTED:
             return self._ask(_UNGRANTED)
         if claim.outcome is not ClaimOutcome.CLAIMED:
-            return self._after(self._refusal(claim, "Not executed"))
+            return self._run_after_hooks(self._refusal(claim, "Not executed"))
         if isinstance(self.action, Procedure):
-            return self._after(self._begin(self.action, stored, claim.token))
-        return self._after(self._call_and_finish(params, claim.token))
+            return self._run_after_hooks(self._begin(self.action, stored, claim.token))
+        return self._run_after_hooks(self._call_and_finish(params, claim.token))
 
-    def _after(self, result: ActionResult) -> ActionResult:
+    def _run_after_hooks(self, result: ActionResult) -> ActionResult:
         """Run the hooks after the attempt and return *result*."""
         self.ctx.run_hooks("on_after_act", result=result)
         return result
 
-    def _before(self) -> str | None:
+    def _run_before_hooks(self) -> str | None:
         """Run the hooks before the attempt, and return the reason if they stop the action."""
         params = self.request.decision.params
         blocked = len(self.ctx.blocks)
@@ -362,7 +362,7 @@ class _Attempt:
         return ExecutionTerms(
             # A budget limits only what runs without a person's approval.
             budget=verdict.budget if verdict and automatic and not undoes else None,
-            situation=self._class(),
+            situation=self._situation_class(),
             held=self._is_bound(undoes),
             within=request.within,
             grant=verdict.grant if verdict else None,
@@ -375,7 +375,7 @@ class _Attempt:
             ordered_at=request.requester.ordered_at,
         )
 
-    def _class(self) -> str:
+    def _situation_class(self) -> str:
         record = self.request.record
         return (
             record.situation
