@@ -51,7 +51,7 @@ class _Deciding:
     def run(self) -> tuple[Decision, DecisionTrace]:
         strategies = list(self.ctx.host.strategies.values())
         self.applicable = [s for s in strategies if self._applies(s)]
-        chosen = self._first_free()
+        chosen = self._first_not_held()
         self._block()
         trace = DecisionTrace(
             strategies=[s.id for s in strategies],
@@ -65,7 +65,7 @@ class _Deciding:
         )
         return self.decision, trace
 
-    def _first_free(self) -> Strategy | None:
+    def _first_not_held(self) -> Strategy | None:
         """Let the strategies decide in turn, until one decides on an action that is not held.
 
         While the action of one is queued or runs, nothing takes its place.
@@ -148,14 +148,14 @@ class _Deciding:
             self._veto(Refusal(by=hook.plugin_id, reason=reason, action=self.decision.action))
             return
         try:
-            self._lay_over(hook.plugin_id, answer)
+            self._apply_changes(hook.plugin_id, answer)
         except (ValueError, TypeError) as error:
             reason = reason_of(error)
             self.ctx.report_hook(hook, reason)
             action = self.decision.action
             self._refuse(Refusal(by=hook.plugin_id, reason=reason, action=action))
 
-    def _lay_over(self, plugin_id: str, answer: Any) -> None:
+    def _apply_changes(self, plugin_id: str, answer: Any) -> None:
         changes = fields(answer)
         before, self.decision = self.decision, self.decision.patched(changes)
         self.changes.append(Change.of(plugin_id, changes, before, self.decision))
