@@ -55,7 +55,7 @@ def blind_plugins(ctx: PhaseContext, observer_errors: Sequence[Problem]) -> set[
 
 def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[SituationAssessment]:
     orienters = list(ctx.host.orienters.values())
-    calls = [time_limit.TimedCall(_reading(ctx, o, observations), o.timeout) for o in orienters]
+    calls = [time_limit.TimedCall(_assessing(ctx, o, observations), o.timeout) for o in orienters]
     assessments = []
     for orienter, outcome in zip(orienters, ctx.call_all(calls), strict=True):
         if outcome.error is None:
@@ -65,10 +65,10 @@ def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[Situatio
     return assessments
 
 
-def _reading(
+def _assessing(
     ctx: PhaseContext, orienter: Orienter, observations: list[Observation]
 ) -> Callable[[], SituationAssessment]:
-    def read() -> SituationAssessment:
+    def assess() -> SituationAssessment:
         context = ctx.context(orienter.plugin_id, orienter.id)
         assessment = orienter.call("orient", observations=observations, ctx=context)
         if assessment is None:
@@ -78,7 +78,7 @@ def _reading(
         except ValidationError as error:
             raise ValueError(f"returned an invalid assessment: {explain(error)}") from None
 
-    return read
+    return assess
 
 
 def merge(assessments: Sequence[SituationAssessment]) -> Situation:
