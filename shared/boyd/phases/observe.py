@@ -385,7 +385,7 @@ def assemble(
     return observations + added, added
 
 
-def run_observation(run: Run) -> Observation:
+def observation_of_run(run: Run) -> Observation:
     """The observation of a run; its context cannot replace the five fields that identify it."""
     own = {
         "runId": run.id,

@@ -96,7 +96,7 @@ class IterationSteps:
     def start(self, iteration: int, epoch: int) -> bool:
         """Run the start phase: run hooks, plan the observe phase."""
         entry = self._enter(iteration, epoch, "start")
-        return self._take(entry, self._start)
+        return self._run_under_lease(entry, self._start)
 
     def observe(self, iteration: int, batch: int, attempt: int) -> None:
         """Run one batch of the observe phase; the last one to complete sends orient."""
@@ -130,29 +130,29 @@ class IterationSteps:
     def orient(self, iteration: int, epoch: int) -> bool:
         """Run the orient phase on the observations, runs and intake."""
         entry = self._iterations.enter_orient(iteration, epoch, self._engine.attempt_name())
-        return self._take(entry, self._orient)
+        return self._run_under_lease(entry, self._orient)
 
     def decide(self, iteration: int, epoch: int) -> bool:
         """Run the decide phase and send act, or complete after a no-op."""
         entry = self._enter(iteration, epoch, "decide", _TO_DECIDE)
-        return self._take(entry, self._decide)
+        return self._run_under_lease(entry, self._decide)
 
     def act(self, iteration: int, epoch: int) -> bool:
         """Run the act phase: execute the action or queue it for approval."""
         entry = self._enter(iteration, epoch, "act", _TO_ACT)
-        return self._take(entry, self._act)
+        return self._run_under_lease(entry, self._act)
 
     def complete(self, iteration: int, epoch: int) -> bool:
         """Run the complete phase: hooks, runs, history, and a follow-up iteration if work waits."""
         entry = self._enter(iteration, epoch, "complete")
-        return self._take(entry, self._complete)
+        return self._run_under_lease(entry, self._complete)
 
     def _enter(
         self, iteration: int, epoch: int, phase: Phase, fields: Sequence[str] = ()
     ) -> PhaseEntry | None:
         return self._iterations.enter(iteration, epoch, phase, self._engine.attempt_name(), fields)
 
-    def _take(self, entry: PhaseEntry | None, work: Work) -> bool:
+    def _run_under_lease(self, entry: PhaseEntry | None, work: Work) -> bool:
         """Run an entered phase under its lease; an error fails the iteration."""
         if entry is None:
             return False
@@ -214,7 +214,7 @@ class IterationSteps:
 
     def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
         record = entry.record
-        runs = [observe.run_observation(read_run(fields)) for fields in entry.runs]
+        runs = [observe.observation_of_run(read_run(fields)) for fields in entry.runs]
         extra = [*record.intake, *runs]
         # Hooks add observations: their problems are those of the observe phase.
         ctx.phase = "observe"
