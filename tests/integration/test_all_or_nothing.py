@@ -323,7 +323,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     entry = a.iterations.enter(1, 1, "start", "w/2", ["trigger"])
     assert entry
     a.iterations.renew(1, 1, "w/2")
-    assert a.iterations.plan(entry, ["o"], ["{}", "{}"], {})
+    assert a.iterations.leave_start(entry, ["o"], ["{}", "{}"], {})
     a.observers.enter_batch(1, 1, 1, "w/3")
     a.observers.renew_batch(1, 1, 1, "w/3")
     a.observers.replace_batch(1, 2, 1, ["{}"])
@@ -531,7 +531,7 @@ def losses(store: Store, a: AgentStore) -> None:
     take(store, a, "phase", a.iterations.retry)
     entry = a.iterations.enter(n, 2, "start", "w/2")
     assert entry
-    a.iterations.plan(entry, ["o"], ["{}"], {})
+    a.iterations.leave_start(entry, ["o"], ["{}"], {})
     take(store, a, "batch:1", lambda proof: a.observers.retry_batch(1, proof))
     take(store, a, "phase", a.iterations.retry)
     store.client.hset("boyd:{a}:iteration", "phase", "act")

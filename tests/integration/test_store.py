@@ -105,7 +105,7 @@ def test_the_last_of_a_hundred_batches_closes_the_phase_once(store: Store) -> No
     agent.loop_control.begin("test")
     entry = agent.iterations.enter(1, 1, "start", "w")
     assert entry is not None
-    agent.iterations.plan(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {})
+    agent.iterations.leave_start(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {})
     for batch in range(1, 101):
         assert agent.observers.enter_batch(1, batch, 1, f"w{batch}")
     found = at_once(100, lambda n: agent.observers.complete_batch(1, n + 1, 1, f"w{n + 1}", {}))

@@ -193,7 +193,7 @@ class IterationSteps:
         plan = observe.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
         payloads = [batch.to_json() for batch in plan.batches]
         failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
-        planned = self._iterations.plan(
+        left = self._iterations.leave_start(
             entry,
             plan.observers,
             payloads,
@@ -204,7 +204,7 @@ class IterationSteps:
                 **build_fields(self._engine.build),
             },
         )
-        if planned:
+        if left:
             hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
             if hints:
                 self._engine.dispatcher.fan_out(self._agent.id, entry.iteration, hints)

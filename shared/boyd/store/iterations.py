@@ -172,7 +172,7 @@ class Iterations:
         put = self._scripts.run("put_back_phase", **_fence(entry), phase=entry.phase, wait=wait)
         return bool(put)
 
-    def plan(
+    def leave_start(
         self,
         entry: PhaseEntry,
         observers: Sequence[str],

@@ -109,7 +109,7 @@ def test_a_late_sweeper_takes_nothing_from_a_worker_that_has_entered_since() -> 
 
     assert entry is not None
     assert lab.store.iterations.retry(proof) is None
-    assert lab.store.iterations.plan(entry, [], [], {})
+    assert lab.store.iterations.leave_start(entry, [], [], {})
 
 
 def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> None:
@@ -182,7 +182,7 @@ def test_a_worker_that_lost_its_lease_is_refused() -> None:
 
     assert late is not None
     assert not lab.store.iterations.renew(1, 1, "late/1")
-    assert not lab.store.iterations.plan(late, [], [], {})
+    assert not lab.store.iterations.leave_start(late, [], [], {})
     lab.deliver()
     assert lab.store.history.results()[0].success
 
@@ -313,8 +313,8 @@ def test_a_phase_is_left_only_by_who_has_entered_it() -> None:
     entry = lab.store.iterations.enter(1, 1, "start", "one")
     assert entry is not None
 
-    assert not lab.store.iterations.plan(replace(entry, worker="another"), [], [], {})
-    assert lab.store.iterations.plan(entry, [], [], {})
+    assert not lab.store.iterations.leave_start(replace(entry, worker="another"), [], [], {})
+    assert lab.store.iterations.leave_start(entry, [], [], {})
 
 
 def test_agents_are_swept_together_and_one_that_cannot_be_fails_alone() -> None:
