@@ -538,8 +538,8 @@ def losses(store: Store, a: AgentStore) -> None:
     a.iterations.settle_act(n, 2, "nobody serves it", "loop:2", 30.0)
     store.client.delete("boyd:{a}:iteration", "boyd:{a}:due")
     store.take_due(["a"])
-    a.iterations.mend()
-    a.iterations.mend(Lost(n, "its record is gone"))
+    a.iterations.repair_agent()
+    a.iterations.repair_agent(Lost(n, "its record is gone"))
 
 
 def take(store: Store, a: AgentStore, member: str, retry: Callable[[str], Any]) -> None:

@@ -60,8 +60,8 @@ class Sweeper:
 
     def _recover(self, member: str, proof: str) -> None:
         kind, id = naming.parts(member)
-        if kind == "mend":
-            self._mend()
+        if kind == "repair":
+            self._repair()
         elif kind == "expire":
             self._store.approvals.expire(self._engine.retention)
         elif kind == "phase":
@@ -102,14 +102,16 @@ class Sweeper:
             self._warn("giving up the action of iteration %d: %s", retry.iteration, reason)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Repair what a half-failed script or a lost key left behind."""
-        mended = self._store.iterations.mend()
-        if mended.lost is not None:
-            self._warn("the record of iteration %d is lost", mended.lost[0])
-            mended = self._store.iterations.mend(ending.remains_of(self._store, *mended.lost))
-        if mended.ended is not None:
-            self._engine.dispatcher.send(self.agent_id, *mended.ended, "complete")
+        repair = self._store.iterations.repair_agent()
+        if repair.lost is not None:
+            self._warn("the record of iteration %d is lost", repair.lost[0])
+            repair = self._store.iterations.repair_agent(
+                ending.remains_of(self._store, *repair.lost)
+            )
+        if repair.ended is not None:
+            self._engine.dispatcher.send(self.agent_id, *repair.ended, "complete")
 
     def _end_if_acted(self, retry: Retry) -> bool:
         """End an act phase whose action must not run again; False: the phase is to be resent."""

@@ -23,7 +23,7 @@ class Due:
     def take(self) -> dict[str, str]:
         """Take `phase`, `batch:<number>` and names of jobs, each with a proof of taking.
 
-        `mend` is among them when the stored state is inconsistent, and `expire` when pending
+        `repair` is among them when the stored state is inconsistent, and `expire` when pending
         approvals have passed their deadline.
         """
         return pairs(self._scripts.run("take_due", lease=self._lease, most=MOST_DUE))

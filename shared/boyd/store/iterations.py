@@ -91,8 +91,8 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Mended:
-    """The result of mending.
+class Repair:
+    """What a repair has come upon.
 
     Attributes:
         lost: number and timeline of an iteration whose record is gone.
@@ -330,7 +330,7 @@ class Iterations:
         number, epoch, *_ = [*map(int, rest), 0, 0]
         return outcome, number, epoch
 
-    def mend(self, lost: Lost | None = None) -> Mended:
+    def repair_agent(self, lost: Lost | None = None) -> Repair:
         """Repair inconsistent state: work in flight becomes due, and work without a record ends.
 
         A second call with the remains of a *lost* iteration ends that one.
@@ -343,7 +343,7 @@ class Iterations:
             run_ids=" ".join(lost.runs) if lost else None,
             results=dump_results(list(lost.results)) if lost else None,
         )
-        return Mended(
+        return Repair(
             lost=(int(rest[0]), rest[1]) if outcome == "lost" else None,
             ended=(int(rest[0]), int(rest[1])) if outcome == "ended" else None,
         )

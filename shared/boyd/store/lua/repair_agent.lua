@@ -6,7 +6,7 @@
 -- results    JSON: what is known of its action
 -- Returns {'newer', format version} when a newer release keeps the agent;
 --         {'lost', n, timeline or ''} when the record of n is gone: to be called again with what is known of it;
---         {'ended', n, epoch} when that is done; else {'mended'}
+--         {'ended', n, epoch} when that is done; else {'repaired'}
 -- Events  phase
 local loop, iteration, due, history, jobs, events = unpack(KEYS)
 local resend_after, lost, why, run_ids, results = unpack(ARGV)
@@ -55,13 +55,13 @@ if not whole_number(have[1]) or whole_number(have[1]) < (active or 0) then
 end
 if not active then
   redis.call('ZREM', due, 'phase')
-  return {'mended'}
+  return {'repaired'}
 end
 if running == active then
   if not redis.call('ZSCORE', due, 'phase') then
     redis.call('ZADD', due, now, 'phase')
   end
-  return {'mended'}
+  return {'repaired'}
 end
 local n = string.format('%.0f', active)
 if redis.call('EXISTS', key('iteration', n)) == 1 then
@@ -70,7 +70,7 @@ if redis.call('EXISTS', key('iteration', n)) == 1 then
   end
   redis.call('HDEL', loop, 'active')
   redis.call('ZREM', due, 'phase')
-  return {'mended'}
+  return {'repaired'}
 end
 if lost ~= n then
   return {'lost', n, have[4] or ''}

@@ -1,6 +1,6 @@
 -- Take what has passed its deadline; each is pushed forward, so that no two sweepers take the same one. When nobody has
 -- swept for longer than a lease, Redis or every worker was away: then nothing is taken, and live workers have the time
--- of a lease to renew before they count as lost. `mend` is due where what is there does not fit together, and `expire`
+-- of a lease to renew before they count as lost. `repair` is due where what is there does not fit together, and `expire`
 -- when pending approvals have passed their deadline.
 -- lease      ms until it is due again if this sweeper dies
 -- most       how many to take
@@ -29,7 +29,7 @@ if flight then
 end
 local taken = {}
 if not fits then
-  taken = {'mend', ''}
+  taken = {'repair', ''}
 end
 if redis.call('ZCOUNT', approvals_pending, '-inf', now) > 0 then
   taken[#taken + 1] = 'expire'
