@@ -92,7 +92,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Repair:
-    """What a repair has come upon.
+    """The iteration that a repair came upon, if any.
 
     Attributes:
         lost: number and timeline of an iteration whose record is gone.

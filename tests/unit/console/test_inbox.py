@@ -209,12 +209,12 @@ def test_an_answered_approval_can_be_opened_after_redis_has_dropped_it(
     desk.services.archive = archive.access()
     desk.lab.client.delete(f"boyd:{{desk}}:approval:{id}")
 
-    listed = alice.get("/console/answered")
-    shown = alice.get(f"/console/agents/desk/approvals/{id}")
+    overview = alice.get("/console/answered")
+    page = alice.get(f"/console/agents/desk/approvals/{id}")
     archive.close()
-    assert f'href="/console/agents/desk/approvals/{id}"' in listed.source
-    assert shown.status == 200
-    assert "denied by alice" in shown.text
+    assert f'href="/console/agents/desk/approvals/{id}"' in overview.source
+    assert page.status == 200
+    assert "denied by alice" in page.text
 
 
 def test_a_freeze_and_a_pause_are_on_every_page_with_who_and_why(

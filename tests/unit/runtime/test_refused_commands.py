@@ -160,8 +160,8 @@ def test_a_foreign_list_of_jobs_stops_no_sweep() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
     foreign(lab, KEYS.jobs)
     taken = lab.store.due.take()
-    assert "mend" in taken
+    assert "repair" in taken
     lab.sweeper.recover(taken)
 
     assert lab.client.smembers(KEYS.jobs) == set()
-    assert "mend" not in lab.store.due.take()
+    assert "repair" not in lab.store.due.take()
