@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -194,6 +194,17 @@ class Agent:
         """The settings and plugins as they were loaded, for records of iterations."""
         plugins = [version_of(plugin) for plugin in self.host.plugins.values()]
         return AgentBuild.of(self.fingerprint, VERSION, plugins)
+
+    @cached_property
+    def state_keys(self) -> Mapping[str, dict[str, None]]:
+        """The keys of the state that strategies read, by plugin, as far as they are known.
+
+        Those that strategies declare; decisions of this process add those that were read.
+        """
+        keys: dict[str, dict[str, None]] = {}
+        for strategy in self.host.strategies.values():
+            keys.setdefault(strategy.plugin_id, {}).update(dict.fromkeys(strategy.state))
+        return keys
 
     def code_of(self, action_id: str) -> str | None:
         """The plugin of an action with its version, or a digest of its file."""

@@ -116,7 +116,8 @@ class PluginReads(Model):
     """The reads of one component or hook in a phase.
 
     Attributes:
-        by: the component's id, or `plugin.hook`.
+        by: the component's id, or `plugin.hook`; that of the plugin, for state that its strategies
+            may read and did not.
         phase: in which it ran.
         clock: the times that `ctx.now()` gave.
         reads: each once, in their order.

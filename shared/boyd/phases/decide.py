@@ -26,7 +26,10 @@ from boyd.text.redaction import clean
 
 def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionTrace]:
     """Decide what to do in *situation*, with the trace of the decision."""
-    return _Deciding(ctx, situation).run()
+    ctx.prefetch_state()
+    decided = _Deciding(ctx, situation).run()
+    ctx.learn_state_keys()
+    return decided
 
 
 def review(

@@ -118,6 +118,27 @@ class PhaseContext:
         taped = by and self.iteration is not None and self.phase in get_args(TapedPhase)
         return self.tape.context(context, by) if taped else context
 
+    def prefetch_state(self) -> None:
+        """Record the state that strategies may read, for a replay that chooses another one.
+
+        It takes one read of the store per plugin with such a strategy.
+        """
+        if self.iteration is None:
+            return
+        for plugin_id, keys in self.agent.state_keys.items():
+            if keys:
+                state = self._contexts(plugin_id, self.iteration).state
+                values = state.get_many([*keys])
+                self.tape.keep(plugin_id, {key: values.get(key, _ABSENT) for key in keys})
+
+    def learn_state_keys(self) -> None:
+        """Remember the keys that strategies have read, to prefetch them from now on."""
+        for strategy in self.host.strategies.values():
+            keys = self.agent.state_keys[strategy.plugin_id]
+            for key in self.tape.state_keys(strategy.id):
+                if len(keys) < MAX_PREFETCHED:
+                    keys[key] = None
+
     def now(self, plugin_id: str) -> datetime:
         """The time for windows and conditions of the actions of a plugin."""
         return self.context(plugin_id).now()
@@ -225,6 +246,8 @@ MAX_PHASE = 32_000
 #: The most reads, also of the clock, of one component or hook.
 MAX_READS = 100
 MAX_CLOCK_READS = 20
+#: The most keys of the state of one plugin that are prefetched.
+MAX_PREFETCHED = 20
 #: The most characters of a key; of a longer one a digest is kept.
 MAX_KEY = 200
 #: What a read takes besides its key and value, about.
@@ -243,6 +266,7 @@ class Tape:
     def __init__(self) -> None:
         self._by: dict[str, _Notes] = {}
         self._room = _Room(MAX_PHASE)
+        self._prefetched: dict[str, Mapping[str, Any]] = {}
 
     def context(self, ctx: Context, by: str) -> Context:
         """The context *ctx* for the component or hook *by*, which notes what that reads."""
@@ -253,8 +277,22 @@ class Tape:
         notes = self._by.setdefault(by, _Notes(self._room))
         notes.add(source, key, _ABSENT if value is None else value)
 
+    def keep(self, plugin_id: str, values: Mapping[str, Any]) -> None:
+        """Record the state of a plugin, unless a component reads it."""
+        self._prefetched[plugin_id] = values
+
+    def state_keys(self, by: str) -> list[str]:
+        """The keys of the state that the component *by* has read."""
+        notes = self._by.get(by)
+        return sorted(notes.state_keys) if notes else []
+
     def reads(self, phase: TapedPhase) -> list[PluginReads]:
         """The reads so far, of those who read anything."""
+        for plugin_id, values in self._prefetched.items():
+            readers = [notes for by, notes in self._by.items() if by.startswith(f"{plugin_id}:")]
+            for key, value in values.items():
+                if not any(key in notes.state_keys for notes in readers):
+                    self._by.setdefault(plugin_id, _Notes(self._room)).add("state", key, value)
         candidates = [notes.reads(by, phase) for by, notes in self._by.items()]
         reads = [part for part in candidates if part.clock or part.reads or part.omitted]
         # One search in all of them: most phases read no secret.
@@ -280,6 +318,7 @@ class _Notes:
         self._clock: list[datetime] = []
         self._reads: list[Read] = []
         self._omitted = 0
+        self.state_keys: set[str] = set()
 
     def reads(self, by: str, phase: TapedPhase) -> PluginReads:
         """The reads so far."""
@@ -289,7 +328,7 @@ class _Notes:
 
     def state(self, state: State) -> State:
         """A state that notes what is read."""
-        return _TapedState(state, self.add)
+        return _TapedState(state, self.add, self.state_keys)
 
     def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
         """A clock that notes each time it gives."""
@@ -389,20 +428,26 @@ def short_key(key: str) -> str:
 class _TapedState:
     """Implements `State`, noting what is read."""
 
-    def __init__(self, state: State, note: Note) -> None:
+    def __init__(self, state: State, note: Note, keys: set[str]) -> None:
+        """Add the keys that are read to *keys*, and note their values."""
         self._state = state
         self._note = note
+        self._keys = keys
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self._state.get(key, _ABSENT)
-        self._note("state", key, value)
+        self._note_value(key, value)
         return default if value is _ABSENT else value
 
     def get_many(self, keys: list[str]) -> dict[str, Any]:
         values = self._state.get_many(keys)
         for key in keys:
-            self._note("state", key, values.get(key, _ABSENT))
+            self._note_value(key, values.get(key, _ABSENT))
         return values
+
+    def _note_value(self, key: str, value: Any) -> None:
+        self._keys.add(key)
+        self._note("state", key, value)
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
         self._state.set(key, value, ttl)
@@ -423,7 +468,7 @@ class _TapedState:
         news: Callable[[], Sequence[News]] | None = None,
     ) -> Any:
         def note_and_change(current: Any) -> Any:
-            self._note("state", key, _ABSENT if current is None else current)
+            self._note_value(key, _ABSENT if current is None else current)
             return change(current)
 
         return self._state.update(key, note_and_change, ttl, news=news)

@@ -310,12 +310,14 @@ class Strategy(Component):
     """Decides what to do in a situation, if `applicable_when` returns true.
 
     With `withdraw_when_clear` an approval it requested is withdrawn once it no longer applies or
-    decides on no-op.
+    decides on no-op. `state` names the keys of the plugin's state that it reads: every iteration
+    records them, so that a replay can choose the strategy where it was not chosen.
     """
 
     functions: ClassVar = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
 
     withdraw_when_clear: bool = False
+    state: tuple[str, ...] = ()
 
 
 class Action(Component):

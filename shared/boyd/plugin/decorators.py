@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -139,10 +139,16 @@ def orienter(
 
 
 def strategy(
-    *, name: str | None = None, timeout: float = 30.0, withdraw_when_clear: bool = False
+    *,
+    name: str | None = None,
+    timeout: float = 30.0,
+    withdraw_when_clear: bool = False,
+    state: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], DeclaredStrategy]:
     """Declare a method as a decision strategy; see `Strategy` for the settings."""
-    settings = _without_none(name=name, timeout=timeout, withdraw_when_clear=withdraw_when_clear)
+    settings = _without_none(
+        name=name, timeout=timeout, withdraw_when_clear=withdraw_when_clear, state=tuple(state)
+    )
     return lambda function: DeclaredStrategy(Strategy, function, settings)
 
 

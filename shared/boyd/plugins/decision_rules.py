@@ -36,8 +36,6 @@ from boyd.text.references import MissingValue, fill, parse_reference, reference_
 MAX_MATCHES = 100
 #: Seconds for which a rule knows when it decided on a thing.
 MEMORY = 86_400.0
-#: The most things that a rule knows it has decided on.
-REMEMBERED = 1000
 #: What a rule may use of an observation, with the types in conditions.
 _NAMES = {"source": "string", "severity": "string", "data": OBJECT}
 
@@ -102,8 +100,9 @@ class RuleMatch(BaseModel):
 
     @property
     def key(self) -> str:
-        """The thing, short enough to be remembered: observations may name it at any length."""
-        return sha256(self.resource.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        """The key of the time at which the rule last decided on the thing, of any length."""
+        digest = sha256(self.resource.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return f"decided:{self.rule}:{digest}"
 
 
 class DecisionRules(Plugin):
@@ -199,15 +198,8 @@ class DecisionRules(Plugin):
         ]
 
     def _decide(self, rule: DecisionRule, situation: Situation, ctx: Context) -> Decision:
-        matches = self._matches(rule, situation)
-        key = f"decided:{rule.name}"
-        decided: dict[str, float] = ctx.state.get(key, {})
-        match = min(matches, key=lambda candidate: decided.get(candidate.key, 0.0))
-        now = ctx.now().timestamp()
-        times = {name: at for name, at in decided.items() if now - at < MEMORY}
-        times[match.key] = now
-        latest = sorted(times, key=times.__getitem__)[-REMEMBERED:]
-        ctx.state.set(key, {name: times[name] for name in latest}, ttl=MEMORY)
+        match = _due_match(self._matches(rule, situation), ctx)
+        ctx.state.set(match.key, ctx.now().timestamp(), ttl=MEMORY)
         risks = {action.id: action.risk for action in ctx.catalog.actions}
         observed = f"{match.source} reports {match.severity} for {match.resource}"
         return Decision(
@@ -218,6 +210,14 @@ class DecisionRules(Plugin):
             risk=rule.risk or risks.get(rule.action, "low"),
             requires_approval=rule.requires_approval,
         )
+
+
+def _due_match(matches: list[RuleMatch], ctx: Context) -> RuleMatch:
+    """The match whose thing was decided on longest ago; a single one needs no state."""
+    if len(matches) == 1:
+        return matches[0]
+    times = ctx.state.get_many([match.key for match in matches])
+    return min(matches, key=lambda match: times.get(match.key, 0.0))
 
 
 def _is_forged(observation: Observation, plugins: Collection[str]) -> bool:

@@ -32,6 +32,7 @@ from boyd.models import (
     Problem,
     ProcedureRecord,
     Proposal,
+    Read,
     Refusal,
     Situation,
     TapedPhase,
@@ -392,13 +393,37 @@ class _ShadowPhase(PhaseContext):
             self._written.next_stage()
         self._last = by
         if by not in self._playbacks:
-            taped = _reads_of(self._record, self._taped, by)
+            taped = self._reads(plugin_id, by)
             at = _start_of(self._record, self._taped)
             self._playbacks[by] = Playback(
                 plugin_id, by or plugin_id, taped, at, self._gaps, self._written
             )
         ran = _run_of(self._record, self.phase)
         return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
+
+    def prefetch_state(self) -> None:
+        """Leave it: state comes from the tape."""
+
+    def learn_state_keys(self) -> None:
+        """Leave it, likewise."""
+
+    def _reads(self, plugin_id: str, by: str) -> PluginReads | None:
+        """The recorded reads of *by*; a strategy can also read what others of its plugin did."""
+        own = _reads_of(self._record, self._taped, by)
+        if self._taped != "decide" or by not in self.host.strategies:
+            return own
+        reads = own or PluginReads(by=by, phase=self._taped)
+        own_keys = {read.key for read in reads.reads}
+        others = (
+            other
+            for other in self._record.reads
+            if other.phase == self._taped and other.by.partition(":")[0] == plugin_id
+        )
+        spare: dict[str, Read] = {}
+        for read in (read for other in others for read in other.reads if read.of == "state"):
+            if read.key not in own_keys:
+                spare.setdefault(read.key, read)
+        return reads.patched({"reads": [*reads.reads, *spare.values()]})
 
     def note_foreign_changes(self) -> None:
         """Note the state that others changed while a component read it."""

@@ -8,12 +8,25 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from boyd import Action, Decision, Observation, Observer, Plugin
+from boyd import (
+    Action,
+    Agent,
+    Context,
+    Decision,
+    LoopResult,
+    Observation,
+    Observer,
+    Plugin,
+    action,
+    observer,
+)
 from boyd.errors import ConfigError, PluginError
 from boyd.models import Situation
 from boyd.plugin import PluginHost
-from boyd.plugins import decision_rules
 from boyd.plugins.decision_rules import MAX_MATCHES, DecisionRules
+from boyd.replay.differences import judge
+from boyd.replay.shadow import Shadow
+from boyd.testing import Lab
 from plugin_kit import Rig
 
 
@@ -122,19 +135,14 @@ def test_things_take_turns() -> None:
     assert chosen == ["a", "b", "c", "a"]
 
 
-def test_the_memory_of_decided_targets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decision_rules, "REMEMBERED", 2)
+def test_only_several_matches_need_the_state() -> None:
     rig = RuleRig(RESTART)
-    for letter in "abc":
-        rig.clock.forward(10)
-        rig.decide(rig.orient([workload(letter * 10_000)]))
-    remembered = rig.state.get("decided:restart-unready")
-    assert len(remembered) == 2
-    assert len(str(remembered)) < 200
-    both = rig.orient([workload("c" * 10_000), workload("a" * 10_000)])
-    decision = rig.decide(both)
+    rig.decide(rig.orient([workload("a")]))
+    rig.clock.forward(10)
+    decision = rig.decide(rig.orient([workload("a"), workload("b")]))
+
     assert decision is not None
-    assert str(decision.params["workload"]).startswith("a")
+    assert decision.params["workload"] == "b"
 
 
 def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
@@ -204,3 +212,37 @@ def test_an_invalid_rule_is_refused(rule: dict[str, Any], message: str) -> None:
 def test_two_rules_with_one_name_are_refused() -> None:
     with pytest.raises(PluginError, match="two components are named 'restart-unready'"):
         PluginHost([DecisionRules(rules=[RESTART, RESTART])])
+
+
+def test_a_widened_rule_acts_in_more_iterations_and_a_narrower_one_in_fewer() -> None:
+    class Load(Plugin):
+        id = "load"
+
+        @observer()
+        def look(self, ctx: Context) -> list[Observation]:
+            data: dict[str, Any] = {"load": float((ctx.iteration or 0) * 10)}
+            return [Observation(source="load/a", type="metric", severity="info", data=data)]
+
+        @action()
+        def shed(self) -> None: ...
+
+    def agent_above(limit: int) -> Agent:
+        busy: dict[str, Any] = {
+            "name": "busy",
+            "source": "load/*",
+            "min_severity": "info",
+            "action": "load:shed",
+        }
+        rule = {**busy, "when": f"data.load > {limit}.0"}
+        return Agent("test", plugins=[Load(), DecisionRules(rules=[rule])])
+
+    def differences(limit: int) -> list[list[str]]:
+        shadow = Shadow(agent_above(limit))
+        return [list(judge(shadow, record).differences) for record in records]
+
+    lab = Lab(agent_above(25))
+    records = [LoopResult.from_json(lab.run().to_json()) for _ in range(4)]
+
+    assert differences(25) == [[], [], [], []]
+    assert differences(15) == [[], ["flipped", "newly automatic"], [], []]
+    assert differences(35) == [[], [], ["flipped", "acts less"], []]

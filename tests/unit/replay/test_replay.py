@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -129,15 +130,15 @@ def changed(folder: Path, old: str, new: str) -> Path:
 
 
 def test_the_recorded_iterations_are_of_every_kind(records: list[LoopResult]) -> None:
-    assert {one.gate.outcome for one in records if one.gate} == {"automatic", "asked", "refused"}
-    assert any(one.trace and one.trace.vetoed for one in records)
-    assert any(one.gate and "budget" in one.gate.reason for one in records)
+    assert {item.gate.outcome for item in records if item.gate} == {"automatic", "asked", "refused"}
+    assert any(item.trace and item.trace.vetoed for item in records)
+    assert any(item.gate and "budget" in item.gate.reason for item in records)
 
 
 def test_an_unchanged_agent_decides_as_recorded(tmp_path: Path, records: list[LoopResult]) -> None:
     judgement = judged(write_agent(tmp_path), records)
 
-    assert [one for one in judgement if one.differences] == []
+    assert [item for item in judgement if item.differences] == []
     assert len(judgement) == ITERATIONS
 
 
@@ -257,6 +258,87 @@ def test_a_decision_on_unrecorded_input_cannot_be_judged(
     assert judgement.after is None
     assert judgement.why is not None
     assert judgement.why.startswith(why)
+
+
+def twofold(limit: int, state: tuple[str, ...] = ()) -> Agent:
+    """An agent that counts, and decides by the count from *limit* iterations on."""
+
+    def decide(ctx: Context) -> Decision:
+        return choice(params={"n": ctx.state.get("n", 0), "m": ctx.state.get("m", 0)})
+
+    class Counting(Plugin):
+        id = "p"
+        components = (
+            sees("o", seen()),
+            Strategy(
+                name="s",
+                decide=decide,
+                applicable_when=lambda ctx: (ctx.iteration or 0) >= limit,
+                state=state,
+            ),
+            Recorder().action(),
+        )
+
+        def on_loop_start(self, ctx: Context) -> None:
+            ctx.state.update("n", lambda n: (n or 0) + 1)
+
+    return Agent("test", plugins=[Counting()])
+
+
+def test_a_strategy_that_was_not_chosen_reads_the_state_that_it_declares() -> None:
+    lab = Lab(twofold(9, state=("n", "m")))
+    records = [LoopResult.from_json(lab.run().to_json()) for _ in range(3)]
+    judgements = [judge(Shadow(twofold(0)), record) for record in records]
+
+    assert [item.differences for item in judgements] == [["flipped", "newly automatic"]] * 3
+    assert [item.after and item.after.params for item in judgements] == [
+        {"n": number, "m": 0} for number in (1, 2, 3)
+    ]
+    assert differing([judge(Shadow(twofold(9)), record) for record in records]) == set()
+
+
+def test_the_state_that_a_strategy_has_read_once_is_recorded_from_then_on() -> None:
+    def sometimes(ctx: Context) -> Decision:
+        return choice(params={"n": ctx.state.get("n", 0)})
+
+    def odd(ctx: Context) -> bool:
+        return (ctx.iteration or 0) % 2 == 1
+
+    def agent_with(**settings: Any) -> Agent:
+        strategy = Strategy(name="s", decide=sometimes, **settings)
+        return agent(sees("o", seen()), strategy, Recorder().action())
+
+    lab = Lab(agent_with(applicable_when=odd))
+    first, idle = (LoopResult.from_json(lab.run().to_json()) for _ in range(2))
+
+    assert [reads.by for reads in first.reads if reads.phase == "decide"] == ["p:s"]
+    assert [reads.by for reads in idle.reads if reads.phase == "decide"] == ["p"]
+    assert judge(Shadow(agent_with()), idle).differences == ["flipped", "newly automatic"]
+
+
+def test_recording_the_state_takes_as_many_commands_for_many_strategies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def commands(strategies: int) -> Counter[str]:
+        idle = [
+            Strategy(name=f"s{n}", decide=quiet, applicable_when=lambda: False, state=(f"k{n}",))
+            for n in range(strategies)
+        ]
+        lab = Lab(agent(sees("o", seen()), *idle, Recorder().action()))
+        lab.run()
+        sent: Counter[str] = Counter()
+        execute = lab.client.execute_command
+
+        def count(*args: Any, **options: Any) -> Any:
+            sent[str(args[0])] += 1
+            return execute(*args, **options)
+
+        monkeypatch.setattr(lab.client, "execute_command", count)
+        lab.run()
+        return sent
+
+    assert commands(1) == commands(15)
+    assert sum(commands(1).values()) <= sum(commands(0).values()) + 1
 
 
 def test_an_unrecorded_clock_shows_the_time_of_the_phase() -> None:
