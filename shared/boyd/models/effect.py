@@ -275,9 +275,17 @@ class OutcomeCounts(Model):
         """The number of outcomes that were effective or not."""
         return self.effective + self.failed
 
+    @property
+    def failures_at_worst(self) -> int:
+        """The failures if all outcomes that cannot be told were failures, which nobody knows."""
+        return self.failed + self.unclear
+
     def bound(self, error: float) -> float:
-        """The lower bound of the true share, which is ever wrong with a probability of *error*."""
-        return lower_bound(self.effective, self.failed, error)
+        """The lower bound of the true share, which is ever wrong with a probability of *error*.
+
+        It holds even if all outcomes that cannot be told were failures.
+        """
+        return lower_bound(self.effective, self.failures_at_worst, error)
 
     def calibrate(self, stated: Confidence) -> float | None:
         """Estimate the probability that a decision of *stated* confidence is effective.
@@ -292,10 +300,11 @@ class OutcomeCounts(Model):
     @property
     def words(self) -> str:
         """The record in one line."""
+        unclear = f", {self.unclear} could not be told" if self.unclear else ""
         if not self.outcomes:
-            unclear = f", {self.unclear} could not be told" if self.unclear else ""
             return f"no verified outcome yet{unclear}"
-        share = f"{self.effective} of {self.outcomes} effective, at least {self.bound(ERROR):.2f}"
+        share = f"{self.effective} of {self.outcomes} effective{unclear}"
+        share += f", at least {self.bound(ERROR):.2f}"
         if not self.scored:
             return share
         brier, base = self.stated_error / self.scored, self.base_error / self.scored
@@ -317,7 +326,8 @@ class TrackRecord(OutcomeCounts):
         label: the class in words.
         effective: the number of effective executions.
         failed: those that had no effect, made it worse, or failed.
-        unclear: those of which it cannot be told; they count as neither.
+        unclear: those of which it cannot be told; they count as failed for bounds and grants, but
+            not for the rate and the scores.
         scored: the outcomes for which a confidence had been stated.
         stated_error: the sum of squared errors of the stated confidence for them.
         calibrated_error: that of the calibrated confidence, as it was before each outcome.
@@ -373,7 +383,7 @@ class TrackRecord(OutcomeCounts):
         # Each new attempt after a withdrawal has half the chance of an error, so that all attempts
         # together have at most twice that of the first.
         error = rule.false_grants / 2**self.withdrawn
-        has_evidence = stake(self.effective, self.failed, rule.at_least) >= 1 / error
+        has_evidence = stake(self.effective, self.failures_at_worst, rule.at_least) >= 1 / error
         return has_evidence and self.outcomes >= rule.after and self.drop == 0
 
     def valid_grant(self, rule: EarnedAutonomy, now: datetime) -> AutonomyGrant | None:

@@ -70,7 +70,7 @@ def test_no_public_class_name_occurs_twice() -> None:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(place(path, node.lineno))
-    repeated = {name: found for name, found in places.items() if len(found) > 1}
+    repeated = {name: uses for name, uses in places.items() if len(uses) > 1}
     assert {name: repeated[name] for name in repeated if name not in SHARED_CLASS_NAMES} == {}
     assert set(SHARED_CLASS_NAMES) <= set(repeated)
 

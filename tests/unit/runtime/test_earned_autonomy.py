@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boyd import Agent, naming
@@ -19,6 +20,7 @@ from boyd.models import (
     Autonomy,
     CallRequest,
     Decision,
+    EarnedAutonomy,
     EffectVerdict,
     ExecutionEntry,
     Fence,
@@ -376,7 +378,56 @@ def test_failed_executions_end_a_grant_as_well() -> None:
     assert record.ended_by == execution.id
 
 
-def test_an_unclear_verdict_counts_neither_for_nor_against() -> None:
+def test_an_action_that_only_helps_when_it_can_be_told_never_earns() -> None:
+    strict = Office({**RULE, "at_least": 0.9})
+    strict.decide()
+    strict.change({"effective": 33, "unclear": 21})
+    strict.decide()
+
+    assert strict.waiting(naming.GRANT) is None
+    assert "34 of 34 effective, 21 could not be told, at least 0.4" in strict.record.words
+
+
+@given(share=st.floats(0.3, 0.85), seed=st.integers(0, 10_000))
+@settings(max_examples=60)
+def test_failures_that_cannot_be_told_earn_nothing(share: float, seed: int) -> None:
+    chance = random.Random(seed)
+    rule = EarnedAutonomy(at_least=0.9, after=20, lasts=60, false_grants=0.001)
+    record = TrackRecord(action=ACTION, situation="", label="")
+    for _ in range(500):
+        field = "effective" if chance.random() < share else "unclear"
+        record = record.patched({field: getattr(record, field) + 1})
+        assert not record.has_earned(rule)
+
+
+def test_a_grant_ends_when_its_outcomes_cannot_be_told() -> None:
+    office = Office()
+    office.granted()
+    office.verdict = EffectVerdict(verdict="cannot tell", final=True)
+    for _ in range(8):
+        office.decide(approve=False)
+
+    [(record, _)] = office.withdrawn
+    assert record.ended is not None
+    assert record.ended.startswith("too many failures lately: 0 of 6, ")
+    assert record.ended.endswith(" could not be told")
+
+
+def test_an_offer_says_how_many_people_denied() -> None:
+    office = Office()
+    office.lab.run()
+    item = office.waiting(ACTION)
+    assert item is not None
+    office.answer(item, "denied")
+    offer = office.earn()
+
+    assert offer.preview is not None
+    assert isinstance(offer.preview.output, dict)
+    assert offer.preview.output["denied"] == 1
+    assert offer.preview.output["decidedInSuchSituations"] == 3
+
+
+def test_an_unclear_verdict_is_no_outcome() -> None:
     office = Office()
     office.verdict = EffectVerdict(verdict="cannot tell", final=True)
     office.decide()

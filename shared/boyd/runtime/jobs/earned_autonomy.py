@@ -6,6 +6,7 @@ preview is the evidence: the track record, and a replay of the gate over the rec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from boyd import naming
@@ -120,9 +121,12 @@ class AutonomyOffers:
         """Return the track record, and which recorded iterations would have run alone."""
         results = list(self._matching_decisions(action, record))
         alone = [result for result in results if self._runs_alone(action, record, result)]
+        endings = Counter(map(self._ending, results))
         output: JsonObject = {
             "trackRecord": record.words,
             "decidedInSuchSituations": len(results),
+            "denied": endings["denied"],
+            "notExecuted": endings["not executed"],
             "wouldHaveRunAlone": len(alone),
             "iterations": [
                 f"{result.iteration}: {self._ending(result)}" for result in alone[:_NAMED]
@@ -157,7 +161,8 @@ class AutonomyOffers:
         name = naming.approval(item) if item else naming.iteration_execution(str(then.iteration))
         entry = self._engine.store.executions.get(name)
         if entry is None:
-            return "not executed"
+            approval = self._engine.store.approvals.get(item) if item else None
+            return "denied" if approval and approval.status == "denied" else "not executed"
         return (entry.verification and entry.verification.verdict) or entry.state
 
     def _runs_alone(self, action: Action, record: TrackRecord, then: LoopResult) -> bool:

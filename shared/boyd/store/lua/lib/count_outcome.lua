@@ -40,6 +40,14 @@ local function score(track, plan, y)
   track.baseError = number(track, 'baseError') + (base - y) ^ 2
 end
 
+-- failures(track): return the reason to withdraw a grant after failures, in words.
+local function failures(track)
+  local outcomes = number(track, 'effective') + number(track, 'failed')
+  local text = 'too many failures lately: ' .. number(track, 'failed') .. ' of ' .. outcomes
+  local unclear = number(track, 'unclear')
+  return unclear > 0 and text .. ', ' .. unclear .. ' could not be told' or text
+end
+
 -- withdraw(counting, why): end the grant after failures, and start counting again. The job that verifies the execution
 -- notifies people.
 local function withdraw(counting, why)
@@ -60,24 +68,20 @@ local function count_outcome(execution, counting, verdict)
   end
   local track, plan, good = counting.track, counting.plan, verdict == 'effective'
   make_room(counting.action, plan.class)
-  if verdict == 'cannot tell' then
-    track.unclear = number(track, 'unclear') + 1
-  else
-    if plan.confidence then
-      score(track, plan, good and 1 or 0)
-    end
-    local field = good and 'effective' or 'failed'
-    track[field] = number(track, field) + 1
-    if plan.limit then
-      local sum = number(track, 'drop') + (good and plan.success or plan.failure)
-      track.drop = math.min(plan.limit, math.max(0, sum))
-    end
-    local outcomes = number(track, 'effective') + number(track, 'failed')
-    if track.grant and verdict == 'worse' then
-      withdraw(counting, counting.id .. ' made it worse')
-    elseif track.grant and not good and plan.limit and track.drop >= plan.limit then
-      withdraw(counting, 'too many failures lately: ' .. track.failed .. ' of ' .. outcomes)
-    end
+  local field = good and 'effective' or verdict == 'cannot tell' and 'unclear' or 'failed'
+  if plan.confidence and field ~= 'unclear' then
+    score(track, plan, good and 1 or 0)
+  end
+  track[field] = number(track, field) + 1
+  -- Whatever is not known to have helped counts against it.
+  if plan.limit then
+    local sum = number(track, 'drop') + (good and plan.success or plan.failure)
+    track.drop = math.min(plan.limit, math.max(0, sum))
+  end
+  if track.grant and verdict == 'worse' then
+    withdraw(counting, counting.id .. ' made it worse')
+  elseif track.grant and not good and plan.limit and track.drop >= plan.limit then
+    withdraw(counting, failures(track))
   end
   counting.track.updated = now_ms()
   write_track(counting.action, plan.class, counting.track)
