@@ -12,7 +12,173 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from boyd.text.tokenizer import STOP, is_place, stem, tokens
-from boyd_goals import vocabulary as words_of
+
+# --- Words ---------------------------------------------------------------------------------------
+
+# Each line has states on both sides that exclude each other; inflections are joined by slashes.
+_OPPOSITES = """
+    up online alive reachable responding | down offline dead unreachable unresponsive crashed hung
+    on | off
+    complete/completed/completes/completion | incomplete unfinished undone aborted pending queued
+    finished/finish/finishes done | incomplete unfinished undone aborted pending running queued
+    complete/completed/completes finished done | cancelled/canceled interrupted running
+    started/start/starts running active | stopped/stop/stops inactive exited crashed terminated
+    open/opened/opens reopened | closed/close/closes shut
+    enabled/enables | disabled/disables
+    healthy ok | unhealthy degraded failing
+    success/successful/succeeded/succeeds passed/passes | failure/failed/fails/failing error
+    complete/completed/completes finished done | failure/failed/fails
+    accepted approved allowed granted | rejected denied refused forbidden declined
+    connected | disconnected
+    present exists/exist/existing | absent missing gone
+    full | empty
+    high higher | low lower
+    more | less fewer
+    increased/increases/rising/rose | decreased/decreases/falling/fell/dropped
+    resolved fixed solved closed | open unresolved ongoing firing
+    ready | unready
+    available | unavailable
+    valid | invalid expired
+    synced/synchronized/synchronised | unsynced stale lagging
+    installed mounted attached | removed uninstalled unmounted detached
+    locked | unlocked
+    hot | cold
+    primary | secondary standby
+    public | private
+    green | red
+    encrypted | unencrypted plaintext
+    restarted deployed | reverted skipped
+"""
+_BAD = """
+    aborted cancelled canceled crashed dead degraded denied down error exited failed failing fails
+    failure gone hung incomplete interrupted missing offline refused rejected skipped stale
+    terminated unavailable unfinished unhealthy unreachable unready unresponsive unresolved
+"""
+
+
+def _read_opposites() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """The basic form of each inflection, and the opposites of each state."""
+    basic: dict[str, str] = {}
+    opposites: dict[str, frozenset[str]] = {}
+    for line in _OPPOSITES.strip().splitlines():
+        sides = [[group.split("/") for group in side.split()] for side in line.split("|")]
+        for own, other in (sides, sides[::-1]):
+            against = frozenset(word for group in other for word in group)
+            for group in own:
+                for word in group:
+                    basic.setdefault(word, group[0])
+                    opposites[word] = opposites.get(word, frozenset()) | against
+    return basic, opposites
+
+
+#: The basic form of each state, and the states that exclude it.
+STATES, OPPOSITES = _read_opposites()
+#: States that spoil a claim which does not name them, in their basic form.
+BAD = frozenset(STATES.get(word, word) for word in _BAD.split())
+_PARTICLE_VERBS = """
+    set sets setting back backs backed build builds built clean cleaned end ended give gave look
+    looked make made pick picked speed start started take took turn turned wake write wrote
+"""
+#: Verbs with which "up" and "down" are no states, as in "set up".
+PARTICLE_VERBS = frozenset(_PARTICLE_VERBS.split())
+#: Prefixes that turn a word into its opposite.
+UN = ("un", "in", "im", "non", "non-", "dis")
+
+_NEGATIONS = """
+    not no never none neither nor without cannot nothing nobody nowhere false unable lack lacks
+    lacking hardly barely zero
+    nicht kein keine keinen nie ohne nichts ne pas jamais aucun aucune sans sin nunca ningún ninguna
+    non senza não sem nunca niet geen nooit zonder inte ikke nie ei не нет без никогда ні
+    لا ليس لم غير לא אין ללא 不 没 未 没有 ない नहीं
+"""
+#: Words that turn a statement into its opposite, in the languages that we know of.
+NEGATIONS = frozenset(_NEGATIONS.split())
+#: What says that all is well, though it contains a negation.
+WELL = re.compile(
+    r"\b(?:(?:with(?:out)?|no|0|zero)(?: (?:any|no|0|further))* (?P<noun>error|failure|problem|"
+    r"issue|warning|fault|exception|delay)s?|(?:exit|return|status) ?(?:code|status)? ?[:=]? ?0)\b"
+)
+
+#: What is not so yet, or is only asked: a plan, the future, a question or a wish.
+OPEN = re.compile(
+    r"\b(?:will|won't|shall|going to|about to|plan|plans|planned|planning|schedul\w+|tomorrow|"
+    r"upcoming|next (?:week|month|year|day|night|time)|to-?do|intend\w*|propos\w+|whether|"
+    r"dry[- ]run|simulat\w+|hypothetical\w*|wird|werden|sera|será|будет)\b|\w'll\b"
+)
+_HEDGE_LINES = r"""
+    would|wouldn't|should|shouldn't|could|couldn't|can|may(?! \d)|might|must|needs? to|
+    needed to|has to|have to|had to|to be|supposed|expect\w*|wants?|wanted|wish\w*|hope\w*|
+    hoping|aims?|goals?|wait\w*|await\w*|until(?! (?:\w+ )?\d)|unless|later|soon|eventually|not yet|
+    probably|perhaps|maybe|likely|unlikely|possibl[ey]|seem\w*|appears?|apparently|supposedly|
+    allegedly|reportedly|unclear|unknown|uncertain|unverified|thinks?|believes?|assum\w+|guess\w*|
+    claims?|claimed|suppose|doubt\w*|almost|nearly|partly|partially|half|some|most|few|several|
+    only|barely|or|either|try|tries|trying|attempt\w*|in progress|being|starting|progress|
+    used to|formerly|previously|yesterday|last (?:week|month|year|night|time)|no longer|
+    mention\w*|refer\w*|related-to|related|see also|how to|titled|entitled|called|named|
+    checklist|runbook|playbook|guide|howto|tutorial|template|example|documentation|manual|ticket|
+    heading|chapter|section|agenda|dashboard|query|searched|test|tests|demo|draft|
+    says?|said|tells?|told|asks?|asked|requests?|requested|
+    skip\w*|ignor\w*|unchanged|reverted|rolled back|would-be|except|instead|rather
+"""
+_HEDGES = "|".join(line.strip(" |") for line in _HEDGE_LINES.strip().splitlines())
+#: What makes a claim doubtful, partial, past or second-hand.
+HEDGES = re.compile(rf"\b(?:{_HEDGES})\b")
+#: What makes a claim conditional, or an order, if it stands in front of it.
+CONDITIONS = re.compile(
+    r"\b(?:if|when|whenever|once|while|as soon as|provided|after|before)\b|"
+    r"^\W*(?:please |then )?(?:make sure|ensure|check|verify|assert|confirm|let|see|read)\b"
+)
+#: A sentence that asks: it ends so, or begins so.
+QUESTION = re.compile(
+    r"[?\uff1f\u061f]\s*[\"')]*$|^\W*(?:is|are|was|were|has|have|does|did|do|can|could|should|will|would|"
+    r"what|which|who|whose|whom|where|when|why|how)\s(?!.*[.!]$)"
+)
+#: Words in front of a number that change it.
+COMPARISONS = re.compile(
+    r"\b(?:at least|at most|more than|less than|fewer than|greater than|up to|over|under|above|"
+    r"below|about|around|approximately|roughly|almost|nearly|exactly)\b(?= -?\d)|[<>]=?"
+)
+#: Comparisons that the number itself fulfils.
+INCLUSIVE = frozenset(["at least", "at most", "up to", ">=", "<=", "exactly"])
+#: What an action says that has not done it, or not all of it.
+UNDONE = re.compile(
+    r"\b(?:already|pending|queued|skip\w*|ignor\w*|unchanged|would|should|could|may|might|"
+    r"in progress|part\w{0,3}ly|timed out|rolled back|requested|unknown|instead|except)\b"
+)
+#: Percentages, except all of it.
+PARTIAL = re.compile(r"\b(?!100\b)\d+(?:\.\d+)* percent\b")
+
+_VERBS = """
+    is are was were be been has have had does did do isn't aren't wasn't weren't hasn't haven't
+    can cannot can't stays remains became becomes ist sind war est sont es está è é är
+"""
+#: Verbs that tell where a clause ends.
+VERBS = frozenset(_VERBS.split())
+_GENERAL = """
+    service server host node machine system application app instance process job task
+"""
+#: Nouns that a claim may leave out.
+GENERAL = frozenset(_GENERAL.split())
+_BESIDE = """
+    status state health condition currently now still again already also finally since today
+    info notice ok success done confirmed verified result report check here back run
+"""
+#: Words beside a subject that do not make it another one.
+BESIDE = frozenset(_BESIDE.split())
+#: What a claim about each of several things says.
+ALL = frozenset(["all", "every", "each", "both", "alle", "jeder", "tous", "toutes", "todos"])
+_NUMBERS = "two three four five six seven eight nine ten"
+#: Words for numbers; "one" is as often a pronoun.
+NUMBERS = {word: str(number) for number, word in enumerate(_NUMBERS.split(), 2)}
+#: Plurals that no ending tells.
+PLURALS = {
+    "children": "child", "people": "person", "men": "man", "women": "woman", "mice": "mouse",
+    "indices": "index", "indexes": "index", "vertices": "vertex", "matrices": "matrix",
+    "analyses": "analysis", "statuses": "status", "viruses": "virus", "buses": "bus",
+    "leaves": "leaf", "feet": "foot", "crises": "crisis",
+}  # fmt: skip
+
+# --- Criteria as they are looked for -------------------------------------------------------------
 
 #: Letters with their marks, which `\w` leaves out.
 _LETTER = (
@@ -102,9 +268,9 @@ def split_tokens(text: str) -> tuple[str, ...]:
 def base_of(token: str) -> str:
     """A word in lower case, in the singular, and in the basic form of its state."""
     low = token.casefold().removesuffix("'s")
-    low = words_of.NUMBERS.get(low) or words_of.PLURALS.get(low) or low
+    low = NUMBERS.get(low) or PLURALS.get(low) or low
     singular = low if is_identifier(low) else stem(low)
-    return words_of.STATES.get(low) or words_of.STATES.get(singular) or singular
+    return STATES.get(low) or STATES.get(singular) or singular
 
 
 def is_number(token: str) -> bool:
@@ -134,10 +300,10 @@ def parts_of_word(token: str) -> tuple[str, ...]:
 def has_verb(text: str) -> bool:
     """True if a text has a verb that we know, or a state, which stands for one."""
     low = (token.casefold() for token in split_tokens(text))
-    return any(word in words_of.VERBS or base_of(word) in words_of.OPPOSITES for word in low)
+    return any(word in VERBS or base_of(word) in OPPOSITES for word in low)
 
 
-# --- Criteria ------------------------------------------------------------------------------------
+# --- Reading a criterion -------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
@@ -150,15 +316,15 @@ def read_criterion(subject: str, text: str, frame: frozenset[str]) -> Criterion:
     every = _criterion_words(normalize(subject))
     words = tuple(word for word in every if word not in frame) or every
     numbers = _counts(words)
-    states = frozenset(word for word in words if word in words_of.OPPOSITES)
-    specific = [word for word in words if word not in words_of.GENERAL and word not in states]
+    states = frozenset(word for word in words if word in OPPOSITES)
+    specific = [word for word in words if word not in GENERAL and word not in states]
     is_negated = count_negations(low) % 2 == 1
     return Criterion(
         words=words,
         names=frozenset(word for word in words if is_identifier(word) or _is_compound(word)),
         numbers=numbers,
         states=states,
-        general=frozenset(words) & words_of.GENERAL if specific else frozenset(),
+        general=frozenset(words) & GENERAL if specific else frozenset(),
         is_claim=bool(words) and bool(states or numbers or is_negated or _claims(low, words)),
         is_negated=is_negated,
         text=low,
@@ -170,9 +336,9 @@ def _claims(text: str, words: Sequence[str]) -> bool:
     # Of words that cannot be told from states, all must be found.
     if not "".join(words).isascii() or any(_PARTICIPLE.fullmatch(word) for word in words):
         return True
-    if words_of.QUESTION.search(text) or _INTERROGATIVE.match(text):
+    if QUESTION.search(text) or _INTERROGATIVE.match(text):
         return False
-    return not words_of.VERBS.isdisjoint(split_tokens(text))
+    return not VERBS.isdisjoint(split_tokens(text))
 
 
 def words_in(text: str) -> set[str]:
@@ -195,7 +361,7 @@ def _criterion_words(text: str) -> tuple[str, ...]:
             every += [low] if is_state(sequence, position) else []
         elif is_number(low) or is_identifier(low):
             every += [low] if low != "0" else []
-        elif low not in STOP | words_of.NEGATIONS and any(map(str.isalnum, low)):
+        elif low not in STOP | NEGATIONS and any(map(str.isalnum, low)):
             parts = [part for part in parts_of_word(token) if part not in STOP]
             is_compound = len(parts) > 1 and _JOINTS.search(token)
             every += [low] if is_compound else parts
@@ -221,7 +387,7 @@ def is_state(sequence: Sequence[str], position: int) -> bool:
     if word in ("on", "off"):
         return not after or before in _SWITCHES
     if word in ("up", "down"):
-        return after not in ("to", "the", "on") and before not in words_of.PARTICLE_VERBS
+        return after not in ("to", "the", "on") and before not in PARTICLE_VERBS
     return True
 
 
@@ -242,5 +408,5 @@ def _counts(content: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def count_negations(text: str) -> int:
     """The number of negations in a text in lower case."""
-    negations = words_of.NEGATIONS | {"0"}
+    negations = NEGATIONS | {"0"}
     return sum(word in negations or word.endswith("n't") for word in split_tokens(text))

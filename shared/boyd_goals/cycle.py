@@ -30,6 +30,7 @@ from boyd.text.tokenizer import keywords
 from boyd_goals import memory
 from boyd_goals.api_models import WaitingTool
 from boyd_goals.criteria import words_in
+from boyd_goals.goal_conditions import evaluate_condition, texts_in
 from boyd_goals.goal_toolbox import GoalToolbox, digest
 from boyd_goals.goal_tools import GoalTools
 from boyd_goals.goal_tree import active_goals, decompose_stalled, give_up_stuck, symbol
@@ -45,7 +46,7 @@ from boyd_goals.outcome import (
     state_of,
     symbols_of,
 )
-from boyd_goals.progress import clip, criterion_words, subject_of
+from boyd_goals.progress import clip, condition_of, criterion_words, subject_of
 from boyd_goals.psyche import is_due, reflect
 from boyd_goals.scoring import Outlook
 from boyd_goals.sessions import apply_answers, claim, release
@@ -75,7 +76,9 @@ class Orientation(GoalTools):
         if session is None:
             return []
         goal = session.goals[session.at_work or ""]
-        text = f"{subject_of(goal.description)} {subject_of(goal.criteria)}"
+        condition = condition_of(goal)
+        criteria = texts_in(condition) if condition else subject_of(goal.criteria)
+        text = f"{subject_of(goal.description)} {criteria}"
         goals: list[JsonValue] = [
             {"id": active.id, "description": active.description, "priority": active.priority}
             for active in active_goals(session)[:_MAX_GOALS]
@@ -316,8 +319,15 @@ def _fields(
     findings = [*findings_in(tool, output), *_surroundings(mentioned, tool, symbols, graph)]
     # A person was asked when the answer has arrived.
     is_act = tool != "user_interact" and toolbox.is_act(tool, goal, output)
-    about = _subjects(goal, mentioned)
-    return {**fields, "findings": findings, "about": about, "is_act": is_act}
+    fields |= {"findings": findings, "about": _subjects(goal, mentioned), "is_act": is_act}
+    if condition := condition_of(goal):
+        fields["condition"] = evaluate_condition(condition, tool, _body(tool, output), graph)
+    return fields
+
+
+def _body(tool: str, output: str) -> str:
+    """The output of a tool; of a page, without its status."""
+    return output.partition("\n\n")[2] if tool == "http_fetch" else output
 
 
 def _subjects(goal: Goal, mentioned: Sequence[str]) -> list[list[str]]:

@@ -14,6 +14,7 @@ from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.shell import runner
 from boyd.text.formatting import counted
 from boyd_goals import goal_toolbox, memory
+from boyd_goals.api_models import NewGoal
 from boyd_goals.goal_toolbox import ForeignTool, GoalToolbox
 from boyd_goals.goal_tree import symbol
 from boyd_goals.judgement import is_knowledge
@@ -58,6 +59,7 @@ class GoalOptions(Plugin.Options, GoalThresholds):
         roots: folders in which files may be read and written; without them, no file may.
         allow_private: allow fetching addresses that are not public.
         tools: profiles of other plugins' actions, by action id.
+        goals: goals that each session is given once.
         archetypes: initial weights of the psyche's archetypes.
         shadow: patterns the shadow forbids or advises against, besides the default ones.
     """
@@ -69,6 +71,7 @@ class GoalOptions(Plugin.Options, GoalThresholds):
     roots: list[Path] = Field(default_factory=list)
     allow_private: bool = False
     tools: dict[str, ForeignTool] = Field(default_factory=dict)
+    goals: list[NewGoal] = Field(default_factory=list)
     archetypes: dict[Archetype, _Weight] = Field(default_factory=dict)
     shadow: list[ShadowPattern] = Field(default_factory=list)
 

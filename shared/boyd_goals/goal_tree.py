@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Any
 
 from boyd.errors import BoydError
 from boyd.models import Triple
+from boyd_goals.api_models import NewGoal
+from boyd_goals.goal_conditions import check_condition, is_condition
 from boyd_goals.judgement import is_met, judge_by_parts, result_of
-from boyd_goals.progress import clip, split_criteria, supersede
+from boyd_goals.progress import clip, condition_of, split_criteria, supersede
 from boyd_goals.state import Config, Goal, GoalSession, GoalStatus
 
 #: Limits of descriptions and criteria, of reasons, of results, and of labels in the graph.
@@ -124,6 +126,9 @@ def add_goal(
     Raises:
         GoalError: a value is not allowed, or `max_goals` goals are open.
     """
+    mistake = mistake_in(description, criteria)
+    if mistake:
+        raise GoalError(f"criteria: {mistake}")
     threshold = config.stall_threshold if stall_threshold is None else stall_threshold
     if threshold < 1:
         raise GoalError(f"the stall threshold cannot be {threshold} cycles")
@@ -138,6 +143,13 @@ def add_goal(
         raise GoalError(f"the session holds {config.max_goals} goals, and none of them has ended")
     after, goals = _create_goals(roomy, [values], now)
     return after, goals[0]
+
+
+def mistake_in(description: str, criteria: str | None) -> str | None:
+    """The mistake in criteria that are a condition, if there is one."""
+    text = (criteria or "").strip()
+    is_own = text.casefold() != description.strip().casefold()
+    return check_condition(text) if is_own and is_condition(text) else None
 
 
 def _create_goals(
@@ -350,6 +362,42 @@ def _check_priority(priority: int) -> int:
     return priority
 
 
+# --- Goals of the agent file ---------------------------------------------------------------------
+
+
+def standing_errors(goals: Sequence[NewGoal], config: Config) -> Iterator[str]:
+    """The errors in standing goals, such as criteria that are no valid condition."""
+    now = datetime.now(UTC)
+    for number, goal in enumerate(goals):
+        try:
+            add_goal(new_session("1", now), now=now, config=config, **dict(goal))
+        except GoalError as error:
+            yield f"goals.{number}.{error}"
+
+
+def missing_goals(session: GoalSession, goals: Sequence[NewGoal]) -> list[NewGoal]:
+    """The standing goals that a session was not given yet."""
+    return [goal for goal in goals if _hash(goal) not in session.standing]
+
+
+def add_standing(
+    session: GoalSession, goals: Sequence[NewGoal], now: datetime, config: Config
+) -> GoalSession:
+    """Add the missing standing goals, as far as there is room for them."""
+    for goal in missing_goals(session, goals):
+        try:
+            session, _ = add_goal(session, now=now, config=config, **dict(goal))
+        except GoalError:
+            break  # another cycle has room
+        session = session.patched({"standing": [*session.standing, _hash(goal)]})
+    return session
+
+
+def _hash(goal: NewGoal) -> str:
+    text = f"{goal.description}\n{goal.criteria or ''}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 # --- Splitting stalled goals ---------------------------------------------------------------------
 
 
@@ -396,6 +444,8 @@ def parts_of(goal: Goal, config: Config) -> list[str]:
     if goal.children or goal.depth >= config.max_depth:
         return []
     for text in (goal.criteria, goal.description):
+        if text == condition_of(goal):
+            continue
         distinct: dict[str, str] = {}
         for part in split_criteria(text):
             distinct.setdefault(part.casefold(), part)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from boyd.models import Model, Place, Triple
 from boyd_goals.criteria import Criterion, words_in
+from boyd_goals.goal_conditions import ConditionResult
 from boyd_goals.knowledge.turtle import GOAL, MENTIONS, RELATED_TO
 from boyd_goals.library import passages
-from boyd_goals.progress import clip, criteria_of, criterion_of, verb_of
-from boyd_goals.records import lines_of
+from boyd_goals.progress import clip, condition_of, criteria_of, criterion_of, verb_of
 from boyd_goals.state import Config, Goal, GoalEvidence
-from boyd_goals.statements import Reading, read
+from boyd_goals.statements import Reading, lines_of, read
 
 #: Limits of the text of evidence, of the lines it quotes, and of the facts around a symbol.
 EVIDENCE_CHARS, _QUOTED, _AROUND = 800, 10, 500
@@ -69,6 +69,7 @@ class ToolStep(NamedTuple):
     findings: Sequence[StepFinding]
     is_act: bool = False
     about: Sequence[Collection[str]] = ()
+    condition: ConditionResult | None = None
 
 
 class Judgement(NamedTuple):
@@ -169,6 +170,8 @@ def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
         text = clip(" ".join(step.output.split()), EVIDENCE_CHARS)
         done = GoalEvidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
         return Judgement(goal.matched, [done])
+    if condition_of(goal):
+        return _judge_by_condition(goal, step)
     matched, evidence = dict.fromkeys(goal.matched), list(goal.evidence)
     fitting = [
         finding for finding in step.findings if finding.is_asked or _is_about(goal, step, finding)
@@ -186,6 +189,15 @@ def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
             )
             evidence.append(entry)
     return Judgement(list(matched), evidence)
+
+
+def _judge_by_condition(goal: Goal, step: ToolStep) -> Judgement:
+    """Judge a goal whose criteria are a condition; what it has read is the evidence."""
+    if step.condition is None or not step.condition.holds:
+        return Judgement(goal.matched, goal.evidence)
+    text = _quote(step.condition.lines)
+    entry = GoalEvidence(criterion=goal.criteria, cycle=step.cycle, tool=step.tool, text=text)
+    return Judgement(goal.matched, [entry])
 
 
 def _is_about(goal: Goal, step: ToolStep, finding: StepFinding) -> bool:
@@ -254,6 +266,8 @@ def judge_by_parts(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgeme
     judged = Judgement(goal.matched, goal.evidence)
     if verb_of(goal):
         return _judge_act_by_parts(goal, parts, evidence)
+    if condition_of(goal):
+        return judged
     for item in evidence:
         criteria = {criterion.casefold(): criterion for criterion in criteria_of(goal)}
         same = criteria.get(item.criterion.casefold())

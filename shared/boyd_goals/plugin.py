@@ -12,10 +12,11 @@ from typing import Any
 from boyd.errors import BoydError, PluginError, StoreError, Veto
 from boyd.models import Catalog, Decision, LoopResult, Situation, no_op
 from boyd.plugin import Action, Context, hook, strategy
-from boyd_goals import cycle, memory, model_judge, psyche, scoring
+from boyd_goals import cycle, memory, psyche, scoring
+from boyd_goals import outcome as outcomes
 from boyd_goals.cycle import GOALS, Orientation
 from boyd_goals.goal_endpoints import Endpoints
-from boyd_goals.goal_tree import active_goals
+from boyd_goals.goal_tree import active_goals, add_standing, missing_goals, standing_errors
 from boyd_goals.outcome import DecisionOutcome
 from boyd_goals.sessions import Questions, Sessions
 from boyd_goals.state import GoalSession
@@ -35,13 +36,14 @@ class Goals(Endpoints, Orientation):
             raise PluginError(self.id, error)
 
     def misfits(self, catalog: Catalog) -> list[str]:
-        """Errors in the options about actions of other plugins."""
-        return self.toolbox.errors(catalog)
+        """Errors in the options about actions of other plugins, and in the goals."""
+        return [*self.toolbox.errors(catalog), *standing_errors(self.options.goals, self.config)]
 
     def on_loop_start(self, ctx: Context) -> None:
-        """Apply the answers of people, and begin a cycle if there is a goal to work on."""
+        """Apply the answers of people, add the goals of the agent file, and begin a cycle."""
         sessions = self.sessions(ctx)
         session = self._apply_approvals(sessions, ctx)
+        session = self._add_standing_goals(sessions, session, ctx)
         if session.iteration == ctx.iteration:
             sessions.repair(session)
             return
@@ -55,16 +57,26 @@ class Goals(Endpoints, Orientation):
             session.id,
         )
 
+    def _add_standing_goals(
+        self, sessions: Sessions, session: GoalSession, ctx: Context
+    ) -> GoalSession:
+        goals, now = self.options.goals, ctx.now()
+        if not missing_goals(session, goals):
+            return session
+        return sessions.change(
+            lambda current: add_standing(current, goals, now, self.config), session.id
+        )
+
     def _apply_approvals(self, sessions: Sessions, ctx: Context) -> GoalSession:
         session = sessions.pin(sessions.read())
-        outcomes = cycle.approval_outcomes(session, ctx.approvals, self.toolbox, self.graph(ctx))
-        if not outcomes:
+        resolved = cycle.approval_outcomes(session, ctx.approvals, self.toolbox, self.graph(ctx))
+        if not resolved:
             return session
-        seconds = model_judge.SECONDS / len(outcomes)
-        outcomes = [self._with_verdict(session, outcome, ctx, seconds) for outcome in outcomes]
+        seconds = outcomes.VERDICT_SECONDS / len(resolved)
+        judged = [self._with_verdict(session, outcome, ctx, seconds) for outcome in resolved]
 
         def change(current: GoalSession) -> GoalSession:
-            for outcome in outcomes:
+            for outcome in judged:
                 current = cycle.record_outcome(current, outcome, ctx.now(), self.config)
             return current
 
@@ -142,7 +154,7 @@ class Goals(Endpoints, Orientation):
         strategy, graph = f"{self.id}:utility", self.graph(ctx)
         outcome = cycle.outcome_of(session, result, strategy, self.toolbox, graph)
         if outcome is not None and cycle.is_open(session, result.iteration):
-            outcome = self._with_verdict(session, outcome, ctx, model_judge.SECONDS)
+            outcome = self._with_verdict(session, outcome, ctx, outcomes.VERDICT_SECONDS)
         is_new: list[bool] = []
 
         def end(current: GoalSession) -> GoalSession:
@@ -163,10 +175,10 @@ class Goals(Endpoints, Orientation):
         Without a model or a usable answer the words decide.
         """
         asks_model = self.options.judge_with_model and ctx.has_llm
-        if not asks_model or not (outcome.findings or outcome.is_act):
+        if not asks_model or outcome.condition or not (outcome.findings or outcome.is_act):
             return outcome
         try:
-            verdict = model_judge.judge_by_model(ctx.llm, session, outcome, seconds)
+            verdict = outcomes.judge_by_model(ctx.llm, session, outcome, seconds)
         except StoreError:
             raise
         except BoydError as error:

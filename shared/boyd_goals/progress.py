@@ -8,6 +8,7 @@ from typing import Literal
 
 from boyd.text.tokenizer import STOP, URL, tokens
 from boyd_goals.criteria import Criterion, read_criterion
+from boyd_goals.goal_conditions import is_condition
 from boyd_goals.state import Config, Goal, GoalSession, PlanStep, StepStatus, ToolPlan
 
 _SEPARATOR = re.compile(r",(?: ?and )?| and ", re.IGNORECASE)
@@ -65,9 +66,15 @@ def split_criteria(criteria: str) -> list[str]:
     return [part for part in parts if part]
 
 
+def condition_of(goal: Goal) -> str | None:
+    """The criteria of a goal if they are a condition; its description never is."""
+    is_own = goal.criteria.casefold() != goal.description.casefold()
+    return goal.criteria if is_own and is_condition(goal.criteria) else None
+
+
 def criteria_of(goal: Goal) -> list[str]:
     """The criteria of a goal, each of which a step must fulfil; without any it cannot complete."""
-    if verb_of(goal):
+    if verb_of(goal) or condition_of(goal):
         return [goal.criteria]
     return [part for part in split_criteria(goal.criteria) if criterion_words(part)]
 

@@ -203,8 +203,8 @@ class ToolChoice(Model):
 class ToolDecision(Model):
     """The decision of a cycle and its outcome.
 
-    `found` lists the keywords of the goal's criteria first found in this cycle; `approval` is the
-    id of the approval it needed.
+    `found` lists the keywords of the goal's criteria first found in this cycle; `problem` is the
+    reason why its condition could not be evaluated; `approval` is the id of the approval it needed.
     """
 
     cycle: int
@@ -216,6 +216,7 @@ class ToolDecision(Model):
     score: Score | None = None
     progress: Progress | None = None
     found: list[str] = Field(default_factory=list)
+    problem: str | None = None
     detail: str = ""
     approval: str | None = None
     at: Timestamp
@@ -248,6 +249,7 @@ class GoalSession(Model):
         memory, episodes, decisions: oldest first.
         reflected: the cycle of the last reflection.
         consolidated: number of entries that became episodes.
+        standing: hashes of the goals of the agent file that it was given.
     """
 
     id: str
@@ -268,6 +270,7 @@ class GoalSession(Model):
     choice: ToolChoice | None = None
     reflected: int = 0
     consolidated: int = 0
+    standing: list[str] = Field(default_factory=list)
     created_at: Timestamp
     updated_at: Timestamp
 

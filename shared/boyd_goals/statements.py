@@ -8,13 +8,14 @@ cannot be decided does not meet it.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from boyd.text.tokenizer import STOP
-from boyd_goals import vocabulary as words_of
+from boyd_goals import criteria as words_of
 from boyd_goals.criteria import (
     Criterion,
     base_of,
@@ -27,8 +28,8 @@ from boyd_goals.criteria import (
     parts_of_word,
     read_criterion,
     split_tokens,
+    split_word,
 )
-from boyd_goals.records import lines_of
 
 _QUOTED = re.compile(r"\"[^\"\s]*\s[^\"]*\"|(?<!\w)'[^'\s]*\s[^']*'(?!\w)")
 _SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+|(?<=[\u3002\uff01\uff1f])|\u0964")
@@ -78,7 +79,7 @@ class Reading(NamedTuple):
     is_against: bool
 
 
-# --- Splitting ---
+# --- Splitting -----------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=2048)
@@ -365,3 +366,63 @@ def _is_reversed(criterion: Criterion, statement: Statement) -> bool:
     if len(places) < max(len(criterion.words), 3) or places != sorted(places, reverse=True):
         return False
     return not re.search(r"\b(?:by|of)\b", statement.text.casefold())
+
+
+# --- JSON documents ------------------------------------------------------------------------------
+
+#: The most lines of a document.
+_MAX_LINES = 500
+#: Fields that name an object.
+_NAMING = frozenset(
+    ["name", "id", "service", "unit", "host", "hostname", "target", "container", "pod", "resource"]
+)
+#: Fields that are good if they are false or zero, besides those of bad states.
+_GOOD_IF_NOT = frozenset([*words_of.BAD, "dry", "warning", "timeout", "truncated", "paused"])
+
+
+def lines_of(output: str) -> list[list[str]]:
+    """The lines of each object in a JSON document; none for any other text."""
+    if not output.lstrip().startswith(("{", "[")):
+        return []
+    try:
+        document = json.loads(output)
+    except ValueError:
+        return []
+    parts = document if isinstance(document, list) else [document]
+    return [lines for part in parts if (lines := [*_lines(part, [])][:_MAX_LINES])]
+
+
+def _lines(value: Any, names: Sequence[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _lines(item, names)
+    elif isinstance(value, dict):
+        own = [str(item) for key, item in value.items() if _is_naming(key, item)]
+        names = [*names, *own]
+        if own and len(own) == len(value):
+            yield " ".join(names)
+        for key, item in value.items():
+            if not _is_naming(key, item):
+                yield from _field(key, item, names)
+    elif value is not None and str(value).strip():
+        yield " ".join([*names, *str(value).split()])
+
+
+def _is_naming(key: str, value: Any) -> bool:
+    return key.lower() in _NAMING and isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _field(key: str, value: Any, names: Sequence[str]) -> Iterator[str]:
+    """The lines of a field; none if it says that there is no error or the like."""
+    words = [word.lower() for word in split_word(key)]
+    if isinstance(value, dict):
+        yield from _lines(value, [*names, " ".join(words)])
+        return
+    if value in (None, "", []) or (not value and not _GOOD_IF_NOT.isdisjoint(map(base_of, words))):
+        return
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, dict | list):
+            yield from _lines(item, [*names, " ".join(words)])
+        else:
+            text = json.dumps(item) if isinstance(item, bool) else " ".join(str(item).split())
+            yield f"{' '.join([*names, *words])}: {text}"

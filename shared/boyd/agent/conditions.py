@@ -8,9 +8,9 @@ regular expressions take linear time.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from boyd.errors import ConfigError
 from boyd.models import JsonObject
@@ -33,6 +33,17 @@ _TYPES = {"string": "string", "integer": "int", "number": "double", "boolean": "
 
 class ConditionError(ValueError):
     """A condition cannot be compiled or evaluated."""
+
+
+class ConditionFunction(NamedTuple):
+    """A function that conditions may call; each signature lists the types of its parameters.
+
+    A `ValueError` that it raises is the reason why the condition cannot be evaluated.
+    """
+
+    signatures: Sequence[Sequence[str]]
+    returns: str
+    call: Callable[..., Any]
 
 
 class Condition:
@@ -63,19 +74,22 @@ class Condition:
 
 
 class Language:
-    """The language of conditions about certain names, each with its CEL type."""
+    """The language of conditions about certain names, each with its CEL type, and functions."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        """Declare the names.
+    def __init__(
+        self, names: Mapping[str, str], functions: Mapping[str, ConditionFunction] | None = None
+    ) -> None:
+        """Declare the names and the functions.
 
         Raises:
             ConfigError: the library is not installed.
         """
-        self._names = dict(names)
+        self._names, self._functions = dict(names), functions or {}
         self._cel = cel = _library()
         self._environment = cel.NewEnv(
             config=cel.NewEnvConfigFromYaml(_CONFIG),
             variables={name: _type(cel, kind) for name, kind in names.items()},
+            functions=[_declare(cel, name, part) for name, part in self._functions.items()],
         )
 
     def compile(self, text: str) -> Condition:
@@ -106,8 +120,11 @@ class Language:
     def _plainly(self, message: str) -> str:
         if unknown := _UNKNOWN.match(message):
             name = unknown[1]
+            if name in self._functions:
+                takes = (", ".join(kinds) for kinds in self._functions[name].signatures)
+                return f"{name} takes ({') or ('.join(takes)})"
             # The part in front of the last dot is a value; its function or field is what lacks.
-            return f"{name} is not known{nearest(name, self._names)}"
+            return f"{name} is not known{nearest(name, [*self._names, *self._functions])}"
         if misfit := _MISFIT.match(message):
             kinds = misfit[2].split(", ")
             hint = "; write whole numbers with a point, as 1.0" if _mixes_numbers(kinds) else ""
@@ -140,6 +157,19 @@ def _type(cel: ModuleType, kind: str) -> Any:
     if kind.startswith("list("):
         return types.List(_type(cel, kind.removeprefix("list(").removesuffix(")")))
     return types.Map(types.STRING, types.DYN) if kind == OBJECT else types(kind)
+
+
+def _declare(cel: ModuleType, name: str, function: ConditionFunction) -> Any:
+    overloads = [
+        cel.Overload(
+            f"{name}_{len(kinds)}",
+            _type(cel, function.returns),
+            [_type(cel, kind) for kind in kinds],
+            impl=function.call,
+        )
+        for kinds in function.signatures
+    ]
+    return cel.FunctionDecl(name, overloads)
 
 
 def _mixes_numbers(kinds: list[str]) -> bool:

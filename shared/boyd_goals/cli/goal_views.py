@@ -273,6 +273,9 @@ def show_why(explanation: api_models.GoalExplanation) -> None:
         output.say(f"    {output.one_line(decision.breakdown)}")
         for line in cycle_detail(decision)[:1]:
             output.say(f"    {output.one_line(line)}")
+        if decision.problem:
+            problem = f"the criteria cannot be evaluated: {decision.problem}"
+            output.say(f"    {output.one_line(problem)}")
 
 
 def _goal_text(goal: state.Goal) -> str:

@@ -6,8 +6,7 @@ import pytest
 
 from boyd.plugin import Plugin, action
 from boyd_goals.judgement import StepFinding, ToolStep, findings_in, is_met, judge
-from boyd_goals.records import lines_of
-from boyd_goals.statements import is_done
+from boyd_goals.statements import is_done, lines_of
 from goals_kit import CONFIG, Mind, Steer, a_goal
 
 

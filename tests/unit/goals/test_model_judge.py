@@ -110,7 +110,7 @@ def test_without_a_usable_answer_the_words_decide(
 def test_a_model_that_takes_too_long_holds_up_no_cycle(
     judging: Judging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd_goals.model_judge.SECONDS", 0.2)
+    monkeypatch.setattr("boyd_goals.outcome.VERDICT_SECONDS", 0.2)
     mind, _ = judging(verdict(is_met=False).patched({"wait": 30.0}))
     goal = worked(mind)
 
@@ -151,13 +151,13 @@ class Desk(Plugin):
 
 
 def test_an_act_of_another_plugin_is_cited_too(judging: Judging) -> None:
-    wanted = "Shut the door"
-    with ScriptedModel([verdict(is_met=True, criterion=wanted)], forever=True) as model:
+    wish = "Shut the door"
+    with ScriptedModel([verdict(is_met=True, criterion=wish)], forever=True) as model:
         profile = {"keywords": ["shut", "door"], "params": {"door": "gate"}}
         llm = {"base_url": f"{model.url}/v1", "model": "x"}
         steer = Steer("desk:shut", door="gate")
         mind = Mind(Desk(), steer, llm=llm, tools={"desk:shut": profile})
-        id = mind.goal(wanted)
+        id = mind.goal(wish)
         mind.cycle()
         goal = mind.session.goals[id]
 
