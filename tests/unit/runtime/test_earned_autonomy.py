@@ -378,7 +378,7 @@ def test_failed_executions_end_a_grant_as_well() -> None:
     assert record.ended_by == execution.id
 
 
-def test_an_action_that_only_helps_when_it_can_be_told_never_earns() -> None:
+def test_unclear_outcomes_count_as_failures_for_a_grant() -> None:
     strict = Office({**RULE, "at_least": 0.9})
     strict.decide()
     strict.change({"effective": 33, "unclear": 21})
@@ -390,7 +390,7 @@ def test_an_action_that_only_helps_when_it_can_be_told_never_earns() -> None:
 
 @given(share=st.floats(0.3, 0.85), seed=st.integers(0, 10_000))
 @settings(max_examples=60)
-def test_failures_that_cannot_be_told_earn_nothing(share: float, seed: int) -> None:
+def test_unclear_failures_earn_nothing(share: float, seed: int) -> None:
     chance = random.Random(seed)
     rule = EarnedAutonomy(at_least=0.9, after=20, lasts=60, false_grants=0.001)
     record = TrackRecord(action=ACTION, situation="", label="")
@@ -400,7 +400,7 @@ def test_failures_that_cannot_be_told_earn_nothing(share: float, seed: int) -> N
         assert not record.has_earned(rule)
 
 
-def test_a_grant_ends_when_its_outcomes_cannot_be_told() -> None:
+def test_a_grant_ends_after_unclear_outcomes() -> None:
     office = Office()
     office.granted()
     office.verdict = EffectVerdict(verdict="cannot tell", final=True)
