@@ -352,7 +352,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     assert a.iterations.finish(Fence(1, 1, "w/7"), result(1), ended, FOUND, KEEP) == 2
     a.runs.redeliver("run1", ANN)
     a.runs.page(10, status="completed")
-    a.history.outlines()
+    a.history.summaries()
     a.iterations.abandon("no longer wanted", ANN)
     a.iterations.enter(2, 2, "complete", "w/8")
     assert a.iterations.finish(Fence(2, 2, "w/8"), result(2), [], FOUND, KEEP) is not None

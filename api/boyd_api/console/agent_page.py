@@ -118,7 +118,7 @@ def agent(page: PageRequest) -> PageResult:
         ring=charts.ring(status.phase, result),
         latest=result,
         holder=_holder(status, record),
-        marks=read_part(lambda: charts.strip(store.history.outlines(_STRIP).iterations)),
+        marks=read_part(lambda: charts.strip(store.history.summaries(_STRIP).iterations)),
         observers=read_part(lambda: _observers(page, last.value)),
         waiting=read_part(lambda: _waiting(page)),
         budgets=read_part(lambda: _budgets(page)),

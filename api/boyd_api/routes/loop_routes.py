@@ -293,9 +293,9 @@ def show_situation(ctx: RequestContext) -> CurrentSituation:
     history = ctx.agent.store.history
     situation = history.situation()
     if situation is None:
-        outlines = history.outlines(_SEARCHED).iterations
+        summaries = history.summaries(_SEARCHED).iterations
         older = next(
-            (outline.iteration for outline in outlines if outline.situation is not None), None
+            (summary.iteration for summary in summaries if summary.situation is not None), None
         )
         result = None if older is None else history.get(older)
         situation = result.situation if result else None

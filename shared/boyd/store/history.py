@@ -14,11 +14,11 @@ from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
-#: The fields of a record that an outline needs.
+#: The fields of a record that a summary needs; `outline` has most of it, as JSON.
 FIELDS = ("outline", "endedAt")
 #: The fields of the loop that tell which iteration has ended last.
 _NEWEST = ("iteration", "active")
-#: The most characters of an action's error in an outline.
+#: The most characters of an action's error in a summary.
 REASON = 200
 
 
@@ -31,7 +31,7 @@ class Summaries:
 
 
 def summary_of(result: LoopResult) -> IterationSummary:
-    """The outline of a whole result."""
+    """The summary of a whole result."""
     return IterationSummary(
         id=result.id,
         iteration=result.iteration,
@@ -58,14 +58,14 @@ def _in_short(result: ActionResult) -> ActionResult:
 
 
 def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
-    """The outline in the `FIELDS` of a record; None when an earlier release wrote it."""
+    """The summary in the `FIELDS` of a record; None when an earlier release wrote it."""
     if "outline" not in fields:
         return None
-    outline = IterationSummary.from_json(fields["outline"])
+    summary = IterationSummary.from_json(fields["outline"])
     # The record has the end by the Redis server's clock.
     ended_at = from_ms(float(fields["endedAt"]))
-    duration = (ended_at - outline.started_at).total_seconds() * 1000
-    return outline.patched({"ended_at": ended_at, "duration": duration})
+    duration = (ended_at - summary.started_at).total_seconds() * 1000
+    return summary.patched({"ended_at": ended_at, "duration": duration})
 
 
 class History:
@@ -100,8 +100,8 @@ class History:
         ]
         return [result for result in results if result is not None]
 
-    def outlines(self, limit: int = 50, before: int | None = None) -> Summaries:
-        """Outlines of past iterations, newest first, those *before* a number.
+    def summaries(self, limit: int = 50, before: int | None = None) -> Summaries:
+        """Summaries of past iterations, newest first, those *before* a number.
 
         A `ByteBudget` bounds the list, so fewer than *limit* does not mean the end.
         """
@@ -110,13 +110,13 @@ class History:
         numbers = range(last, max(0, last - limit - 1), -1)
         budget = ByteBudget(self._scripts)
         read = budget.read("iteration", list(map(str, numbers)), FIELDS)
-        outlines: list[IterationSummary] = []
+        summaries: list[IterationSummary] = []
         for number, fields in zip(numbers, read, strict=False):
-            outline = readable(f"iteration {number}", partial(self._outline, number), fields)
-            if outline is not None:
-                outlines.append(outline)
-        page = outlines[:limit]
-        more = len(outlines) > limit or budget.full
+            summary = readable(f"iteration {number}", partial(self._summary, number), fields)
+            if summary is not None:
+                summaries.append(summary)
+        page = summaries[:limit]
+        more = len(summaries) > limit or budget.full
         return Summaries(page, page[-1].iteration if more and page else None)
 
     def last(self) -> Record | None:
@@ -146,10 +146,10 @@ class History:
         with reading("the latest situation"):
             return Situation.from_json(current) if current else None
 
-    def _outline(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
+    def _summary(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
         if not fields:
             return None
-        # Earlier releases stored no outline.
+        # Earlier releases stored no summary.
         result = None if "outline" in fields else self.get(number)
         return summary_of(result) if result else read_summary(fields)
 

@@ -298,7 +298,7 @@ def test_history_tells_where_each_observer_ran_and_where_the_action_was_executed
     assert [error.host for error in result.observer_errors] == ["a"]
     [done] = result.action_results
     assert (done.host, done.worker) == ("a", "lab")
-    [outline] = lab.store.history.outlines().iterations
+    [outline] = lab.store.history.summaries().iterations
     assert outline.results[0].host == "a"
 
 

@@ -101,7 +101,7 @@ def outlined(lab: Lab, limit: int) -> list[list[int]]:
     """The numbers of the iterations on each page."""
     found, before = [], None
     while True:
-        page = lab.store.history.outlines(limit, before)
+        page = lab.store.history.summaries(limit, before)
         found.append([one.iteration for one in page.iterations])
         before = page.before
         if before is None:
@@ -113,7 +113,7 @@ def test_an_outline_agrees_with_the_whole_result() -> None:
     lab = Lab(agent(sees("o", seen(), seen()), reads("r", "a fault"), chooses(choice()), acting))
     run = lab.submit("look").run
     lab.deliver()
-    (outline,) = lab.store.history.outlines().iterations
+    (outline,) = lab.store.history.summaries().iterations
     (result,) = lab.store.history.results()
     assert result.situation is not None
 
@@ -128,7 +128,7 @@ def test_an_outline_has_the_outcomes_of_actions_without_their_output() -> None:
     parts = [sees("o", seen()), reads("r", "a fault"), chooses(choice())]
     lab = Lab(agent(*parts, Recorder("x" * 100 * KIB).action()))
     lab.run()
-    (outline,) = lab.store.history.outlines().iterations
+    (outline,) = lab.store.history.summaries().iterations
     [result] = outline.results
     assert (result.action, result.success, result.output) == ("p:do", True, None)
 
@@ -157,10 +157,10 @@ def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch)
 def test_an_iteration_that_an_earlier_release_kept_has_an_outline_too() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.run()
-    written = lab.store.history.outlines()
+    written = lab.store.history.summaries()
     lab.client.hdel("boyd:{test}:iteration:1", "outline")
 
-    assert lab.store.history.outlines() == written
+    assert lab.store.history.summaries() == written
 
 
 def test_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:

@@ -103,7 +103,7 @@ class Past:
 
     def _newest(self, limit: int, number: int | None) -> IterationList:
         """Iterations from Redis and, if it has no more, from the archive."""
-        page = self._store.history.outlines(limit, number)
+        page = self._store.history.summaries(limit, number)
         iterations = page.iterations
         if page.before is not None or not self._archive.exists:
             cursor = str(page.before) if page.before else None
@@ -206,5 +206,5 @@ class Past:
         return HIGHEST if self._is_ahead(number) else None
 
     def _is_ahead(self, number: int) -> bool:
-        outlines = self._store.history.outlines(1).iterations
-        return not outlines or number > outlines[0].iteration
+        summaries = self._store.history.summaries(1).iterations
+        return not summaries or number > summaries[0].iteration
