@@ -50,11 +50,11 @@ from boyd.models.investigation import Asked, InvestigationRequest, Usage
 from boyd.store import (
     AgentEntry,
     AgentStore,
-    Ending,
     ItemAnswer,
     LogChange,
     Lost,
     Retention,
+    RunEnding,
     Store,
     StoredAnswer,
     WorkerInfo,
@@ -474,7 +474,7 @@ def questions(store: Store, a: AgentStore) -> None:
         fields={"ending": "final_answer", "status": "ended"}, keep=1000, event="ended"
     )
     assert a.investigations.write(id, fence, written.version, ending)
-    run_ends: list[Ending] = [(id, "completed", FOUND)]
+    run_ends: list[RunEnding] = [(id, "completed", FOUND)]
     assert a.jobs.leave(Fence(name, 1, "w/1"), "succeeded", {}, 60, run_ends, KEEP)
     assert a.trace_progress.take("t1") is not None
     assert a.trace_progress.note("t1", {"at:iteration": "1", "since": ""})

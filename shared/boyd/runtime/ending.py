@@ -26,8 +26,7 @@ from boyd.models import (
     RunResult,
     RunStatus,
 )
-from boyd.models.investigation import Ended
-from boyd.models.investigation import Ending as InvestigationEnding
+from boyd.models.investigation import Ended, Ending
 from boyd.models.responses import Retired, RevokedAgent
 from boyd.phases import action_call
 from boyd.phases.gate import conclude, judge, refuse
@@ -39,11 +38,11 @@ from boyd.runtime.triggers import Launcher
 from boyd.store import (
     AgentEntry,
     AgentStore,
-    Ending,
     ItemAnswer,
     Lost,
     Record,
     Retention,
+    RunEnding,
     Store,
     dump_results,
     reason_text,
@@ -53,7 +52,7 @@ from boyd.store import (
 _PAGE = 200
 _NOTE = "the agent was retired"
 #: The status of a run by the ending of its investigation; `failed` for all others.
-_RUN_STATUS: dict[InvestigationEnding, RunStatus] = {
+_RUN_STATUS: dict[Ending, RunStatus] = {
     "final_answer": "completed",
     "final_synthesis": "completed",
     "cancelled": "cancelled",
@@ -259,7 +258,7 @@ def finish_investigation(
 ) -> Done:
     """Start the iteration that waits for it; return how its job and its run end."""
     status = _RUN_STATUS.get(entry.ending, "failed")
-    runs: list[Ending] = []
+    runs: list[RunEnding] = []
     run = engine.store.runs.get(id) if source == "run" else None
     # A conversation may continue after its run has ended; the run keeps its result.
     if run is not None and run.status == "investigating":

@@ -31,7 +31,7 @@ from boyd.store.iteration_record import (
     dump_results,
 )
 from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
-from boyd.store.jobs import Ending, StuckJob
+from boyd.store.jobs import RunEnding, StuckJob
 from boyd.store.keys import DEPLOYMENT
 from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
 from boyd.store.loop_control import IntakeLimits, Loop, Slot, TriggerOutcome
@@ -58,7 +58,6 @@ __all__ = [
     "BatchRun",
     "Due",
     "EndedWork",
-    "Ending",
     "Events",
     "FactGraph",
     "Fleet",
@@ -83,6 +82,7 @@ __all__ = [
     "ReservedAnswer",
     "Retention",
     "Retry",
+    "RunEnding",
     "Sealing",
     "ServerClock",
     "SessionAdmission",

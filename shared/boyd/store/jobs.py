@@ -19,7 +19,7 @@ from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 from boyd.store.timing import Timing
 
 #: A run that ends with a job: its id, new status and result.
-Ending = tuple[str, RunStatus, RunResult]
+RunEnding = tuple[str, RunStatus, RunResult]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Jobs:
         state: str,
         fields: Mapping[str, str],
         keep: float,
-        runs: Sequence[Ending] = (),
+        runs: Sequence[RunEnding] = (),
         retention: Retention | None = None,
     ) -> bool:
         """End a job and the runs that waited for it; False when the job was lost.

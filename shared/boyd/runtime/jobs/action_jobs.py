@@ -25,7 +25,7 @@ from boyd.plugin import Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
-from boyd.store import Ending, StuckJob, WaitsForTurn, fingerprint, read_item
+from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
 
@@ -198,7 +198,7 @@ class ApprovedActionHandler:
         # Read again: more runs may have joined the item since the job was entered.
         item = self._approvals.get(id)
         status: RunStatus = "completed" if result.success else "failed"
-        runs: list[Ending] = [
+        runs: list[RunEnding] = [
             (run_id, status, self._run_result(run_id, result))
             for run_id in (item.run_ids if item else [])
         ]

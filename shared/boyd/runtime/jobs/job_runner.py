@@ -17,7 +17,7 @@ from boyd.models import Fence
 from boyd.phases.phase_context import describe
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
-from boyd.store import Ending, Stale, StillRunning, StuckJob
+from boyd.store import RunEnding, Stale, StillRunning, StuckJob
 from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")
@@ -39,7 +39,7 @@ class Done:
     state: str
     keep: float
     fields: Fields = field(default_factory=dict)
-    runs: Sequence[Ending] = ()
+    runs: Sequence[RunEnding] = ()
 
 
 @dataclass(frozen=True)
