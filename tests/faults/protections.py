@@ -176,7 +176,7 @@ PROTECTIONS = (
         f"{RUNTIME}/iteration.py",
         "                self._fail(entry, ctx, error)\n",
         "",
-        "unit/phases/test_complete.py",
+        "unit/runtime/test_ending.py",
         ("test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there",),
     ),
     Protection(
@@ -716,7 +716,7 @@ PROTECTIONS = (
         f"{LUA}/finish_iteration.lua",
         "if over > 0 then",
         "if false then",
-        "unit/phases/test_complete.py",
+        "unit/runtime/test_ending.py",
         ("test_history_is_capped_by_count",),
     ),
     Protection(
