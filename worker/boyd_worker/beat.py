@@ -106,22 +106,20 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
         schedule.last = slot
 
 
-def run_beat(runtime: AgentHost) -> int:
+def run_beat(host: AgentHost) -> int:
     """Tick until SIGTERM and return the exit status."""
-    runtime.prepare()
-    runtime.app.boyd_schedule = _schedule(runtime)
-    service = Service(runtime.app, max_interval=60.0, scheduler_cls=SlotScheduler)
-    maintenance = Maintenance(runtime)
+    host.prepare()
+    host.app.boyd_schedule = _schedule(host)
+    service = Service(host.app, max_interval=60.0, scheduler_cls=SlotScheduler)
+    maintenance = Maintenance(host)
     maintenance.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    log.info(
-        "beat %s ready: agents %s", runtime.name, ", ".join(service.scheduler.schedule) or "none"
-    )
+    log.info("beat %s ready: agents %s", host.name, ", ".join(service.scheduler.schedule) or "none")
     try:
         service.start()
     except SystemExit:
-        log.info("beat %s is stopping", runtime.name)
+        log.info("beat %s is stopping", host.name)
     finally:
         maintenance.stop()
     return 0
@@ -131,24 +129,24 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _schedule(runtime: AgentHost) -> dict[str, ScheduleEntry]:
+def _schedule(host: AgentHost) -> dict[str, ScheduleEntry]:
     schedule = {}
-    for agent in runtime.agents.values():
+    for agent in host.agents.values():
         settings = agent.settings
-        store = runtime.store.agent(agent.id)
-        clock, launcher = store.clock, Launcher(store, runtime.dispatcher, settings.mode)
+        store = host.store.agent(agent.id)
+        clock, launcher = store.clock, Launcher(store, host.dispatcher, settings.mode)
         by: dict[str, BaseSchedule] = {}
         if settings.mode == "continuous":
             interval = settings.loop_interval
-            by[agent.id] = SlotSchedule(interval, clock, settings.run_at_start, runtime.app)
+            by[agent.id] = SlotSchedule(interval, clock, settings.run_at_start, host.app)
         if agent.schedule:
-            by[f"{agent.id} (schedule)"] = ClockSchedule(agent.schedule, clock, runtime.app)
+            by[f"{agent.id} (schedule)"] = ClockSchedule(agent.schedule, clock, host.app)
         for name, slots in by.items():
             schedule[name] = ScheduleEntry(
                 name=name,
                 task="boyd.tick",  # only a name: `SlotScheduler.apply_async` sends no task
                 schedule=slots,
                 kwargs={"launcher": launcher},
-                app=runtime.app,
+                app=host.app,
             )
     return schedule

@@ -125,7 +125,7 @@ def _validate(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
     return message[0], message[1:]
 
 
-def run_worker(runtime: AgentHost) -> int:
+def run_worker(host: AgentHost) -> int:
     """Work until SIGTERM and return the exit status.
 
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
@@ -133,20 +133,20 @@ def run_worker(runtime: AgentHost) -> int:
     Raises:
         ConfigError: this host cannot have processes in a pool.
     """
-    _check_pool(runtime.settings.worker.pool)
+    _check_pool(host.settings.worker.pool)
     _hush()
     # Children of the pool end like that when SIGTERM comes to the whole group.
     time_limit.is_process_ending = terminate_handler_fired
-    runtime.prepare()
-    register(runtime.app, runtime.engines)
-    runtime.app.conf.task_queues = _queues(runtime)
-    runtime.app.conf.task_time_limit = _hard_limit(runtime)
-    maintenance = Maintenance(runtime)
-    _connect(runtime, maintenance)
-    worker = runtime.app.Worker(
-        hostname=f"boyd@{runtime.name}",
-        pool_cls=runtime.settings.worker.pool,
-        concurrency=runtime.settings.worker.concurrency,
+    host.prepare()
+    register(host.app, host.engines)
+    host.app.conf.task_queues = _queues(host)
+    host.app.conf.task_time_limit = _hard_limit(host)
+    maintenance = Maintenance(host)
+    _connect(host, maintenance)
+    worker = host.app.Worker(
+        hostname=f"boyd@{host.name}",
+        pool_cls=host.settings.worker.pool,
+        concurrency=host.settings.worker.concurrency,
         without_gossip=True,
         without_mingle=True,
         without_heartbeat=True,
@@ -194,21 +194,25 @@ def _drop_traceback_of_refusal(record: logging.LogRecord) -> bool:
     return True
 
 
-def _queues(runtime: AgentHost) -> list[Queue]:
-    names = [
-        queues.full_name(queue, agent_id) for agent_id in runtime.agents for queue in runtime.queues
-    ]
+def _queues(host: AgentHost) -> list[Queue]:
+    names = [queues.full_name(queue, agent_id) for agent_id in host.agents for queue in host.queues]
     return [Queue(name, Exchange(""), routing_key=name) for name in names]
 
 
-def _hard_limit(runtime: AgentHost) -> float | None:
+def _hard_limit(host: AgentHost) -> float | None:
     """The longest a task may take; only prefork can kill one that ignores its alarm."""
-    if runtime.settings.worker.pool != "prefork":
+    if host.settings.worker.pool != "prefork":
         return None
-    hosts = [agent.host for agent in runtime.agents.values()]
-    parts = [part for h in hosts for part in (*h.actions.values(), *h.observers.values())]
+    plugin_hosts = [agent.host for agent in host.agents.values()]
+    parts = [
+        part
+        for plugins in plugin_hosts
+        for part in (*plugins.actions.values(), *plugins.observers.values())
+    ]
     longest = max((part.timeout for part in parts), default=60.0)
-    hooks = max(sum(len(host.hooks(name)) for name in SPECIFICATIONS) for host in hosts)
+    hooks = max(
+        sum(len(plugins.hooks(name)) for name in SPECIFICATIONS) for plugins in plugin_hosts
+    )
     return longest + hooks * HOOK_TIMEOUT + HARD_LIMIT_GRACE
 
 
@@ -222,17 +226,17 @@ def _let_start_processes() -> None:
     process._config.update(daemon=False, authkey=key)  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def _connect(runtime: AgentHost, maintenance: Maintenance) -> None:
+def _connect(host: AgentHost, maintenance: Maintenance) -> None:
     """Start maintenance when the worker consumes, and stop it when the worker stops."""
 
     def ready(**_: Any) -> None:
         maintenance.start()
-        names = ", ".join(runtime.agents)
-        log.info("worker %s ready: agents %s, queues %s", runtime.name, names, runtime.queues)
+        names = ", ".join(host.agents)
+        log.info("worker %s ready: agents %s, queues %s", host.name, names, host.queues)
 
     def stopping(**_: Any) -> None:
         maintenance.stop()
-        log.info("worker %s is stopping", runtime.name)
+        log.info("worker %s is stopping", host.name)
 
     def child(**_: Any) -> None:
         # A pool process must not outlive a worker that was killed.
