@@ -7,6 +7,7 @@ from flask import Flask
 from boyd_api.console import (
     administration_page,
     agent_page,
+    answer_link_page,
     approval_page,
     fleet_page,
     history_page,
@@ -23,6 +24,7 @@ _ALL: tuple[Pages, ...] = (
     sign_in.pages,
     approval_page.inbox_pages,
     approval_page.pages,
+    answer_link_page.pages,
     agent_page.list_pages,
     agent_page.pages,
     history_page.pages,

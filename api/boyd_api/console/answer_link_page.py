@@ -1,0 +1,95 @@
+"""The page behind a signed link in a message: its addressee answers one approval without a login.
+
+GET changes nothing, because mail scanners open links; only the form answers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from flask import redirect, request
+
+from boyd.runtime import Resolver
+from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
+from boyd_api.console import rendering
+from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.page_request import PageRequest, csrf_token, read_note
+from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.services import AgentAccess
+from boyd_api.routes import approval_routes
+
+pages = Pages()
+
+#: The verdict of each button; a link cannot withdraw.
+_LINK_VERDICTS: dict[str, Literal["approved", "denied"]] = {"approve": "approved", "deny": "denied"}
+_FORGED = "this link is not one of this deployment, or was cut off on the way"
+#: Why a link cannot answer, in the words of the page.
+_PROBLEMS = {
+    LinkProblem.EXPIRED: "The link has expired.",
+    LinkProblem.USED: "Your answer is recorded. The link cannot be used again.",
+    LinkProblem.NOT_PENDING: "You are too late: it does not wait any more.",
+    LinkProblem.CHANGED: "The request has changed since the message was sent.",
+    LinkProblem.LOGIN_NEEDED: "Answering it needs a login.",
+}
+
+
+@pages.get("/answer/<token>", scope=None)
+def show(page: PageRequest, token: str) -> PageResult:
+    """Show the approval, and the form to answer it."""
+    link, agent = _read(page, token)
+    return _page(page, link, agent)
+
+
+@pages.post("/answer/<token>", scope=None)
+def answer_by_link(page: PageRequest, token: str) -> PageResult:
+    """Answer as the addressee of the link."""
+    link, agent = _read(page, token)
+    verb, note = request.form.get("verb", ""), read_note()
+    if verb not in _LINK_VERDICTS:
+        raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
+    services = page.services
+    resolver = Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
+    resolution = resolver.answer_link(link, _LINK_VERDICTS[verb], note or None, request.remote_addr)
+    if resolution.counts:
+        return redirect(request.path, 303)
+    refused = (
+        approval_routes.refusal_text(resolution.outcome, resolution.item) if resolution.item else ""
+    )
+    return _page(page, link, agent, 409, refused=refused, note=note)
+
+
+def _read(page: PageRequest, token: str) -> tuple[AnswerLink, AgentAccess]:
+    """The content of a link, and its agent."""
+    secret = page.services.settings.approval_secret
+    link = LinkSigner(secret.get_secret_value()).read(token) if secret is not None else None
+    if link is None:
+        raise not_found(_FORGED)
+    return link, page.services.agent(link.agent_id, None)
+
+
+def _page(
+    page: PageRequest,
+    link: AnswerLink,
+    agent: AgentAccess,
+    status: int = 200,
+    refused: str = "",
+    note: str = "",
+) -> PageResult:
+    item = agent.approval(link.approval_id)
+    if item is None:
+        raise not_found("the approval is no longer kept")
+    now = agent.store.clock.now()
+    problem = link.problem(item, now)
+    return rendering.plain(
+        "answer.html",
+        page.nonce,
+        status,
+        item=item,
+        link=link,
+        now=now,
+        csrf=csrf_token(),
+        problem=_PROBLEMS[problem] if problem else "",
+        is_used=problem is LinkProblem.USED,
+        refused=refused,
+        note=note,
+    )
