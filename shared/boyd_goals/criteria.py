@@ -86,7 +86,7 @@ UN = ("un", "in", "im", "non", "non-", "dis")
 
 _NEGATIONS = """
     not no never none neither nor without cannot nothing nobody nowhere false unable lack lacks
-    lacking hardly barely zero
+    lacking hardly barely zero unknown unclear undetermined
     nicht kein keine keinen nie ohne nichts ne pas jamais aucun aucune sans sin nunca ningún ninguna
     non senza não sem nunca niet geen nooit zonder inte ikke nie ei не нет без никогда ні
     لا ليس لم غير לא אין ללא 不 没 未 没有 ない नहीं
@@ -160,8 +160,9 @@ _GENERAL = """
 #: Nouns that a claim may leave out.
 GENERAL = frozenset(_GENERAL.split())
 _BESIDE = """
-    status state health condition currently now still again already also finally since today
-    info notice ok success done confirmed verified result report check here back run
+    status state health condition role mode phase currently now still again already also
+    finally since today info notice ok success done confirmed verified result report check here
+    back run
 """
 #: Words beside a subject that do not make it another one.
 BESIDE = frozenset(_BESIDE.split())

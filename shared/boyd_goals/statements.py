@@ -98,17 +98,18 @@ def split_statements(line: str) -> tuple[Statement, ...]:
 def _clauses(text: str) -> list[str]:
     """The clauses between pauses; a part without a verb belongs to what follows."""
     parts = _PAUSES.split(text)
-    clauses, current = [], ""
+    clauses, current, is_whole = list[str](), list[str](), False
     for part, pause, following in zip(
         parts[::2], [*parts[1::2], ""], [*parts[2::2], ""], strict=True
     ):
-        current = f"{current} {part}".strip()
-        if has_verb(current) and (pause.lower() != "and" or has_verb(following)):
-            clauses.append(current)
-            current = ""
+        current.append(part.strip())
+        is_whole = is_whole or has_verb(part)
+        if is_whole and (pause.lower() != "and" or has_verb(following)):
+            clauses.append(" ".join(filter(None, current)))
+            current, is_whole = [], False
         elif pause.lower() == "and":
-            current += " and"
-    return [clause for clause in (*clauses, current) if clause]
+            current.append(pause)
+    return [clause for clause in (*clauses, " ".join(filter(None, current))) if clause]
 
 
 # --- Reading -------------------------------------------------------------------------------------
@@ -243,31 +244,48 @@ def _without_well(criterion: Criterion, statement: Statement) -> str:
     return words_of.WELL.sub(drop, low)
 
 
+class _Signs(NamedTuple):
+    """The words of a sentence because of which its clauses do not say that something is so."""
+
+    is_question: bool
+    plans: frozenset[str]
+    hedges: frozenset[str]
+    is_partial: bool
+    condition: re.Match[str] | None
+
+
+@lru_cache(maxsize=2048)
+def _signs(sentence: str) -> _Signs:
+    low = sentence.casefold()
+    return _Signs(
+        is_question=words_of.QUESTION.search(low) is not None,
+        plans=frozenset(match[0] for match in words_of.OPEN.finditer(low)),
+        hedges=frozenset(match[0] for match in words_of.HEDGES.finditer(low)),
+        is_partial=words_of.PARTIAL.search(low) is not None,
+        condition=words_of.CONDITIONS.search(low),
+    )
+
+
 def _is_open(criterion: Criterion, statement: Statement) -> bool:
     """True if the sentence asks something, or speaks of what is not so yet."""
-    low = statement.sentence.casefold()
-    if words_of.QUESTION.search(low):
-        return True
-    return any(match[0] not in criterion.text for match in words_of.OPEN.finditer(low))
+    signs = _signs(statement.sentence)
+    return signs.is_question or any(plan not in criterion.text for plan in signs.plans)
 
 
 def _is_doubtful(criterion: Criterion, statement: Statement) -> bool:
     """True if a sentence makes its claim doubtful, partial, conditional, past or second-hand."""
-    low = _without_well(criterion, statement._replace(text=statement.sentence))
-    hedges = {match[0] for match in words_of.HEDGES.finditer(low)}
-    if any(hedge not in criterion.text for hedge in hedges):
+    signs = _signs(statement.sentence)
+    if any(hedge not in criterion.text for hedge in signs.hedges):
         return True
-    if not criterion.numbers and words_of.PARTIAL.search(low):
-        return True
-    return _is_conditional(criterion, statement)
+    return (signs.is_partial and not criterion.numbers) or _is_conditional(criterion, statement)
 
 
 def _is_conditional(criterion: Criterion, statement: Statement) -> bool:
     """True if a condition stands in front of the statement, as in "once it is restarted"."""
-    low = statement.sentence.casefold()
-    condition = words_of.CONDITIONS.search(low)
+    condition = _signs(statement.sentence).condition
     if condition is None or condition[0] in criterion.text:
         return False
+    low = condition.string
     if condition.start() > max(low.find(statement.text.casefold()), 0):
         return False
     if condition[0] not in ("after", "before"):

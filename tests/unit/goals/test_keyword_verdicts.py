@@ -279,6 +279,63 @@ CASES: dict[str, list[Case]] = {
         ("Find kinds of whales", "orca is-a whale", True),
         ("Find kinds of whales", "There are no whales.", False),
     ],
+    "more neighbours": [
+        ("vpn is connected", "The vpn is disconnected.", False),
+        ("vpn is connected", "vpn state connected", True),
+        ("vpn is connected", "vpn is connected to Vienna", True),
+        ("disk is full", "The disk is 90% full.", False),
+        ("disk is full", "disk is full", True),
+        ("disk is full", "The disk isn't full.", False),
+        ("2 backups exist", "backup-2 exists", False),
+        ("2 backups exist", "There exist 2 backups.", True),
+        ("2 backups exist", "2 backups exist in s3.", True),
+        ("db-1 is primary", "db-1 is standby", False),
+        ("db-1 is primary", "db-2 is primary", False),
+        ("db-1 is primary", "db-1 role primary", True),
+        ("no open incidents", "There are 4 open incidents.", False),
+        ("no open incidents", "There are no open incidents.", True),
+        ("no open incidents", "open incidents: 0", True),
+        ("user table migrated", "order table migrated", False),
+        ("user table migrated", "user table migrated", True),
+        ("user table migrated", "The user table was not migrated.", False),
+        ("user table migrated", "Migrating the user table next week.", False),
+        ("nginx version 1.25", "nginx has-version 1.25", True),
+        ("nginx version 1.25", "nginx has-version 1.24", False),
+        ("nginx version 1.25", "apache has-version 1.25", False),
+        ("latency below 200 ms", "latency is 350 ms", False),
+        ("latency below 200 ms", "latency below 200ms", True),
+        ("Who owns payment?", "payment has-owner ann", True),
+        ("Who owns payment?", "ann owns payment", True),
+        ("cache cleared", "The cache was cleared.", True),
+        ("cache cleared", "Failed to clear the cache.", False),
+        ("cache cleared", "The cache would have been cleared.", False),
+        ("cache cleared", "cache cleared?", False),
+        ("login page loads", "login page loads", True),
+        ("login page loads", "The login page does not load.", False),
+        ("job 17 finished", "job 17 is finished", True),
+        ("job 17 finished", "job 17 still running, job 18 finished", False),
+        ("job 17 finished", "jobs 16 and 17 finished", True),
+        ("job 17 finished", "job 170 finished", False),
+        ("mails are sent", "No mails are sent.", False),
+        ("mails are sent", "Mails are sent.", True),
+        ("mails are sent", "A mail was sent.", True),
+        ("firewall on", "firewall off", False),
+        ("firewall on", "firewall: on", True),
+        ("firewall on", "firewall runs on web-3", False),
+        ("Kafka läuft", "Kafka läuft nicht.", False),
+        ("Kafka läuft", "Kafka läuft.", True),
+        ("base de données prête", "la base de données n'est pas prête", False),
+        ("base de données prête", "la base de données est prête", True),
+        ("data center Vienna has power", "data center Graz has power", False),
+        ("data center Vienna has power", "Data center Vienna has power again.", True),
+        ("data center Vienna has power", "Data center Vienna has no power.", False),
+        ("root cause", "The root cause is a full disk.", True),
+        ("root cause", "root cause unknown", False),
+        ("root cause of the outage", "We will look for the root cause of the outage.", False),
+        ("root cause of the outage", "The root cause of the outage was a full disk.", True),
+        ("Find documentation of whales", "The documentation of whales is in the library.", True),
+        ("Explore Recipe", "Recipe subclass-of HowTo", True),
+    ],
 }  # fmt: skip
 _FLAT = [(kind, *case) for kind, cases in CASES.items() for case in cases]
 
@@ -294,3 +351,11 @@ def test_a_finding_fulfils_a_criterion_if_it_says_the_same(
 
     assert is_met(goal, evidence) is expected, kind
     assert all(line in lines for item in evidence for line in item.text.splitlines())
+
+
+@pytest.mark.parametrize("text", ["a, " * 3300, "up, " * 2500, '"' + " " * 9990, "if " * 3300])
+def test_a_long_answer_that_says_nothing_fulfils_no_claim(text: str) -> None:
+    goal = a_goal("see what there is", criteria="web-3 is up")
+    step = ToolStep(7, "look", "", [StepFinding(lines=[text], is_asked=True)])
+
+    assert judge(goal, step, CONFIG).evidence == []
