@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from boyd.agent.agent_rules import Circumstances, Rules
+from boyd.agent.observer_digests import observer_digest
 from boyd.agent.procedure_plans import compose
 from boyd.errors import ConfigError, PluginError
 from boyd.models import (
@@ -192,8 +193,15 @@ class Agent:
     @cached_property
     def build(self) -> AgentBuild:
         """The settings and plugins as they were loaded, for records of iterations."""
-        plugins = [version_of(plugin) for plugin in self.host.plugins.values()]
+        plugins = [
+            version_of(plugin).patched({"observers": self._observer_digest(plugin)})
+            for plugin in self.host.plugins.values()
+        ]
         return AgentBuild.of(self.fingerprint, VERSION, plugins)
+
+    def _observer_digest(self, plugin: Plugin) -> str | None:
+        observers = self.host.observers.values()
+        return observer_digest(plugin, [o for o in observers if o.plugin_id == plugin.id])
 
     @cached_property
     def state_keys(self) -> Mapping[str, dict[str, None]]:

@@ -15,11 +15,19 @@ from boyd.models.effect import TrackRecord
 
 
 class PluginVersion(Model):
-    """A plugin that took part: its version, or else a digest of its file."""
+    """A plugin that took part: its version, or else a digest of its file.
+
+    Attributes:
+        id: the plugin.
+        version: its own, or that of its package.
+        digest: of its file.
+        observers: a digest of the code and options of its observers; absent: it has none.
+    """
 
     id: str
     version: str | None = None
     digest: str | None = None
+    observers: str | None = None
 
     @property
     def text(self) -> str:

@@ -113,6 +113,15 @@ class Plugin(metaclass=_PluginType):
         """
         return ()
 
+    def observer_options(self) -> str:
+        """The options that its observations depend on, as a text; by default all.
+
+        A replay cannot tell what would have been observed under others, so leave out those that
+        only orienters and strategies use.
+        """
+        text: str = self.options.model_dump_json(fallback=lambda value: type(value).__qualname__)
+        return text
+
     def offers(self, action: str) -> bool:
         """Report whether the agent has the action that the method *action* declares."""
         return True

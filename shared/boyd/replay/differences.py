@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from boyd.agent import Agent
-from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult, Problem
+from boyd.models import ActionResult, AgentBuild, Autonomy, Decision, Gate, LoopResult, Problem
 from boyd.models.tape import (
     ActionDifferences,
     Course,
@@ -37,9 +37,10 @@ def judge(shadow: Shadow, record: LoopResult, is_recorded: bool = True) -> Repla
         differences.append("error")
         judgement = judgement.patched({"why": errors[0]})
     # What the gate lets pass newly is reported, whatever might have stopped it afterwards.
-    if replayed.doubt and "newly automatic" not in differences:
+    doubt = replayed.doubt or (_observer_doubt(shadow.agent, record) if is_recorded else None)
+    if doubt and "newly automatic" not in differences:
         differences.append("cannot tell")
-        judgement = judgement.patched({"why": replayed.doubt})
+        judgement = judgement.patched({"why": doubt})
     return judgement.patched({"after": after, "differences": differences})
 
 
@@ -78,6 +79,24 @@ def _asks(autonomy: Autonomy | None, decision: Decision) -> bool:
 
 def _nothing() -> Course:
     return Course(action="no-op", fate="none", reason="nothing was decided")
+
+
+def _observer_doubt(agent: Agent, record: LoopResult) -> str | None:
+    """A doubt about the observations, if observers have other code or options than then."""
+    after = _observers(agent.build)
+    for build in record.builds:
+        before = _observers(build)
+        for plugin in sorted(before.keys() | after.keys()):
+            if before.get(plugin) != after.get(plugin):
+                return (
+                    f"the observers of {plugin} have other code or options now, and what they "
+                    "would have observed was not recorded"
+                )
+    return None
+
+
+def _observers(build: AgentBuild) -> dict[str, str]:
+    return {plugin.id: plugin.observers for plugin in build.plugins if plugin.observers}
 
 
 def _new_errors(problems: Iterable[Problem], record: LoopResult) -> list[str]:

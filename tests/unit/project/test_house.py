@@ -37,6 +37,7 @@ LIBRARY, KERNEL = 66_000, 15_000
 MODULES = {
     "the layout of four packages": 384,
     "criteria of goals: CEL, and statements that are compared word by word": 2,
+    "the digests of observers, for replay": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -14,7 +14,18 @@ from typing import Any
 import pytest
 from pydantic import field_validator
 
-from boyd import Agent, Context, Decision, LoopResult, Plugin, Situation, Veto, hook
+from boyd import (
+    Agent,
+    Context,
+    Decision,
+    LoopResult,
+    Observation,
+    Plugin,
+    Situation,
+    Veto,
+    hook,
+    observer,
+)
 from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
 from boyd.models import Autonomy, Budget, Triple
@@ -72,6 +83,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "the order of strategies": (STRATEGIES, REORDERED, "flipped"),
 }
 
+LOOK = PLUGIN.partition("ctx: Context) -> list[Observation]:")[2].partition("return")[0]
 #: Changes that change nothing.
 REFACTORINGS: dict[str, tuple[str, str]] = {
     "a local name": ("streak = streak + 1 if busy", "run = streak; streak = run + 1 if busy"),
@@ -102,7 +114,10 @@ REFACTORINGS: dict[str, tuple[str, str]] = {
     ),
     "another rationale": ('rationale="busy"', 'rationale="there is much to do"'),
     "a text by another way": ("f\"{known['errors']} errors\"", 'str(known["errors"]) + "!"'),
-    "an observer": ('"load": number * 13 % 101', '"load": number'),
+    "a local name of an observer": (
+        LOOK,
+        LOOK.replace("number", "count"),
+    ),
     "what the action does": ('return "restarted"', 'return "begun again"'),
     "a time limit": ("min_confidence=0.6, target", "min_confidence=0.6, timeout=5, target"),
     "a title": ('name="scale", autonomy', 'name="scale", title="Scale out", autonomy'),
@@ -121,7 +136,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[LoopResult]:
     return record(agent_from_file(write_agent(tmp_path_factory.mktemp("shop"))), ITERATIONS)
 
 
-def changed(folder: Path, old: str, new: str) -> Path:
+def write_changed(folder: Path, old: str, new: str) -> Path:
     """The agent, with one text replaced in the plugin or in the agent file."""
     if old in AGENT:
         return write_agent(folder, agent=AGENT.replace(old, new))
@@ -148,7 +163,7 @@ def test_a_changed_decision_is_reported(
 ) -> None:
     old, new, kind = MUTANTS[name]
 
-    assert kind in differing(judged(changed(tmp_path, old, new), records))
+    assert kind in differing(judged(write_changed(tmp_path, old, new), records))
 
 
 @pytest.mark.parametrize("name", REFACTORINGS)
@@ -157,7 +172,7 @@ def test_a_refactoring_raises_no_alarm(
 ) -> None:
     old, new = REFACTORINGS[name]
 
-    assert differing(judged(changed(tmp_path, old, new), records)) == set()
+    assert differing(judged(write_changed(tmp_path, old, new), records)) == set()
 
 
 # What was not recorded
@@ -399,6 +414,57 @@ def test_a_state_value_that_differs_from_the_recording_cannot_be_judged() -> Non
     assert judgement.why == "p:chooses reads state n, which held something else then"
 
 
+OTHER_OBSERVERS = (
+    "the observers of shop have other code or options now, and what they would have observed was "
+    "not recorded"
+)
+
+
+def test_iterations_of_a_changed_observer_cannot_be_judged(
+    tmp_path: Path, records: list[LoopResult]
+) -> None:
+    old, new = '"load": number * 13 % 101', '"load": number'
+    judgements = judged(write_changed(tmp_path, old, new), records)
+
+    assert {(*item.differences, item.why) for item in judgements} == {
+        ("cannot tell", OTHER_OBSERVERS)
+    }
+
+
+class Threshold(Plugin):
+    """Observes with an option, and decides with another one."""
+
+    id = "p"
+
+    class Options(Plugin.Options):
+        warning: int = 90
+        streak: int = 1
+
+    options: Options
+
+    @observer()
+    def look(self) -> list[Observation]:
+        return [seen()] if self._is_high(50) else []
+
+    def _is_high(self, value: int) -> bool:
+        return value >= self.options.warning
+
+    def observer_options(self) -> str:
+        return str(self.options.warning)
+
+
+@pytest.mark.parametrize(
+    ("options", "differences"),
+    [({}, []), ({"streak": 2}, []), ({"warning": 40}, ["cannot tell"])],
+)
+def test_iterations_under_other_options_of_an_observer_cannot_be_judged(
+    options: dict[str, int], differences: list[str]
+) -> None:
+    before, after = (Agent("test", plugins=[Threshold(**values)]) for values in ({}, options))
+
+    assert only(before, after).differences == differences
+
+
 def test_a_record_of_an_earlier_release_cannot_be_judged() -> None:
     old = Lab(lab_with(quiet)).run().patched({"builds": [], "reads": [], "phase_runs": []})
     judgement = judge(Shadow(lab_with(quiet)), old)
@@ -485,22 +551,22 @@ def test_a_newly_automatic_action_is_reported_although_a_hook_may_veto_it() -> N
 
 
 def test_an_action_that_was_held_then_is_held_now() -> None:
-    def verified(action: str = "p:do") -> Agent:
+    def agent_with_verify(action: str = "p:do") -> Agent:
         acts = [
             Recorder().action(name, verify=lambda result: "cannot tell") for name in ("do", "other")
         ]
         return agent(sees("o", seen()), chooses(choice(action)), *acts)
 
-    lab = Lab(verified())
+    lab = Lab(agent_with_verify())
     records = [LoopResult.from_json(lab.run().to_json()) for _ in range(2)]
 
     def replayed(now: Agent) -> list[list[str]]:
         return [list(judge(Shadow(now), one).differences) for one in records]
 
     assert [one.decision and one.decision.action for one in records] == ["p:do", "no-op"]
-    assert replayed(verified()) == [[], []]
+    assert replayed(agent_with_verify()) == [[], []]
     # Nobody asked then whether the other action was held.
-    assert replayed(verified("p:other")) == [["flipped", "newly automatic"]] * 2
+    assert replayed(agent_with_verify("p:other")) == [["flipped", "newly automatic"]] * 2
 
 
 def test_a_failed_guard_blocks_now_as_it_did_then() -> None:

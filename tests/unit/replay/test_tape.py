@@ -170,7 +170,8 @@ def test_the_agents_settings_and_plugins_are_recorded_with_their_versions() -> N
 
     assert build == lab.agent.build
     assert (build.settings, build.boyd) == (lab.agent.fingerprint, VERSION)
-    assert [one.to_wire() for one in build.plugins] == [
+    assert [plugin.observers is not None for plugin in build.plugins] == [False, False, True, False]
+    assert [plugin.patched({"observers": None}).to_wire() for plugin in build.plugins] == [
         {"id": "situation-priority", "version": VERSION},
         {"id": "dated", "version": "2026.11"},
         {"id": "example", "version": VERSION},

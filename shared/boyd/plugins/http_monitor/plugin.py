@@ -64,6 +64,11 @@ class HttpMonitor(Plugin):
         self._prober = Prober()
         self.components = (self._observer(), self._action())
 
+    def observer_options(self) -> str:
+        """All but those of the orienter, which counts the recorded failures by its own limits."""
+        later = {"failure_threshold", "cooldown", "restart"}
+        return self.options.model_dump_json(exclude={"endpoints": {"__all__": later}})
+
     def _observer(self) -> Observer:
         return Observer(
             name="health_check",

@@ -1,0 +1,101 @@
+"""Digests of what the observations of a plugin depend on: the code of its observers and options.
+
+A replay takes observations as recorded. If observers have other code or options now, it cannot tell
+what they would have observed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import CodeType, FunctionType
+from typing import Any
+
+from boyd.models import digest_of
+from boyd.plugin import Observer, Plugin
+
+#: Constants whose values are part of the code that names them.
+_CONSTANTS = (str, bytes, int, float, bool, tuple, frozenset, type(None))
+
+
+def observer_digest(plugin: Plugin, observers: Sequence[Observer]) -> str | None:
+    """A digest that differs if *plugin* may observe something else; None without *observers*."""
+    if not observers:
+        return None
+    code = _ObserverCode(plugin)
+    for observer in observers:
+        for function in (getattr(observer, name, None) for name in Observer.functions):
+            if function is not None:
+                code.add(function)
+    parts = [plugin.observer_options(), *(f"{name} {text}" for name, text in code)]
+    return digest_of("\n".join(parts))
+
+
+class _ObserverCode:
+    """The code of functions, and of those of the same package that they name.
+
+    Neither names of locals nor lines, comments and docstrings count.
+    """
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+        module = type(plugin).__module__
+        self._package = module.rpartition(".")[0] or module
+        self._texts: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(sorted(self._texts.items()))
+
+    def add(self, function: Callable[..., Any]) -> None:
+        """Add a function, and what it names."""
+        while isinstance(function, partial):
+            function = function.func
+        function = inspect.unwrap(getattr(function, "__func__", function))
+        if not isinstance(function, FunctionType):
+            return
+        name = f"{function.__module__}.{function.__qualname__}"
+        if name in self._texts or not self._is_own(function.__module__):
+            return
+        self._texts[name] = f"{_text(function.__code__)} {function.__defaults__!r}"
+        for used in _names(function.__code__):
+            self._add_value(f"{name} {used}", function.__globals__.get(used))
+            self._add_value(f"{name} .{used}", getattr(type(self._plugin), used, None))
+
+    def _add_value(self, name: str, value: object) -> None:
+        if isinstance(value, property) and value.fget:
+            self.add(value.fget)
+        elif isinstance(value, type) and self._is_own(value.__module__):
+            for member in vars(value).values():
+                if isinstance(member, FunctionType):
+                    self.add(member)
+        elif isinstance(value, FunctionType):
+            self.add(value)
+        elif value is not None and isinstance(value, _CONSTANTS):
+            self._texts[name] = _constant(value)
+
+    def _is_own(self, module: str) -> bool:
+        return f"{module}.".startswith(f"{self._package}.")
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return {*code.co_names}.union(*map(_names, inner))
+
+
+def _text(code: CodeType) -> str:
+    """The instructions of *code* with what they name; only a docstring is left out."""
+    constants = code.co_consts
+    has_docstring = not code.co_name.startswith("<") and isinstance(constants[0], str)
+    if has_docstring:
+        constants = (None, *constants[1:])
+    values = [_constant(value) for value in constants]
+    return f"{code.co_code.hex()} {code.co_names} {values}"
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, CodeType):
+        return _text(value)
+    if isinstance(value, frozenset):
+        return repr(sorted(map(repr, value)))
+    return repr(value)
