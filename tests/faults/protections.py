@@ -1280,7 +1280,7 @@ PROTECTIONS = (
     Protection(
         "P19",
         "a procedure is in flight until it has ended",
-        f"{LUA}/lib/flight.lua",
+        f"{LUA}/lib/flight_stages.lua",
         "return is_open('procedure:' .. id) and 'running' or nil",
         "return nil",
         "unit/runtime/test_procedures.py",

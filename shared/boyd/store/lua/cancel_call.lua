@@ -9,7 +9,7 @@
 -- Events  call.executed
 local call, due, events, in_flight, audit_open = unpack(KEYS)
 local id, approval, result, keep, note = unpack(ARGV, 1, 5)
--- @include audit emit expect in_flight rest schedule_job
+-- @include audit emit expect flight_limits rest schedule_job
 local actor = rest(6)
 local have = redis.call('HMGET', call, 'executionState', 'cancelled', 'kind', 'executionAttempt', 'action', 'undoes',
   'executionTurn', 'executionTurnAt')

@@ -19,8 +19,8 @@
 --         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit confirmed executes expect format frozen hold in_flight lose_claim owns_phase put_in_order rest server
--- @include symptoms time touch track
+-- @include audit confirmed executes expect flight_limits format frozen hold lose_claim
+-- @include owns_phase put_in_order rest server symptoms time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- The end of an execution wakes the next. In case that is lost, a waiting one tries again after so many ms for each ahead.

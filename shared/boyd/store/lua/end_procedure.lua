@@ -9,7 +9,7 @@
 -- Returns 1, or 0 when the job is lost
 local job, execution, loop, held_actions, in_flight, due, audit_open = unpack(KEYS)
 local attempt, worker, id, state, outcome, result, note, hold_for, keep = unpack(ARGV)
--- @include audit executes expect hold in_flight time
+-- @include audit executes expect flight_limits hold time
 if not executes(job, attempt, worker) then
   return 0
 end

@@ -5,7 +5,7 @@
 -- Events  hold.lifted
 local held_actions, in_flight, due, audit_open, events = unpack(KEYS)
 local action, target, note, actor = unpack(ARGV)
--- @include audit emit expect hold in_flight
+-- @include audit emit expect flight_limits hold
 local held = hold_key(action, target)
 expect(audit_open, 'stream', held_actions, 'zset', due, 'zset')
 local have = redis.call('HMGET', held, 'kind', 'execution')

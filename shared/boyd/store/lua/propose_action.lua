@@ -15,7 +15,7 @@
 -- Events  approval.pending, approval.seen
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit confirmed emit expect frozen in_flight has_name overdue place_job put_in_order rest
+-- @include audit confirmed emit expect flight_limits frozen has_name overdue place_job put_in_order rest
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')

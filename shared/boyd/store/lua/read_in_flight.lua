@@ -5,7 +5,7 @@
 -- known, in the order of their arrival; {'now', ms} comes first
 local in_flight = unpack(KEYS)
 local fields, limit = unpack(ARGV)
--- @include flight
+-- @include flight_stages
 fields = cjson.decode(fields)
 if #fields == 0 then
   fields = {unpack(redis.call('HKEYS', in_flight), 1, tonumber(limit))}

@@ -12,7 +12,7 @@
 -- Events  execution.verified, autonomy.withdrawn
 local job, execution, loop, events, audit_open, held_actions, in_flight, due = unpack(KEYS)
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
--- @include audit emit executes expect hold in_flight rest time touch count_outcome
+-- @include audit count_outcome emit executes expect flight_limits hold rest time touch
 local fields = rest(8)
 local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'symptoms', 'startedAt')
 if not executes(job, attempt, worker) or not have[1] then

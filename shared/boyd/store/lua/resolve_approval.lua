@@ -12,7 +12,7 @@
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
   audit_open, in_flight = unpack(KEYS)
 local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
--- @include expect in_flight has_name overdue rest settle_approval
+-- @include expect flight_limits has_name overdue rest settle_approval
 local fields = rest(6)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local request = 'request:' .. principal

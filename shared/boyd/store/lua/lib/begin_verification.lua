@@ -1,4 +1,4 @@
--- @include expect in_flight place_job schedule_job time
+-- @include expect flight_limits place_job schedule_job time
 -- Uses due
 -- expect_verification(id): raise an error unless a verification can start.
 local function expect_verification(id)

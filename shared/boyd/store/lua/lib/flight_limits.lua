@@ -1,4 +1,4 @@
--- @include flight wake
+-- @include flight_stages wake
 -- Uses in_flight
 -- Limit the executions in flight. Their hash is kept for a year: no procedure is stopped for longer.
 local FORGOTTEN = 366 * 86400000
