@@ -14,7 +14,7 @@ import requests
 
 from archive_kit import PostgreSQL, needed_postgresql, postgresql, sqlite
 from boyd.export.archive.access import ArchiveAccess
-from boyd.export.archive.past import Past
+from boyd.export.archive.merged_history import MergedHistory
 from boyd.models.loop import ArchiveStatus, HistoryFilter
 from boyd.store.ended_work import read_archive_status
 from harness import Deployment, wait_until
@@ -58,7 +58,7 @@ def iterate(world: Deployment, times: int) -> list[str]:
 def archived(world: Deployment, url: str) -> list[str]:
     """The ids of all iterations that only the archive has to tell, newest first."""
     access = ArchiveAccess(url)
-    past = Past(world.agent("queue"), access)
+    past = MergedHistory(world.agent("queue"), access)
     found, cursor = [], None
     while True:
         page = past.page(7, cursor, HistoryFilter(status="ok"))

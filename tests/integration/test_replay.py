@@ -19,7 +19,7 @@ from archive_kit import Archive, sqlite
 from boyd import LoopResult
 from boyd.agent import agent_from_file
 from boyd.export.archive.access import ArchiveAccess
-from boyd.export.archive.past_work import PastWork
+from boyd.export.archive.merged_work import MergedWork
 from boyd.models.loop import HistoryFilter
 from boyd.models.tape import ReplayedIteration, ReplayReport
 from boyd.replay.recordings import (
@@ -370,7 +370,7 @@ def test_archive_and_redis_are_one_past_and_approvals_say_how_they_ended(tmp_pat
     kept = KeptIterations(store, access, HistoryFilter(), lambda _number: True)
     with ShadowPool(task, 1) as pool:
         found = replay(pool, kept, tmp_path / "state", lambda _count: None)
-        found = with_endings(found, PastWork(store, access))
+        found = with_endings(found, MergedWork(store, access))
 
     assert (kept.count, found.iterations) == (7, 7)
     assert (found.first or "").startswith("shop:1")

@@ -20,8 +20,8 @@ from boyd.errors import ArchiveUnavailable
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.copier import Copier
 from boyd.export.archive.database import Database
-from boyd.export.archive.past import Past
-from boyd.export.archive.past_work import PastWork
+from boyd.export.archive.merged_history import MergedHistory
+from boyd.export.archive.merged_work import MergedWork
 from boyd.export.archive.writer import ArchiveWriter
 from boyd.models.loop import HistoryFilter
 from boyd.store import Store
@@ -54,14 +54,14 @@ class Archive:
         return copied + self.copier.copy_deployment()
 
     @property
-    def past(self) -> Past:
+    def past(self) -> MergedHistory:
         """The history, read by somebody who has read nothing yet."""
-        return Past(self.store.agent(self.agent_id), self.access())
+        return MergedHistory(self.store.agent(self.agent_id), self.access())
 
     @property
-    def work(self) -> PastWork:
+    def work(self) -> MergedWork:
         """The other lists, likewise."""
-        return PastWork(self.store.agent(self.agent_id), self.access())
+        return MergedWork(self.store.agent(self.agent_id), self.access())
 
     def access(self) -> ArchiveAccess:
         """An access that nobody has used yet; it is closed with the archive."""
@@ -92,7 +92,7 @@ class Archive:
             ]
 
 
-def listed(past: Past, limit: int = 50, **query: Any) -> list[int]:
+def listed(past: MergedHistory, limit: int = 50, **query: Any) -> list[int]:
     """The numbers of all matching iterations, page by page."""
     found: list[int] = []
     cursor: str | None = None

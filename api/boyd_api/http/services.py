@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreReadOnly, StoreUnavailable, UnknownAgent
 from boyd.export.archive.access import ArchiveAccess
-from boyd.export.archive.past import Past
-from boyd.export.archive.past_work import PastWork
+from boyd.export.archive.merged_history import MergedHistory
+from boyd.export.archive.merged_work import MergedWork
 from boyd.health.reader import brokers_of
 from boyd.intake.sns import SnsVerifier
 from boyd.messaging.dispatcher import SpreadDispatcher
@@ -67,14 +67,14 @@ class AgentAccess:
         return Launcher(self.store, self.dispatcher, self.entry.mode)
 
     @cached_property
-    def past(self) -> Past:
+    def past(self) -> MergedHistory:
         """Ended iterations, in Redis and archive."""
-        return Past(self.store, self.archive)
+        return MergedHistory(self.store, self.archive)
 
     @cached_property
-    def past_work(self) -> PastWork:
+    def past_work(self) -> MergedWork:
         """Other ended work, in Redis and archive."""
-        return PastWork(self.store, self.archive)
+        return MergedWork(self.store, self.archive)
 
     def approval(self, id: str) -> ApprovalItem | None:
         """An approval in Redis, compared with the code of now."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from mcp_types import INVALID_PARAMS
 
 from boyd.errors import UnknownAgent
-from boyd.export.archive.past_work import PastAudit
+from boyd.export.archive.merged_work import MergedAudit
 from boyd.models import AuditFilter
 from boyd_api.http.problems import HttpProblem
 from boyd_api.mcp.assistant_tool import AssistantRequest, mark_untrusted
@@ -160,7 +160,7 @@ def audit_entries(request: AssistantRequest, agent: str) -> list[Mapping[str, An
     """The newest audit entries about approvals, newest first, as the scope `read` may see them."""
     ctx = request.at(agent)
     ctx.agent.store.audit_trail.seal()
-    audit = PastAudit(ctx.agent.store.audit_trail, agent, ctx.services.archive)
+    audit = MergedAudit(ctx.agent.store.audit_trail, agent, ctx.services.archive)
     page = audit.page(_ITEMS, filters=AuditFilter(kind="approval"))
     return [
         {name: value for name, value in entry.to_wire().items() if name in _TOLD}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from flask import Response
 from pydantic import Field
 
-from boyd.export.archive.past_work import PastAudit
+from boyd.export.archive.merged_work import MergedAudit
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
 from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
 from boyd.store import Audit
@@ -70,7 +70,7 @@ class KeyRequest(Model):
 def show(ctx: RequestContext, query: AuditPageQuery) -> AuditPage:
     """List the audit entries of the agent, or of the deployment as a whole, newest first."""
     agent_id = None if ctx.chosen is None else ctx.agent.entry.id
-    audit = PastAudit(_trail(ctx), agent_id, ctx.services.archive)
+    audit = MergedAudit(_trail(ctx), agent_id, ctx.services.archive)
     return audit.page(query.limit, query.cursor, query.since, query.until, query.filter)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pydantic import ConfigDict, Field
 
 from boyd import naming
-from boyd.export.archive.past import CURSOR, NAME
+from boyd.export.archive.merged_history import CURSOR, NAME
 from boyd.models import (
     AuditEntry,
     AuditPage,

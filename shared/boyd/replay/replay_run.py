@@ -29,7 +29,7 @@ from boyd.replay.shadow_process import ShadowAnswer, ShadowHello, ShadowTask
 
 if TYPE_CHECKING:
     # They load SQLAlchemy; meanwhile the first shadow starts.
-    from boyd.export.archive.past_work import PastWork
+    from boyd.export.archive.merged_work import MergedWork
     from boyd.replay.recordings import Recordings
 
 #: Portions that wait for a process, for each of them.
@@ -69,7 +69,7 @@ def replay(
     return replay_report
 
 
-def with_endings(report: ReplayReport, work: PastWork) -> ReplayReport:
+def with_endings(report: ReplayReport, work: MergedWork) -> ReplayReport:
     """The report, with verdicts on the recorded actions, and what became of approvals."""
     findings = [
         judgement.patched({"ended": _ending(judgement, work)}) for judgement in report.findings
@@ -77,7 +77,7 @@ def with_endings(report: ReplayReport, work: PastWork) -> ReplayReport:
     return report.patched({"findings": findings})
 
 
-def _ending(judgement: ReplayedIteration, work: PastWork) -> str:
+def _ending(judgement: ReplayedIteration, work: MergedWork) -> str:
     kind, _, approval_id = judgement.ended.partition(" ")
     item = work.approval(approval_id) if kind == "approval" else None
     name = (

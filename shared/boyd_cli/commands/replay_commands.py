@@ -216,7 +216,7 @@ class _Source:
 
 def _replay(settings: Settings, pool: ShadowPool, source: _Source) -> ReplayReport:
     from boyd.export.archive.access import ArchiveAccess
-    from boyd.export.archive.past_work import PastWork
+    from boyd.export.archive.merged_work import MergedWork
     from boyd.replay.recordings import FileOfRecords, KeptIterations, ObservationFile
     from boyd.replay.replay_run import with_endings
 
@@ -230,7 +230,7 @@ def _replay(settings: Settings, pool: ShadowPool, source: _Source) -> ReplayRepo
     archive = ArchiveAccess(settings.archive_url)
     query = HistoryFilter(since=source.since, until=source.until)
     iterations = KeptIterations(store, archive, query, source.wanted)
-    report = with_endings(_run(settings, pool, iterations), PastWork(store, archive))
+    report = with_endings(_run(settings, pool, iterations), MergedWork(store, archive))
     archive.close()
     return report
 

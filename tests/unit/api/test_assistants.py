@@ -521,7 +521,7 @@ def test_an_internal_error_is_reported_without_details(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("boyd.export.archive.past_work.PastWork.runs", broken)
+    monkeypatch.setattr("boyd.export.archive.merged_work.MergedWork.runs", broken)
     answer = robot.send("tools/call", name="boyd_runs_list", arguments={})
 
     assert (answer.status_code, answer.json["error"]["code"]) == (500, -32603)

@@ -20,7 +20,7 @@ from archive_kit import Archive, PostgreSQL, listed, sqlite
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.database import Database, metadata
-from boyd.export.archive.past import Past
+from boyd.export.archive.merged_history import MergedHistory
 from boyd.export.archive.search import ArchiveReader
 from boyd.health.checks import examine
 from boyd.health.reader import read_health
@@ -119,11 +119,11 @@ def test_iterations_executions_and_audit_are_kept_as_they_were(lab: Lab, archive
 def test_a_filter_finds_the_same_in_redis_in_the_archive_and_in_both(
     lab: Lab, archive: Archive
 ) -> None:
-    def finds_all(past: Past, limit: int) -> None:
+    def finds_all(past: MergedHistory, limit: int) -> None:
         for query, expected in FILTERS:
             assert listed(past, limit, **query) == expected, query
 
-    finds_all(Past(lab.store, ArchiveAccess(None)), 2)
+    finds_all(MergedHistory(lab.store, ArchiveAccess(None)), 2)
     finds_all(archive.past, 2)
     archive.copy()
     finds_all(archive.past, 2)
@@ -322,7 +322,7 @@ def test_without_its_database_history_is_what_redis_has_and_says_so(
     lab: Lab, tmp_path: Path
 ) -> None:
     (tmp_path / "archive.db").mkdir()
-    past = Past(lab.store, ArchiveAccess(sqlite(tmp_path)))
+    past = MergedHistory(lab.store, ArchiveAccess(sqlite(tmp_path)))
     page = past.page(3, None, HistoryFilter(q="boom"))
 
     assert [one.iteration for one in page.iterations] == [5, 3, 1]

@@ -17,8 +17,8 @@ from fakeredis.model import _stream
 from api_kit import Site
 from archive_kit import Archive, listed, sqlite
 from boyd.export.archive.access import ArchiveAccess
-from boyd.export.archive.past import Past
-from boyd.export.archive.past_work import PastAudit, PastWork
+from boyd.export.archive.merged_history import MergedHistory
+from boyd.export.archive.merged_work import MergedAudit, MergedWork
 from boyd.export.archive.search import ArchiveReader
 from boyd.models import Actor, Decision, Proposal, RunRequest
 from boyd.models.investigation import InvestigationRequest
@@ -65,7 +65,7 @@ def limits(size: int) -> tuple[int, ...]:
 
 
 #: A page of a list after a cursor: the names of its records, and the next cursor.
-PageReader = Callable[[PastWork, int, str | None], tuple[list[str], str | None]]
+PageReader = Callable[[MergedWork, int, str | None], tuple[list[str], str | None]]
 
 
 @dataclass(frozen=True)
@@ -127,28 +127,34 @@ def _investigations(lab: Lab, count: int) -> list[str]:
     return ids
 
 
-def _run_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+def _run_page(work: MergedWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
     page = work.runs(limit, cursor)
     return [run.id for run in page.runs], page.next_cursor
 
 
-def _filtered_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+def _filtered_page(
+    work: MergedWork, limit: int, cursor: str | None
+) -> tuple[list[str], str | None]:
     page = work.runs(limit, cursor, status="cancelled")
     return [run.id for run in page.runs], page.next_cursor
 
 
-def _approval_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+def _approval_page(
+    work: MergedWork, limit: int, cursor: str | None
+) -> tuple[list[str], str | None]:
     page = work.approvals(limit, cursor)
     return [item.id for item in page.history], page.next_cursor
 
 
-def _execution_page(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+def _execution_page(
+    work: MergedWork, limit: int, cursor: str | None
+) -> tuple[list[str], str | None]:
     page = work.executions(limit, cursor)
     return [entry.id for entry in page.executions], page.next_cursor
 
 
 def _investigation_page(
-    work: PastWork, limit: int, cursor: str | None
+    work: MergedWork, limit: int, cursor: str | None
 ) -> tuple[list[str], str | None]:
     page = work.investigations(limit, cursor)
     return [one.id for one in page.investigations], page.next_cursor
@@ -163,7 +169,7 @@ KINDS = [
 ]
 
 
-def walked(work: PastWork, page: PageReader, limit: int) -> list[str]:
+def walked(work: MergedWork, page: PageReader, limit: int) -> list[str]:
     """The names of all records of a list, page by page."""
     names: list[str] = []
     cursor: str | None = None
@@ -185,7 +191,7 @@ def forget(lab: Lab, kind: str, index: str, names: Sequence[str]) -> None:
 def check_everywhere(kind: Kind, size: int, lab: Lab, archive: Archive) -> None:
     """Walk a list in Redis, in the archive, and while either has a random half of it."""
     newest_first = kind.fill(lab, size)[::-1]
-    alone = PastWork(lab.store, ArchiveAccess(None))
+    alone = MergedWork(lab.store, ArchiveAccess(None))
     archive.copy()
 
     for limit in limits(size):
@@ -228,7 +234,7 @@ def test_records_pruned_between_pages_are_neither_skipped_nor_repeated(
     archive.copy()
     going = random.Random(3).sample(newest_first, SIZE)
 
-    def forgetful(work: PastWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+    def forgetful(work: MergedWork, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
         forget(lab, kind.name, kind.index, [going.pop() for _ in range(min(4, len(going)))])
         return kind.page(work, limit, cursor)
 
@@ -267,7 +273,7 @@ def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
     archive.copy()
 
     def check(access: ArchiveAccess) -> None:
-        past = Past(lab.store, access)
+        past = MergedHistory(lab.store, access)
         for limit in limits(count):
             assert listed(past, limit) == newest_first
             assert listed(past, limit, q="disk") == newest_first
@@ -294,7 +300,7 @@ def test_audit_entries_are_in_order_both_ways(lab: Lab, archive: Archive) -> Non
         numbers: list[int] = []
         cursor: str | None = None
         while True:
-            page = PastAudit(trail, "test", archived).page(limit, cursor)
+            page = MergedAudit(trail, "test", archived).page(limit, cursor)
             numbers += [entry.seq for entry in page.entries]
             cursor = page.next_cursor
             if cursor is None:

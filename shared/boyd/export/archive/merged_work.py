@@ -1,4 +1,4 @@
-"""Runs, approvals, executions, investigations and audit of the past, of Redis and the archive.
+"""Runs, approvals, executions, investigations and audit, merged from Redis and the archive.
 
 Redis does not have exactly the newest: a run that waits is kept while later ones that have ended
 are forgotten. So each page is merged from what both have, in one order.
@@ -167,8 +167,8 @@ def _key_after(
     return min(cut + SLOT if cut else 0, HIGHEST if begin.below is None else begin.below)
 
 
-class PastWork:
-    """The past work of one agent."""
+class MergedWork:
+    """The work of one agent besides iterations, in Redis and archive."""
 
     def __init__(self, store: AgentStore, archive: ArchiveAccess) -> None:
         self._store = store
@@ -309,7 +309,7 @@ class PastWork:
         return model.from_json(text) if text else None
 
 
-class PastAudit:
+class MergedAudit:
     """The audit trail of an agent, or of the deployment, with what only the archive has of it."""
 
     def __init__(self, audit: Audit, agent_id: str | None, archive: ArchiveAccess) -> None:

@@ -52,7 +52,7 @@ class _Found:
         return f"{last.iteration if last and key == self.floor else 0}-{self.floor}"
 
 
-class Past:
+class MergedHistory:
     """The ended iterations of one agent."""
 
     def __init__(self, store: AgentStore, archive: ArchiveAccess) -> None:
