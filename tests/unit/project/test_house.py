@@ -35,7 +35,7 @@ LONGEST_FUNCTION = 50
 LIBRARY, KERNEL = 66_000, 15_000
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
-    "the layout of four packages": 384,
+    "the layout of four packages": 385,
     "criteria of goals: CEL, and statements that are compared word by word": 2,
     "the digests of observers, for replay": 1,
 }

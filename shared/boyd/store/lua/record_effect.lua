@@ -44,11 +44,14 @@ if known.verdict == 'worse' then
 end
 if known.verdict and held.kind ~= 'cannot tell' then
   redis.call('DEL', unclear)
-elseif known.verdict and redis.call('INCR', unclear) < 2 and held.second then
-  hold_for = '-1'
+elseif known.verdict then
+  local before = redis.call('EXISTS', unclear) == 1
+  redis.call('SET', unclear, id, 'PX', MONTH)
+  if held.second and not before then
+    hold_for = '-1'
+  end
 end
 held.second = nil
-redis.call('PEXPIRE', unclear, MONTH)
 if held.kind == 'rolled back' and redis.call('ZCARD', harms) > 1 then
   held.kind, hold_for = 'suspended', '0'
 end
