@@ -100,15 +100,15 @@ class IterationSteps:
 
     def observe(self, iteration: int, batch: int, attempt: int) -> None:
         """Run one batch of the observe phase; the last one to complete sends orient."""
-        worker = self._engine.attempt_name()
-        entry = self._store.observers.enter_batch(iteration, batch, attempt, worker)
+        attempt_name = self._engine.attempt_name()
+        entry = self._store.observers.enter_batch(iteration, batch, attempt, attempt_name)
         if entry is None:
             return
         work = Batch.from_json(entry.payload)
         ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
 
         def renew() -> bool:
-            return self._store.observers.renew_batch(iteration, batch, attempt, worker)
+            return self._store.observers.renew_batch(iteration, batch, attempt, attempt_name)
 
         with self._engine.leases.renewing(renew, self._limit(work)):
             results = observe.observe(
@@ -123,7 +123,9 @@ class IterationSteps:
         fields |= ran.fields(batch)
         if other:
             fields[f"build:{build.id}"] = build.to_json()
-        completed = self._store.observers.complete_batch(iteration, batch, attempt, worker, fields)
+        completed = self._store.observers.complete_batch(
+            iteration, batch, attempt, attempt_name, fields
+        )
         if completed and completed[0] == 0:
             self._engine.dispatcher.send(self._agent.id, iteration, completed[1], "orient")
 

@@ -128,9 +128,9 @@ class Sweeper:
             return True  # it is due again when the claim lapses
         if result is None:
             return False
-        worker = self._engine.attempt_name()
+        attempt_name = self._engine.attempt_name()
         entry = self._store.iterations.enter(
-            retry.iteration, retry.epoch, "act", worker, ("iteration", "decision")
+            retry.iteration, retry.epoch, "act", attempt_name, ("iteration", "decision")
         )
         if entry is None:
             return True

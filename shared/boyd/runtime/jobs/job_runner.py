@@ -94,11 +94,11 @@ class JobRunner:
         if handler is None:
             log.error("ignoring a job of unknown kind %r", name)
             return
-        worker = self._engine.attempt_name()
-        fields = self._jobs.enter(name, attempt, worker)
+        attempt_name = self._engine.attempt_name()
+        fields = self._jobs.enter(name, attempt, attempt_name)
         if fields is None:
             return
-        fence = Fence(name, attempt, worker)
+        fence = Fence(name, attempt, attempt_name)
 
         def renew() -> bool:
             return self._jobs.renew(fence)
