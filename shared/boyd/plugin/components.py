@@ -248,6 +248,11 @@ class Component:
         """Call one of the component's functions with the *values* it declares."""
         return self._takers[function](**values)
 
+    def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Replace each of the component's functions by what *wrapper* makes of it."""
+        for taker in self._takers.values():
+            taker.function = wrapper(taker.function)
+
     @property
     def plugin_id(self) -> str:
         """The id of the plugin that the component belongs to."""

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
 from typing import Any, NoReturn
 
 from boyd.agent import Agent
@@ -44,6 +46,7 @@ from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe, short_key
 from boyd.plugin import Action, Context, Plugin
 from boyd.replay.playback import Gaps, Playback, UnrecordedRead, WrittenState
+from boyd.replay.world_watch import WorldWatch
 
 
 def target_of(agent: Agent | None, action: str, params: JsonObject) -> str:
@@ -139,6 +142,8 @@ _OVERRUN = "took longer than"
 _UNRECORDED = f"{UnrecordedRead.__name__}: "
 _TAPED: tuple[TapedPhase, ...] = ("orient", "decide", "act")
 _BEFORE = ("start", "observe")
+#: The hooks that are replayed.
+_HOOKS = ("on_orient", "on_decide", "on_before_act")
 
 
 class CannotTell(Exception):
@@ -167,6 +172,12 @@ class Shadow:
         self.agent = agent
         self._gaps = Gaps()
         self._dice = random.getstate()
+        self._watch = WorldWatch(self._gaps.needs)
+        for component in (*agent.host.orienters.values(), *agent.host.strategies.values()):
+            component.wrap(partial(self._watch.wrap, component.id))
+        for hook in chain.from_iterable(map(agent.host.hooks, _HOOKS)):
+            by = f"{hook.plugin_id}.{hook.name}"
+            hook.taker.function = self._watch.wrap(by, hook.taker.function)
 
     def init_plugins(self) -> None:
         """Initialize every plugin, in order.
@@ -210,11 +221,14 @@ class Shadow:
             CannotTell: something was not recorded.
         """
         self._gaps.clear()
+        self._watch.is_on = True
         try:
             decision = self._decide(record)
         except BaseException as error:  # whatever a plugin raises ends that iteration only
             gaps = [*self._gaps.found, *self._gaps.late, f"the replay failed: {describe(error)}"]
             raise CannotTell(gaps[0]) from error
+        finally:
+            self._watch.is_on = False
         before, self._dice = self._dice, random.getstate()
         if self._dice != before:
             self._gaps.note("a plugin uses random numbers, which are not recorded")

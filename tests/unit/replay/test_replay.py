@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import secrets
+import shutil
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from boyd import (
     Agent,
@@ -28,7 +33,7 @@ from boyd import (
 )
 from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
-from boyd.models import Autonomy, Budget, Triple
+from boyd.models import Autonomy, Budget, Triple, utc_now
 from boyd.models.base import Model
 from boyd.models.tape import ReplayedIteration
 from boyd.phases.phase_context import MAX_VALUE
@@ -260,7 +265,7 @@ def all_facts(ctx: Context) -> Decision:
         (quiet, swallows, "p:chooses reads state other, which it did not read then"),
         (quiet, waits, 'p:chooses reads approvals waiting [["x"]], which it did not read then'),
         (http, http, "p:chooses uses HTTP, whose answers are not recorded"),
-        (dice, dice, "a plugin uses random numbers, which are not recorded"),
+        (dice, dice, "p:chooses uses random numbers, of which nothing was recorded"),
         (all_facts, all_facts, "p:chooses reads all of graph facts"),
     ],
 )
@@ -354,6 +359,79 @@ def test_recording_the_state_takes_as_many_commands_for_many_strategies(
 
     assert commands(1) == commands(15)
     assert sum(commands(1).values()) <= sum(commands(0).values()) + 1
+
+
+class Stamp(BaseModel):
+    """A model whose default is the present time."""
+
+    at: datetime = Field(default_factory=utc_now)
+
+
+#: Reads of the world by a strategy, and how they are named.
+WORLD: dict[str, tuple[Callable[[], object], str]] = {
+    "time": (lambda: time.time(), "time.time"),
+    "monotonic": (lambda: time.monotonic(), "time.monotonic"),
+    "local time": (lambda: time.localtime(), "time.localtime"),
+    "formatted time": (lambda: time.strftime("%H"), "time.strftime"),
+    "now": (lambda: datetime.now(UTC), "datetime.now"),
+    "today": (lambda: date.today(), "date.today"),
+    "a default": (lambda: Stamp(), "datetime.now"),
+    "the library's clock": (lambda: utc_now(), "datetime.now"),
+    "a generator": (lambda: random.Random().random(), "random numbers"),
+    "chance": (lambda: random.choice([1, 2]), "random numbers"),
+    "bytes": (lambda: os.urandom(4), "os.urandom"),
+    "a uuid": (lambda: uuid.uuid4(), "os.urandom"),
+    "a secret": (lambda: secrets.token_hex(4), "os.urandom"),
+    "a file": (lambda: Path("maintenance").exists(), "os.stat"),
+    "a modification": (lambda: Path("/").stat().st_mtime, "os.stat"),
+    "a disk": (lambda: shutil.disk_usage("/"), "os.statvfs"),
+    "the load": (lambda: os.getloadavg(), "os.getloadavg"),
+    "a variable": (lambda: os.environ.get("HOME"), "the environment"),
+    "another variable": (lambda: os.getenv("HOME"), "the environment"),
+}
+
+
+@pytest.mark.parametrize("name", WORLD)
+def test_an_iteration_in_which_a_strategy_reads_the_world_cannot_be_judged(name: str) -> None:
+    read, text = WORLD[name]
+
+    def curious(ctx: Context) -> Decision:
+        read()
+        return choice()
+
+    judgement = only(lab_with(curious), lab_with(curious))
+
+    assert judgement.differences == ["cannot tell"]
+    assert judgement.why == f"p:chooses uses {text}, of which nothing was recorded"
+
+
+REPEATABLE: list[Callable[[], object]] = [
+    lambda: random.Random(7).random(),
+    lambda: time.gmtime(0).tm_year,
+    lambda: time.strftime("%H", (2026, 1, 1, 0, 0, 0, 0, 1, 0)),
+    lambda: datetime.fromtimestamp(0, UTC).year,
+    lambda: f"{ZoneInfo('Europe/Vienna')}",
+    lambda: uuid.uuid5(uuid.NAMESPACE_URL, "x").hex,
+]
+
+
+@pytest.mark.parametrize("compute", REPEATABLE)
+def test_a_value_that_depends_on_arguments_alone_is_replayed(
+    compute: Callable[[], object],
+) -> None:
+    def computes(ctx: Context) -> Decision:
+        return choice(params={"value": compute()})
+
+    assert only(lab_with(computes), lab_with(computes)).differences == []
+
+
+def test_an_agent_that_was_replayed_reads_the_world_again_when_it_runs() -> None:
+    clock = lab_with(lambda ctx: choice(params={"now": time.time() > 0}))
+    Shadow(clock)
+    result = Lab(clock).run()
+
+    assert result.decision is not None
+    assert result.decision.params == {"now": True}
 
 
 def test_an_unrecorded_clock_shows_the_time_of_the_phase() -> None:
