@@ -28,7 +28,7 @@ def observer_digest(plugin: Plugin, observers: Sequence[Observer]) -> str | None
         for function in (getattr(observer, name, None) for name in Observer.functions):
             if function is not None:
                 code.add(function)
-    parts = [plugin.observer_options(), *(f"{name} {text}" for name, text in code)]
+    parts = [plugin.observer_options(), *code]
     return digest_of("\n".join(parts))
 
 
@@ -42,23 +42,26 @@ class _ObserverCode:
         self._plugin = plugin
         module = type(plugin).__module__
         self._package = module.rpartition(".")[0] or module
-        self._texts: dict[str, str] = {}
+        self._texts: set[str] = set()
+        self._codes: set[CodeType] = set()
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(sorted(self._texts.items()))
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._texts))
 
     def add(self, function: Callable[..., Any]) -> None:
         """Add a function, and what it names."""
         while isinstance(function, partial):
             function = function.func
         function = inspect.unwrap(getattr(function, "__func__", function))
-        if not isinstance(function, FunctionType):
+        if not isinstance(function, FunctionType) or not self._is_own(function.__module__):
             return
+        code = function.__code__
+        if code in self._codes:
+            return
+        self._codes.add(code)
         name = f"{function.__module__}.{function.__qualname__}"
-        if name in self._texts or not self._is_own(function.__module__):
-            return
-        self._texts[name] = f"{_text(function.__code__)} {function.__defaults__!r}"
-        for used in _names(function.__code__):
+        self._texts.add(f"{name} {_text(code)} {_constant(function.__defaults__)}")
+        for used in _names(code):
             self._add_value(f"{name} {used}", function.__globals__.get(used))
             self._add_value(f"{name} .{used}", getattr(type(self._plugin), used, None))
 
@@ -72,7 +75,7 @@ class _ObserverCode:
         elif isinstance(value, FunctionType):
             self.add(value)
         elif value is not None and isinstance(value, _CONSTANTS):
-            self._texts[name] = _constant(value)
+            self._texts.add(f"{name} {_constant(value)}")
 
     def _is_own(self, module: str) -> bool:
         return f"{module}.".startswith(f"{self._package}.")
@@ -94,8 +97,11 @@ def _text(code: CodeType) -> str:
 
 
 def _constant(value: object) -> str:
+    """A constant as a text that is equal in every process."""
     if isinstance(value, CodeType):
         return _text(value)
     if isinstance(value, frozenset):
-        return repr(sorted(map(repr, value)))
-    return repr(value)
+        return repr(sorted(map(_constant, value)))
+    if isinstance(value, tuple):
+        return repr([*map(_constant, value)])
+    return repr(value) if isinstance(value, _CONSTANTS) else type(value).__qualname__

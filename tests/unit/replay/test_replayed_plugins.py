@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -88,6 +90,24 @@ name = "nights"
 open = ["* 0-1 * * *", "* 3-23 * * *"]
 
 """
+
+
+def test_the_digests_of_observers_are_the_same_in_every_process(tmp_path: Path) -> None:
+    agent = agent_with(tmp_path, *BUILT_IN)
+    path = tmp_path / "agent.toml"
+    script = (
+        "import sys; from boyd.agent import load_agent; print(load_agent(sys.argv[1]).build.id)"
+    )
+    ids = {
+        subprocess.check_output(
+            [sys.executable, "-c", script, str(path)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            text=True,
+        ).strip()
+        for seed in ("1", "2", "3")
+    }
+
+    assert ids == {agent.build.id}
 
 
 @pytest.mark.long
