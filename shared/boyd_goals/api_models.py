@@ -31,7 +31,15 @@ Text = Annotated[str, AfterValidator(_storable)]
 
 
 class NewGoal(Model):
-    """A goal to work towards."""
+    """A goal to work towards.
+
+    Attributes:
+        description: what is to be achieved.
+        criteria: when it is: words that findings have to say, or a condition in CEL; absent: the
+            description.
+        priority: 255 comes first.
+        stall_threshold: cycles without progress after which it counts as stalled.
+    """
 
     description: Text
     criteria: Text | None = None
