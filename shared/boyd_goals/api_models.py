@@ -38,7 +38,7 @@ class NewGoal(Model):
         criteria: when it is: words that findings have to say, or a condition in CEL; absent: the
             description.
         priority: 255 comes first.
-        stall_threshold: cycles without progress after which it counts as stalled.
+        stall_threshold: cycles without progress before it is split; absent: as the session has it.
     """
 
     description: Text
