@@ -6,6 +6,7 @@ Only components and hooks are watched, so that it costs the rest nothing.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -70,12 +71,16 @@ class WorldWatch:
         def call(*args: Any, **options: Any) -> Any:
             if not self.is_on:
                 return function(*args, **options)
-            before = sys.getprofile()
+            before, collects = sys.getprofile(), gc.isenabled()
+            # What the collector calls in the middle of a component is not the component's.
+            gc.disable()
             sys.setprofile(_CallWatch(by, self._refuse).look)
             try:
                 return function(*args, **options)
             finally:
                 sys.setprofile(before)
+                if collects:
+                    gc.enable()
 
         return call
 
