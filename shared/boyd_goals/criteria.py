@@ -95,7 +95,7 @@ _NEGATIONS = """
 NEGATIONS = frozenset(_NEGATIONS.split())
 #: What says that all is well, though it contains a negation.
 WELL = re.compile(
-    r"\b(?:(?:with(?:out)?|no|0|zero)(?: (?:any|no|0|further))* (?P<noun>error|failure|problem|"
+    r"\b(?:(?:with(?:out)?|no|0|zero)(?: (?:any|no|0|further)){0,3} (?P<noun>error|failure|problem|"
     r"issue|warning|fault|exception|delay)s?|(?:exit|return|status) ?(?:code|status)? ?[:=]? ?0)\b"
 )
 
@@ -146,7 +146,7 @@ UNDONE = re.compile(
     r"in progress|part\w{0,3}ly|timed out|rolled back|requested|unknown|instead|except)\b"
 )
 #: Percentages, except all of it.
-PARTIAL = re.compile(r"\b(?!100\b)\d+(?:\.\d+)* percent\b")
+PARTIAL = re.compile(r"\b(?!100\b)\d{1,9}(?:\.\d{1,9}){0,2} percent\b")
 
 _VERBS = """
     is are was were be been has have had does did do isn't aren't wasn't weren't hasn't haven't

@@ -24,7 +24,7 @@ _MAX_READS, _MAX_FACTS = 20, 256
 # Comparisons, calls with a text, and the names that only conditions have.
 _EXPRESSION = re.compile(
     r"[=!<>]=|&&|\|\||\b\w+\(\s*r?[\"']|\bfacts\s*\(|\b(?:has|size)\(|\boutput\s*[<>]|"
-    r"\boutput[.\[]\S*\s*[<>]|\bin output\b|^\W*output(?:\.\w+)+\s*$"
+    r"\boutput[.\[]\S{0,200}\s{0,9}[<>]|\bin output\b|^\W*output(?:\.\w+)+\s*$"
 )
 _OUTPUT = re.compile(r"\boutput\b")
 _TEXTS = re.compile(r"\"([^\"\\]*)\"|'([^'\\]*)'")
