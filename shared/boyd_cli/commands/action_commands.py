@@ -108,7 +108,7 @@ actions.add_command(executions)
 
 HOLD_COLUMNS = (
     *(label("action"), label("target", drop=2), whole("kind"), label("execution", least=17)),
-    *(whole("until"), sentence("evidence", drop=1)),
+    *(whole("until"), label("or gone", drop=1), sentence("evidence", drop=1)),
 )
 
 
@@ -120,7 +120,7 @@ def holds(api: Api, form: str) -> None:
     rows = [
         [
             *(hold.action, hold.target, hold.kind, hold.execution),
-            *(_until(hold), hold.evidence or ""),
+            *(_until(hold), ", ".join(hold.symptoms), hold.evidence or ""),
         ]
         for hold in items
     ]
