@@ -304,14 +304,14 @@ def test_an_answer_of_too_many_values_is_refused_unread() -> None:
 
 @pytest.mark.long
 def test_a_sandbox_is_tried_out_before_an_action_relies_on_it(nobody: str, tmp_path: Path) -> None:
-    assert host_means.missing(Sandbox()) is None
+    assert host_means.find_limit_problem(Sandbox()) is None
     if os.geteuid() == 0:
-        assert host_means.missing(Sandbox(user=nobody, processes=10)) is None
-        assert host_means.missing(Sandbox(processes=10)) == (
+        assert host_means.find_limit_problem(Sandbox(user=nobody, processes=10)) is None
+        assert host_means.find_limit_problem(Sandbox(processes=10)) == (
             "`processes` does not limit root: set `user`"
         )
-    assert "no such user" in (host_means.missing(Sandbox(user="no-such-user")) or "")
-    missing = host_means.missing(Sandbox(files=[str(tmp_path / "missing")]))
+    assert "no such user" in (host_means.find_limit_problem(Sandbox(user="no-such-user")) or "")
+    missing = host_means.find_limit_problem(Sandbox(files=[str(tmp_path / "missing")]))
     assert "does not exist" in (missing or "")
 
 
@@ -321,14 +321,16 @@ def test_a_limit_that_is_not_enforced_is_named(monkeypatch: pytest.MonkeyPatch) 
         return confined_call.call(sandbox.patched({"files": ["/tmp"]}), *rest)
 
     monkeypatch.setattr(host_means, "call", without_files)
-    missing = host_means.missing(Sandbox(memory=900_000_000))
+    missing = host_means.find_limit_problem(Sandbox(memory=900_000_000))
 
     assert missing == "`files` is not enforced: it writes in another folder"
 
 
 def test_without_bubblewrap_what_needs_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_means, "_bubblewrap_problem", lambda: "`bwrap` is not installed")
-    missing = host_means.missing(Sandbox(network=["api.example.com:443"], memory=800_000_000))
+    missing = host_means.find_limit_problem(
+        Sandbox(network=["api.example.com:443"], memory=800_000_000)
+    )
 
     assert missing == (
         "a list of destinations (`network`) needs bubblewrap: `bwrap` is not installed"

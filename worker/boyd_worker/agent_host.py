@@ -169,7 +169,7 @@ class AgentHost:
                 sandbox = agent.sandbox(action.id)
                 if sandbox is None or (action.queue or queues.ACT) not in self.queues:
                     continue
-                if problem := host_means.missing(sandbox):
+                if problem := host_means.find_limit_problem(sandbox):
                     yield (
                         f"agent {agent.id}: {action.id} does not run here: its sandbox cannot be "
                         f"enforced: {problem}"

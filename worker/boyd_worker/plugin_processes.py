@@ -31,9 +31,9 @@ class ActionConfiner:
             "worker": worker,
         }
 
-    def missing(self, sandbox: Sandbox) -> str | None:
+    def find_limit_problem(self, sandbox: Sandbox) -> str | None:
         """The limit that this host cannot enforce, with the cause, if there is one."""
-        return host_means.missing(sandbox)
+        return host_means.find_limit_problem(sandbox)
 
     def call(
         self, sandbox: Sandbox, call: ConfinedCall, timeout: float

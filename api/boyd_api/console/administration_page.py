@@ -186,7 +186,7 @@ def _find_key(keys: list[responses.KeyInfo], id: str | None) -> responses.KeyInf
 
 
 def _read_form() -> dict[str, object]:
-    """The key that the form describes."""
+    """Read the fields of a new key."""
     form = request.form
     days = form.get("days", type=int, default=-1)
     if days not in LIFETIMES:

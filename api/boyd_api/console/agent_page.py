@@ -393,7 +393,10 @@ class ObserverRow:
 def observer_rows(
     observers: Sequence[ObserverState], last: LoopResult | None, now: datetime
 ) -> list[ObserverRow]:
-    """The rows, those first that need attention; *last* is the latest iteration that ended."""
+    """Build the rows and put those that need attention first.
+
+    *last* is the latest iteration that ended.
+    """
     not_due = {observer.id: observer for observer in last.not_due} if last else {}
     rows = list(_rows(observers, not_due, last, now))
     return sorted(rows, key=lambda row: _ORDER.index(row.standing))

@@ -80,7 +80,7 @@ def _page(
         raise not_found("the approval is no longer kept")
     now = agent.store.clock.now()
     problem = link.problem(item, now)
-    return rendering.plain(
+    return rendering.render_public(
         "answer.html",
         page.nonce,
         status,

@@ -101,7 +101,7 @@ class PageRequest:
 
     @cached_property
     def csrf(self) -> str:
-        """The token that each form on the page must send back."""
+        """The CSRF token of the session, a hidden field of each form."""
         return csrf_token()
 
     def allows(self, scope: Scope) -> bool:
@@ -193,7 +193,11 @@ def read_form(model: type[_M], /, **values: object) -> _M:
 
 
 def read_json_field(name: str, text: str) -> object:
-    """The value of a field that holds JSON; None if it is empty. Raises `HttpProblem`."""
+    """Parse a field as JSON; an empty one is None.
+
+    Raises:
+        HttpProblem: it is not JSON.
+    """
     if not text.strip():
         return None
     try:

@@ -45,7 +45,7 @@ class AgentLink:
 
 @dataclass(frozen=True)
 class Inbox:
-    """The first approvals that wait, by deadline; the badge and the list show the same.
+    """The pending approvals with the earliest deadlines, for both badge and list.
 
     Attributes:
         mine: those that the reader may approve.
@@ -59,7 +59,7 @@ class Inbox:
 
     @property
     def badge(self) -> str:
-        """The number that wait for the reader."""
+        """The number of approvals for the reader, with a `+` if further ones are pending."""
         return f"{len(self.mine)}+" if self.more else str(len(self.mine))
 
 
@@ -163,8 +163,8 @@ def render_page(page: PageRequest, template: str, code: int = 200, /, **values: 
     return _respond(template, code, page.nonce, {**common, **values})
 
 
-def plain(template: str, nonce: str, status: int = 200, **values: Any) -> Response:
-    """The response with a page that needs no reader: the login, or an error."""
+def render_public(template: str, nonce: str, status: int = 200, **values: Any) -> Response:
+    """Render a page that anybody may see: the login, or an error."""
     return _respond(template, status, nonce, values)
 
 

@@ -140,7 +140,7 @@ def show_form(page: PageRequest, reason: str, status: int = 200, back: str = "")
 
 
 def _plain(page: PageRequest, template: str, status: int = 200, **values: object) -> PageResult:
-    return rendering.plain(template, page.nonce, status, csrf=csrf_token(), **values)
+    return rendering.render_public(template, page.nonce, status, csrf=csrf_token(), **values)
 
 
 @pages.get("/oidc/login", scope=None)

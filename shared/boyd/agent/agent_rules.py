@@ -30,7 +30,7 @@ from boyd.models import (
     Vote,
 )
 from boyd.plugin import Action, AgentInfo, PluginHost
-from boyd.plugin.plugin_values import plain, validate
+from boyd.plugin.plugin_values import params_to_json, validate
 from boyd.settings.permissions import PermissionSettings, PolicyRule, Window, matches_any
 from boyd.settings.validation import saying
 
@@ -97,7 +97,7 @@ class Circumstances:
         Raises:
             ValueError: they are invalid.
         """
-        return plain(validate(self.action, self.decision.params))
+        return params_to_json(validate(self.action, self.decision.params))
 
 
 @dataclass(frozen=True)

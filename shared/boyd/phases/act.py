@@ -41,7 +41,7 @@ from boyd.phases.action_call import (
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Procedure
-from boyd.plugin.plugin_values import plain, validate
+from boyd.plugin.plugin_values import params_to_json, validate
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
 
@@ -307,7 +307,7 @@ class _Attempt:
             return self._run_after_hooks(failure(self.action.id, str(error)))
         if reason := sandbox_obstacle(self.ctx, self.action):
             return self._run_after_hooks(failure(self.action.id, reason, prevented="unsandboxed"))
-        stored = plain(params)
+        stored = params_to_json(params)
         claim = self.ledger.claim(self._execution(stored))
         if self.verdict:
             self.verdict = self.verdict.patched({"used": claim.used})

@@ -25,7 +25,7 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context, Procedure
-from boyd.plugin.plugin_values import plain, validate
+from boyd.plugin.plugin_values import params_to_json, validate
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
 from boyd.text.redaction import clean, redactor
 from boyd.text.references import MissingValue
@@ -51,7 +51,7 @@ class ConfinedCall:
 class Confiner(Protocol):
     """Runs functions of an agent's actions in sandboxes."""
 
-    def missing(self, sandbox: Sandbox) -> str | None:
+    def find_limit_problem(self, sandbox: Sandbox) -> str | None:
         """Describe a limit that this host cannot enforce, if there is one."""
 
     def call(self, sandbox: Sandbox, call: ConfinedCall, timeout: float) -> ConfinedAnswer:
@@ -95,7 +95,7 @@ def sandbox_obstacle(ctx: PhaseContext, action: Action) -> str | None:
         return None
     if ctx.confiner is None:
         return "Its sandbox cannot be enforced: this process makes no sandboxes"
-    missing = ctx.confiner.missing(sandbox)
+    missing = ctx.confiner.find_limit_problem(sandbox)
     return f"Its sandbox cannot be enforced on this host: {missing}" if missing else None
 
 
@@ -116,7 +116,7 @@ def call_action(
     if reason:
         return failure(action.id, reason, prevented="unsandboxed")
     call = ConfinedCall(
-        action.id, function, plain(params), here.iteration, here.execution_id, undone
+        action.id, function, params_to_json(params), here.iteration, here.execution_id, undone
     )
     return _call_in_sandbox(ctx, action, sandbox, call)
 
@@ -257,7 +257,7 @@ def _plan(
 ) -> ActionResult:
     """The steps of a procedure, each with its dry run if it has one and its params are known."""
     try:
-        values = {"params": plain(validate(procedure, params))}
+        values = {"params": params_to_json(validate(procedure, params))}
     except ValueError as error:
         return failure(procedure.id, str(error))
     steps: list[Json] = []

@@ -35,7 +35,7 @@ def validate(action: HasParams, params: Mapping[str, Any]) -> Any:
         raise ValueError(f"Invalid params: {explain(error)}") from None
 
 
-def plain(params: Any) -> JsonObject:
+def params_to_json(params: Any) -> JsonObject:
     """Validated parameters as a JSON object."""
     if isinstance(params, BaseModel):
         fields: JsonObject = params.model_dump(mode="json", by_alias=True)

@@ -161,14 +161,14 @@ class Playback:
     def note_use(self, source: str, value: Any = None) -> None:
         """Refuse HTTP, of which only the use is recorded."""
         if source == "http":
-            self.missing("uses HTTP, whose answers are not recorded")
+            self.refuse("uses HTTP, whose answers are not recorded")
 
     def playbooks(self) -> Mapping[str, list[str]]:
         """The recorded playbooks."""
         playbooks: Mapping[str, list[str]] = self.recall("playbooks", "")
         return playbooks
 
-    def missing(self, action: str) -> NoReturn:
+    def refuse(self, action: str) -> NoReturn:
         """Stop the component, which does *action*.
 
         Raises:
@@ -184,9 +184,9 @@ class Playback:
         """
         reads = self._reads.get((source, short_key(key)), [])
         if not reads:
-            self.missing(f"reads {source} {key}".rstrip() + ", which it did not read then")
+            self.refuse(f"reads {source} {key}".rstrip() + ", which it did not read then")
         if len(reads) > 1 and (source, key) in self._recalled:
-            self.missing(f"reads {source} {key} again, which changed meanwhile")
+            self.refuse(f"reads {source} {key} again, which changed meanwhile")
         self._recalled.add((source, key))
         return self._value(reads[0])
 
@@ -230,20 +230,20 @@ class Playback:
         """
         reads = self._reads.get(("state", short_key(key)), [])
         if key not in self._own and len(reads) > 1 and self._value(reads[1]) != value:
-            self.missing(f"updates state {key}, which others changed meanwhile")
+            self.refuse(f"updates state {key}, which others changed meanwhile")
 
     def _read_back(self, key: str, value: Any) -> Any:
         """A value that this replay has written; others may have written another one then."""
         reads = self._reads.get(("state", short_key(key)), [])
         if reads and value not in [self._value(read) for read in reads]:
-            self.missing(f"reads state {key}, which held something else then")
+            self.refuse(f"reads state {key}, which held something else then")
         return value
 
     def _value(self, read: Read) -> Any:
         if read.note == "absent":
             return _ABSENT
         if read.note:
-            self.missing(f"reads {read.of} {read.key}, {_NOTES[read.note]}")
+            self.refuse(f"reads {read.of} {read.key}, {_NOTES[read.note]}")
         return read.value
 
 
@@ -311,11 +311,11 @@ class _RecordedReader:
             if _is_error(answer):
                 self._fail(answer["error"])
             if kind is None:
-                self._playback.missing(f"reads all of {self._source} {self._prefix}".rstrip())
+                self._playback.refuse(f"reads all of {self._source} {self._prefix}".rstrip())
             try:
                 return TypeAdapter(kind).validate_json(json.dumps(answer), extra="ignore")
             except ValidationError:
-                self._playback.missing(f"reads {self._source} {key}, which has another form now")
+                self._playback.refuse(f"reads {self._source} {key}, which has another form now")
 
         return call
 
@@ -325,7 +325,7 @@ class _RecordedReader:
         kind = getattr(model_errors, name, None) or getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, BoydError):
             raise kind(text)
-        self._playback.missing(f"reads {self._source}, which failed then: {message}")
+        self._playback.refuse(f"reads {self._source}, which failed then: {message}")
 
 
 def _is_error(value: Any) -> bool:

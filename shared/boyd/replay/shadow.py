@@ -480,7 +480,7 @@ def _context(
     playbooks: Callable[[], Mapping[str, Sequence[str]]] | None = None,
 ) -> Context:
     def no_link(_item: ApprovalItem, _to: Actor | None, _at: datetime) -> NoReturn:
-        playback.missing("makes links to approvals, which are not recorded")
+        playback.refuse("makes links to approvals, which are not recorded")
 
     # Everything that is left out here is replaced by `watched`.
     nothing: Any = None

@@ -29,7 +29,7 @@ def isolation() -> Isolation:
     return "kernel" if _bubblewrap_problem() else "bubblewrap"
 
 
-def missing(sandbox: Sandbox) -> str | None:
+def find_limit_problem(sandbox: Sandbox) -> str | None:
     """The first limit of a sandbox that this host cannot enforce, with the cause."""
     # Those of one kind are tried out once.
     alike = {"cpu": None, "file_size": None, "time": None, "violations": 1, "window": 1.0}

@@ -182,7 +182,7 @@ class UnconfinedActions:
     def __init__(self, engine: runtime.Engine) -> None:
         self._engine = engine
 
-    def missing(self, sandbox: Sandbox) -> str | None:
+    def find_limit_problem(self, sandbox: Sandbox) -> str | None:
         """None: nothing is enforced."""
         return None
 

@@ -179,7 +179,7 @@ def _find_sandbox_problems(agent: Agent) -> Iterator[str]:
             yield f"sandbox: no action has the id {id!r}{nearest(id, actions)}"
     for id in actions:
         sandbox = agent.sandbox(id)
-        if sandbox is not None and (reason := host_means.missing(sandbox)):
+        if sandbox is not None and (reason := host_means.find_limit_problem(sandbox)):
             problem = f"its sandbox cannot be enforced: {reason}"
             yield f"action {id} would not run on this host: {problem}"
 

@@ -26,7 +26,7 @@ class Host:
         self.calls: list[ConfinedCall] = []
         self.lacks = missing
 
-    def missing(self, sandbox: Sandbox) -> str | None:
+    def find_limit_problem(self, sandbox: Sandbox) -> str | None:
         """The limit that it cannot enforce."""
         return self.lacks
 

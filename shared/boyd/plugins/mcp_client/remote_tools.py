@@ -21,7 +21,7 @@ from boyd import naming
 from boyd.errors import ConfigError, PluginError
 from boyd.models import ActionResult, ApprovalItem, Catalog, JsonObject, unstorable
 from boyd.plugin import Action, Context, Plugin
-from boyd.plugin.plugin_values import plain
+from boyd.plugin.plugin_values import params_to_json
 from boyd.plugins.mcp_client.remote_server import (
     RemoteServer,
     ServerFailure,
@@ -152,7 +152,7 @@ class RemoteTool(Action):
             raise ValueError(f"nothing is known of {self.name}: {failure}") from None
         preview: JsonObject = {
             "calls": f"{self.remote} of the MCP server {self.server_name}",
-            "arguments": plain(params),
+            "arguments": params_to_json(params),
             "digest": offer.digest,
         }
         if offer.digest != self.locked.digest:
@@ -172,7 +172,7 @@ class RemoteTool(Action):
             talking,
         )
 
-        arguments, called = plain(params), False
+        arguments, called = params_to_json(params), False
         try:
             with talking(self.server, self.folder, self.protocol) as connection:
                 offer = read_tool(connection, self.remote)
