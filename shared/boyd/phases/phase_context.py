@@ -126,10 +126,10 @@ class PhaseContext:
         if self.iteration is None:
             return
         for plugin_id, keys in self.agent.state_keys.items():
-            if keys:
-                state = self._contexts(plugin_id, self.iteration).state
-                values = state.get_many([*keys])
-                self.tape.keep(plugin_id, {key: values.get(key, _ABSENT) for key in keys})
+            names = [*keys]  # another thread may add one meanwhile
+            if names:
+                values = self._contexts(plugin_id, self.iteration).state.get_many(names)
+                self.tape.keep(plugin_id, {name: values.get(name, _ABSENT) for name in names})
 
     def learn_state_keys(self) -> None:
         """Remember the keys that strategies have read, to prefetch them from now on."""
