@@ -121,15 +121,16 @@ class AutonomyOffers:
         """Return the track record, and which recorded iterations would have run alone."""
         results = list(self._matching_decisions(action, record))
         alone = [result for result in results if self._runs_alone(action, record, result)]
-        endings = Counter(map(self._ending, results))
+        endings = {result.iteration: self._ending(result) for result in results}
+        counts = Counter(endings.values())
         output: JsonObject = {
             "trackRecord": record.words,
             "decidedInSuchSituations": len(results),
-            "denied": endings["denied"],
-            "notExecuted": endings["not executed"],
+            "denied": counts["denied"],
+            "notExecuted": counts["not executed"],
             "wouldHaveRunAlone": len(alone),
             "iterations": [
-                f"{result.iteration}: {self._ending(result)}" for result in alone[:_NAMED]
+                f"{result.iteration}: {endings[result.iteration]}" for result in alone[:_NAMED]
             ],
         }
         return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=output)
