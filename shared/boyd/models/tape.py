@@ -12,6 +12,7 @@ from boyd.models.action import Autonomy, Budget, Reversibility
 from boyd.models.approval import ApprovalPolicy
 from boyd.models.base import Json, JsonObject, Level, Model, Timestamp
 from boyd.models.effect import TrackRecord
+from boyd.models.situation import Anomaly
 
 
 class PluginVersion(Model):
@@ -190,6 +191,7 @@ class ReplayedIteration(Model):
         differences: none, if it is as recorded.
         why: the reason why it cannot be told, or else the error.
         ended: the end of the recorded action.
+        anomalies: those of the situation as replayed; absent: that cannot be told.
     """
 
     iteration: str
@@ -199,6 +201,7 @@ class ReplayedIteration(Model):
     differences: list[Difference] = Field(default_factory=list)
     why: str | None = None
     ended: str = ""
+    anomalies: list[Anomaly] | None = None
 
     @property
     def action(self) -> str:

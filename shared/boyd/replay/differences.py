@@ -23,6 +23,17 @@ _FROM_OUTSIDE = ("frozen", "revoked", "cancelled", "refused", "unserved", "held"
 
 def judge(shadow: Shadow, record: LoopResult, is_recorded: bool = True) -> ReplayedIteration:
     """Replay a recorded iteration and compare; unless *is_recorded*, nothing was decided then."""
+    shadow.situation = None  # an iteration that was not decided is not replayed
+    doubt = _observer_doubt(shadow.agent, record) if is_recorded else None
+    judgement = _compare(shadow, record, is_recorded, doubt)
+    if shadow.situation is None or doubt:
+        return judgement
+    return judgement.patched({"anomalies": shadow.situation.anomalies})
+
+
+def _compare(
+    shadow: Shadow, record: LoopResult, is_recorded: bool, observer_doubt: str | None
+) -> ReplayedIteration:
     judgement = ReplayedIteration(iteration=record.id, at=record.ended_at, ended=_ending(record))
     try:
         before = course_of(shadow.agent, record) if is_recorded else _nothing()
@@ -37,7 +48,7 @@ def judge(shadow: Shadow, record: LoopResult, is_recorded: bool = True) -> Repla
         differences.append("error")
         judgement = judgement.patched({"why": errors[0]})
     # What the gate lets pass newly is reported, whatever might have stopped it afterwards.
-    doubt = replayed.doubt or (_observer_doubt(shadow.agent, record) if is_recorded else None)
+    doubt = replayed.doubt or observer_doubt
     if doubt and "newly automatic" not in differences:
         differences.append("cannot tell")
         judgement = judgement.patched({"why": doubt})

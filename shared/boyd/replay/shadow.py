@@ -166,10 +166,17 @@ class ReplayedDecision:
 
 
 class Shadow:
-    """One agent, replayed in this process, which should be confined."""
+    """One agent, replayed in this process, which should be confined.
+
+    Attributes:
+        agent: the agent.
+        situation: that of the last iteration; None: it depends on something that was not recorded.
+            It may be there although the decision cannot be told.
+    """
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.situation: Situation | None = None
         self._gaps = Gaps()
         self._dice = random.getstate()
         self._watch = WorldWatch(self._gaps.needs)
@@ -221,6 +228,7 @@ class Shadow:
             CannotTell: something was not recorded.
         """
         self._gaps.clear()
+        self.situation = None
         self._watch.is_on = True
         try:
             decision = self._decide(record)
@@ -252,6 +260,9 @@ class Shadow:
         orienting = phases.begin("orient")
         orienting.blocks += self._blocks(record)
         situation = orient.orient(orienting, list(record.observations))
+        orienting.note_foreign_changes()
+        if not self._gaps.found and random.getstate() == self._dice:
+            self.situation = situation
         deciding = phases.begin("decide", orienting)
         decision, trace = decide.decide(deciding, situation)
         gate = None
@@ -315,7 +326,7 @@ class _Phases:
         self._begun: list[_ShadowPhase] = []
         self.problems: list[Problem] = []
 
-    def begin(self, phase: TapedPhase, after: PhaseContext | None = None) -> PhaseContext:
+    def begin(self, phase: TapedPhase, after: PhaseContext | None = None) -> _ShadowPhase:
         """The context of a phase, with the failed guards of the one before."""
         context = _ShadowPhase(self._agent, phase, self._record, self._gaps, self._written)
         context.problems = self.problems

@@ -33,7 +33,7 @@ from boyd import (
 )
 from boyd.agent import agent_from_file
 from boyd.errors import ConfigError
-from boyd.models import Autonomy, Budget, Triple, utc_now
+from boyd.models import Anomaly, Autonomy, Budget, Triple, utc_now
 from boyd.models.base import Model
 from boyd.models.tape import ReplayedIteration
 from boyd.phases.phase_context import MAX_VALUE
@@ -403,6 +403,8 @@ def test_an_iteration_in_which_a_strategy_reads_the_world_cannot_be_judged(name:
 
     assert judgement.differences == ["cannot tell"]
     assert judgement.why == f"p:chooses uses {text}, of which nothing was recorded"
+    # The situation does not depend on what a strategy reads.
+    assert judgement.anomalies == []
 
 
 REPEATABLE: list[Callable[[], object]] = [
@@ -507,6 +509,7 @@ def test_iterations_of_a_changed_observer_cannot_be_judged(
     assert {(*item.differences, item.why) for item in judgements} == {
         ("cannot tell", OTHER_OBSERVERS)
     }
+    assert {item.anomalies is None for item in judgements} == {True}
 
 
 class Threshold(Plugin):
@@ -548,6 +551,16 @@ def test_a_record_of_an_earlier_release_cannot_be_judged() -> None:
     judgement = judge(Shadow(lab_with(quiet)), old)
 
     assert judgement.why == "an earlier release recorded it, without what plugins read"
+    assert judgement.anomalies is None
+
+
+def test_a_replay_reports_the_anomalies_that_it_finds() -> None:
+    broken = Anomaly(type="p-down", description="it is down", severity="high")
+    finds, no_strategy = agent(reads("finds", anomalies=[broken])), agent(reads("well"))
+
+    judgement = only(no_strategy, finds)
+
+    assert judgement.anomalies == [broken]
 
 
 def test_a_component_that_timed_out_in_the_recording_cannot_be_judged() -> None:
