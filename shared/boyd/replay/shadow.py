@@ -229,6 +229,7 @@ class Shadow:
         """
         self._gaps.clear()
         self.situation = None
+        self._dice = random.getstate()
         self._watch.is_on = True
         try:
             decision = self._decide(record)
@@ -237,8 +238,7 @@ class Shadow:
             raise CannotTell(gaps[0]) from error
         finally:
             self._watch.is_on = False
-        before, self._dice = self._dice, random.getstate()
-        if self._dice != before:
+        if random.getstate() != self._dice:
             self._gaps.note("a plugin uses random numbers, which are not recorded")
         if self._gaps.found:
             raise CannotTell(self._gaps.found[0])
