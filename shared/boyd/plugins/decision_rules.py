@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from boyd.agent.conditions import OBJECT, Condition, ConditionError, Language
 from boyd.errors import ConfigError
@@ -30,7 +30,13 @@ from boyd.models import (
 from boyd.plugin import Context, Plugin, Strategy, orienter
 from boyd.settings.validation import nearest
 from boyd.text.formatting import counted
-from boyd.text.references import MissingValue, fill, parse_reference, reference_texts
+from boyd.text.references import (
+    MissingValue,
+    Reference,
+    fill,
+    parse_reference,
+    reference_texts,
+)
 
 #: The most matches of one rule that an assessment keeps.
 MAX_MATCHES = 100
@@ -48,6 +54,9 @@ class DecisionRule(BaseModel):
         source: a pattern of the observation's source, such as `kubernetes/*`.
         min_severity: the lowest severity of the observation.
         when: a condition in CEL on `source`, `severity` and `data` of the observation.
+        value: a reference to a number of the observation, such as `${data.load}`.
+        above: the rule matches while the value is above this.
+        below: the rule matches while the value is below this; with both, outside of them.
         action: the action's id.
         params: the action's; `${data.NAME}` and `${source}` stand for values of the observation.
         confidence: of the decision.
@@ -62,6 +71,9 @@ class DecisionRule(BaseModel):
     source: str = Field(min_length=1)
     min_severity: Severity = "warning"
     when: str | None = None
+    value: str | None = None
+    above: float | None = Field(default=None, allow_inf_nan=False)
+    below: float | None = Field(default=None, allow_inf_nan=False)
     action: str = Field(min_length=1)
     params: JsonObject = Field(default_factory=dict)
     confidence: Confidence = 0.8
@@ -73,13 +85,24 @@ class DecisionRule(BaseModel):
     @classmethod
     def _references(cls, params: JsonObject) -> JsonObject:
         for text in reference_texts(params):
-            reference = parse_reference(text)
-            if reference is None or reference.name not in _NAMES:
-                raise ValueError(
-                    f"{text!r}: a reference is the whole text: ${{data.NAME}}, ${{source}} or "
-                    "${severity}"
-                )
+            _reference(text)
         return params
+
+    @field_validator("value")
+    @classmethod
+    def _check_value(cls, value: str | None) -> str | None:
+        if value is not None:
+            _reference(value)
+        return value
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> DecisionRule:
+        has_limit = self.above is not None or self.below is not None
+        if has_limit and self.value is None:
+            raise ValueError("above and below need a value, such as ${data.load}")
+        if self.value is not None and not has_limit:
+            raise ValueError("a value needs a limit: above, below or both")
+        return self
 
     def applies_to(self, observation: Observation) -> bool:
         """Report whether it is about such an observation, apart from its condition."""
@@ -87,6 +110,30 @@ class DecisionRule(BaseModel):
         return severity >= SEVERITIES.index(self.min_severity) and fnmatchcase(
             observation.source, self.source
         )
+
+    def is_beyond_limits(self, values: Mapping[str, Any]) -> bool:
+        """Report whether the rule's value is beyond its limits, or it has none.
+
+        Raises:
+            MissingValue: the observation has no such value, or it is no number.
+        """
+        if self.value is None:
+            return True
+        number = _reference(self.value).look_up(values)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise MissingValue(f"{self.value}: {number!r} is no number")
+        is_above = self.above is not None and number > self.above
+        return is_above or (self.below is not None and number < self.below)
+
+
+def _reference(text: str) -> Reference:
+    """Parse a reference to a part of an observation."""
+    reference = parse_reference(text)
+    if reference is None or reference.name not in _NAMES:
+        raise ValueError(
+            f"{text!r}: a reference is the whole text: ${{data.NAME}}, ${{source}} or ${{severity}}"
+        )
+    return reference
 
 
 class RuleMatch(BaseModel):
@@ -184,7 +231,9 @@ class DecisionRules(Plugin):
         condition, error = self._conditions[rule.name], ""
         for observation in filter(rule.applies_to, observations):
             try:
-                if condition is None or condition.is_true(_values(observation)):
+                values = _values(observation)
+                met = condition is None or condition.is_true(values)
+                if met and rule.is_beyond_limits(values):
                     yield _match(rule, observation)
             except (ConditionError, MissingValue) as failed:
                 error = error or f"rule {rule.name} cannot judge {observation.source}: {failed}"

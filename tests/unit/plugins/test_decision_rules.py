@@ -159,8 +159,10 @@ def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
     [
         ({"when": "data.nothing > 1"}, "nothing"),
         ({"params": {**RESTART["params"], "grace": "${data.grace}"}}, "there is no 'grace'"),
+        ({"value": "${data.ready}", "below": 1}, "there is no 'ready'"),
+        ({"value": "${data.namespace}", "below": 1}, "'shop' is no number"),
     ],
-    ids=["its condition", "its params"],
+    ids=["its condition", "its params", "its value", "its value that is text"],
 )
 def test_a_rule_that_cannot_judge_an_observation_says_so(rule: dict[str, Any], said: str) -> None:
     rig = RuleRig({**RESTART, **rule})
@@ -170,6 +172,26 @@ def test_a_rule_that_cannot_judge_an_observation_says_so(rule: dict[str, Any], s
     assert "rule restart-unready cannot judge kubernetes/workload" in assessment.findings[0]
     assert said in assessment.findings[0]
     assert rig.decide(situation) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "matching"),
+    [
+        ({"above": 3}, [4, 9.5]),
+        ({"below": 3}, [1]),
+        ({"below": 3, "above": 4}, [1, 9.5]),
+    ],
+)
+def test_a_rule_matches_while_its_value_is_beyond_a_limit(
+    limits: dict[str, float], matching: list[float]
+) -> None:
+    rig = RuleRig({**RESTART, "value": "${data.waiting}", **limits})
+    values = [1, 3, 4, 9.5]
+    situation = rig.orient([workload(f"w{value}", waiting=value) for value in values])
+
+    assert [anomaly.affected_resources for anomaly in situation.anomalies] == [
+        [f"shop/w{value}"] for value in matching
+    ]
 
 
 def test_a_storm_keeps_a_bounded_number_of_matches_and_tells_them_all() -> None:
@@ -202,6 +224,9 @@ def test_a_rule_that_does_not_fit_the_action_is_refused(rule: dict[str, Any], me
         ({"name": "No Name"}, "name"),
         ({"when": "data.ready <"}, "when: "),
         ({"when": "souce == 'x'"}, "souce is not known; did you mean 'source'"),
+        ({"above": 3}, "above and below need a value"),
+        ({"value": "${data.ready}"}, "a value needs a limit"),
+        ({"value": "data.ready", "above": 3}, "a reference is the whole text"),
     ],
 )
 def test_an_invalid_rule_is_refused(rule: dict[str, Any], message: str) -> None:
