@@ -45,6 +45,8 @@ from boyd.text.version import VERSION
 _M = TypeVar("_M", bound=BaseModel)
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
+#: Options by plugin and name.
+PluginOptions = Mapping[str, Mapping[str, Any]]
 #: Plugins that precede an agent's own, unless it sets `default_plugins`.
 DEFAULT_PLUGINS = ("situation-priority",)
 #: Seconds until an action without effect or budget may be repeated for the same symptoms.
@@ -297,19 +299,21 @@ class Agent:
         return required
 
 
-def load_agent(reference: str, plugins_dir: Path | None = None) -> Agent:
+def load_agent(
+    reference: str, plugins_dir: Path | None = None, options: PluginOptions | None = None
+) -> Agent:
     """Load an agent from a TOML file or `module:agent`.
 
-    *plugins_dir* replaces the folder that the file names.
+    *plugins_dir* replaces the folder that the file names, and *options* some of its plugins' own.
 
     Raises:
         ConfigError: it cannot be read or is invalid.
         PluginError: one of its plugins cannot be used.
     """
     if reference.endswith(".toml"):
-        return agent_from_file(Path(reference), plugins_dir)
-    if plugins_dir:
-        raise ConfigError(f"{reference}: only an agent file can take another folder of plugins")
+        return agent_from_file(Path(reference), plugins_dir, options)
+    if plugins_dir or options:
+        raise ConfigError(f"{reference}: only an agent file can take other plugins or options")
     value = import_object(reference) if ":" in reference else None
     if isinstance(value, Agent):
         return value
@@ -336,8 +340,10 @@ def load_agents(references: Iterable[str]) -> dict[str, Agent]:
     return agents
 
 
-def agent_from_file(path: Path, plugins_dir: Path | None = None) -> Agent:
-    """Read an agent file; *plugins_dir* replaces the folder that it names.
+def agent_from_file(
+    path: Path, plugins_dir: Path | None = None, options: PluginOptions | None = None
+) -> Agent:
+    """Read an agent file; *plugins_dir* replaces the folder that it names, *options* those there.
 
     Raises:
         ConfigError: it cannot be read or is invalid.
@@ -349,7 +355,7 @@ def agent_from_file(path: Path, plugins_dir: Path | None = None) -> Agent:
     folder = chosen.resolve() if chosen else None
     if folder and not folder.is_dir():
         raise ConfigError(f"{path}: plugins_dir: no such folder: {folder}")
-    plugins = [_build(reference, folder) for reference in file.plugins]
+    plugins = [_build_with(options or {}, reference, folder) for reference in file.plugins]
     settings = {name: getattr(file, name) for name in AgentSettings.model_fields}
     try:
         return Agent(
@@ -385,6 +391,16 @@ def _with_procedures(settings: AgentSettings, plugins: list[Plugin]) -> list[Plu
 def _stable(value: object) -> str:
     """A text for a value that is not JSON, equal in every process."""
     return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _build_with(changes: PluginOptions, reference: PluginReference, folder: Path | None) -> Plugin:
+    """The plugin, built again if *changes* has other options for its id."""
+    plugin = _build(reference, folder)
+    options = changes.get(plugin.id)
+    if options is None:
+        return plugin
+    changed = {**reference.options, **options}
+    return _build(reference.model_copy(update={"options": changed}), folder)
 
 
 def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:

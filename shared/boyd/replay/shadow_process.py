@@ -26,7 +26,7 @@ from pydantic import Field
 from boyd.agent import Agent, load_agent
 from boyd.errors import BoydError
 from boyd.models import LoopResult
-from boyd.models.base import Model
+from boyd.models.base import JsonObject, Model
 from boyd.models.tape import ReplayedIteration
 from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
@@ -132,12 +132,14 @@ class ShadowTask(Model):
     Attributes:
         agent: an agent file or module:agent.
         plugins: a folder of plugins in place of that of the agent file.
+        options: options of plugins in place of those of the agent file, by plugin and name.
         paths: where modules are searched.
         known: whether decisions were recorded; otherwise all are compared with doing nothing.
     """
 
     agent: str
     plugins: Path | None = Field(default=None, strict=False)
+    options: dict[str, JsonObject] = Field(default_factory=dict)
     paths: list[str] = Field(default_factory=list)
     known: bool = True
 
@@ -203,7 +205,7 @@ class _Judging:
             CannotTell: a plugin reads something when it is initialized.
             UnrecordedRead: it acts when it is loaded.
         """
-        agent = load_agent(task.agent, task.plugins)
+        agent = load_agent(task.agent, task.plugins, task.options)
         self._shadow = Shadow(agent)
         self._shadow.init_plugins()
         # Calendars are read now: once it judges, no file is opened any more.
