@@ -170,8 +170,8 @@ class Shadow:
 
     Attributes:
         agent: the agent.
-        situation: that of the last iteration; None: it depends on something that was not recorded.
-            It may be there although the decision cannot be told.
+        situation: that of the last iteration, unless it depends on something that was not recorded;
+            it may be there although the decision cannot be told.
     """
 
     def __init__(self, agent: Agent) -> None:
