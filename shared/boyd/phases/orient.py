@@ -24,7 +24,7 @@ from boyd.plugin.plugin_values import unchecked
 
 def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
     """Assess *observations* as a situation."""
-    situation = merge(_assess(ctx, observations))
+    situation = _assess(ctx, observations)
     for hook in ctx.host.hooks("on_orient"):
         changes = ctx.hook(hook, situation=situation, observations=observations)
         if changes:
@@ -53,9 +53,28 @@ def blind_plugins(ctx: PhaseContext, observer_errors: Sequence[Problem]) -> set[
     return blind
 
 
-def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[SituationAssessment]:
+def _assess(ctx: PhaseContext, observations: list[Observation]) -> Situation:
+    """The assessments of all orienters; those that read the situation run last and come first."""
     orienters = list(ctx.host.orienters.values())
-    calls = [time_limit.TimedCall(_assessing(ctx, o, observations), o.timeout) for o in orienters]
+    concluding = [orienter for orienter in orienters if orienter.takes("orient", "situation")]
+    others = [orienter for orienter in orienters if orienter not in concluding]
+    assessments = _call_all(ctx, others, observations, Situation())
+    if not concluding:
+        return merge(assessments)
+    conclusions = _call_all(ctx, concluding, observations, merge(assessments))
+    return merge([*conclusions, *assessments])
+
+
+def _call_all(
+    ctx: PhaseContext,
+    orienters: Sequence[Orienter],
+    observations: list[Observation],
+    situation: Situation,
+) -> list[SituationAssessment]:
+    calls = [
+        time_limit.TimedCall(_assessing(ctx, orienter, observations, situation), orienter.timeout)
+        for orienter in orienters
+    ]
     assessments = []
     for orienter, outcome in zip(orienters, ctx.call_all(calls), strict=True):
         if outcome.error is None:
@@ -66,11 +85,13 @@ def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[Situatio
 
 
 def _assessing(
-    ctx: PhaseContext, orienter: Orienter, observations: list[Observation]
+    ctx: PhaseContext, orienter: Orienter, observations: list[Observation], situation: Situation
 ) -> Callable[[], SituationAssessment]:
     def assess() -> SituationAssessment:
         context = ctx.context(orienter.plugin_id, orienter.id)
-        assessment = orienter.call("orient", observations=observations, ctx=context)
+        assessment = orienter.call(
+            "orient", observations=observations, situation=situation, ctx=context
+        )
         if assessment is None:
             raise ValueError("returned no assessment")
         try:
@@ -86,7 +107,7 @@ def merge(assessments: Sequence[SituationAssessment]) -> Situation:
     if not assessments:
         return Situation()
     return Situation(
-        summary=" | ".join("; ".join(a.findings) for a in assessments),
+        summary=" | ".join("; ".join(a.findings) for a in assessments if a.findings),
         assessments=list(assessments),
         anomalies=[item for a in assessments for item in a.anomalies or ()],
         correlations=[item for a in assessments for item in a.correlations or ()],

@@ -244,6 +244,10 @@ class Component:
         """Report whether the optional *function* is defined."""
         return function in self._takers
 
+    def takes(self, function: str, argument: str) -> bool:
+        """Report whether one of the component's functions declares an *argument*."""
+        return argument in self._takers[function].takes
+
     def call(self, function: str, **values: Any) -> Any:
         """Call one of the component's functions with the *values* it declares."""
         return self._takers[function](**values)
@@ -306,9 +310,12 @@ class Observer(Component):
 
 
 class Orienter(Component):
-    """Reads all observations and returns an assessment."""
+    """Reads all observations and returns an assessment.
 
-    functions: ClassVar = {"orient": ("observations", "ctx")}
+    One that takes `situation` runs after all others, and reads what they made of it.
+    """
+
+    functions: ClassVar = {"orient": ("observations", "ctx", "situation")}
 
 
 class Strategy(Component):

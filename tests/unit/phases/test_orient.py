@@ -88,6 +88,36 @@ def test_orienters_run_side_by_side_and_merge_in_registration_order() -> None:
     assert situation(result).summary == "first | second"
 
 
+def test_an_orienter_that_takes_the_situation_reads_what_all_others_made_of_it() -> None:
+    anomaly = Anomaly(type="spike", description="high", severity="high")
+    situations: list[Situation] = []
+
+    def conclude(situation: Situation) -> SituationAssessment:
+        situations.append(situation)
+        return SituationAssessment(source="p:last", findings=["so it is"])
+
+    concluding = Orienter(name="last", orient=conclude)
+    result = Lab(agent(concluding, reads("a", "one", anomalies=[anomaly]), reads("b", "two"))).run()
+
+    assert [each.summary for each in situations] == ["one | two"]
+    assert situations[0].anomalies == [anomaly]
+    assert situation(result).summary == "so it is | one | two"
+
+
+def test_orienters_that_take_the_situation_do_not_see_each_other() -> None:
+    def conclude(situation: Situation) -> SituationAssessment:
+        return SituationAssessment(source="x", findings=[f"after {situation.summary}"])
+
+    orienters = [Orienter(name=name, orient=conclude) for name in ("c", "d")]
+    result = Lab(agent(*orienters, reads("a", "one"))).run()
+
+    assert situation(result).summary == "after one | after one | one"
+
+
+def test_an_assessment_without_findings_is_not_in_the_summary() -> None:
+    assert situation(Lab(agent(reads("a"), reads("b", "two"))).run()).summary == "two"
+
+
 def test_findings_are_joined_and_confidence_is_the_mean() -> None:
     orienters = [reads("a", "one", "two", confidence=1.0), reads("b", "three", confidence=0.5)]
     found = situation(Lab(agent(*orienters)).run())
