@@ -110,6 +110,17 @@ def on_approval(approval: ApprovalItem, stage: str, recipient: str, ctx: Context
     """
 
 
+def on_verdict(execution: ExecutionEntry, ctx: Context) -> None:
+    """Learn what an action has achieved, such as `effective` or `no effect`.
+
+    `execution.verification` has the verdict and the evidence for it. Run at least once for each
+    action that was verified, whatever requested it, on a worker that performs the action, after
+    the rollback of one that did harm.
+
+    When it fails: logged.
+    """
+
+
 def on_suspend(hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
     """Tell people that an action is suspended on a target, because it made it worse.
 
@@ -153,6 +164,7 @@ SPECIFICATIONS: dict[str, tuple[str, ...]] = {
         on_after_act,
         on_loop_complete,
         on_approval,
+        on_verdict,
         on_suspend,
         on_withdraw,
         on_procedure,

@@ -851,3 +851,36 @@ def test_a_rollback_that_restored_nothing_suspends_the_action() -> None:
     assert (hold.kind, hold.until, hold.evidence) == ("suspended", None, "9 of 10 requests fail")
     assert [hold.kind for hold in action.suspended] == ["suspended"]
     assert len(action.undone) == 1
+
+
+def test_plugins_learn_each_verdict_once_it_is_decided() -> None:
+    verdicts: list[tuple[str, str | None]] = []
+
+    def learn(execution: ExecutionEntry) -> None:
+        verification = execution.verification
+        verdicts.append((execution.id, verification.verdict if verification else None))
+
+    recorder = Recorder()
+    own = recorder.action(verify=lambda params, result: "effective")
+    lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), own, on_verdict=learn)]))
+    entry = executed(lab, lab.run())
+    assert verdicts == []
+    check(lab)
+
+    assert verdicts == [(entry.id, "effective")]
+
+
+def test_a_hook_that_fails_to_learn_a_verdict_delays_nothing() -> None:
+    def learn(execution: ExecutionEntry) -> None:
+        raise OSError("no disk")
+
+    own = Recorder().action(verify=lambda params, result: "effective")
+    lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), own, on_verdict=learn)]))
+    entry = executed(lab, lab.run())
+    check(lab)
+
+    after = lab.store.executions.get(entry.id)
+    assert after is not None
+    assert after.verification is not None
+    assert after.verification.verdict == "effective"
+    assert lab.client.keys(f"{JOB}*") == []

@@ -69,7 +69,11 @@ class VerificationHandler:
                 return _ENDED
             verdict = check.verdict
         after = self._after(entry, verdict, fields, fence)
-        return self._follow_up_grant(entry, fields) if isinstance(after, Done) else after
+        if isinstance(after, Done):
+            after = self._follow_up_grant(entry, fields)
+        if isinstance(after, Done):
+            self._report_verdict(id)
+        return after
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Retry for half an hour."""
@@ -102,6 +106,12 @@ class VerificationHandler:
         ctx.run_hooks("on_withdraw", record=record, execution=entry)
         again = ctx.problems and tries <= _TRIES
         return Later(_RETRY, {"tries": str(tries)}) if again else _ENDED
+
+    def _report_verdict(self, id: str) -> None:
+        """Run the hooks that learn from verdicts; one that fails is logged, and not repeated."""
+        ctx = self._engine.act_context()
+        if ctx.host.hooks("on_verdict"):
+            ctx.run_hooks("on_verdict", execution=self._engine.store.executions.get(id))
 
     def _check(self, entry: ExecutionEntry) -> EffectCheck:
         action = self._action(entry)
