@@ -1,4 +1,4 @@
-"""Digests of what the observations of a plugin depend on: the code of its observers and options.
+"""The code of functions of plugins: digests of what observations depend on, and names.
 
 A replay takes observations as recorded. If observers have other code or options now, it cannot tell
 what they would have observed.
@@ -32,6 +32,14 @@ def observer_digest(plugin: Plugin, observers: Sequence[Observer]) -> str | None
     return digest_of("\n".join(parts))
 
 
+def names_in(plugin: Plugin, function: Callable[..., Any] | None) -> frozenset[str]:
+    """The names that a function of *plugin* uses, with those that it calls in its package."""
+    code = _ObserverCode(plugin)
+    if function is not None:
+        code.add(function)
+    return code.names
+
+
 class _ObserverCode:
     """The code of functions, and of those of the same package that they name.
 
@@ -47,6 +55,11 @@ class _ObserverCode:
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._texts))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names that the code uses."""
+        return frozenset().union(*map(_names, self._codes))
 
     def add(self, function: Callable[..., Any]) -> None:
         """Add a function, and what it names."""

@@ -130,13 +130,15 @@ class PluginReads(Model):
         phase: in which it ran.
         clock: the times that `ctx.now()` gave.
         reads: each once, in their order.
-        omitted: the number of further reads, which are not kept.
+        writes: digests of what it left in its state, by key; `absent`: it deleted the key.
+        omitted: the number of further reads and writes, which are not kept.
     """
 
     by: str
     phase: TapedPhase
     clock: list[Timestamp] = Field(default_factory=list)
     reads: list[Read] = Field(default_factory=list)
+    writes: dict[str, str] = Field(default_factory=dict)
     omitted: int = 0
 
 
@@ -192,6 +194,8 @@ class ReplayedIteration(Model):
         why: the reason why it cannot be told, or else the error.
         ended: the end of the recorded action.
         anomalies: those of the situation as replayed; absent: that cannot be told.
+        diverged: what it rests on besides the record, as the agent would have left it; in a closed
+            loop only.
     """
 
     iteration: str
@@ -202,6 +206,7 @@ class ReplayedIteration(Model):
     why: str | None = None
     ended: str = ""
     anomalies: list[Anomaly] | None = None
+    diverged: str | None = None
 
     @property
     def action(self) -> str:

@@ -253,6 +253,8 @@ MAX_KEY = 200
 #: What a read takes besides its key and value, about.
 _FRAME = 60
 _ABSENT = object()
+#: In place of a digest of what was written to the state: the key was deleted.
+ABSENT_DIGEST = "absent"
 
 #: Notes a read: its source, key and value.
 Note = Callable[[str, str, Any], None]
@@ -294,12 +296,15 @@ class Tape:
                 if not any(key in notes.state_keys for notes in readers):
                     self._by.setdefault(plugin_id, _Notes(self._room)).add("state", key, value)
         candidates = [notes.reads(by, phase) for by, notes in self._by.items()]
-        reads = [part for part in candidates if part.clock or part.reads or part.omitted]
+        reads = [
+            part for part in candidates if part.clock or part.reads or part.writes or part.omitted
+        ]
         # One search in all of them: most phases read no secret.
         plain = [[read.key, read.value] for part in reads for read in part.reads]
-        if not plain or redactor().is_safe(plain):
+        keys = [key for part in reads for key in part.writes]
+        if not (plain or keys) or redactor().is_safe([plain, keys]):
             return reads
-        return [part.patched({"reads": list(map(_redact, part.reads))}) for part in reads]
+        return list(map(_redact, reads))
 
 
 class _Room:
@@ -317,18 +322,25 @@ class _Notes:
         self._room = room
         self._clock: list[datetime] = []
         self._reads: list[Read] = []
+        self._writes: dict[str, str] = {}
         self._omitted = 0
         self.state_keys: set[str] = set()
 
     def reads(self, by: str, phase: TapedPhase) -> PluginReads:
         """The reads so far."""
         with self._room.lock:
-            clock, reads, omitted = list(self._clock), list(self._reads), self._omitted
-        return PluginReads(by=by, phase=phase, clock=clock, reads=reads, omitted=omitted)
+            return PluginReads(
+                by=by,
+                phase=phase,
+                clock=list(self._clock),
+                reads=list(self._reads),
+                writes=dict(self._writes),
+                omitted=self._omitted,
+            )
 
     def state(self, state: State) -> State:
         """A state that notes what is read."""
-        return _TapedState(state, self.add, self.state_keys)
+        return _TapedState(state, self)
 
     def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
         """A clock that notes each time it gives."""
@@ -351,6 +363,17 @@ class _Notes:
     def note_use(self, source: str, value: Any = None) -> None:
         """Note that *source* was used."""
         self.add(source, "", value)
+
+    def add_write(self, key: str, digest: str) -> None:
+        """Note the digest of what was written to a key of the state last."""
+        key = short_key(key)
+        with self._room.lock:
+            size = 0 if key in self._writes else len(key) + _FRAME
+            if len(self._writes) < MAX_READS and size <= self._room.left:
+                self._writes[key] = digest
+                self._room.left -= size
+            else:
+                self._omitted += 1
 
     def add(self, source: str, key: str, value: Any) -> None:
         """Note a read; whatever the value is, the plugin does not notice."""
@@ -382,11 +405,21 @@ def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
         return _make_read(source, key, note="not JSON"), len(key) + _FRAME
 
 
-def _redact(read: Read) -> Read:
-    """A read without secrets."""
+def _redact(reads: PluginReads) -> PluginReads:
+    """Reads and writes without secrets."""
+    writes = {redactor().redact_json(key): digest for key, digest in reads.writes.items()}
+    return reads.patched({"reads": list(map(_redact_read, reads.reads)), "writes": writes})
+
+
+def _redact_read(read: Read) -> Read:
     key, value = redactor().redact_json([read.key, read.value])
     note = read.note if value == read.value else "redacted"
     return read.patched({"key": key, "value": value, "note": note})
+
+
+def state_digest(value: Any) -> str:
+    """The digest by which the tape tells what was written to the state, as the store has it."""
+    return digest_of(json.dumps(value, sort_keys=True))
 
 
 def _make_read(source: str, key: str, **fields: Any) -> Read:
@@ -426,13 +459,11 @@ def short_key(key: str) -> str:
 
 
 class _TapedState:
-    """Implements `State`, noting what is read."""
+    """Implements `State`, noting what is read and written."""
 
-    def __init__(self, state: State, note: Note, keys: set[str]) -> None:
-        """Add the keys that are read to *keys*, and note their values."""
+    def __init__(self, state: State, notes: _Notes) -> None:
         self._state = state
-        self._note = note
-        self._keys = keys
+        self._notes = notes
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self._state.get(key, _ABSENT)
@@ -446,17 +477,20 @@ class _TapedState:
         return values
 
     def _note_value(self, key: str, value: Any) -> None:
-        self._keys.add(key)
-        self._note("state", key, value)
+        self._notes.state_keys.add(key)
+        self._notes.add("state", key, value)
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
         self._state.set(key, value, ttl)
+        self._notes.add_write(key, state_digest(value))
 
     def compare_and_set(
         self, key: str, expected: Any, value: Any, ttl: float | None = None
     ) -> bool:
         swapped = self._state.compare_and_set(key, expected, value, ttl)
-        self._note("state", f"compare_and_set {key}", swapped)
+        self._notes.add("state", f"compare_and_set {key}", swapped)
+        if swapped:
+            self._notes.add_write(key, state_digest(value))
         return swapped
 
     def update(
@@ -471,10 +505,13 @@ class _TapedState:
             self._note_value(key, _ABSENT if current is None else current)
             return change(current)
 
-        return self._state.update(key, note_and_change, ttl, news=news)
+        value = self._state.update(key, note_and_change, ttl, news=news)
+        self._notes.add_write(key, state_digest(value))
+        return value
 
     def delete(self, key: str) -> None:
         self._state.delete(key)
+        self._notes.add_write(key, ABSENT_DIGEST)
 
 
 class _TapedReader:

@@ -107,6 +107,10 @@ class News(NamedTuple):
     text: str = ""
 
 
+#: Seconds for which a value of the state is kept, unless it is written with another time.
+DEFAULT_TTL = 7 * 86400.0
+
+
 class State(Protocol):
     """A plugin's key-value state, shared by all workers; values are JSON.
 

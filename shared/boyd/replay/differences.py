@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from boyd.agent import Agent
 from boyd.models import ActionResult, AgentBuild, Autonomy, Decision, Gate, LoopResult, Problem
@@ -15,32 +16,50 @@ from boyd.models.tape import (
     ReplayedIteration,
     ReplayReport,
 )
-from boyd.replay.shadow import CannotTell, Shadow, course
+from boyd.replay.carried_past import CarriedPast
+from boyd.replay.shadow import CannotTell, ReplayedDecision, Shadow, course
 
 #: Preventions that are not the gate's: it had passed the action.
 _FROM_OUTSIDE = ("frozen", "revoked", "cancelled", "refused", "unserved", "held", "unsandboxed")
 
 
-def judge(shadow: Shadow, record: LoopResult, is_recorded: bool = True) -> ReplayedIteration:
-    """Replay a recorded iteration and compare; unless *is_recorded*, nothing was decided then."""
+def judge(
+    shadow: Shadow, record: LoopResult, is_recorded: bool = True, past: CarriedPast | None = None
+) -> ReplayedIteration:
+    """Replay a recorded iteration and compare; unless *is_recorded*, nothing was decided then.
+
+    With a *past* the agent goes on from that, and adds what it leaves now.
+    """
     shadow.situation = None  # an iteration that was not decided is not replayed
     doubt = _observer_doubt(shadow.agent, record) if is_recorded else None
-    judgement = _compare(shadow, record, is_recorded, doubt)
+    if past is not None:
+        past.begin(record)
+    judgement = _compare(shadow, record, is_recorded, doubt, past)
+    if past is not None:
+        judgement = judgement.patched({"diverged": next(iter(past.diverged), None)})
     if shadow.situation is None or doubt:
         return judgement
     return judgement.patched({"anomalies": shadow.situation.anomalies})
 
 
 def _compare(
-    shadow: Shadow, record: LoopResult, is_recorded: bool, observer_doubt: str | None
+    shadow: Shadow,
+    record: LoopResult,
+    is_recorded: bool,
+    observer_doubt: str | None,
+    past: CarriedPast | None,
 ) -> ReplayedIteration:
     judgement = ReplayedIteration(iteration=record.id, at=record.ended_at, ended=_ending(record))
     try:
         before = course_of(shadow.agent, record) if is_recorded else _nothing()
         judgement = judgement.patched({"before": before})
-        replayed = shadow.replay(record)
+        replayed = shadow.replay(record, past)
     except CannotTell as unknown:
+        if judgement.before is None and past is not None:
+            _carry_state(past, shadow, record)
         return judgement.patched({"differences": ["cannot tell"], "why": str(unknown)})
+    if past is not None:
+        _carry_execution(past, record, replayed)
     after = course(shadow.agent, replayed.decision, replayed.trace, replayed.gate)
     differences = list(_differences(before, after, shadow.agent))
     errors = _new_errors(replayed.problems, record)
@@ -53,6 +72,26 @@ def _compare(
         differences.append("cannot tell")
         judgement = judgement.patched({"why": doubt})
     return judgement.patched({"after": after, "differences": differences})
+
+
+def _carry_state(past: CarriedPast, shadow: Shadow, record: LoopResult) -> None:
+    """Carry what the agent writes in an iteration of which nothing else can be told."""
+    with suppress(CannotTell):
+        shadow.replay(record, past)
+
+
+def _carry_execution(past: CarriedPast, record: LoopResult, replayed: ReplayedDecision) -> None:
+    """Carry the execution that an iteration makes now without a person; a freeze stops both."""
+    if any(result.prevented in _FROM_OUTSIDE for result in record.action_results):
+        return
+    past.carry_execution(
+        record, _alone(record.decision, record.gate), _alone(replayed.decision, replayed.gate)
+    )
+
+
+def _alone(decision: Decision | None, gate: Gate | None) -> Decision | None:
+    """The decision, if the gate lets it run without a person."""
+    return decision if gate is not None and gate.outcome == "automatic" else None
 
 
 def course_of(agent: Agent | None, record: LoopResult) -> Course:

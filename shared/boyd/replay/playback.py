@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar, cast
+from enum import Enum
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -17,11 +19,11 @@ from boyd.errors import BoydError
 from boyd.llm import model_errors
 from boyd.models import ApprovalItem, PluginReads, Read, Triple
 from boyd.models.investigation import Investigation
-from boyd.phases.phase_context import call_key, short_key
+from boyd.phases.phase_context import ABSENT_DIGEST, call_key, short_key, state_digest
 from boyd.plugin import News, State
+from boyd.plugin.context import DEFAULT_TTL
 
 _R = TypeVar("_R")
-_ABSENT = object()
 _FACTS = list[Triple]
 #: The type of what each function of a reader returns.
 _RESULTS: Mapping[tuple[str, str], Any] = {
@@ -48,6 +50,47 @@ _NOTES = {
     "redacted": "of which secrets were not recorded",
     "not JSON": "which could not be recorded",
 }
+
+
+class Missing(Enum):
+    """In place of a value of the state."""
+
+    ABSENT = "there is none"
+    UNKNOWN = "nothing tells it"
+    NOT_CARRIED = "it is as recorded"
+
+
+@dataclass(frozen=True)
+class StateWrite:
+    """A value that was written to the state, with its digest, for so many seconds."""
+
+    value: Any
+    digest: str
+    ttl: float = DEFAULT_TTL
+
+    @classmethod
+    def of(cls, value: Any, ttl: float | None) -> StateWrite:
+        """A value as the store keeps it, which sorts keys."""
+        stored = json.loads(json.dumps(value, sort_keys=True))
+        return cls(stored, state_digest(value), DEFAULT_TTL if ttl is None else ttl)
+
+
+_DELETION = StateWrite(Missing.ABSENT, ABSENT_DIGEST)
+
+
+class StatePast(Protocol):
+    """The state that earlier iterations have left behind."""
+
+    def state_value(self, plugin_id: str, key: str, recorded: Any) -> Any:
+        """The value of a key, or `Missing.NOT_CARRIED` if it is as *recorded*."""
+
+
+class RecordedPast:
+    """All state is as it was recorded; implements `StatePast`."""
+
+    def state_value(self, plugin_id: str, key: str, recorded: Any) -> Any:
+        """`Missing.NOT_CARRIED`."""
+        return Missing.NOT_CARRIED
 
 
 class UnrecordedRead(Exception):
@@ -91,24 +134,37 @@ class WrittenState:
 
     Components of a stage do not see what others of the same stage write: they may run at the same
     time.
+
+    Attributes:
+        past: what iterations before have left.
+        recorded: digests of what the recorded iteration has written, by plugin.
     """
 
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], Any] = {}
-        self._fresh: dict[tuple[str, str], Any] = {}
+    def __init__(
+        self, past: StatePast | None = None, recorded: Mapping[str, set[str]] | None = None
+    ) -> None:
+        self.past: StatePast = past or RecordedPast()
+        self.recorded = recorded or {}
+        self._seen: dict[tuple[str, str], StateWrite] = {}
+        self._fresh: dict[tuple[str, str], StateWrite] = {}
 
     def next_stage(self) -> None:
         """Begin another stage."""
         self._seen |= self._fresh
         self._fresh.clear()
 
-    def write(self, plugin_id: str, key: str, value: Any) -> None:
-        """Keep a value; `_ABSENT` deletes it."""
-        self._fresh[plugin_id, key] = value
+    def write(self, plugin_id: str, key: str, write: StateWrite) -> None:
+        """Keep a value."""
+        self._fresh[plugin_id, key] = write
 
     def of_earlier_stages(self, plugin_id: str) -> dict[str, Any]:
         """The values of a plugin by key."""
-        return {key: value for (owner, key), value in self._seen.items() if owner == plugin_id}
+        return {key: item.value for (owner, key), item in self._seen.items() if owner == plugin_id}
+
+    @property
+    def all(self) -> dict[tuple[str, str], StateWrite]:
+        """The last write to each key."""
+        return self._seen | self._fresh
 
 
 class Playback:
@@ -177,7 +233,7 @@ class Playback:
         self._gaps.needs(f"{self._by} {action}")
 
     def recall(self, source: str, key: str) -> Any:
-        """The recorded value, `_ABSENT` if there was none.
+        """The recorded value, `Missing.ABSENT` if there was none.
 
         Raises:
             UnrecordedRead: it is not known.
@@ -191,7 +247,7 @@ class Playback:
         return self._value(reads[0])
 
     def state_value(self, key: str) -> Any:
-        """A value of the state, `_ABSENT` if there is none.
+        """A value of the state, `Missing.ABSENT` if there is none.
 
         Raises:
             UnrecordedRead: it is not known.
@@ -199,11 +255,27 @@ class Playback:
         for written in (self._own, self._written.of_earlier_stages(self._plugin_id)):
             if key in written:
                 return self._read_back(key, written[key])
+        carried = self._past_value(key)
+        if carried is not Missing.NOT_CARRIED:
+            return carried
         if ("state", key) not in self._recalled:
             return self.recall("state", key)
         # Equal reads are kept once: this gave the first value, or what somebody wrote meanwhile.
         self._reread.add(key)
         return self._value(self._reads["state", short_key(key)][0])
+
+    def _past_value(self, key: str) -> Any:
+        """The value that an earlier iteration of the replay has left, unless it is as recorded.
+
+        Raises:
+            UnrecordedRead: it has left something, and nothing tells what.
+        """
+        reads = self._reads.get(("state", short_key(key)), [])
+        recorded = value_then(reads[0]) if reads else Missing.UNKNOWN
+        value = self._written.past.state_value(self._plugin_id, key, recorded)
+        if value is Missing.UNKNOWN:
+            self.refuse(f"reads state {key}, which would hold something else by now")
+        return value
 
     def note_foreign_changes(self) -> None:
         """Note the keys that were read again and held a value that this component did not set."""
@@ -214,13 +286,22 @@ class Playback:
                 reason = f"{self._by} reads state {key} again, which changed meanwhile"
                 self._gaps.note(reason)
 
-    def write(self, key: str, value: Any) -> None:
-        """Keep a value of the state for the rest of the iteration."""
-        # The store sorts keys, too.
-        stored = value if value is _ABSENT else json.loads(json.dumps(value, sort_keys=True))
-        self._own[key] = stored
-        self._set_values.setdefault(key, []).append(stored)
-        self._written.write(self._plugin_id, key, stored)
+    def write(self, key: str, write: StateWrite) -> None:
+        """Keep a value of the state."""
+        self._own[key] = write.value
+        self._set_values.setdefault(key, []).append(write.value)
+        self._written.write(self._plugin_id, key, write)
+
+    def swaps(self, key: str, expected: Any) -> bool:
+        """Report whether a key holds the *expected* value, None if it holds none.
+
+        Raises:
+            UnrecordedRead: it is not known.
+        """
+        if key in self._own or self._is_carried(key):
+            value = self.state_value(key)
+            return bool((None if value is Missing.ABSENT else value) == expected)
+        return bool(self.recall("state", f"compare_and_set {key}"))
 
     def check_update(self, key: str, value: Any) -> None:
         """Check that an update started from the value that was current then.
@@ -229,22 +310,35 @@ class Playback:
             UnrecordedRead: somebody else wrote meanwhile, so that the update was repeated.
         """
         reads = self._reads.get(("state", short_key(key)), [])
-        if key not in self._own and len(reads) > 1 and self._value(reads[1]) != value:
+        is_own = key in self._own or self._is_carried(key)
+        if not is_own and len(reads) > 1 and self._value(reads[1]) != value:
             self.refuse(f"updates state {key}, which others changed meanwhile")
 
     def _read_back(self, key: str, value: Any) -> Any:
         """A value that this replay has written; others may have written another one then."""
         reads = self._reads.get(("state", short_key(key)), [])
         if reads and value not in [self._value(read) for read in reads]:
-            self.refuse(f"reads state {key}, which held something else then")
+            own = self._written.recorded.get(self._plugin_id, set())
+            # The last read gave what plugins of the agent wrote then, so nobody else has written.
+            if not self._is_carried(key) and state_digest(reads[-1].value) not in own:
+                self.refuse(f"reads state {key}, which held something else then")
         return value
 
+    def _is_carried(self, key: str) -> bool:
+        return self._past_value(key) is not Missing.NOT_CARRIED
+
     def _value(self, read: Read) -> Any:
-        if read.note == "absent":
-            return _ABSENT
-        if read.note:
-            self.refuse(f"reads {read.of} {read.key}, {_NOTES[read.note]}")
-        return read.value
+        value = value_then(read)
+        if value is Missing.UNKNOWN:
+            self.refuse(f"reads {read.of} {read.key}, {_NOTES[read.note or '']}")
+        return value
+
+
+def value_then(read: Read) -> Any:
+    """The value of a read, or what it is missing for."""
+    if read.note == "absent":
+        return Missing.ABSENT
+    return Missing.UNKNOWN if read.note else read.value
 
 
 class _RecordedState:
@@ -255,21 +349,21 @@ class _RecordedState:
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self._playback.state_value(key)
-        return default if value is _ABSENT else value
+        return default if value is Missing.ABSENT else value
 
     def get_many(self, keys: list[str]) -> dict[str, Any]:
         values = {key: self._playback.state_value(key) for key in keys}
-        return {key: value for key, value in values.items() if value is not _ABSENT}
+        return {key: value for key, value in values.items() if value is not Missing.ABSENT}
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        self._playback.write(key, value)
+        self._playback.write(key, StateWrite.of(value, ttl))
 
     def compare_and_set(
         self, key: str, expected: Any, value: Any, ttl: float | None = None
     ) -> bool:
-        swapped = bool(self._playback.recall("state", f"compare_and_set {key}"))
+        swapped = self._playback.swaps(key, expected)
         if swapped:
-            self._playback.write(key, value)
+            self._playback.write(key, StateWrite.of(value, ttl))
         return swapped
 
     def update(
@@ -281,13 +375,13 @@ class _RecordedState:
         news: Callable[[], Sequence[News]] | None = None,
     ) -> Any:
         current = self._playback.state_value(key)
-        value = change(None if current is _ABSENT else current)
+        value = change(None if current is Missing.ABSENT else current)
         self._playback.check_update(key, value)
-        self._playback.write(key, value)
+        self._playback.write(key, StateWrite.of(value, ttl))
         return value
 
     def delete(self, key: str) -> None:
-        self._playback.write(key, _ABSENT)
+        self._playback.write(key, _DELETION)
 
 
 class _RecordedReader:

@@ -45,7 +45,8 @@ from boyd.models.tape import Course
 from boyd.phases import act, decide, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe, short_key
 from boyd.plugin import Action, Context, Plugin
-from boyd.replay.playback import Gaps, Playback, UnrecordedRead, WrittenState
+from boyd.replay.carried_past import CarriedPast, digests_by_plugin
+from boyd.replay.playback import Gaps, Playback, StateWrite, UnrecordedRead, WrittenState
 from boyd.replay.world_watch import WorldWatch
 
 
@@ -58,10 +59,13 @@ def target_of(agent: Agent | None, action: str, params: JsonObject) -> str:
 class ShadowLedger:
     """Claims nothing; knows how much of a budget was used then. Implements `Ledger`."""
 
-    def __init__(self, agent: Agent, record: LoopResult, gaps: Gaps) -> None:
+    def __init__(
+        self, agent: Agent, record: LoopResult, gaps: Gaps, past: CarriedPast | None
+    ) -> None:
         self._agent = agent
         self._record = record
         self._gaps = gaps
+        self._past = past
 
     def find(self, execution_id: str) -> ActionResult | None:
         """None: nothing was executed."""
@@ -74,7 +78,7 @@ class ShadowLedger:
     def claim(self, execution: ExecutionRequest) -> Claim:
         """A claim that ends before the action, as its budget was used then."""
         budget = execution.terms.budget
-        used = self._use_then(execution, budget) if budget else None
+        used = self._use(execution, budget) if budget else None
         if budget and used is None:
             self._gaps.note(f"the use of the budget of {execution.action} was not recorded")
         elif budget and used is not None and used >= budget.limit:
@@ -98,14 +102,20 @@ class ShadowLedger:
         """True; nothing is started."""
         return True
 
-    def _use_then(self, execution: ExecutionRequest, budget: Budget) -> int | None:
-        """The recorded use of its *budget*, if it was of that action and target."""
-        then, gate = self._record.decision, self._record.gate
-        if then is None or gate is None or then.action != execution.action:
+    def _use(self, execution: ExecutionRequest, budget: Budget) -> int | None:
+        """The use of its *budget* by then; None if nothing tells it."""
+        gate = self._gate_then(execution)
+        if self._past is not None:
+            return self._past.budget_use(execution.action, execution.target, budget, gate)
+        return _use_in_window(budget, gate) if gate else None
+
+    def _gate_then(self, execution: ExecutionRequest) -> Gate | None:
+        """The recorded gate, if it was asked about that action and target."""
+        then = self._record.decision
+        if then is None or then.action != execution.action:
             return None
-        if target_of(self._agent, then.action, then.params) != execution.target:
-            return None
-        return _use_in_window(budget, gate)
+        target = target_of(self._agent, then.action, then.params)
+        return self._record.gate if target == execution.target else None
 
 
 def _use_in_window(budget: Budget, gate: Gate) -> int | None:
@@ -221,8 +231,8 @@ class Shadow:
                 return []
             raise
 
-    def replay(self, record: LoopResult) -> ReplayedDecision:
-        """Decide on a recorded iteration.
+    def replay(self, record: LoopResult, past: CarriedPast | None = None) -> ReplayedDecision:
+        """Decide on a recorded iteration, with the *past* or else the recorded one.
 
         Raises:
             CannotTell: something was not recorded.
@@ -231,13 +241,16 @@ class Shadow:
         self.situation = None
         self._dice = random.getstate()
         self._watch.is_on = True
+        phases = _Phases(self.agent, record, self._gaps, past)
         try:
-            decision = self._decide(record)
+            decision = self._decide(record, phases)
         except BaseException as error:  # whatever a plugin raises ends that iteration only
             gaps = [*self._gaps.found, *self._gaps.late, f"the replay failed: {describe(error)}"]
             raise CannotTell(gaps[0]) from error
         finally:
             self._watch.is_on = False
+            if past is not None:
+                past.carry_state(record, phases.writes)
         if random.getstate() != self._dice:
             self._gaps.note("a plugin uses random numbers, which are not recorded")
         if self._gaps.found:
@@ -252,11 +265,10 @@ class Shadow:
         """
         self._gaps.needs(action)
 
-    def _decide(self, record: LoopResult) -> ReplayedDecision:
+    def _decide(self, record: LoopResult, phases: _Phases) -> ReplayedDecision:
         for problem in record.problems:
             if problem.phase in _TAPED and problem.error.startswith(_OVERRUN):
                 self._gaps.note(f"{problem.id} {problem.error} then")
-        phases = _Phases(self.agent, record, self._gaps)
         orienting = phases.begin("orient")
         orienting.blocks += self._blocks(record)
         situation = orient.orient(orienting, list(record.observations))
@@ -318,17 +330,26 @@ def course(
 class _Phases:
     """The phases of one recorded iteration."""
 
-    def __init__(self, agent: Agent, record: LoopResult, gaps: Gaps) -> None:
+    def __init__(
+        self, agent: Agent, record: LoopResult, gaps: Gaps, past: CarriedPast | None
+    ) -> None:
         self._agent = agent
         self._record = record
         self._gaps = gaps
-        self._written = WrittenState()
+        self._past = past
+        self._written = WrittenState(past, digests_by_plugin(record))
         self._begun: list[_ShadowPhase] = []
         self.problems: list[Problem] = []
+
+    @property
+    def writes(self) -> Mapping[tuple[str, str], StateWrite]:
+        """The last write to each key of the state."""
+        return self._written.all
 
     def begin(self, phase: TapedPhase, after: PhaseContext | None = None) -> _ShadowPhase:
         """The context of a phase, with the failed guards of the one before."""
         context = _ShadowPhase(self._agent, phase, self._record, self._gaps, self._written)
+        context.carried = self._past
         context.problems = self.problems
         context.blocks += after.blocks if after else []
         self._begun.append(context)
@@ -351,7 +372,7 @@ class _Phases:
         request = act.Request(
             "replay", decision, asked_by=trace.approval_required_by, situation=situation
         )
-        ledger = ShadowLedger(self._agent, self._record, self._gaps)
+        ledger = ShadowLedger(self._agent, self._record, self._gaps, self._past)
         earlier = len(self._gaps.late)
         self._gaps.is_late = True
         _, gate = act.act(acting, request, ledger, ShadowApprovals())
@@ -376,6 +397,7 @@ class _ShadowPhase(PhaseContext):
         self._written = written
         self._last = ""
         self._playbacks: dict[str, Playback] = {}
+        self.carried: CarriedPast | None = None
         self.not_due = list(record.not_due)
 
     def now(self, plugin_id: str) -> datetime:
@@ -384,6 +406,13 @@ class _ShadowPhase(PhaseContext):
         return (gate.at if gate else None) or _start_of(self._record, self._taped)
 
     def hold(self, action: Action, target: str) -> Hold | None:
+        """The hold of an action on a target, as recorded unless its cause never happened."""
+        recorded = self._read_hold(action, target)
+        if self.carried is None:
+            return recorded
+        return self.carried.hold(action.id, target, recorded)
+
+    def _read_hold(self, action: Action, target: str) -> Hold | None:
         """The recorded hold; without a record an action that can be held may have been, or not."""
         taped = _reads_of(self._record, self.phase, action.id)
         for read in taped.reads if taped else ():

@@ -28,6 +28,7 @@ from boyd.errors import BoydError
 from boyd.models import LoopResult
 from boyd.models.base import JsonObject, Model
 from boyd.models.tape import ReplayedIteration
+from boyd.replay.carried_past import CarriedPast
 from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
 from boyd.replay.shadow import CannotTell, Shadow
@@ -135,6 +136,8 @@ class ShadowTask(Model):
         options: options of plugins in place of those of the agent file, by plugin and name.
         paths: where modules are searched.
         known: whether decisions were recorded; otherwise all are compared with doing nothing.
+        closed_loop: whether the agent goes on from what it has left itself in the iteration before,
+            not from what was recorded.
     """
 
     agent: str
@@ -142,6 +145,7 @@ class ShadowTask(Model):
     options: dict[str, JsonObject] = Field(default_factory=dict)
     paths: list[str] = Field(default_factory=list)
     known: bool = True
+    closed_loop: bool = False
 
 
 class ShadowHello(Model):
@@ -179,9 +183,9 @@ def main() -> None:
     task = ShadowTask.from_json(sys.stdin.readline())
     sys.path[:] = task.paths or sys.path
     confined_by = confine()
-    judging = _Judging(task.known)
+    judging = _Judging(task)
     try:
-        hello = judging.load(task).patched({"confined_by": [*confined_by, "audit hook"]})
+        hello = judging.load().patched({"confined_by": [*confined_by, "audit hook"]})
     except (BoydError, CannotTell, UnrecordedRead) as error:
         hello = ShadowHello(error=str(error))
     _say(out, hello)
@@ -192,12 +196,13 @@ def main() -> None:
 class _Judging:
     """Judges one record after another."""
 
-    def __init__(self, is_recorded: bool) -> None:
-        self._known = is_recorded
+    def __init__(self, task: ShadowTask) -> None:
+        self._task = task
         self._shadow: Shadow | None = None
+        self._past: CarriedPast | None = None
         self._guard = ActionGuard(self._refuse)
 
-    def load(self, task: ShadowTask) -> ShadowHello:
+    def load(self) -> ShadowHello:
         """Load the agent and initialize its plugins.
 
         Raises:
@@ -205,8 +210,10 @@ class _Judging:
             CannotTell: a plugin reads something when it is initialized.
             UnrecordedRead: it acts when it is loaded.
         """
+        task = self._task
         agent = load_agent(task.agent, task.plugins, task.options)
         self._shadow = Shadow(agent)
+        self._past = CarriedPast(agent) if self._task.closed_loop else None
         self._shadow.init_plugins()
         # Calendars are read now: once it judges, no file is opened any more.
         list(agent.rules.problems())
@@ -229,7 +236,8 @@ class _Judging:
             return ShadowAnswer(error=f"{_name(text)} cannot be read: {error}")
         self._guard.judging = True
         try:
-            return ShadowAnswer(judgement=judge(self._shadow, record, self._known))
+            judgement = judge(self._shadow, record, self._task.known, self._past)
+            return ShadowAnswer(judgement=judgement)
         finally:
             self._guard.judging = False
 

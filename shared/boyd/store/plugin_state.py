@@ -11,13 +11,13 @@ from typing import Any
 from boyd.errors import PayloadTooLarge, PluginError, StoreError
 from boyd.models import Place, Triple
 from boyd.plugin import News
+from boyd.plugin.context import DEFAULT_TTL
 from boyd.store.keys import GraphKeys, Keys
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 from boyd.text.tokenizer import words
 
-#: The default time to live in seconds, and the largest value in bytes.
-DEFAULT_TTL = 7 * 86400.0
+#: The largest value in bytes.
 MAX_BYTES = 1_000_000
 _UPDATE_ATTEMPTS = 200
 

@@ -480,7 +480,7 @@ def _reads_twice(ctx: Context) -> Decision:
     return choice(params={"n": [ctx.state.get("n"), ctx.state.get("n")]})
 
 
-def test_a_state_value_that_differs_from_the_recording_cannot_be_judged() -> None:
+def test_a_state_value_that_the_agent_alone_writes_is_followed() -> None:
     def agent_that_writes(value: int) -> Agent:
         def on_orient(ctx: Context) -> None:
             ctx.state.set("n", value)
@@ -491,6 +491,9 @@ def test_a_state_value_that_differs_from_the_recording_cannot_be_judged() -> Non
 
     assert judge(Shadow(agent_that_writes(1)), record).differences == []
     judgement = judge(Shadow(agent_that_writes(2)), record)
+    assert (judgement.after and judgement.after.params) == {"n": 2}
+    untold = record.patched({"reads": [reads.patched({"writes": {}}) for reads in record.reads]})
+    judgement = judge(Shadow(agent_that_writes(2)), untold)
     assert judgement.why == "p:chooses reads state n, which held something else then"
 
 
