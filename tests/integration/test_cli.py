@@ -328,7 +328,8 @@ def test_history_tells_what_was_done_from_what_only_waits(cli: Cli, store: Store
 
 
 def test_an_iteration_shows_whether_its_action_had_its_effect(cli: Cli, store: Store) -> None:
-    verified = Recorder().action(verify=lambda: EffectVerdict(verdict="effective", evidence="3 GB"))
+    freed = EffectVerdict(verdict="effective", evidence="3 GB")
+    verified = Recorder().action(verify=lambda result: freed)
     lab = lab_of(store, reads("mind", "all is well"), chooses(choice("p:do")), verified)
     lab.run()
     assert re.search(r"effect +open\n", cli("history", "1"))

@@ -139,7 +139,8 @@ class Lane(Plugin):
             target=target,
             execute=execute,
             verify=self._verify,
-            checks=EffectChecks(within=_WITHIN, every=0.5),
+            # It remembers what it says, so it is asked after the action only.
+            checks=EffectChecks(within=_WITHIN, every=0.5, before=False),
             **({"rollback": rollback} if undo else {}),
         )
 

@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
 #: States of a call that has ended.
-_ENDED = ("succeeded", "failed", "unknown")
+_ENDED = ("succeeded", "failed", "unknown", "unneeded")
 #: Set by proxies that remove a path before they pass a request on.
 _PREFIX = "X-Forwarded-Prefix"
 #: A path of ours behind another one, which a proxy has not removed.

@@ -140,8 +140,8 @@ Reversibility = Literal[
     "read-only", "reversible", "externally-reversible", "irreversible", "unknown"
 ]
 #: The reason why an action was not executed: a hook or guard, a freeze or revocation, the end of
-#: its runs, a difference to what was approved, no worker, a hold, a closed window, or a sandbox
-#: that the host cannot enforce.
+#: its runs, a difference to what was approved, no worker, a hold, a closed window, a sandbox
+#: that the host cannot enforce, or that its target was well already.
 Prevention = Literal[
     "vetoed",
     "frozen",
@@ -152,12 +152,15 @@ Prevention = Literal[
     "held",
     "closed",
     "unsandboxed",
+    "unneeded",
 ]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
 #: The metric in which its wire format names that approval.
 _APPROVAL = "approvalId"
+#: The start of the error of an action whose target was well already.
+UNNEEDED = "Not needed any more: it was well already"
 #: The start of the error of an action that a freeze has prevented.
 FROZEN = "Actions are frozen"
 #: The start of the error of an action that a revocation has prevented.
@@ -234,11 +237,23 @@ class ActionResult(Model):
         return handler(cast(CoreSchema, shape))
 
     @property
-    def state(self) -> Literal["succeeded", "failed", "unknown"]:
+    def state(self) -> Literal["succeeded", "failed", "unknown", "unneeded"]:
         """The state in one word."""
         if self.unknown:
             return "unknown"
+        if self.is_unneeded:
+            return "unneeded"
         return "succeeded" if self.success else "failed"
+
+    @property
+    def is_unneeded(self) -> bool:
+        """True if nothing was executed because the target was well already."""
+        return self.prevented == "unneeded"
+
+    @property
+    def is_fine(self) -> bool:
+        """True if it succeeded, or was not needed."""
+        return self.success or self.is_unneeded
 
     @property
     def has_started(self) -> bool:
@@ -261,9 +276,12 @@ class ActionPerformed(Model):
 
 
 class JobExecution(Model):
-    """The state of a job's execution; `unknown`: it was started and its outcome lost."""
+    """The state of a job's execution.
 
-    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    `unknown`: it was started and its outcome lost; `unneeded`: its target was well already.
+    """
+
+    state: Literal["queued", "running", "succeeded", "failed", "unknown", "unneeded"]
     worker: str | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None

@@ -37,12 +37,15 @@ class EffectChecks(Model):
         every: the time between two checks.
         sustained: the time that it has to be well before it counts as effective.
         raises: the verdict if the checks raised for the whole time.
+        before: whether it is also checked once before the action, which is not executed if it is
+            well already; absent: unless the check takes the result of the action.
     """
 
     within: float = Field(default=60.0, gt=0, le=604800)
     every: float = Field(default=5.0, gt=0, le=604800)
     sustained: float = Field(default=0.0, ge=0, le=604800)
     raises: RaisingVerdict = "cannot tell"
+    before: bool | None = None
 
 
 class VerificationSettings(Model):
@@ -52,6 +55,7 @@ class VerificationSettings(Model):
         within: the time in which the action has to show its effect.
         every: the time between two checks.
         sustained: the time that it has to be well before it counts as effective.
+        before: whether it is checked before the action, too, which is not executed if it is well.
         hold: whether the action waits for its verdict on the same target before it is repeated.
         repeat_after: the time after which an action without effect may be repeated although its
             symptoms are the same; absent: the window of its budget, or else an hour.
@@ -61,6 +65,7 @@ class VerificationSettings(Model):
     within: float | None = Field(default=None, gt=0, le=86400)
     every: float | None = Field(default=None, ge=0.1, le=3600)
     sustained: float | None = Field(default=None, ge=0, le=86400)
+    before: bool | None = None
     hold: bool = True
     repeat_after: float | None = Field(default=None, gt=0)
     roll_back: bool = True
@@ -73,6 +78,7 @@ class VerificationPlan(Model):
     every: float
     sustained: float = 0.0
     raises: RaisingVerdict = "cannot tell"
+    before: bool = False
     hold: bool
     repeat_after: float
     roll_back: bool

@@ -30,9 +30,9 @@ def outcome_kind(iteration: LoopResult | IterationSummary) -> OutcomeKind:
         return "failed"
     if any(result.waits_for for result in results):
         return "waits"
-    if any(result.prevented for result in results):
+    if any(result.prevented and not result.is_unneeded for result in results):
         return "prevented"
-    return "acted" if results else "idle"
+    return "idle" if all(result.is_unneeded for result in results) else "acted"
 
 
 def outcome(
@@ -63,7 +63,7 @@ def action_outcome(
         return f"{subject} started" if result.procedure else f"{subject} ok"
     if result.waits_for:
         return f"{subject} waits for approval {result.waits_for[:_SHORT]}"
-    verdict = "outcome unknown" if result.unknown else "failed"
+    verdict = {"unknown": "outcome unknown", "unneeded": "not executed"}.get(result.state, "failed")
     return f"{subject} {verdict}: {shorten(error_of(result) or _NO_REASON)}"
 
 
@@ -352,7 +352,7 @@ class Execution(Model):
     """
 
     id: str
-    state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown"]
+    state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown", "unneeded"]
     action: str
     params: JsonObject
     by: str | None = None

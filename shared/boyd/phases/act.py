@@ -13,6 +13,7 @@ from boyd.models import (
     CANCELLED,
     LEVELS,
     NO_SITUATION,
+    UNNEEDED,
     ActionResult,
     Claim,
     ClaimOutcome,
@@ -40,6 +41,7 @@ from boyd.phases.action_call import (
 )
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.verify import check_before
 from boyd.plugin import Context, Procedure
 from boyd.plugin.plugin_values import params_to_json, validate
 
@@ -97,6 +99,7 @@ class Requester:
         principals: all who request the action.
         for_model: redact secrets from the result before it is stored.
         may_wait: whether it waits until what is in flight on its target has ended.
+        by_hand: whether they have ordered just this: it is executed even where all is well.
         ordered_at: when a person has ordered it; a revocation since then ends it.
     """
 
@@ -104,6 +107,7 @@ class Requester:
     principals: tuple[str, ...] = ()
     for_model: bool = False
     may_wait: bool = True
+    by_hand: bool = False
     ordered_at: datetime | None = None
 
 
@@ -308,6 +312,11 @@ class _Attempt:
         if reason := sandbox_obstacle(self.ctx, self.action):
             return self._run_after_hooks(failure(self.action.id, reason, prevented="unsandboxed"))
         stored = params_to_json(params)
+        if self._is_checked_before() and (outcome := self._find_well(stored)):
+            return self._run_after_hooks(outcome)
+        return self._claim_and_execute(params, stored)
+
+    def _claim_and_execute(self, params: Any, stored: JsonObject) -> ActionResult:
         claim = self.ledger.claim(self._execution(stored))
         if self.verdict:
             self.verdict = self.verdict.patched({"used": claim.used})
@@ -323,6 +332,26 @@ class _Attempt:
         if isinstance(self.action, Procedure):
             return self._run_after_hooks(self._begin(self.action, stored, claim.token))
         return self._run_after_hooks(self._call_and_finish(params, claim.token))
+
+    def _is_checked_before(self) -> bool:
+        """Report whether its effect is checked before it begins.
+
+        It is not if it has begun before, undoes something, or was ordered by hand.
+        """
+        request, plan = self.request, self.ctx.agent.verification(self.action.id)
+        if plan is None or not plan.before:
+            return False
+        if request.requester.by_hand or request.compensates or self.undone is not None:
+            return False
+        return not (request.retry and self.ledger.get(request.execution_id))
+
+    def _find_well(self, params: JsonObject) -> ActionResult | None:
+        """Check if its target is well already; return the result if nothing is to be done."""
+        check = check_before(self.ctx, self.action, params, self.request.execution_id)
+        if not check.ends or check.verdict != "effective":
+            return None
+        reason = f"{UNNEEDED}: {check.evidence}" if check.evidence else UNNEEDED
+        return failure(self.action.id, reason, prevented="unneeded")
 
     def _run_after_hooks(self, result: ActionResult) -> ActionResult:
         """Run the hooks after the attempt and return *result*."""

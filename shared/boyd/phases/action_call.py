@@ -122,9 +122,9 @@ def call_action(
 
 
 def call_confined(
-    ctx: PhaseContext, action: Action, sandbox: Sandbox, call: ConfinedCall
+    ctx: PhaseContext, action: Action, sandbox: Sandbox, call: ConfinedCall, timeout: float
 ) -> ConfinedAnswer:
-    """Call a function in a sandbox, at most for the time of both.
+    """Call a function in a sandbox, at most for *timeout* seconds and those of the sandbox.
 
     Raises:
         CannotConfine: the sandbox cannot be made; nothing was started.
@@ -132,7 +132,7 @@ def call_confined(
     """
     if ctx.confiner is None:
         raise CannotConfine("this process makes no sandboxes")
-    confiner, limit = ctx.confiner, min(action.timeout, sandbox.time or action.timeout)
+    confiner, limit = ctx.confiner, min(timeout, sandbox.time or timeout)
     # The sandbox ends by itself; the alarm is for the case that it does not.
     answer: ConfinedAnswer = time_limit.call(
         lambda: confiner.call(sandbox, call, limit), limit + _GRACE
@@ -152,7 +152,7 @@ def _call_in_sandbox(
 ) -> ActionResult:
     began = time.perf_counter()
     try:
-        answer = call_confined(ctx, action, sandbox, call)
+        answer = call_confined(ctx, action, sandbox, call, action.timeout)
     except Overrun as error:
         reason = f"{error} and was killed; it may have taken effect"
         late = LimitViolation(limit="time", detail=str(error))

@@ -46,9 +46,9 @@ def conclude(
     gate = annotate(agent, circumstances, verdict)
     if result.waits_for:
         return gate.patched({"outcome": "asked", "required": agent.policy(circumstances)})
-    if not result.has_started:
+    if not result.has_started and not result.is_unneeded:
         return gate.patched({"outcome": "refused", "reason": result.error or ""})
-    if verdict.outcome == "automatic":
+    if verdict.outcome == "automatic" or result.is_unneeded:
         return gate
     # An earlier attempt had passed the gate.
     reason = _reason_to_pass(agent.rules, circumstances)

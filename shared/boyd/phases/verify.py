@@ -1,4 +1,4 @@
-"""One check of the effect of an action."""
+"""Checks the effect of an action: once before it, and again and again after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from boyd.errors import Overrun
-from boyd.models import EffectName, EffectVerdict, ExecutionEntry
+from boyd.models import EffectName, EffectVerdict, ExecutionEntry, JsonObject
 from boyd.phases import time_limit
 from boyd.phases.action_call import ConfinedCall, call_confined, sandbox_obstacle
 from boyd.phases.phase_context import PhaseContext, describe
@@ -20,6 +20,8 @@ from boyd.text.redaction import clean
 
 #: Characters of the evidence for a verdict.
 MAX_EVIDENCE = 500
+#: Seconds that a check before an action may take.
+BEFORE_LIMIT = 10.0
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,29 @@ class EffectCheck:
 
 def verify(ctx: PhaseContext, action: Action, entry: ExecutionEntry) -> EffectCheck:
     """Check the effect of an execution once; an error means that it cannot tell so far."""
-    context = replace(ctx.context(action.plugin_id), execution_id=entry.id)
-
-    sandbox = ctx.agent.sandbox(action.id)
     call = ConfinedCall(
         action.id, "verify", entry.params, execution_id=entry.id, result=entry.result
     )
+    return _check(ctx, action, call, action.timeout)
+
+
+def check_before(
+    ctx: PhaseContext, action: Action, params: JsonObject, execution_id: str
+) -> EffectCheck:
+    """Check before an execution whether its target is well already; there is no result yet."""
+    call = ConfinedCall(action.id, "verify", params, execution_id=execution_id)
+    return _check(ctx, action, call, min(action.timeout, BEFORE_LIMIT))
+
+
+def _check(ctx: PhaseContext, action: Action, call: ConfinedCall, limit: float) -> EffectCheck:
+    context = replace(ctx.context(action.plugin_id), execution_id=call.execution_id)
+    sandbox = ctx.agent.sandbox(action.id)
     try:
         if sandbox is not None:
             if reason := sandbox_obstacle(ctx, action):
                 return EffectCheck("cannot tell", reason[:MAX_EVIDENCE])
-            return _from_sandbox(call_confined(ctx, action, sandbox, call))
-        check: EffectCheck = time_limit.call(
-            lambda: check_effect(action, call, context), action.timeout
-        )
+            return _from_sandbox(call_confined(ctx, action, sandbox, call, limit))
+        check: EffectCheck = time_limit.call(lambda: check_effect(action, call, context), limit)
         return check
     except (Exception, Overrun) as error:  # noqa: BLE001 - the check is repeated
         return EffectCheck("cannot tell", describe(error)[:MAX_EVIDENCE], raised=True)

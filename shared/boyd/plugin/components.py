@@ -423,6 +423,14 @@ class Action(Component):
             return None if self.reversibility == "read-only" else 1
         return self.concurrency or None
 
+    @property
+    def is_checked_before(self) -> bool:
+        """True if its effect is also checked before it is executed."""
+        if self.checks.before is not None:
+            return self.checks.before
+        # A check that takes the result compares it with what was before.
+        return self.has("verify") and "result" not in self._takers["verify"].takes
+
     def target_of(self, params: Mapping[str, Any]) -> str:
         """The value of the target parameter in *params*."""
         return str(params.get(self.target, "")) if self.target else ""

@@ -90,6 +90,7 @@ class DeclaredAction(Declared[Action]):
         every: float = 5.0,
         sustained: float = 0.0,
         raises: RaisingVerdict = "cannot tell",
+        before: bool | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Use the method to tell whether an execution had its effect.
 
@@ -103,6 +104,8 @@ class DeclaredAction(Declared[Action]):
             sustained: seconds for which it has to be well before *effective* is final; that may
                 end after *within*.
             raises: the verdict if the checks raised for the whole time.
+            before: whether it also runs once before the execution, which is not needed if it is
+                well already; by default unless it takes the `result`.
         """
         # Not a model yet: a mistake is reported with the action when the plugin is registered.
         self.settings["checks"] = {
@@ -110,6 +113,7 @@ class DeclaredAction(Declared[Action]):
             "every": every,
             "sustained": sustained,
             "raises": raises,
+            "before": before,
         }
         return lambda function: self._also("verify", function)
 

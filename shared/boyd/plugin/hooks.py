@@ -84,8 +84,9 @@ def on_before_act(action: Action, params: Mapping[str, Any], ctx: Context) -> No
 def on_after_act(result: ActionResult, ctx: Context) -> None:
     """Run after an action was tried, also when it failed or was stopped before it began.
 
-    `result.success` is false then, and `result.error` gives the reason. The hook does not run while
-    an action waits for approval, nor for an outcome that was lost with its worker.
+    `result.success` is false then, and `result.error` gives the reason, also if it was not needed
+    any more (`result.prevented` is `unneeded` then). The hook does not run while an action waits
+    for approval, nor for an outcome that was lost with its worker.
 
     When it fails: recorded.
     """

@@ -157,7 +157,7 @@ def _with_execution(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
     if outcome.approval_id is None:
         return outcome
     result = outcome.result.patched({"actions_performed": [ActionPerformed.of(done)]})
-    return replace(outcome, status="completed" if done.success else "failed", result=result)
+    return replace(outcome, status="completed" if done.is_fine else "failed", result=result)
 
 
 def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
@@ -185,7 +185,7 @@ def run_result(result: LoopResult) -> RunResult:
 
 def _run_status(result: LoopResult) -> RunStatus:
     refused = result.trace is not None and (result.trace.vetoed or result.trace.invalid)
-    acted = all(item.success for item in result.action_results)
+    acted = all(item.is_fine for item in result.action_results)
     return "completed" if result.success and acted and not refused else "failed"
 
 

@@ -334,7 +334,7 @@ def _job(
     if not is_data:
         show_result(job.result, naming.title(job.result.action, undoes))
         output.print_pairs(("execution", job.execution_id))
-    return None if job.result.success else job.result.error or ""
+    return None if job.result.is_fine else job.result.error or ""
 
 
 def _pending_text(api: Api, job: Taken) -> str:

@@ -190,7 +190,7 @@ def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None
         if outcome.problem:
             output.note(f"boyd: {which}{outcome.problem}")
         elif result is not None:
-            outcome.status = 0 if result.success else output.FAILED
+            outcome.status = 0 if result.is_fine else output.FAILED
             if form == "table":
                 output.say(f"{which}{approval_view.outcome(outcome.item)}")
                 rows = [iteration_view.error_row(result), ("output", output.text_of(result.output))]

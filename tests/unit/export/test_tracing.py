@@ -176,7 +176,7 @@ def test_an_approval_comes_when_its_action_has_ended_and_shows_lost_workers() ->
 
 
 def test_a_verification_is_a_late_span_below_its_action() -> None:
-    do = Recorder().action(verify=lambda: "effective", checks=EffectChecks(within=60))
+    do = Recorder().action(verify=lambda result: "effective", checks=EffectChecks(within=60))
     lab = lab_of(do)
     name = name_of(lab.run())
     export, kept = export_of(lab.whole)

@@ -62,7 +62,8 @@ class Office:
         self.anomalies = [Anomaly(type="slow", description="", severity="high")]
         self.withdrawn: list[tuple[TrackRecord, ExecutionEntry]] = []
         self.recorder = Recorder()
-        action = self.recorder.action(verify=lambda: self.verdict, **settings)
+        # The verdict is on what was done.
+        action = self.recorder.action(verify=lambda result: self.verdict, **settings)
         hooks: dict[str, Any] = {"on_before_act": lambda: self._before()} if before_act else {}
         own = plugin(
             Strategy(name="s", decide=self._decision),

@@ -170,7 +170,7 @@ class ToolRunner:
 
     def _result_observation(self, called: ToolCallRecord, result: ActionResult) -> ToolObservation:
         """Describe an action's result for the model."""
-        status: ToolStatus = "succeeded" if result.success else "failed"
+        status: ToolStatus = "succeeded" if result.is_fine else "failed"
         if result.unknown:
             status = "interrupted"
         output = result.output

@@ -76,6 +76,21 @@ def in_turn(
         return action_call.failure(action, f"Not executed: {reason}", prevented="held")
 
 
+def is_by_hand(engine: Engine, execution: str) -> bool:
+    """Check whether a client has ordered an execution, or the procedure that it is a step of."""
+    kind, id = naming.parts(execution)
+    item = engine.store.approvals.get(id) if kind == "approval" else None
+    return kind == "call" if item is None else _is_ordered(engine, item)
+
+
+def _is_ordered(engine: Engine, item: ApprovalItem) -> bool:
+    """Check the same of an approved item: neither the loop nor a model has proposed it."""
+    if not item.wakes:
+        return not item.loop_iteration
+    kind, id = naming.parts(item.wakes[0])
+    return kind == "procedure" and is_by_hand(engine, id)
+
+
 def _is_same(decision: Decision, other: Decision) -> bool:
     """Report whether hooks have left a decision as it was approved."""
     names = ("action", "params", "risk", "confidence", "requires_approval")
@@ -155,6 +170,7 @@ class ApprovedActionHandler:
                 by=item.acted_by or "",
                 principals=tuple(item.requested_by),
                 for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
+                by_hand=_is_ordered(self._engine, item),
                 ordered_at=item.resolved_at,
             ),
             approved=True,
@@ -197,7 +213,7 @@ class ApprovedActionHandler:
     def _finish(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.
         item = self._approvals.get(id)
-        status: RunStatus = "completed" if result.success else "failed"
+        status: RunStatus = "completed" if result.is_fine else "failed"
         runs: list[RunEnding] = [
             (run_id, status, self._run_result(run_id, result))
             for run_id in (item.run_ids if item else [])

@@ -120,6 +120,7 @@ class ClientCallHandler:
                 principals=(call.actor.principal,),
                 # The answer of an endpoint is given at once, and cannot be made twice.
                 may_wait=call.endpoint is None,
+                by_hand=True,
                 ordered_at=call.created_at,
             ),
             proposal=act.ProposalTerms(naming.call(call.id), by_person=call.by_person),

@@ -126,6 +126,8 @@ class ProcedureMove:
             return self._stop(reason, state="unknown")
         if result.prevented == "cancelled":
             return Later(0.1)  # the next move finds the cancellation
+        if result.is_unneeded:
+            return self._next("skipped", detail=_short(result.error or ""))
         if result.prevented in _OBSTACLES:
             return self._stop(result.error or result.prevented)
         if not result.success:

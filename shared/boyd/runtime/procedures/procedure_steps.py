@@ -28,7 +28,7 @@ from boyd.phases import act, action_call
 from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK, Procedure
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.action_jobs import run_action
+from boyd.runtime.jobs.action_jobs import is_by_hand, run_action
 from boyd.store import ItemAnswer
 from boyd.text.redaction import clean
 from boyd.text.references import fill
@@ -53,6 +53,7 @@ class _StepRun:
         each: a person has to approve it by itself.
         repeats: the approval of the procedure does not cover a further try.
         compensates: whether it undoes the step.
+        polls: it is repeated until its output is as expected.
         origin: identifies the proposal of a rollback.
     """
 
@@ -64,6 +65,7 @@ class _StepRun:
     each: bool = False
     repeats: bool = False
     compensates: bool = False
+    polls: bool = False
     origin: str = ""
 
 
@@ -115,7 +117,15 @@ class ProcedureSteps:
             reason += self._circumstances()
         each = self._record.approve == "each" and step.until is None
         tries = self._record.progress[self._record.steps.index(step)].tries
-        run = _StepRun(execution, planned.action, params, reason, each=each, repeats=tries > 0)
+        run = _StepRun(
+            execution,
+            planned.action,
+            params,
+            reason,
+            each=each,
+            repeats=tries > 0,
+            polls=step.until is not None,
+        )
         return self._run(run)
 
     def undo(
@@ -212,7 +222,11 @@ class ProcedureSteps:
         request = act.Request(
             execution_id=run.execution,
             decision=decision,
-            requester=act.Requester(self._record.by, tuple(self._record.requesters)),
+            requester=act.Requester(
+                self._record.by,
+                tuple(self._record.requesters),
+                by_hand=run.polls or is_by_hand(self._engine, self._record.id),
+            ),
             proposal=act.ProposalTerms(run.origin, wakes=self._job),
             approved=covered,
             asked_by=self._record.action if run.each else None,

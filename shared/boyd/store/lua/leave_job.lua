@@ -1,7 +1,7 @@
 -- End a job, and with it the runs that waited for it; jobs that did go on.
 -- name       its kind and id, as in `approval:<id>`
 -- worker     as it entered, or empty: the sweeper ends what nobody can execute
--- state      succeeded, failed or unknown
+-- state      succeeded, failed, unknown or unneeded
 -- keep       ms that the job is kept; 0: it goes now
 -- ends       arrays of a run's id, its status, and its result as JSON
 -- fields     field, value, ... to store
