@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from datetime import datetime
-from functools import partial
 
 from flask import Response
 from pydantic import Field
 
-from boyd.models import Model, ObserverHealth, responses
+from boyd.health.agent_condition import condition_of
+from boyd.health.agent_health import AgentHealth
+from boyd.health.reader import read_agents
+from boyd.health.snapshot import Roster
+from boyd.models import Model, ObserverHealth, from_ms, responses
 from boyd.runtime import retire as retire_agent
 from boyd.runtime import revoke as revoke_agent
-from boyd.store import AgentEntry, AgentStore, Store, Topic, reason_text
-from boyd.store.hashes import readable
+from boyd.store import AgentStore, Topic, reason_text
 from boyd_api.http.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import JsonResponse, Media, Routes
@@ -25,6 +26,10 @@ observer_routes = Routes("observers")
 worker_routes = Routes("workers")
 event_routes = Routes("events")
 control_routes = Routes("control")
+
+
+#: Open anomalies of an agent that a list shows.
+_ANOMALIES = 5
 
 
 class AgentsQuery(Model):
@@ -48,26 +53,36 @@ class ControlRequest(Model):
 @agent_routes.get("/agents", scope="read", reach="visible")
 def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     """List the agents."""
-    store = ctx.services.store
-    processes = store.fleet.workers()
-    entries = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
-    now = store.clock.now()
-    state_of = partial(_agent_state, store, processes, now)
-    read = [readable(f"the state of agent {e.id}", state_of, e) for e in entries]
-    states = [state for state in read if state is not None]
+    store, visible = ctx.services.store, ctx.agents
+    roster, agents = read_agents(store.client)
+    states = [
+        _agent_state(roster, agent)
+        for agent in agents
+        if agent.entry.id in visible and (query.retired or agent.entry.retired_at is None)
+    ]
     return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
 
-def _agent_state(
-    store: Store, processes: Sequence[responses.WorkerInfo], now: datetime, entry: AgentEntry
-) -> responses.AgentState:
-    status = store.agent(entry.id).loop_control.status()
-    obstacle = entry.obstacle(processes) if entry.retired_at is None else None
-    waits = status.paused is None and entry.retired_at is None and obstacle is None
-    workers = sum(process.role == "worker" and entry.id in process.agents for process in processes)
-    fields = dict(entry) | dict(status) | {"workers": workers}
-    fields["obstacle"] = obstacle.text if obstacle else None
-    fields["next_start"] = entry.next_start(now) if waits else None
+def _agent_state(roster: Roster, agent: AgentHealth) -> responses.AgentState:
+    entry, stops, trouble = agent.entry, agent.stops, agent.trouble
+    obstacle = entry.obstacle(roster.live()) if entry.retired_at is None else None
+    is_due = stops.paused is None and entry.retired_at is None and obstacle is None
+    fields = {
+        **dict(entry),
+        "condition": condition_of(roster, agent),
+        "anomalies": trouble.anomalies[:_ANOMALIES],
+        "open_anomalies": len(trouble.anomalies),
+        "phase": agent.progress.phase,
+        "iteration": agent.progress.iterations,
+        "paused": stops.paused,
+        "frozen": stops.frozen,
+        "revoked": stops.revoked,
+        "pending_runs": agent.backlog.runs,
+        "pending_approvals": agent.backlog.approvals,
+        "workers": len(roster.live("worker", entry.id)),
+        "obstacle": obstacle.text if obstacle else None,
+        "next_start": entry.next_start(from_ms(roster.now * 1000)) if is_due else None,
+    }
     return responses.AgentState(
         **{name: fields[name] for name in responses.AgentState.model_fields}
     )

@@ -281,11 +281,6 @@ class Agent:
         constraint = self.verification(action.id) or self.sandbox(action.id)
         return constraint is not None or isinstance(action, Procedure)
 
-    @cached_property
-    def has_holds(self) -> bool:
-        """True if holds bind any of its actions."""
-        return any(map(self.may_hold, self.host.actions.values()))
-
     @property
     def schedule(self) -> Schedule | None:
         """The starts of its iterations by the clock, if it has any."""

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from boyd.health.agent_replies import (
     DUE,
     FLIGHT,
+    HARMFUL,
     LAST,
     OBSERVED,
     OBSERVERS,
@@ -42,12 +43,21 @@ from boyd.health.declaration import (
     seconds_since,
     seconds_until,
 )
-from boyd.models import ActionInfo, EffectName, EndpointInfo, ObserverHealth
+from boyd.models import (
+    LEVELS,
+    ActionInfo,
+    EffectName,
+    EndpointInfo,
+    Hold,
+    ObserverHealth,
+    OpenAnomaly,
+)
 from boyd.models.investigation import Ending, ModelTotals, RequestOutcome
 from boyd.store.approvals import NO_DEADLINE
 from boyd.store.audit_trail import COUNTED
 from boyd.store.fleet import AgentEntry
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
+from boyd.store.iterations import read_anomalies
 from boyd.store.model_usage import LONGEST, read_totals
 from boyd.store.server.connection import read_int
 
@@ -234,6 +244,30 @@ class Stops:
 
 
 @health_fields
+class Trouble:
+    """What is wrong, as the agent saw it last, and what its actions did about it."""
+
+    anomalies: tuple[OpenAnomaly, ...] = declare(
+        "The open anomalies, worst first.",
+        answer("symptoms", lambda pipe, key, _: pipe.get(key), read_anomalies),
+        HealthMetric(
+            "boyd_anomalies_open",
+            "Open anomalies.",
+            lambda anomalies, _: [
+                ((level,), sum(it.severity == level for it in anomalies)) for level in LEVELS
+            ],
+            ("severity",),
+        ),
+    )
+    harmful: tuple[Hold, ...] = declare("The actions that are held because they did harm.", HARMFUL)
+    in_flight: int = declare(
+        "Actions on a target that are queued, running or being verified.",
+        answer("in_flight", lambda pipe, key, _: pipe.hlen(key)),
+        gauge("boyd_actions_in_flight"),
+    )
+
+
+@health_fields
 class StoredState:
     """The state of an agent as Redis keeps it."""
 
@@ -373,6 +407,7 @@ class AgentHealth:
     beat: BeatHealth = group(BeatHealth)
     backlog: Backlog = group(Backlog)
     stops: Stops = group(Stops)
+    trouble: Trouble = group(Trouble)
     state: StoredState = group(StoredState)
     totals: Totals = group(Totals)
     observers: dict[str, ObserverHealth] = declare(

@@ -17,9 +17,11 @@ import redis
 
 from boyd import naming
 from boyd.errors import UnreadableRecord
-from boyd.models import LEVELS, ObserverHealth
+from boyd.models import LEVELS, Hold, ObserverHealth
+from boyd.models.effect import HARM
 from boyd.store.fleet import AgentEntry
 from boyd.store.hashes import readable
+from boyd.store.holds import read_hold
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, read_int
 from boyd.text import queues
@@ -28,6 +30,8 @@ from boyd.text import queues
 STUCK = 10.0
 #: Due members to read per agent, earliest first.
 _STEPS = 50
+#: Held actions to read per agent, the longest first.
+_HOLDS = 100
 #: The score that each level of urgency adds to a pending run in `submit_run`.
 _URGENCY = 1e13
 _JOB = ("executionState", "queuedAt", "queue")
@@ -405,3 +409,33 @@ def _observers(replies: AgentReplies) -> dict[str, ObserverHealth]:
 
 
 OBSERVERS = FieldSource(_observers, details=_ask_observers)
+
+
+# Actions that did harm
+
+_HELD = AgentQuestion(
+    "held_actions", lambda pipe, key, _: pipe.zrange(key, 0, _HOLDS - 1, desc=True)
+)
+
+
+def _ask_holds(replies: AgentReplies) -> dict[Hashable, Command]:
+    keys = Keys(replies.entry.id)
+    return {
+        ("hold", place): partial(_read_hash, keys.of("hold", place))
+        for place in replies.reply(_HELD)
+    }
+
+
+def _read_hash(key: str, pipe: Client) -> None:
+    pipe.hgetall(key)
+
+
+def _harmful(replies: AgentReplies) -> tuple[Hold, ...]:
+    holds = [
+        readable(f"hold {place}", read_hold, replies.detail(("hold", place)) or {})
+        for place in replies.reply(_HELD)
+    ]
+    return tuple(hold for hold in holds if hold is not None and hold.kind in HARM)
+
+
+HARMFUL = FieldSource(_harmful, questions=(_HELD,), details=_ask_holds)

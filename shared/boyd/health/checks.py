@@ -240,15 +240,20 @@ def _check_pace(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 
 def _check_observing(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that a continuous agent keeps observing."""
+    silence = seconds_blind(roster, agent)
+    if silence is not None and roster.live("beat", agent.entry.id):
+        problem = f"it has made no observations for {span(silence)}: {_current_step(agent)}"
+        advice = f"check what it is waiting for; `boyd abandon --agent {agent.entry.id}` ends it"
+        yield warning(_subject(agent), problem, advice)
+
+
+def seconds_blind(roster: Roster, agent: AgentHealth) -> float | None:
+    """Seconds since a continuous agent has observed; None unless it should have done so since."""
     entry, observed = agent.entry, agent.progress.observed
     if entry.mode != "continuous" or agent.stops.paused is not None or observed is None:
-        return
+        return None
     silence = roster.now - observed
-    beats = roster.live("beat", entry.id)
-    if beats and silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST):
-        problem = f"it has made no observations for {span(silence)}: {_current_step(agent)}"
-        advice = f"check what it is waiting for; `boyd abandon --agent {entry.id}` ends it"
-        yield warning(_subject(agent), problem, advice)
+    return silence if silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST) else None
 
 
 def _check_stored_state(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:

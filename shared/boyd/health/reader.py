@@ -77,6 +77,18 @@ def read_roster(client: Client) -> Roster:
     return replace(roster, swept=agents.read(_SWEPT), flights=agents.read(FLIGHT))
 
 
+def read_agents(client: Client) -> tuple[Roster, list[AgentHealth]]:
+    """Read the agents with their health, and the processes, in three round trips.
+
+    Agents that cannot be read are left out. Raises as `read_roster` does.
+    """
+    first = _ask(client, _ROSTER)
+    if has_wrong_type(first["agents"]):
+        raise foreign_key(AGENTS)
+    roster, freezes = _roster(first), _freezes(first)
+    return roster, _read_agents(client, roster, freezes).healths()
+
+
 def read_health(
     client: Client,
     brokers: Sequence[Client] = (),
@@ -97,10 +109,8 @@ def read_health(
     first = _ask(client, _ROSTER | _SERVER, optional=_SERVER)
     latency = time.monotonic() - began
     roster = _roster(first)
-    freezes = {} if has_wrong_type(first["freezes"]) else first["freezes"]
-    readings = _Agents(roster, freezes)
-    readings.ask(client, SOURCES)
-    readings.ask_details(client, SOURCES)
+    freezes = _freezes(first)
+    readings = _read_agents(client, roster, freezes)
     agents = readings.healths()
     messages, broker_error = _messages(brokers or [client], roster, agents, queues_of or {})
     info, masters = first["info"], read_cluster(client)
@@ -120,6 +130,17 @@ def read_health(
         cluster=masters,
         unreached=sorted(readings.away),
     )
+
+
+def _freezes(first: Mapping[str, Any]) -> Mapping[str, str]:
+    return {} if has_wrong_type(first["freezes"]) else first["freezes"]
+
+
+def _read_agents(client: Client, roster: Roster, freezes: Mapping[str, str]) -> _Agents:
+    agents = _Agents(roster, freezes)
+    agents.ask(client, SOURCES)
+    agents.ask_details(client, SOURCES)
+    return agents
 
 
 def brokers_of(settings: Settings, timeout: float) -> list[Client]:

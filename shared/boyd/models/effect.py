@@ -26,6 +26,8 @@ HoldKind = Literal[
 RaisingVerdict = Literal["cannot tell", "no effect"]
 #: The kinds of holds that end with an execution.
 IN_FLIGHT = ("queued", "running", "open")
+#: The kinds of holds after harm.
+HARM = ("rolled back", "suspended")
 _STAGES = {"queued": "is queued", "running": "is running", "open": "is being verified"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from boyd.models.decision import NO_OP
 from boyd.models.effect import EffectVerification, Hold
 from boyd.models.loop import DeclaredAgent, LoopResult, ObserverHealth, Phase
 from boyd.models.run import RunStatus
+from boyd.models.situation import OpenAnomaly
 
 #: The outcome of an iteration in one word; `idle`: nothing was to be done.
 OutcomeKind = Literal["idle", "acted", "waits", "prevented", "failed"]
@@ -83,13 +84,45 @@ def _has_failed(result: ActionResult) -> bool:
     return not (result.success or result.waits_for or result.prevented)
 
 
+#: The conditions of an agent in order: the first one that applies is its condition. A retired
+#: agent has no other; where nothing watches, all else is old.
+ConditionName = Literal[
+    "retired",
+    "not watching",
+    "waits for you",
+    "made worse",
+    "open incident",
+    "at work",
+    "paused",
+    "quiet",
+]
+CONDITIONS: tuple[ConditionName, ...] = get_args(ConditionName)
+
+
+class AgentCondition(Model):
+    """What matters most about an agent, why, and the command that helps, if there is one.
+
+    `since` is the last observation of an agent that does not watch, the undoing of an action that
+    made it worse, and else the beginning of the worst open anomaly.
+    """
+
+    name: ConditionName
+    reason: str = ""
+    command: str = ""
+    since: Timestamp | None = None
+
+
 class AgentState(DeclaredAgent):
     """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds.
 
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
     that starts by the clock. `obstacle` is the reason why it does not look: it lacks a worker, or a
-    beat.
+    beat. `anomalies` has the worst of those that are open; `openAnomalies` counts all.
     """
+
+    condition: AgentCondition
+    anomalies: list[OpenAnomaly] = Field(default_factory=list)
+    open_anomalies: int = 0
 
     next_start: Timestamp | None = None
     plugins: list[str]

@@ -6,16 +6,26 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
 from textwrap import shorten
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from boyd.models.base import Confidence, JsonObject, Level, Model, Severity, Timestamp, utc_now
+from boyd.models.base import (
+    LEVELS,
+    Confidence,
+    JsonObject,
+    Level,
+    Model,
+    Severity,
+    Timestamp,
+    utc_now,
+)
 
 #: The most characters of a class of situation in words.
 MAX_LABEL = 200
+#: The most characters of the description of an open anomaly.
+MAX_DESCRIPTION = 300
 #: Separates the words of an anomaly's type.
 _LAST_WORD = re.compile(r"[-_.:/ ]+[^-_.:/ ]*$")
 #: Where a fact is in a graph: subject, predicate, object.
@@ -76,19 +86,20 @@ class Anomaly(Model):
         return _LAST_WORD.sub("", self.type) or self.type
 
 
-@dataclass(frozen=True)
-class Symptom:
-    """A family of anomalies on a resource, whatever their severity, as a plugin sees it."""
+class OpenAnomaly(Model):
+    """An anomaly on one resource that has not ended.
+
+    `symptom` is its family and resource in one line, such as `endpoint on web`; it lasts, whatever
+    the type and severity, since the time in `since`.
+    """
 
     plugin_id: str
-    family: str
-    resource: str = ""
-
-    @property
-    def text(self) -> str:
-        """The symptom in one line, such as `endpoint on web`."""
-        words = f"{self.family} on {self.resource}" if self.resource else self.family
-        return shorten(words, MAX_LABEL)
+    symptom: str
+    resource: str
+    type: str
+    severity: Level
+    description: str
+    since: Timestamp | None = None
 
 
 class Correlation(Model):
@@ -150,8 +161,8 @@ class Situation(Model):
         return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
 
     @property
-    def symptoms(self) -> list[Symptom]:
-        """One symptom for each resource of each anomaly, in order of plugins."""
+    def open_anomalies(self) -> list[OpenAnomaly]:
+        """The worst anomaly of each plugin, family and resource, worst first."""
         pairs = [
             (assessment.source.partition(":")[0], anomaly)
             for assessment in self.assessments
@@ -159,12 +170,14 @@ class Situation(Model):
         ]
         assessed = [anomaly for _, anomaly in pairs]
         pairs += [("", anomaly) for anomaly in self.anomalies if anomaly not in assessed]
-        symptoms = {
-            Symptom(plugin_id, anomaly.family, resource)
+        anomalies = [
+            _open(plugin_id, anomaly, resource)
             for plugin_id, anomaly in pairs
             for resource in anomaly.affected_resources or [""]
-        }
-        return sorted(symptoms, key=astuple)
+        ]
+        anomalies.sort(key=lambda it: (-LEVELS.index(it.severity), it.plugin_id, it.symptom))
+        worst = {(it.plugin_id, it.symptom): it for it in reversed(anomalies)}
+        return [it for it in anomalies if worst[it.plugin_id, it.symptom] is it]
 
     def _classing(self, plugin_id: str) -> list[Anomaly]:
         own = [
@@ -182,6 +195,18 @@ class Situation(Model):
             if assessment.source == source and assessment.data is not None:
                 return assessment.data
         return {}
+
+
+def _open(plugin_id: str, anomaly: Anomaly, resource: str) -> OpenAnomaly:
+    words = f"{anomaly.family} on {resource}" if resource else anomaly.family
+    return OpenAnomaly(
+        plugin_id=plugin_id,
+        symptom=shorten(words, MAX_LABEL),
+        resource=resource,
+        type=anomaly.type,
+        severity=anomaly.severity,
+        description=shorten(anomaly.description, MAX_DESCRIPTION, placeholder="…"),
+    )
 
 
 def _label(anomaly: Anomaly) -> str:

@@ -229,7 +229,7 @@ class IterationSteps:
             situation,
             self._health_after(record, entry.now),
             fields,
-            orient.blind_plugins(ctx, record.observer_errors) if self._agent.has_holds else None,
+            orient.blind_plugins(ctx, record.observer_errors),
         )
 
     def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:

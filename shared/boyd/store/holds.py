@@ -75,7 +75,7 @@ class Holds:
             for member in members:
                 pipe.hgetall(self._keys.of("hold", member))
             rows = zip(members, replies_by_type(pipe), strict=True)
-        lasting = [readable(f"hold {name}", _read, fields or {}) for name, fields in rows]
+        lasting = [readable(f"hold {name}", read_hold, fields or {}) for name, fields in rows]
         in_flight = self._in_flight.all(limit)
         return [*in_flight, *(hold for hold in lasting if hold is not None)]
 
@@ -161,11 +161,12 @@ def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str,
 
 def _closest(everywhere: Mapping[str, str], here: Mapping[str, str]) -> Hold | None:
     """The suspension on all targets, or else the hold on this one."""
-    whole = _read(everywhere)
-    return whole if whole is not None and whole.because == "violations" else _read(here)
+    whole = read_hold(everywhere)
+    return whole if whole is not None and whole.because == "violations" else read_hold(here)
 
 
-def _read(fields: Mapping[str, str]) -> Hold | None:
+def read_hold(fields: Mapping[str, str]) -> Hold | None:
+    """A hold from the fields of its hash; None if it has ended. Raises for invalid fields."""
     if not fields:
         return None
     times = {name: from_ms(float(fields[name])) for name in _TIMES if name in fields}

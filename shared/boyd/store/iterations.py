@@ -18,6 +18,7 @@ from boyd.models import (
     Fence,
     LoopResult,
     ObserverHealth,
+    OpenAnomaly,
     Phase,
     RunOutcome,
     RunResult,
@@ -37,7 +38,9 @@ from boyd.store.server.connection import Client, pairs, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 from boyd.store.timing import Timing
 
-#: The most symptoms that are remembered; with more, holds end by their time only.
+#: The fields of an open anomaly as scripts take and keep them; the time of its beginning follows.
+_ROW = ("plugin_id", "symptom", "resource", "type", "severity", "description")
+#: The most open anomalies that are remembered; with more, holds end by their time only.
 MAX_SYMPTOMS = 1000
 
 
@@ -196,12 +199,11 @@ class Iterations:
         situation: Situation,
         health: Mapping[str, ObserverHealth],
         fields: Mapping[str, str],
-        blind: Iterable[str] | None = None,
+        blind: Iterable[str] = (),
     ) -> bool:
         """Leave orient with the situation; False when the entry was lost.
 
-        *blind* are the plugins that could not look, whose symptoms stay; None if no action can be
-        held.
+        *blind* are the plugins that could not look, whose symptoms stay.
         """
         own = {"situation": situation.to_json(), "summary": situation.summary}
         left = self._scripts.run(
@@ -209,7 +211,7 @@ class Iterations:
             **_fence(entry),
             resend_after=self._resend_after,
             health=flat({name: value.to_json() for name, value in health.items()}),
-            sight="" if blind is None else _sight(situation, blind),
+            sight=_sight(situation, blind),
             fields=flat({**own, **fields}),
         )
         return bool(left)
@@ -377,10 +379,24 @@ def _fence(entry: PhaseEntry) -> dict[str, Any]:
     return {"n": entry.iteration, "epoch": entry.epoch, "worker": entry.worker}
 
 
-def _sight(situation: Situation, blind: Iterable[str]) -> dict[str, Any] | Literal[""]:
-    """The symptoms and blind plugins for the script; empty if there are too many to remember."""
-    symptoms = situation.symptoms
-    if len(symptoms) > MAX_SYMPTOMS:
-        return ""
-    present = [[symptom.plugin_id, symptom.text, symptom.resource] for symptom in symptoms]
-    return {"present": present, "blind": dict.fromkeys(blind, True)}
+def read_anomalies(text: str | None) -> tuple[OpenAnomaly, ...]:
+    """The open anomalies as `update_symptoms` keeps them; empty if they cannot be read."""
+    try:
+        # An empty list from Lua is an object.
+        rows = json.loads(text or "{}").get("open") or []
+        return tuple(_open_anomaly(row) for row in rows)
+    except (ValueError, TypeError, AttributeError):
+        return ()
+
+
+def _open_anomaly(row: Sequence[Any]) -> OpenAnomaly:
+    *texts, began = row
+    return OpenAnomaly(**dict(zip(_ROW, texts, strict=True)), since=from_ms(began))
+
+
+def _sight(situation: Situation, blind: Iterable[str]) -> dict[str, Any]:
+    """The open anomalies, worst first, and the blind plugins, for the script."""
+    anomalies = situation.open_anomalies
+    rows = [[getattr(it, name) for name in _ROW] for it in anomalies[:MAX_SYMPTOMS]]
+    more = max(0, len(anomalies) - MAX_SYMPTOMS)
+    return {"open": rows, "more": more, "blind": sorted(blind)}

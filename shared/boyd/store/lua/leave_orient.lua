@@ -1,8 +1,8 @@
 -- Leave the orient phase: as `leave_phase` to decide, and remember how the observers did and what is wrong. Holds of
 -- actions without effect end when what they were meant to end is gone: when it comes back, the action may help.
 -- health     of each observer, by its id, as JSON
--- sight      JSON: present, a list of [plugin, text, resource], and blind, the plugins that could not look; empty when no
---            action can be held
+-- sight      JSON: open, a list of [plugin, symptom, resource, type, severity, description], worst first; more, the number
+--            of further ones; and blind, the plugins that could not look
 -- fields     field, value, ... to store
 -- Returns 1, or 0 when the entry was lost
 -- Events  phase
@@ -17,9 +17,6 @@ expect(due, 'zset', observers_health, 'hash', symptoms, 'string')
 store(iteration, fields)
 store(observers_health, cjson.decode(health))
 redis.call('PEXPIRE', observers_health, 2592000000)
-if sight ~= '' then
-  local seen = cjson.decode(sight)
-  update_symptoms(seen.present, seen.blind)
-end
+update_symptoms(cjson.decode(sight))
 move_on('orient', 'decide', resend_after)
 return 1

@@ -1,10 +1,10 @@
--- @include hold keys
+-- @include hold keys time
 -- Uses held_actions, symptoms
--- read_symptoms(): return what is wrong now, as far as the agent has seen it: a list of {plugin, text, resource}. What
--- cannot be read is forgotten.
+-- read_symptoms(): return what is wrong now, as far as the agent has seen it: a list of {plugin, symptom, resource, type,
+-- severity, description, since in ms}. What cannot be read is forgotten.
 local function read_symptoms()
-  local readable, list = pcall(cjson.decode, redis.call('GET', symptoms) or '[]')
-  return readable and list or {}
+  local readable, sight = pcall(cjson.decode, redis.call('GET', symptoms) or '{}')
+  return readable and sight.open or {}
 end
 
 -- symptoms_of(action, target): return what an action may be meant to end, a text a line: the symptoms of its target, or else
@@ -24,19 +24,30 @@ local function symptoms_of(action, target)
   return table.concat(closest, '\n', 1, math.min(#closest, 50))
 end
 
--- update_symptoms(present, blind): replace the symptoms by those *present*, but keep those of plugins in *blind*, which
--- could not look. Holds of actions without effect end when all their symptoms are gone. A hold that cannot be read stays.
-local function update_symptoms(present, blind)
-  local now = {}
-  for _, symptom in ipairs(present) do
+-- update_symptoms(sight): replace the symptoms by those in *sight.open*, but keep those of plugins in *sight.blind*, which
+-- could not look. A symptom that lasts keeps the time of its beginning. Holds of actions without effect end when all their
+-- symptoms are gone, but not while *sight.more*, a number of further symptoms, is above 0. A hold that cannot be read stays.
+local function update_symptoms(sight)
+  local now, began, blind = {}, {}, {}
+  for _, plugin in ipairs(sight.blind) do
+    blind[plugin] = true
+  end
+  for _, symptom in ipairs(sight.open) do
     now[symptom[2]] = true
   end
   for _, symptom in ipairs(read_symptoms()) do
+    began[symptom[1] .. '\n' .. symptom[2]] = symptom[7]
     if blind[symptom[1]] and not now[symptom[2]] then
-      present[#present + 1], now[symptom[2]] = symptom, true
+      sight.open[#sight.open + 1], now[symptom[2]] = symptom, true
     end
   end
-  redis.call('SET', symptoms, cjson.encode(present), 'PX', 2592000000)
+  for _, symptom in ipairs(sight.open) do
+    symptom[7] = began[symptom[1] .. '\n' .. symptom[2]] or now_ms()
+  end
+  redis.call('SET', symptoms, cjson.encode(sight), 'PX', 2592000000)
+  if sight.more > 0 then
+    return
+  end
   for _, member in ipairs(redis.call('ZRANGE', held_actions, 0, 99)) do
     local have = redis.pcall('HMGET', key('hold', member), 'symptoms', 'action', 'target')
     local lasts = not have[1] or have[1] == ''

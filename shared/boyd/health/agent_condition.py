@@ -1,0 +1,129 @@
+"""The condition of an agent in one word: what matters most about it, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from boyd.health.agent_health import AgentHealth
+from boyd.health.checks import seconds_blind
+from boyd.health.finding import span
+from boyd.health.snapshot import Roster
+from boyd.models import LEVELS, Hold, OpenAnomaly, from_ms
+from boyd.models.responses import CONDITIONS, AgentCondition, ConditionName
+from boyd.text.formatting import counted
+
+
+def condition_of(roster: Roster, agent: AgentHealth) -> AgentCondition:
+    """The condition of *agent*: the first one of `CONDITIONS` that applies.
+
+    An agent that nothing watches comes first, as all else that is known of it is then old.
+    """
+    conditions = (_CONDITIONS[name](roster, agent) for name in CONDITIONS)
+    return next(condition for condition in conditions if condition is not None)
+
+
+def worst_anomaly(agent: AgentHealth) -> OpenAnomaly | None:
+    """The worst open anomaly of an agent, the oldest of several."""
+    return min(agent.trouble.anomalies, key=_badness, default=None)
+
+
+def _badness(anomaly: OpenAnomaly) -> tuple[int, float]:
+    since = anomaly.since.timestamp() if anomaly.since else float("inf")
+    return -LEVELS.index(anomaly.severity), since
+
+
+def _retired(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    at = agent.entry.retired_at
+    return AgentCondition(name="retired", since=at) if at is not None else None
+
+
+def _not_watching(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    entry = agent.entry
+    if entry.retired_at is not None or agent.stops.paused is not None:
+        return None
+    observed = agent.progress.observed
+    since = from_ms(observed * 1000) if observed is not None else None
+    obstacle = entry.obstacle(roster.live())
+    if obstacle is not None:
+        return AgentCondition(
+            name="not watching", reason=obstacle.text, command=obstacle.command, since=since
+        )
+    silence = seconds_blind(roster, agent)
+    if silence is not None:
+        reason = f"it has made no observations for {span(silence)}"
+        return AgentCondition(name="not watching", reason=reason, since=since)
+    failing = [name for name, health in agent.observers.items() if health.failures]
+    if failing and len(failing) == len(entry.catalog.observers):
+        name = failing[0]
+        reason = f"all observers fail: {name}: {agent.observers[name].last_error or 'no reason'}"
+        successes = [health.last_success_at for health in agent.observers.values()]
+        latest = max((at for at in successes if at is not None), default=None)
+        return AgentCondition(name="not watching", reason=reason, since=latest)
+    return None
+
+
+def _waits(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    approvals = agent.backlog.approvals
+    if not approvals:
+        return None
+    return AgentCondition(
+        name="waits for you",
+        reason=f"{counted(approvals, 'approval')} to answer",
+        since=_since(agent),
+    )
+
+
+def _made_worse(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    holds = agent.trouble.harmful
+    if not holds:
+        return None
+    latest = max(holds, key=lambda hold: hold.since)
+    return AgentCondition(name="made worse", reason=_harm(latest), since=latest.since)
+
+
+def _harm(hold: Hold) -> str:
+    where = f" on {hold.target}" if hold.target else ""
+    fate = "was undone" if hold.kind == "rolled back" else "is suspended"
+    return f"{hold.action}{where} {fate}{f': {hold.evidence}' if hold.evidence else ''}"
+
+
+def _incident(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    trouble = agent.trouble
+    if not trouble.anomalies or trouble.in_flight:
+        return None
+    return AgentCondition(name="open incident", reason="nothing is being done", since=_since(agent))
+
+
+def _at_work(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    in_flight = agent.trouble.in_flight
+    if not in_flight and agent.progress.phase != "act":
+        return None
+    actions = counted(max(in_flight, 1), "action")
+    return AgentCondition(name="at work", reason=f"{actions} in flight", since=_since(agent))
+
+
+def _paused(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    reason = agent.stops.paused
+    return AgentCondition(name="paused", reason=reason) if reason is not None else None
+
+
+def _quiet(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+    return AgentCondition(name="quiet")
+
+
+def _since(agent: AgentHealth) -> datetime | None:
+    worst = worst_anomaly(agent)
+    return worst.since if worst is not None else None
+
+
+_CONDITIONS: dict[ConditionName, Callable[[Roster, AgentHealth], AgentCondition | None]] = {
+    "retired": _retired,
+    "not watching": _not_watching,
+    "waits for you": _waits,
+    "made worse": _made_worse,
+    "open incident": _incident,
+    "at work": _at_work,
+    "paused": _paused,
+    "quiet": _quiet,
+}
