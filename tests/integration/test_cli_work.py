@@ -306,7 +306,7 @@ def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
 def test_keys_are_made_listed_and_revoked_over_the_api(cli: Cli, redis_url: str) -> None:
     made = cli.json("keys", "create", "ci", "--principal", "ci", "--scope", "read")
     assert made["createdBy"] == "ann"
-    assert "test: idle" in cli("status", BOYD_API_KEY=made["key"])
+    assert "test: quiet; idle" in cli("status", BOYD_API_KEY=made["key"])
     assert re.search(r"ci +ci +read", cli("keys", "list"))
     assert cli("keys", "revoke", made["id"][:8]) == f"key {made['id']} is revoked\n"
     assert "revoked" in cli("status", BOYD_API_KEY=made["key"], status=3)
@@ -326,8 +326,8 @@ def test_a_key_is_rotated_with_the_rights_of_the_old_one(
     assert [new.get(name) for name in same] == [old.get(name) for name in same]
     assert new["id"] != old["id"]
     assert "expiresAt" in new
-    assert "test: idle" in cli("status", BOYD_API_KEY=new["key"])
-    assert "test: idle" in cli("status", BOYD_API_KEY=old["key"])
+    assert "test: quiet; idle" in cli("status", BOYD_API_KEY=new["key"])
+    assert "test: quiet; idle" in cli("status", BOYD_API_KEY=old["key"])
     cli("keys", "rotate", new["id"], "--revoke", *direct)
     assert "revoked" in cli("status", BOYD_API_KEY=new["key"], status=3)
 

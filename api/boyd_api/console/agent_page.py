@@ -22,7 +22,7 @@ from boyd.models import (
     responses,
     utc_now,
 )
-from boyd.models.responses import ObserverState
+from boyd.models.responses import CONDITIONS, ConditionName, ObserverState
 from boyd.store import DEPLOYMENT, AgentEntry, Record, Store
 from boyd.store.budgets import BudgetUse
 from boyd.store.fleet import WorkerInfo
@@ -48,6 +48,8 @@ pages = Pages(section="agent")
 #: Iterations on the strip, and items that wait which are shown.
 _STRIP = 60
 _WAITING = 8
+#: Executions that are shown.
+_EXECUTIONS = 3
 #: Held actions that are shown.
 _HOLDS = 50
 #: Track records that are shown.
@@ -58,37 +60,43 @@ _PROCEDURES = 5
 _FORMS = ("pause", "freeze", "unfreeze", "revoke", "restore")
 
 
-@dataclass(frozen=True)
-class AgentRow:
-    """An agent and its state: the word, and the shape that goes with it."""
+#: The conditions in which an agent needs nobody, so that they are folded.
+_FOLDED: Sequence[ConditionName] = ("quiet", "retired")
+#: The order of the conditions on the overview, worst first.
+_CONDITIONS = sorted(CONDITIONS, key=lambda name: name == "retired")
 
-    agent: responses.AgentState
-    shape: str
-    word: str
+
+@dataclass(frozen=True)
+class ConditionGroup:
+    """The agents in one condition: those with the worst anomalies first, then the oldest ones."""
+
+    name: ConditionName
+    agents: Sequence[responses.AgentState]
+
+    @property
+    def is_folded(self) -> bool:
+        """True if their lines are hidden until somebody asks for them."""
+        return self.name in _FOLDED
+
+    @property
+    def title(self) -> str:
+        """Their number and condition, such as `9 quiet`."""
+        return f"{len(self.agents)} {self.name}"
 
 
 @list_pages.get("/agents")
 def agents(page: PageRequest) -> PageResult:
-    """Show all agents, those that were retired last."""
+    """Show an overview of all agents, the one that most needs a person first."""
     listing = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
-    rows = [AgentRow(state, *_agent_state(state)) for state in listing.agents]
-    rows.sort(key=lambda row: (row.agent.retired_at is not None, row.agent.id))
-    return render_page(page, "agents.html", rows=rows)
-
-
-def _agent_state(agent: responses.AgentState) -> tuple[str, str]:
-    """The shape and the word of what matters most."""
-    if agent.retired_at is not None:
-        return "off", "retired"
-    if agent.obstacle is not None:
-        return "failed", "does not work"
-    if agent.revoked is not None:
-        return "failed", "revoked"
-    if agent.frozen is not None:
-        return "frozen", "frozen"
-    if agent.paused is not None:
-        return "paused", "paused"
-    return "ok", "running"
+    groups = [
+        ConditionGroup(name, sorted(members, key=lambda agent: agent.urgency))
+        for name in _CONDITIONS
+        if (members := [it for it in listing.agents if it.condition.name == name])
+    ]
+    headline = ", ".join(group.title for group in groups if group.name != "retired")
+    return render_page(
+        page, "agents.html", rows=listing.agents, groups=groups, headline=headline or "none"
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,9 @@ def agent(page: PageRequest) -> PageResult:
         holder=_holder(status, record),
         marks=read_part(lambda: charts.strip(store.history.summaries(_STRIP).iterations)),
         observers=read_part(lambda: _observers(page, last.value)),
+        state=read_part(lambda: agent_routes.agent_state(page.ctx)),
         waiting=read_part(lambda: _waiting(page)),
+        executions=read_part(lambda: store.executions.page(_EXECUTIONS).executions),
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
         procedures=read_part(lambda: store.procedures.all(_PROCEDURES)),

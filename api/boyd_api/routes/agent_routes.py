@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from flask import Response
 from pydantic import Field
 
+from boyd.errors import UnreadableRecord
 from boyd.health.agent_condition import condition_of
 from boyd.health.agent_health import AgentHealth
 from boyd.health.reader import read_agents
@@ -63,6 +64,15 @@ def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
 
+def agent_state(ctx: RequestContext) -> responses.AgentState:
+    """The state of the agent that the request is about. Raises `UnreadableRecord`."""
+    name = ctx.agent.entry.id
+    roster, agents = read_agents(ctx.services.store.client, name)
+    if not agents:
+        raise UnreadableRecord(f"the state of agent {name}: run `boyd doctor`")
+    return _agent_state(roster, agents[0])
+
+
 def _agent_state(roster: Roster, agent: AgentHealth) -> responses.AgentState:
     entry, stops, trouble = agent.entry, agent.stops, agent.trouble
     obstacle = entry.obstacle(roster.live()) if entry.retired_at is None else None
@@ -70,7 +80,7 @@ def _agent_state(roster: Roster, agent: AgentHealth) -> responses.AgentState:
     fields = {
         **dict(entry),
         "condition": condition_of(roster, agent),
-        "anomalies": trouble.anomalies[:_ANOMALIES],
+        "anomalies": list(trouble.anomalies[:_ANOMALIES]),
         "open_anomalies": len(trouble.anomalies),
         "phase": agent.progress.phase,
         "iteration": agent.progress.iterations,

@@ -9,7 +9,7 @@ from boyd.health.agent_health import AgentHealth
 from boyd.health.checks import seconds_blind
 from boyd.health.finding import span
 from boyd.health.snapshot import Roster
-from boyd.models import LEVELS, Hold, OpenAnomaly, from_ms
+from boyd.models import Hold, from_ms
 from boyd.models.responses import CONDITIONS, AgentCondition, ConditionName
 from boyd.text.formatting import counted
 
@@ -23,22 +23,12 @@ def condition_of(roster: Roster, agent: AgentHealth) -> AgentCondition:
     return next(condition for condition in conditions if condition is not None)
 
 
-def worst_anomaly(agent: AgentHealth) -> OpenAnomaly | None:
-    """The worst open anomaly of an agent, the oldest of several."""
-    return min(agent.trouble.anomalies, key=_badness, default=None)
-
-
-def _badness(anomaly: OpenAnomaly) -> tuple[int, float]:
-    since = anomaly.since.timestamp() if anomaly.since else float("inf")
-    return -LEVELS.index(anomaly.severity), since
-
-
-def _retired(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _retirement(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     at = agent.entry.retired_at
     return AgentCondition(name="retired", since=at) if at is not None else None
 
 
-def _not_watching(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _blindness(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     entry = agent.entry
     if entry.retired_at is not None or agent.stops.paused is not None:
         return None
@@ -63,7 +53,7 @@ def _not_watching(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     return None
 
 
-def _waits(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _demand(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     approvals = agent.backlog.approvals
     if not approvals:
         return None
@@ -74,15 +64,15 @@ def _waits(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     )
 
 
-def _made_worse(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _harm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     holds = agent.trouble.harmful
     if not holds:
         return None
     latest = max(holds, key=lambda hold: hold.since)
-    return AgentCondition(name="made worse", reason=_harm(latest), since=latest.since)
+    return AgentCondition(name="made worse", reason=_describe_harm(latest), since=latest.since)
 
 
-def _harm(hold: Hold) -> str:
+def _describe_harm(hold: Hold) -> str:
     where = f" on {hold.target}" if hold.target else ""
     fate = "was undone" if hold.kind == "rolled back" else "is suspended"
     return f"{hold.action}{where} {fate}{f': {hold.evidence}' if hold.evidence else ''}"
@@ -92,38 +82,38 @@ def _incident(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     trouble = agent.trouble
     if not trouble.anomalies or trouble.in_flight:
         return None
-    return AgentCondition(name="open incident", reason="nothing is being done", since=_since(agent))
+    return AgentCondition(name="open incident", reason="no action runs", since=_since(agent))
 
 
-def _at_work(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _work(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     in_flight = agent.trouble.in_flight
     if not in_flight and agent.progress.phase != "act":
         return None
-    actions = counted(max(in_flight, 1), "action")
-    return AgentCondition(name="at work", reason=f"{actions} in flight", since=_since(agent))
+    reason = f"{counted(max(in_flight, 1), 'action')} in flight"
+    return AgentCondition(name="at work", reason=reason, since=_since(agent))
 
 
-def _paused(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _pause(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     reason = agent.stops.paused
     return AgentCondition(name="paused", reason=reason) if reason is not None else None
 
 
-def _quiet(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
+def _calm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     return AgentCondition(name="quiet")
 
 
 def _since(agent: AgentHealth) -> datetime | None:
-    worst = worst_anomaly(agent)
-    return worst.since if worst is not None else None
+    anomalies = agent.trouble.anomalies
+    return anomalies[0].since if anomalies else None
 
 
 _CONDITIONS: dict[ConditionName, Callable[[Roster, AgentHealth], AgentCondition | None]] = {
-    "retired": _retired,
-    "not watching": _not_watching,
-    "waits for you": _waits,
-    "made worse": _made_worse,
+    "retired": _retirement,
+    "not watching": _blindness,
+    "waits for you": _demand,
+    "made worse": _harm,
     "open incident": _incident,
-    "at work": _at_work,
-    "paused": _paused,
-    "quiet": _quiet,
+    "at work": _work,
+    "paused": _pause,
+    "quiet": _calm,
 }

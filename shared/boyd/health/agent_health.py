@@ -244,8 +244,8 @@ class Stops:
 
 
 @health_fields
-class Trouble:
-    """What is wrong, as the agent saw it last, and what its actions did about it."""
+class AgentTrouble:
+    """The state of the world, as the agent saw it last, and what its actions did about it."""
 
     anomalies: tuple[OpenAnomaly, ...] = declare(
         "The open anomalies, worst first.",
@@ -407,7 +407,7 @@ class AgentHealth:
     beat: BeatHealth = group(BeatHealth)
     backlog: Backlog = group(Backlog)
     stops: Stops = group(Stops)
-    trouble: Trouble = group(Trouble)
+    trouble: AgentTrouble = group(AgentTrouble)
     state: StoredState = group(StoredState)
     totals: Totals = group(Totals)
     observers: dict[str, ObserverHealth] = declare(

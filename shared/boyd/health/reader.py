@@ -77,8 +77,8 @@ def read_roster(client: Client) -> Roster:
     return replace(roster, swept=agents.read(_SWEPT), flights=agents.read(FLIGHT))
 
 
-def read_agents(client: Client) -> tuple[Roster, list[AgentHealth]]:
-    """Read the agents with their health, and the processes, in three round trips.
+def read_agents(client: Client, agent_id: str | None = None) -> tuple[Roster, list[AgentHealth]]:
+    """Read the processes, and all agents or one with their health, in three round trips.
 
     Agents that cannot be read are left out. Raises as `read_roster` does.
     """
@@ -86,6 +86,9 @@ def read_agents(client: Client) -> tuple[Roster, list[AgentHealth]]:
     if has_wrong_type(first["agents"]):
         raise foreign_key(AGENTS)
     roster, freezes = _roster(first), _freezes(first)
+    if agent_id is not None:
+        agents = {name: it for name, it in roster.agents.items() if name == agent_id}
+        roster = replace(roster, agents=agents)
     return roster, _read_agents(client, roster, freezes).healths()
 
 

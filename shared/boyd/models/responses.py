@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -10,7 +11,7 @@ from pydantic import Field
 from boyd.models.action import ActionInfo, ActionResult
 from boyd.models.actor import Scope
 from boyd.models.approval import ApprovalItem
-from boyd.models.base import JsonObject, Model, Timestamp
+from boyd.models.base import LEVELS, JsonObject, Model, Timestamp
 from boyd.models.decision import NO_OP
 from boyd.models.effect import EffectVerification, Hold
 from boyd.models.loop import DeclaredAgent, LoopResult, ObserverHealth, Phase
@@ -100,7 +101,7 @@ CONDITIONS: tuple[ConditionName, ...] = get_args(ConditionName)
 
 
 class AgentCondition(Model):
-    """What matters most about an agent, why, and the command that helps, if there is one.
+    """The condition of an agent, the reason, and the command that helps, if there is one.
 
     `since` is the last observation of an agent that does not watch, the undoing of an action that
     made it worse, and else the beginning of the worst open anomaly.
@@ -136,6 +137,15 @@ class AgentState(DeclaredAgent):
     workers: int
     obstacle: str | None = None
     retired_at: Timestamp | None = None
+
+    @property
+    def urgency(self) -> tuple[int, int, float, str]:
+        """A key to sort by, the agent that most needs a person first."""
+        condition, worst = self.condition, self.anomalies[0] if self.anomalies else None
+        rank = len(CONDITIONS) if self.retired_at is not None else CONDITIONS.index(condition.name)
+        level = LEVELS.index(worst.severity) if worst else -1
+        since = condition.since.timestamp() if condition.since else math.inf
+        return rank, -level, since, self.id
 
 
 class AgentList(Model):

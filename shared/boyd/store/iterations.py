@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from boyd.models import (
+    LEVELS,
     ActionResult,
     Actor,
     Fence,
@@ -380,13 +381,21 @@ def _fence(entry: PhaseEntry) -> dict[str, Any]:
 
 
 def read_anomalies(text: str | None) -> tuple[OpenAnomaly, ...]:
-    """The open anomalies as `update_symptoms` keeps them; empty if they cannot be read."""
+    """The open anomalies that `update_symptoms` keeps, worst first, the oldest of equal ones first.
+
+    Empty if they cannot be read.
+    """
     try:
         # An empty list from Lua is an object.
         rows = json.loads(text or "{}").get("open") or []
-        return tuple(_open_anomaly(row) for row in rows)
+        return tuple(sorted(map(_open_anomaly, rows), key=_urgency))
     except (ValueError, TypeError, AttributeError):
         return ()
+
+
+def _urgency(anomaly: OpenAnomaly) -> tuple[int, float]:
+    assert anomaly.since is not None
+    return -LEVELS.index(anomaly.severity), anomaly.since.timestamp()
 
 
 def _open_anomaly(row: Sequence[Any]) -> OpenAnomaly:

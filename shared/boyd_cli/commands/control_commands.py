@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -21,7 +22,12 @@ from boyd_cli.api_access import (
     open_store,
     past_iteration,
 )
-from boyd_cli.commands.status_command import mode_text, waiting_text
+from boyd_cli.commands.status_command import (
+    condition_text,
+    mode_text,
+    problem_text,
+    waiting_text,
+)
 from boyd_cli.options import (
     Number,
     access_options,
@@ -42,8 +48,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 COLUMNS = (
-    *(whole("agent"), whole("phase"), whole("iteration", drop=2), whole("mode", drop=1)),
-    *(whole("waiting"), whole("workers"), sentence("plugins", drop=3)),
+    *(whole("agent"), whole("state"), whole("since"), sentence("problem")),
+    *(whole("waiting", drop=1), whole("phase", drop=3), whole("iteration", drop=4)),
+    *(whole("mode", drop=2), whole("workers", drop=5), sentence("plugins", drop=6)),
 )
 
 timeout_option = click.option(
@@ -67,22 +74,22 @@ def agents(api: Api, retired: bool, form: str) -> None:
     if not page.agents:
         output.say("No agent has been started yet, or the key may not see any.")
         return
-    output.print_table(COLUMNS, map(_row, page.agents))
+    now = api.deployment.now()
+    agents = sorted(page.agents, key=lambda agent: agent.urgency)
+    output.print_table(COLUMNS, [_row(agent, now) for agent in agents])
 
 
-def _row(agent: responses.AgentState) -> list[str]:
-    held = [
-        "retired" if agent.retired_at is not None else "",
-        "paused" if agent.paused is not None else "",
-        "frozen" if agent.frozen is not None else "",
-        "revoked" if agent.revoked is not None else "",
-    ]
+def _row(agent: responses.AgentState, now: datetime) -> list[str]:
+    since = agent.condition.since
     return [
         agent.id,
-        ", ".join(filter(None, [*held, agent.obstacle or agent.phase])),
+        condition_text(agent),
+        output.short_age(since, now) if since else "",
+        problem_text(agent),
+        waiting_text(agent) or "nothing",
+        agent.phase,
         str(agent.iteration),
         mode_text(agent),
-        waiting_text(agent) or "nothing",
         str(agent.workers),
         ", ".join(agent.plugins),
     ]

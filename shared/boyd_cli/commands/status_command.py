@@ -121,12 +121,13 @@ def _show(everything: _Everything, form: str) -> None:
 def _show_agent(agent: _Agent, now: datetime) -> None:
     entry, state = agent.entry, agent.status
     title = f" ({entry.name})" if entry.name != entry.id else ""
-    output.say(f"{entry.id}{title}: {_doing(entry, state)}")
+    output.say(f"{entry.id}{title}: {condition_text(entry)}; {_doing(state)}")
     since = state.start_time or (agent.last.ended_at if agent.last else None)
     last = "no iteration yet"
     if agent.last is not None:
         last = iteration_view.iteration_line(agent.last, output.width() - _INDENT)
     output.print_pairs(
+        ("problem", problem_text(entry)),
         ("mode", mode_text(entry)),
         ("next start", next_text(entry, now)),
         ("iteration", str(state.iteration)),
@@ -144,11 +145,25 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
         output.print_table(OBSERVED, rows, indent=2)
 
 
-def _doing(entry: responses.AgentState, state: LoopStatus) -> str:
-    if entry.obstacle and state.paused is None:
-        return f"does not work: {entry.obstacle}"
+def condition_text(entry: responses.AgentState) -> str:
+    """An agent's condition, and what else keeps it from acting."""
+    stops = {"paused": entry.paused, "frozen": entry.frozen, "revoked": entry.revoked}
+    words = [entry.condition.name, *(name for name, reason in stops.items() if reason is not None)]
+    return ", ".join(dict.fromkeys(words))
+
+
+def problem_text(entry: responses.AgentState) -> str:
+    """The reason of an agent's condition, and the worst of its open anomalies; may be empty."""
+    parts = [entry.condition.reason]
+    if entry.anomalies:
+        worst, more = entry.anomalies[0], entry.open_anomalies - 1
+        parts.append(f"{worst.severity}: {worst.description}{f' (and {more} more)' * bool(more)}")
+    return "; ".join(filter(None, parts))
+
+
+def _doing(state: LoopStatus) -> str:
     if state.phase == "idle":
-        return "paused" if state.paused is not None else "idle"
+        return "idle"
     waits = "" if state.worker else ", waits for a worker"
     return f"{state.phase}{waits}"
 

@@ -71,10 +71,10 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
     "agents": (
         control_commands.COLUMNS,
         [
-            *("warehouse", "paused, idle", "1284", "continuous, every 10 s"),
-            *("2 runs, 12 approvals", "3", WHY),
+            *("warehouse", "waits for you", "119 min ago", WHY, "2 runs, 12 approvals"),
+            *("observe", "1284", "continuous, every 10 s", "3", WHY),
         ],
-        ["warehouse", "paused, idle", "2 runs, 12 approvals"],
+        ["warehouse", "waits for you", "119 min ago"],
     ),
     "actions": (
         action_commands.COLUMNS,

@@ -59,6 +59,18 @@ def test_an_agent_that_has_not_looked_says_so(ann: Browser) -> None:
     assert "No iteration has ended yet, so no situation is known." in page.text
 
 
+def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
+    ann: Browser, lab: Lab
+) -> None:
+    for _ in range(3):
+        lab.run()
+    page = ann.get(PAGE)
+    order = ["Waits for you", "What is wrong", "What waits", "What was done", 'class="ring"']
+    places = [page.source.index(text) for text in order]
+    assert places == sorted(places)
+    assert "Waits for you : 1 approval to answer" in page.text
+
+
 def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab: Lab) -> None:
     for _ in range(3):
         lab.run()
@@ -260,7 +272,7 @@ def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> 
 
     assert "looks when somebody triggers it, and at 0 8 * * mon-fri (Europe/Vienna)" in text
     assert "p:do in office hours when decision.confidence > 0.5" in text
-    assert "manual, at 0 8 * * mon-fri (Europe/Vienna)" in agents
+    assert "looks when somebody triggers it, and at 0 8 * * mon-fri (Europe/Vienna)" in agents
     assert re.search(r"next in \d", agents)
 
 

@@ -132,16 +132,16 @@ def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
 
 def test_agents_are_listed_with_what_matters_most(alice: Browser, desk: Site) -> None:
     dead = alice.get("/console/agents")
-    assert "desk does not work no worker consumes `loop`: Fleet has the command." in dead.text
+    assert "Not watching desk no worker consumes `loop`: boyd worker -Q loop" in dead.text
     start(desk)
-    assert alice.get("/console/agents").title.startswith("Agents: 1 of 1 running")
+    assert alice.get("/console/agents").title.startswith("Agents: 1 quiet")
     desk.lab.store.loop_control.pause("maintenance")
-    assert "desk paused maintenance idle, iteration 0" in alice.get("/console/agents").text
+    assert "Paused desk maintenance" in alice.get("/console/agents").text
     desk.store.freezes.freeze("stop", "desk")
-    assert "frozen stop paused: maintenance" in alice.get("/console/agents").text
+    assert "Paused desk maintenance frozen" in alice.get("/console/agents").text
 
 
-def test_an_agent_without_a_beat_is_listed_as_one_that_does_not_work(
+def test_an_agent_without_a_beat_is_listed_as_one_that_does_not_watch(
     alice: Browser, desk: Site
 ) -> None:
     entry = desk.lab.engine.entry().patched({"mode": "continuous", "loop_interval": 5.0})
@@ -155,7 +155,7 @@ def test_an_agent_without_a_beat_is_listed_as_one_that_does_not_work(
 
     start(desk, "b1", role="beat", queues=[])
     desk.services.forget_agents()
-    assert "desk running" in alice.get("/console/agents").text
+    assert "Quiet desk" in alice.get("/console/agents").text
 
 
 def test_a_retired_agent_is_listed_as_such_without_a_link(alice: Browser, desk: Site) -> None:
@@ -163,6 +163,6 @@ def test_a_retired_agent_is_listed_as_such_without_a_link(alice: Browser, desk: 
     desk.services.forget_agents()
     shown = alice.get("/console/agents")
 
-    assert "desk retired" in shown.text
+    assert "Retired desk" in shown.text
     assert 'href="/console/agents/desk"' not in shown.source
     assert "desk" not in alice.get("/console/fleet").text.split("Fleet", 1)[1]

@@ -1,0 +1,196 @@
+"""The condition of an agent: what matters most about it, why, and since when."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from boyd.health.agent_condition import condition_of
+from boyd.health.agent_health import AgentHealth
+from boyd.health.reader import read_agents
+from boyd.models import Anomaly, Autonomy, utc_now
+from boyd.models.responses import AgentCondition
+from boyd.plugin import Action, Component, Observer, Orienter
+from boyd.store import WorkerInfo
+from boyd.testing import Lab
+from kit import agent, assessed, choice, chooses, fails, overdue, seen, sees
+
+DOWN = Anomaly(
+    type="endpoint-down", description="web is down", severity="high", affected_resources=["web"]
+)
+
+
+class World:
+    """An agent that finds the anomalies of a list, and its processes."""
+
+    def __init__(self, *parts: Component, **settings: Any) -> None:
+        self._anomalies: list[Anomaly] = []
+        senses = [sees("cpu", seen("cpu")), Orienter(name="sense", orient=self._assess)]
+        self.lab = Lab(agent(*senses, *parts, **settings))
+
+    def look(self, *anomalies: Anomaly) -> AgentCondition:
+        """Run an iteration that finds *anomalies*; return the condition after it."""
+        self._anomalies = list(anomalies)
+        self.lab.run()
+        return condition(self.lab)
+
+    def _assess(self) -> Any:
+        return assessed("looked", source="p:sense", anomalies=self._anomalies or None)
+
+
+def health(lab: Lab) -> AgentHealth:
+    """The health of the lab's agent."""
+    _, [health] = read_agents(lab.client)
+    return health
+
+
+def condition(lab: Lab) -> AgentCondition:
+    """The condition of the lab's agent."""
+    roster, [health] = read_agents(lab.client)
+    return condition_of(roster, health)
+
+
+def start_beat(lab: Lab) -> None:
+    """Let a beat send a heartbeat."""
+    lab.whole.fleet.beat(
+        WorkerInfo(
+            name="b",
+            role="beat",
+            host="here",
+            pid=1,
+            queues=[],
+            agents=["test"],
+            version="1",
+            started_at=utc_now(),
+        )
+    )
+
+
+def test_an_agent_that_sees_nothing_wrong_is_quiet() -> None:
+    assert World().look().name == "quiet"
+
+
+def test_an_open_anomaly_counts_from_when_it_began_whatever_its_severity() -> None:
+    world = World()
+    first = world.look(DOWN)
+    worse = world.look(DOWN.patched({"severity": "critical", "type": "endpoint-dead"}))
+
+    assert (first.name, first.reason) == ("open incident", "no action runs")
+    assert first.since is not None
+    assert worse.since == first.since
+    assert world.look().name == "quiet"
+    again = world.look(DOWN)
+    assert again.since is not None
+    assert again.since > first.since
+
+
+def test_the_worst_open_anomaly_comes_first_and_the_oldest_of_equal_ones() -> None:
+    world = World()
+    disk = DOWN.patched({"type": "disk-full", "affected_resources": ["db"]})
+    mild = DOWN.patched({"type": "latency-high", "severity": "low"})
+    world.look(disk)
+    time.sleep(0.002)
+    world.look(mild, DOWN, disk)
+
+    symptoms = [anomaly.symptom for anomaly in health(world.lab).trouble.anomalies]
+    assert symptoms == ["disk on db", "endpoint on web", "latency on web"]
+
+
+def test_an_anomaly_stays_open_while_its_plugin_cannot_look() -> None:
+    replies: list[Any] = [[seen("cpu")], ConnectionError("refused")]
+    anomalies: list[list[Anomaly]] = [[DOWN], []]
+
+    def observe() -> Any:
+        reply = replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    sense = Orienter(
+        name="sense", orient=lambda: assessed(source="p:sense", anomalies=anomalies.pop(0) or None)
+    )
+    lab = Lab(agent(Observer(name="eye", observe=observe), sense))
+    lab.run()
+    lab.run()
+
+    assert [anomaly.symptom for anomaly in health(lab).trouble.anomalies] == ["endpoint on web"]
+
+
+def test_an_action_in_flight_is_work_and_its_harm_outlasts_it() -> None:
+    verdicts: list[Any] = [None]
+    action = Action(
+        name="do",
+        execute=lambda: "done",
+        verify=lambda: verdicts[-1],
+        rollback=lambda: "undone",
+        target="host",
+    )
+    world = World(action, chooses(choice(params={"host": "web"})))
+    assert world.look(DOWN).name == "at work"
+
+    verdicts.append("worse")
+    [check] = [
+        it for it in world.lab.client.zrange("boyd:{test}:due", 0, -1) if it[:7] == "verify:"
+    ]
+    overdue(world.lab, check)
+    after = condition(world.lab)
+    assert after.name == "made worse"
+    assert after.reason.startswith("p:do on web was undone")
+
+
+def test_a_pending_approval_comes_before_what_is_wrong() -> None:
+    action = Action(name="do", execute=lambda: "done", autonomy=Autonomy(mode="approval-required"))
+    condition = World(action, chooses(choice())).look(DOWN)
+    assert (condition.name, condition.reason) == ("waits for you", "1 approval to answer")
+
+
+def test_an_agent_without_a_worker_or_a_beat_does_not_watch() -> None:
+    world = World(mode="continuous", loop_interval=5.0)
+    without_beat = world.look(DOWN)
+    assert without_beat.reason == "no beat starts its iterations"
+    assert without_beat.command == "boyd beat"
+    start_beat(world.lab)
+    assert condition(world.lab).name == "open incident"
+    world.lab.whole.fleet.leave("lab@here")
+    assert condition(world.lab).reason == "no worker consumes `loop`"
+
+
+def test_an_agent_all_of_whose_observers_fail_does_not_watch() -> None:
+    lab = Lab(agent(fails("eye"), fails("ear")))
+    lab.run()
+
+    blind = condition(lab)
+    assert blind.name == "not watching"
+    assert blind.reason == "all observers fail: p:eye: RuntimeError: boom"
+
+
+def test_one_failing_observer_of_two_leaves_an_agent_watching() -> None:
+    lab = Lab(agent(fails("eye"), sees("ear", seen("ear"))))
+    lab.run()
+
+    assert condition(lab).name == "quiet"
+
+
+def test_an_agent_that_has_not_looked_for_long_does_not_watch() -> None:
+    world = World(mode="continuous", loop_interval=1.0)
+    start_beat(world.lab)
+    world.look()
+    roster, [health] = read_agents(world.lab.client)
+    beat = {"last_beat": utc_now() + timedelta(hours=1)}
+    processes = [process.patched(beat) for process in roster.processes]
+    later = replace(roster, now=roster.now + 3600, processes=processes)
+
+    assert condition_of(later, health).reason == "it has made no observations for 60 min"
+
+
+@pytest.mark.parametrize("mode", ["continuous", "manual"])
+def test_a_paused_agent_is_paused_whatever_is_wrong_with_its_processes(mode: Any) -> None:
+    lab = World(mode=mode).lab
+    lab.store.loop_control.pause("upgrade")
+
+    paused = condition(lab)
+    assert (paused.name, paused.reason) == ("paused", "upgrade")
