@@ -35,6 +35,10 @@ class _Execution:
     until: datetime
 
 
+def _times() -> defaultdict[Place, list[datetime]]:
+    return defaultdict(list)
+
+
 @dataclass
 class CarriedPast:
     """The past of a changed agent, as far as it differs from the recorded one.
@@ -43,15 +47,14 @@ class CarriedPast:
         diverged: the reasons why the current iteration rests on more than its record.
     """
 
-    agent: Agent
     diverged: list[str] = field(default_factory=list)
     _at: datetime = datetime.min
     _is_first: bool = True
     _began: datetime | None = None
     _recorded_plugins: frozenset[str] = frozenset()
     _state: dict[Place, tuple[Any, datetime | None]] = field(default_factory=dict)
-    _own: defaultdict[Place, list[datetime]] = field(default_factory=lambda: defaultdict(list))
-    _then: defaultdict[Place, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    _own: defaultdict[Place, list[datetime]] = field(default_factory=_times)
+    _then: defaultdict[Place, list[datetime]] = field(default_factory=_times)
     _others: dict[Place, int] = field(default_factory=dict)
     _extra: dict[Place, _Execution] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
@@ -156,10 +159,14 @@ class CarriedPast:
         return recorded
 
     def carry_execution(
-        self, record: LoopResult, recorded: Decision | None, replayed: Decision | None
+        self,
+        agent: Agent,
+        record: LoopResult,
+        recorded: Decision | None,
+        replayed: Decision | None,
     ) -> None:
         """Carry what an iteration executes without a person, as *recorded* and as *replayed*."""
-        before, after = self._execution(recorded), self._execution(replayed)
+        before, after = _execution(agent, recorded), _execution(agent, replayed)
         for times, execution in ((self._then, before), (self._own, after)):
             if execution is not None:
                 _add_time(times[_place(execution)], record.started_at)
@@ -167,31 +174,34 @@ class CarriedPast:
             return
         if before is not None:
             self._missing.add(naming.iteration_execution(record.id.partition(":")[2]))
-            self._touch(before[0], record)
+            self._touch(agent, before[0], record)
         if after is not None:
-            self._touch(after[0], record)
-            if self.agent.may_hold(after[0]) or after[0].in_flight_limit is not None:
-                until = record.started_at + timedelta(seconds=self._longest_hold(after[0]))
+            self._touch(agent, after[0], record)
+            if agent.may_hold(after[0]) or after[0].in_flight_limit is not None:
+                until = record.started_at + timedelta(seconds=_longest_hold(agent, after[0]))
                 self._extra[_place(after)] = _Execution(record.iteration, until)
 
-    def _execution(self, decision: Decision | None) -> tuple[Action, str] | None:
-        """The action of a decision with its target."""
-        action = self.agent.host.actions.get(decision.action) if decision else None
-        return (action, action.target_of(decision.params)) if action and decision else None
-
-    def _longest_hold(self, action: Action) -> float:
-        plan = self.agent.verification(action.id)
-        return action.timeout + (plan.within + plan.repeat_after if plan else 0.0)
-
-    def _touch(self, action: Action, record: LoopResult) -> None:
+    def _touch(self, agent: Agent, action: Action, record: LoopResult) -> None:
         """Doubt the state of the plugins that may write it when an action is executed."""
         reason = f"{action.id} may have written state in iteration {record.iteration}"
-        host = self.agent.host
+        host = agent.host
         if "state" in names_in(host.plugins[action.plugin_id], getattr(action, "execute", None)):
             self._touched.setdefault(action.plugin_id, reason)
         for hook in host.hooks("on_after_act"):
             if "state" in names_in(host.plugins[hook.plugin_id], hook.taker.function):
                 self._touched.setdefault(hook.plugin_id, reason)
+
+
+def _execution(agent: Agent, decision: Decision | None) -> tuple[Action, str] | None:
+    """The action of a decision with its target."""
+    action = agent.host.actions.get(decision.action) if decision else None
+    return (action, action.target_of(decision.params)) if action and decision else None
+
+
+def _longest_hold(agent: Agent, action: Action) -> float:
+    """The seconds after which an execution holds its action no more."""
+    plan = agent.verification(action.id)
+    return action.timeout + (plan.within + plan.repeat_after if plan else 0.0)
 
 
 def _place(execution: tuple[Action, str]) -> Place:

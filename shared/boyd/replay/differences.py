@@ -59,7 +59,7 @@ def _compare(
             _carry_state(past, shadow, record)
         return judgement.patched({"differences": ["cannot tell"], "why": str(unknown)})
     if past is not None:
-        _carry_execution(past, record, replayed)
+        _carry_execution(past, shadow.agent, record, replayed)
     after = course(shadow.agent, replayed.decision, replayed.trace, replayed.gate)
     differences = list(_differences(before, after, shadow.agent))
     errors = _new_errors(replayed.problems, record)
@@ -80,12 +80,17 @@ def _carry_state(past: CarriedPast, shadow: Shadow, record: LoopResult) -> None:
         shadow.replay(record, past)
 
 
-def _carry_execution(past: CarriedPast, record: LoopResult, replayed: ReplayedDecision) -> None:
+def _carry_execution(
+    past: CarriedPast, agent: Agent, record: LoopResult, replayed: ReplayedDecision
+) -> None:
     """Carry the execution that an iteration makes now without a person; a freeze stops both."""
     if any(result.prevented in _FROM_OUTSIDE for result in record.action_results):
         return
     past.carry_execution(
-        record, _alone(record.decision, record.gate), _alone(replayed.decision, replayed.gate)
+        agent,
+        record,
+        _alone(record.decision, record.gate),
+        _alone(replayed.decision, replayed.gate),
     )
 
 

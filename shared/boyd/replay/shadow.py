@@ -47,6 +47,7 @@ from boyd.phases.phase_context import PhaseContext, describe, short_key
 from boyd.plugin import Action, Context, Plugin
 from boyd.replay.carried_past import CarriedPast, digests_by_plugin
 from boyd.replay.playback import Gaps, Playback, StateWrite, UnrecordedRead, WrittenState
+from boyd.replay.process_memory import ProcessMemory
 from boyd.replay.world_watch import WorldWatch
 
 
@@ -180,21 +181,29 @@ class Shadow:
 
     Attributes:
         agent: the agent.
+        has_memory: whether a plugin has kept something in this process, which cannot go on then.
         situation: that of the last iteration, unless it depends on something that was not recorded;
             it may be there although the decision cannot be told.
     """
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.has_memory = False
         self.situation: Situation | None = None
         self._gaps = Gaps()
         self._dice = random.getstate()
         self._watch = WorldWatch(self._gaps.needs)
+        self._functions: list[Callable[..., Any]] = []
+        self._memory: ProcessMemory | None = None
         for component in (*agent.host.orienters.values(), *agent.host.strategies.values()):
-            component.wrap(partial(self._watch.wrap, component.id))
+            component.wrap(partial(self._wrap, component.id))
         for hook in chain.from_iterable(map(agent.host.hooks, _HOOKS)):
             by = f"{hook.plugin_id}.{hook.name}"
-            hook.taker.function = self._watch.wrap(by, hook.taker.function)
+            hook.taker.function = self._wrap(by, hook.taker.function)
+
+    def _wrap(self, by: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        self._functions.append(function)
+        return self._watch.wrap(by, function)
 
     def init_plugins(self) -> None:
         """Initialize every plugin, in order.
@@ -211,6 +220,12 @@ class Shadow:
             except Exception as error:
                 reasons = self._gaps.found or [f"{plugin.id}.init failed: {describe(error)}"]
                 raise CannotTell(reasons[0]) from error
+        self._remember()
+
+    def _remember(self) -> ProcessMemory:
+        """Remember what plugins hold before the first iteration."""
+        self._memory = ProcessMemory(self.agent.host.plugins.values(), self._functions)
+        return self._memory
 
     def _init_context(self, plugin_id: str, gaps: Gaps) -> Context:
         written, now = WrittenState(), utc_now()
@@ -240,6 +255,7 @@ class Shadow:
         self._gaps.clear()
         self.situation = None
         self._dice = random.getstate()
+        memory = self._memory or self._remember()
         self._watch.is_on = True
         phases = _Phases(self.agent, record, self._gaps, past)
         try:
@@ -253,6 +269,12 @@ class Shadow:
                 past.carry_state(record, phases.writes)
         if random.getstate() != self._dice:
             self._gaps.note("a plugin uses random numbers, which are not recorded")
+        if change := memory.find_change():
+            self.has_memory = True
+            self.situation = None
+            self._gaps.found.append(
+                f"{change} changes, and nothing tells what it held then: use ctx.state"
+            )
         if self._gaps.found:
             raise CannotTell(self._gaps.found[0])
         return decision

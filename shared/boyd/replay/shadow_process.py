@@ -3,23 +3,27 @@
 The kernel confines it (`boyd.sandbox.kernel`); an audit hook refuses the same before that, and says
 who tried. The first line of its input is a `ShadowTask`; it answers with a `ShadowHello`. Then each
 portion is a line with a number, followed by as many records, one a line; it answers with as many
-judgements.
+judgements. A fork judges the portion, so that no portion sees what another has left in a process;
+where a plugin has kept something, another fork goes on with the next record.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import logging
 import os
+import pickle
 import signal
 import sys
 import sysconfig
 import zoneinfo
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, NoReturn, TypeAlias
 
 from pydantic import Field
 
@@ -33,6 +37,7 @@ from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
 from boyd.replay.shadow import CannotTell, Shadow
 from boyd.sandbox.kernel import confine
+from boyd.sandbox.subprocess_call import follow_parent
 from boyd.text.version import VERSION
 
 #: Audit events that act, and the argument that names what they act on.
@@ -93,12 +98,14 @@ class ActionGuard:
         self._refuse = refuse
         #: Whether reading files is refused, too.
         self.judging = False
+        #: Whether this process makes another one of itself.
+        self.is_forking = False
         sys.addaudithook(self._check_event)
 
     def _check_event(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open":
             self._check_open(*args[:3])
-        elif event in _ACTS:
+        elif event in _ACTS and not self.is_forking:
             place = _ACTS[event]
             target = "" if place is None or place >= len(args) else f" {args[place]!r}"
             self._refuse(f"tries {event}{target}")
@@ -193,6 +200,10 @@ def main() -> None:
         judging.serve(sys.stdin, out)
 
 
+#: The number of records that were judged, and the past by then in a closed loop.
+_Outcome: TypeAlias = tuple[int, CarriedPast | None]
+
+
 class _Judging:
     """Judges one record after another."""
 
@@ -213,7 +224,7 @@ class _Judging:
         task = self._task
         agent = load_agent(task.agent, task.plugins, task.options)
         self._shadow = Shadow(agent)
-        self._past = CarriedPast(agent) if self._task.closed_loop else None
+        self._past = CarriedPast() if self._task.closed_loop else None
         self._shadow.init_plugins()
         # Calendars are read now: once it judges, no file is opened any more.
         list(agent.rules.problems())
@@ -221,12 +232,44 @@ class _Judging:
 
     def serve(self, lines: Iterable[str], out: IO[str]) -> None:
         """Answer each portion of records."""
+        gc.freeze()
         source = iter(lines)
         for line in source:
-            for _ in range(int(line)):
-                answer = self._answer(next(source))
-                out.write(f"{answer.to_json()}\n")
-            out.flush()
+            records = [next(source) for _ in range(int(line))]
+            while records:
+                count, self._past = self._fork(partial(self._answer_all, records, out))
+                del records[:count]
+
+    def _fork(self, work: Callable[[], _Outcome]) -> _Outcome:
+        """The outcome of *work* in a fork of this process; ends as that ends, if it has none."""
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        self._guard.is_forking = True
+        child = os.fork()
+        self._guard.is_forking = False
+        if child == 0:
+            follow_parent(signal.SIGKILL, parent)
+            with os.fdopen(writer, "wb") as pipe:
+                pickle.dump(work(), pipe)
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            content = pipe.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if not content:
+            sys.exit(status if status > 0 else 128 - status)
+        outcome: _Outcome = pickle.loads(content)  # noqa: S301 - from a process as confined as this one
+        return outcome
+
+    def _answer_all(self, records: Sequence[str], out: IO[str]) -> _Outcome:
+        """Answer records until a plugin keeps something; their number, and the past by then."""
+        assert self._shadow is not None, "an agent was loaded"
+        count = 0
+        while count < len(records) and not self._shadow.has_memory:
+            out.write(f"{self._answer(records[count]).to_json()}\n")
+            count += 1
+        out.flush()
+        return count, self._past
 
     def _answer(self, text: str) -> ShadowAnswer:
         assert self._shadow is not None, "an agent was loaded"

@@ -40,6 +40,7 @@ MODULES = {
     "replay: digests of observers, and a watch on what plugins read of the world": 2,
     "replay: the past of a changed agent, carried from iteration to iteration": 1,
     "the condition of an agent in one word, for the console, the command line and the API": 1,
+    "replay: what plugins keep in their process": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

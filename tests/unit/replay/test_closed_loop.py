@@ -165,7 +165,7 @@ def compare(folder: Path, change: tuple[str, str], records: Sequence[LoopResult]
     changed = agent_from_file(path)
     really = [course_of(changed, item) for item in record(changed, len(records))]
     shadow = Shadow(agent_from_file(path))
-    past = CarriedPast(shadow.agent)
+    past = CarriedPast()
     return Comparison(really, [judge(shadow, item, past=past) for item in records])
 
 
@@ -186,6 +186,6 @@ def test_a_process_replays_a_closed_loop_in_order(
     file = FileOfRecords(write_records(tmp_path / "records", records), lambda _number: True)
     task = ShadowTask(agent=str(path), paths=sys.path)
     shadow = Shadow(agent_from_file(path))
-    past = CarriedPast(shadow.agent)
+    past = CarriedPast()
 
     assert [*replay_in_order(task, file)] == [judge(shadow, item, past=past) for item in records]

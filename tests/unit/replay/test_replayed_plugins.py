@@ -68,11 +68,13 @@ def recorded(agent: Agent) -> LoopResult:
 
 @pytest.mark.parametrize("plugin", BUILT_IN)
 def test_an_iteration_with_any_plugin_is_replayed_as_recorded(plugin: str, tmp_path: Path) -> None:
-    agent = agent_with(tmp_path, *NEEDED.get(plugin, []), plugin)
-    shadow = Shadow(agent)
+    plugins = [*NEEDED.get(plugin, []), plugin]
+    shadow = Shadow(agent_with(tmp_path, *plugins))
     shadow.init_plugins()
 
-    assert judge(shadow, recorded(agent)).differences == []
+    judgement = judge(shadow, recorded(agent_with(tmp_path, *plugins)))
+
+    assert (judgement.differences, judgement.why) == ([], None)
 
 
 CALENDAR = (
