@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal, Self, TypeAlias
 
 from pydantic import Field
@@ -258,9 +259,19 @@ class ReplayReport(Model):
         return sum(row.counts.get(difference, 0) for row in self.actions)
 
 
+#: The findings of a report that are published.
+PUBLISHED_FINDINGS = 200
+
+
 class PublishedReplay(Model):
     """A report in the console: who published it, and when; it may lack findings."""
 
     report: ReplayReport
     by: str
     at: Timestamp
+
+    @classmethod
+    def of(cls, report: ReplayReport, by: str, at: datetime) -> Self:
+        """A report with its first findings."""
+        excerpt = report.patched({"findings": report.findings[:PUBLISHED_FINDINGS]})
+        return cls(report=excerpt, by=by, at=at)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeVar
 
+from boyd.models.base import Model
+from boyd.models.tape import PublishedReplay
 from boyd.store.approvals import Approvals
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
@@ -24,7 +27,7 @@ from boyd.store.investigations import Investigations
 from boyd.store.iterations import Iterations
 from boyd.store.jobs import Jobs
 from boyd.store.keys import GraphKeys, Keys
-from boyd.store.latest_replay import LatestReplay
+from boyd.store.latest_report import LatestReport
 from boyd.store.loop_control import Loop
 from boyd.store.model_usage import ModelUsage
 from boyd.store.notification_records import NotificationRecords
@@ -38,6 +41,8 @@ from boyd.store.storage_budget import StorageBudget
 from boyd.store.timing import ServerClock, Timing
 from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
+
+_M = TypeVar("_M", bound=Model)
 
 
 @dataclass(frozen=True)
@@ -195,10 +200,14 @@ class AgentStore:
         """Indexes of ended work, for archive and traces."""
         return EndedWork(self._client, self._keys)
 
-    @cached_property
-    def latest_replay(self) -> LatestReplay:
+    @property
+    def latest_replay(self) -> LatestReport[PublishedReplay]:
         """The replay that was published last."""
-        return LatestReplay(self._client, self._keys)
+        return self.latest_report("replay", PublishedReplay)
+
+    def latest_report(self, name: str, model: type[_M]) -> LatestReport[_M]:
+        """The report of that name that was published last."""
+        return LatestReport(self._client, self._keys.report(name), model)
 
     @cached_property
     def trace_progress(self) -> TraceProgress:

@@ -123,8 +123,6 @@ class Keys:
         self.audit = self.prefix + "audit"
         self.audit_open = self.prefix + "audit:open"
         self.audit_head = self.prefix + "audit:head"
-        #: The latest replay that was published, as JSON.
-        self.replay = self.prefix + "replay"
         self._name_intake()
 
     def _name_intake(self) -> None:
@@ -161,6 +159,10 @@ class Keys:
 
     def job(self, name: str) -> str:
         """A job by its name, which is kind, colon and id."""
+        return self.prefix + name
+
+    def report(self, name: str) -> str:
+        """The latest report of that name that was published, as JSON."""
         return self.prefix + name
 
     def log(self, investigation_id: str) -> str:

@@ -18,7 +18,7 @@ from boyd.embedded.state_folder import with_archive
 from boyd.errors import ConfigError
 from boyd.models import LoopResult
 from boyd.models.loop import HistoryFilter
-from boyd.models.tape import Difference, Fate, ReplayReport
+from boyd.models.tape import Difference, Fate, PublishedReplay, ReplayReport
 from boyd.settings.process_settings import Settings
 from boyd.text.formatting import counted
 from boyd_cli import completion, output
@@ -182,8 +182,8 @@ def replay(
         report = _replay(settings, pool, _Source(**source))
     if publish:
         store = open_store(settings)
-        by, now = actor().principal, store.clock.now()
-        store.agent(report.agent_id).latest_replay.publish(report, by, now)
+        document = PublishedReplay.of(report, actor().principal, store.clock.now())
+        store.agent(report.agent_id).latest_replay.publish(document)
     if not output.print_data(form, report):
         iteration_view.show_report(report)
     _fail_on(limits, report)

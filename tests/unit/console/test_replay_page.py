@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from api_kit import Site
 from boyd.models import utc_now
-from boyd.models.tape import Course, ReplayedIteration, ReplayReport
+from boyd.models.tape import (
+    PUBLISHED_FINDINGS,
+    Course,
+    PublishedReplay,
+    ReplayedIteration,
+    ReplayReport,
+)
 from boyd.replay.differences import report
-from boyd.store.latest_replay import FINDINGS
 from console_kit import Browser
 
 HERE = "/console/agents/desk/replay"
@@ -31,6 +36,10 @@ def made(count: int) -> ReplayReport:
     return report("desk", "b1", judgements, ["landlock"])
 
 
+def document(count: int) -> PublishedReplay:
+    return PublishedReplay.of(made(count), "cli:ann", utc_now())
+
+
 def test_without_a_replay_the_page_says_how_to_make_one(alice: Browser, desk: Site) -> None:
     shown = alice.get(HERE)
 
@@ -39,7 +48,7 @@ def test_without_a_replay_the_page_says_how_to_make_one(alice: Browser, desk: Si
 
 
 def test_the_differences_lead_to_their_iterations(alice: Browser, desk: Site) -> None:
-    desk.lab.store.latest_replay.publish(made(2), "cli:ann", utc_now())
+    desk.lab.store.latest_replay.publish(document(2))
     shown = alice.get(HERE)
 
     assert shown.title.startswith("Replay of desk: 2 newly automatic")
@@ -53,14 +62,14 @@ def test_the_differences_lead_to_their_iterations(alice: Browser, desk: Site) ->
 def test_a_large_report_is_published_in_part_for_a_while_and_says_so(
     alice: Browser, desk: Site
 ) -> None:
-    desk.lab.store.latest_replay.publish(made(FINDINGS + 3), "cli:ann", utc_now())
+    desk.lab.store.latest_replay.publish(document(PUBLISHED_FINDINGS + 3))
 
     assert "3 more were not published" in alice.get(HERE).text
     assert 0 < desk.lab.client.ttl("boyd:{desk}:replay") <= 30 * 86_400
 
 
 def test_a_replay_without_differences_says_so(alice: Browser, desk: Site) -> None:
-    desk.lab.store.latest_replay.publish(made(0), "cli:ann", utc_now())
+    desk.lab.store.latest_replay.publish(document(0))
 
     assert "Everything would have been decided as it was." in alice.get(HERE).text
 
