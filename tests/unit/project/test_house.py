@@ -18,6 +18,7 @@ PACKAGES = {
     "boyd_cli": ROOT / "shared" / "boyd_cli",
     "boyd_connectors": ROOT / "shared" / "boyd_connectors",
     "boyd_goals": ROOT / "shared" / "boyd_goals",
+    "boyd_proof": ROOT / "shared" / "boyd_proof",
     "boyd_worker": ROOT / "worker" / "boyd_worker",
     "boyd_api": ROOT / "api" / "boyd_api",
 }
@@ -39,6 +40,7 @@ MODULES = {
     "criteria of goals: CEL, and statements that are compared word by word": 2,
     "replay: digests of observers, and a watch on what plugins read of the world": 2,
     "replay: the past of a changed agent, carried from iteration to iteration": 1,
+    "proof: labels, alarms and their scores, sweeps, a command, and a page with a plot": 14,
     "the condition of an agent in one word, for the console, the command line and the API": 1,
     "replay: what plugins keep in their process": 1,
 }
@@ -161,6 +163,6 @@ def test_unit_tests_are_in_the_folder_of_their_package() -> None:
     assert not list(unit.glob("test_*.py"))
     packages = {
         *(path.name for path in (ROOT / "shared" / "boyd").iterdir()),
-        *("api", "cli", "connectors", "console", "goals", "worker", "deploy", "project"),
+        *("api", "cli", "connectors", "console", "goals", "proof", "worker", "deploy", "project"),
     }
     assert {path.parent.name for path in unit.rglob("test_*.py")} <= packages

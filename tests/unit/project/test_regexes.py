@@ -25,7 +25,15 @@ from boyd.llm.reply_text import answer_after_marker
 from boyd_goals import scoring
 from costs import MOST, growth
 
-PACKAGES = ("boyd", "boyd_cli", "boyd_connectors", "boyd_goals", "boyd_worker", "boyd_api")
+PACKAGES = (
+    "boyd",
+    "boyd_cli",
+    "boyd_connectors",
+    "boyd_goals",
+    "boyd_proof",
+    "boyd_worker",
+    "boyd_api",
+)
 METHODS = ("search", "match", "fullmatch", "sub", "findall", "finditer", "split")
 #: Characters of the longest text.
 LONGEST = 16_384

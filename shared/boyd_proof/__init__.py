@@ -1,0 +1,1 @@
+"""Proof: how well an agent detects, scored against labels, at other settings too."""
