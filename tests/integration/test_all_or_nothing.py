@@ -404,7 +404,7 @@ def effects(store: Store, a: AgentStore) -> None:
             assert record
             a.track_records.note_offer(record)
             assert a.track_records.grant(record, "g", ["ann"], 0.9, 60, fence)
-        assert [one.execution for one in a.in_flight.of("p:do", "t")] == [name]
+        assert a.in_flight.find("p:do", "t", name)
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:
             assert a.holds.record_compensation(name, fence, Compensation(state="none"), hold)

@@ -270,6 +270,7 @@ class Agent:
             every=ours.every or action.checks.every,
             sustained=action.checks.sustained if ours.sustained is None else ours.sustained,
             raises=action.checks.raises,
+            in_flight=ours.in_flight or action.checks.in_flight,
             before=action.is_checked_before if ours.before is None else ours.before,
             hold=ours.hold,
             repeat_after=ours.repeat_after or (budget.window if budget else REPEAT_AFTER),

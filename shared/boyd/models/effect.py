@@ -17,18 +17,28 @@ EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
 #: What Boyd did after an action had made it worse.
 CompensationState = Literal["rolled back", "not restored", "asked", "failed", "none"]
 #: Why an action is held: as many executions of it as may be in flight are queued, running or being
-#: verified (`open`); or it had no effect, or nobody can tell; or it has done harm, which was rolled
-#: back or not.
+#: verified (`open`), on this target or on all (`limit`); or it had no effect, or nobody can tell;
+#: or it has done harm, which was rolled back or not; or harm on one target has stopped it on all.
 HoldKind = Literal[
-    "queued", "running", "open", "no effect", "cannot tell", "rolled back", "suspended"
+    "queued",
+    "running",
+    "open",
+    "limit",
+    "no effect",
+    "cannot tell",
+    "rolled back",
+    "suspended",
+    "stopped",
 ]
 #: The verdict on an action whose checks raised for the whole time.
 RaisingVerdict = Literal["cannot tell", "no effect"]
 #: The kinds of holds that end with an execution.
-IN_FLIGHT = ("queued", "running", "open")
+IN_FLIGHT = ("queued", "running", "open", "limit")
 #: The kinds of holds after harm.
 HARM = ("rolled back", "suspended")
 _STAGES = {"queued": "is queued", "running": "is running", "open": "is being verified"}
+#: Executions of an action that may be in flight on all targets, unless it or the agent says else.
+MOST_IN_FLIGHT = 3
 
 
 class EffectChecks(Model):
@@ -41,6 +51,7 @@ class EffectChecks(Model):
         raises: the verdict if the checks raised for the whole time.
         before: whether it is also checked once before the action, which is not executed if it is
             well already; absent: unless the check takes the result of the action.
+        in_flight: the number of its executions that may run or be verified on all targets.
     """
 
     within: float = Field(default=60.0, gt=0, le=604800)
@@ -48,6 +59,7 @@ class EffectChecks(Model):
     sustained: float = Field(default=0.0, ge=0, le=604800)
     raises: RaisingVerdict = "cannot tell"
     before: bool | None = None
+    in_flight: int = Field(default=MOST_IN_FLIGHT, ge=1, le=1000)
 
 
 class VerificationSettings(Model):
@@ -58,6 +70,7 @@ class VerificationSettings(Model):
         every: the time between two checks.
         sustained: the time that it has to be well before it counts as effective.
         before: whether it is checked before the action, too, which is not executed if it is well.
+        in_flight: the number of its executions that may run or be verified on all targets.
         hold: whether the action waits for its verdict on the same target before it is repeated.
         repeat_after: the time after which an action without effect may be repeated although its
             symptoms are the same; absent: the window of its budget, or else an hour.
@@ -68,6 +81,7 @@ class VerificationSettings(Model):
     every: float | None = Field(default=None, ge=0.1, le=3600)
     sustained: float | None = Field(default=None, ge=0, le=86400)
     before: bool | None = None
+    in_flight: int | None = Field(default=None, ge=1, le=1000)
     hold: bool = True
     repeat_after: float | None = Field(default=None, gt=0)
     roll_back: bool = True
@@ -81,6 +95,7 @@ class VerificationPlan(Model):
     sustained: float = 0.0
     raises: RaisingVerdict = "cannot tell"
     before: bool = False
+    in_flight: int = MOST_IN_FLIGHT
     hold: bool
     repeat_after: float
     roll_back: bool
@@ -189,8 +204,12 @@ class Hold(Model):
         # The part after the dot tells apart what lost data had the same number.
         done = self.execution.partition(".")[0]
         evidence = f": {self.evidence}" if self.evidence else ""
+        if self.kind == "limit":
+            return f"{subject} waits until a verdict is there: {self.evidence}"
         if self.in_flight:
             return f"{subject} is not repeated yet: {self.course}"
+        if self.kind == "stopped":
+            return f"{self.action} is stopped on all targets: {done} made it worse {self.evidence}"
         if self.because == "violations":
             return f"{subject} is suspended: {done} went beyond its sandbox{evidence}"
         if self.kind == "suspended":
@@ -252,6 +271,10 @@ class AutonomyGrant(Model):
         since: when it was granted.
         until: when it ends by itself.
         by: who approved it.
+        in_flight: the number of executions in flight up to which it lets the action run; absent:
+            it was granted by an earlier release, and does not limit them.
+        proven: the effective executions in a row since that number was doubled; as many of them as
+            the number double it again.
     """
 
     id: str
@@ -259,6 +282,8 @@ class AutonomyGrant(Model):
     since: Timestamp
     until: Timestamp
     by: list[str]
+    in_flight: Whole | None = None
+    proven: Whole | None = None
 
 
 class OutcomeCounts(Model):

@@ -28,16 +28,18 @@ class Fence:
 
 @dataclass(frozen=True)
 class Concurrency:
-    """The limit of an action's executions in flight on a target, and how this one keeps to it.
+    """The limits of an action's executions in flight, and how this one keeps to them.
 
     Attributes:
-        limit: how many there may be.
+        limit: of those on the target, if there is one.
+        everywhere: of those on all targets, if there is one.
         waits: whether it waits for those that are in the way, instead of being refused.
         undoes: the execution that it rolls back, which is not in the way.
         compensates: whether it undoes something, so that what is only queued is not in the way.
     """
 
-    limit: int
+    limit: int | None
+    everywhere: int | None = None
     waits: bool = False
     undoes: str | None = None
     compensates: bool = False
@@ -60,6 +62,7 @@ class ExecutionTerms:
         queue: of the workers that verify it and tell people of a suspension.
         read_only: whether it changes nothing.
         ordered_at: when a person has ordered it; a revocation since then ends it.
+        decided_at: when it was decided on, if no hold binds it; harm since then ends it.
     """
 
     budget: Budget | None = None
@@ -74,6 +77,7 @@ class ExecutionTerms:
     queue: str | None = None
     read_only: bool = False
     ordered_at: datetime | None = None
+    decided_at: datetime | None = None
 
 
 _NO_TERMS = ExecutionTerms()

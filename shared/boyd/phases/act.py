@@ -30,6 +30,7 @@ from boyd.models import (
     Proposal,
     Situation,
     TrackRecord,
+    VerificationPlan,
 )
 from boyd.phases.action_call import (
     call_action,
@@ -101,6 +102,7 @@ class Requester:
         may_wait: whether it waits until what is in flight on its target has ended.
         by_hand: whether they have ordered just this: it is executed even where all is well.
         ordered_at: when a person has ordered it; a revocation since then ends it.
+        decided_at: when an approved action was decided on; harm since then ends it.
     """
 
     by: str = ""
@@ -109,6 +111,7 @@ class Requester:
     may_wait: bool = True
     by_hand: bool = False
     ordered_at: datetime | None = None
+    decided_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -341,7 +344,7 @@ class _Attempt:
         request, plan = self.request, self.ctx.agent.verification(self.action.id)
         if plan is None or not plan.before:
             return False
-        if request.requester.by_hand or request.compensates or self.undone is not None:
+        if request.requester.by_hand or self._undoes_something:
             return False
         return not (request.retry and self.ledger.get(request.execution_id))
 
@@ -392,16 +395,17 @@ class _Attempt:
             # A budget limits only what runs without a person's approval.
             budget=verdict.budget if verdict and automatic and not undoes else None,
             situation=self._situation_class(),
-            held=self._is_bound(undoes),
+            held=self._is_bound(),
             within=request.within,
             grant=verdict.grant if verdict else None,
-            concurrency=self._concurrency(undoes),
+            concurrency=self._concurrency(plan),
             verification=plan,
             counting=None if plan is None else self._counting(),
             sandbox=self.ctx.agent.sandbox(action.id),
             queue=action.queue,
             read_only=action.reversibility == "read-only",
             ordered_at=request.requester.ordered_at,
+            decided_at=None if self._undoes_something else request.requester.decided_at,
         )
 
     def _situation_class(self) -> str:
@@ -420,19 +424,25 @@ class _Attempt:
         rule = self.ctx.agent.rules.earning_rule(self.action.id)
         return record.counting(self.request.decision.confidence, rule)
 
-    def _is_bound(self, undoes: bool) -> bool:
+    def _is_bound(self) -> bool:
         """Report whether holds bind it: a person who approves an action decides to repeat it."""
-        free = undoes or self.request.approved or self.request.compensates
+        free = self._undoes_something or self.request.approved
         return not free and self.ctx.agent.may_hold(self.action)
 
-    def _concurrency(self, undoes: bool) -> Concurrency | None:
-        limit, request = self.action.in_flight_limit, self.request
-        if limit is None:
+    def _concurrency(self, plan: VerificationPlan | None) -> Concurrency | None:
+        limit, request, undoes = self.action.in_flight_limit, self.request, self._undoes_something
+        everywhere = None if plan is None or undoes else plan.in_flight
+        if limit is None and everywhere is None:
             return None
         # The loop and models decide anew.
         ordered = request.approved or not self._is_by_machine
         waits = ordered and request.requester.may_wait
-        return Concurrency(limit, waits, request.undoes, undoes or request.compensates)
+        return Concurrency(limit, everywhere, waits, request.undoes, undoes)
+
+    @property
+    def _undoes_something(self) -> bool:
+        """True for a rollback or a compensation, which nothing but its turn may delay."""
+        return self.undone is not None or self.request.compensates
 
     def _begin(self, procedure: Procedure, params: JsonObject, token: str) -> ActionResult:
         """Start a procedure, which goes on without this worker."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from boyd.models import Autonomy, AutonomyMode, Budget, Level, Reversibility, Sandbox
-from boyd.models.effect import RaisingVerdict
+from boyd.models.effect import MOST_IN_FLIGHT, RaisingVerdict
 from boyd.models.investigation import Category
 from boyd.plugin.components import (
     Action,
@@ -91,6 +91,7 @@ class DeclaredAction(Declared[Action]):
         sustained: float = 0.0,
         raises: RaisingVerdict = "cannot tell",
         before: bool | None = None,
+        in_flight: int = MOST_IN_FLIGHT,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Use the method to tell whether an execution had its effect.
 
@@ -106,6 +107,7 @@ class DeclaredAction(Declared[Action]):
             raises: the verdict if the checks raised for the whole time.
             before: whether it also runs once before the execution, which is not needed if it is
                 well already; by default unless it takes the `result`.
+            in_flight: how many executions may run or wait for their verdict, on all targets.
         """
         # Not a model yet: a mistake is reported with the action when the plugin is registered.
         self.settings["checks"] = {
@@ -114,6 +116,7 @@ class DeclaredAction(Declared[Action]):
             "sustained": sustained,
             "raises": raises,
             "before": before,
+            "in_flight": in_flight,
         }
         return lambda function: self._also("verify", function)
 

@@ -197,9 +197,14 @@ class LeasedLedger:
         if not other:
             hold = self._holds.lasting(action, target)
             return hold.reason if hold else "It was held"
-        in_flight = {hold.execution: hold for hold in self._in_flight.of(action, target)}
-        hold = in_flight.get(other)
-        return hold.reason if hold else f"{naming.short(other)} was in the way"
+        hold = self._in_flight.find(action, target, other)
+        if hold is None:
+            return f"{naming.short(other)} was in the way"
+        if hold.target == target:
+            return hold.reason
+        return (
+            f"{action} on {target} waits until a verdict is there: {hold.course} on {hold.target}"
+        )
 
 
 def persistently(ask: Callable[[], _T], error: type[StoreError] = StoreUnavailable) -> _T:

@@ -45,7 +45,7 @@ from boyd.store.hashes import (
     readable,
     restore,
 )
-from boyd.store.in_flight import InFlight
+from boyd.store.in_flight import InFlight, place_of
 from boyd.store.jobs import read_execution
 from boyd.store.keys import API_KEYS, Keys
 from boyd.store.notification_records import read_notifications
@@ -189,11 +189,8 @@ class Approvals:
             **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
         }
         if unless_in_flight and proposal.concurrency:
-            options["in_flight"] = {
-                "action": proposal.action_id,
-                "target": proposal.target,
-                "limit": proposal.concurrency,
-            }
+            place = place_of(proposal.action_id, proposal.target)
+            options["in_flight"] = {"field": place, "limit": proposal.concurrency}
         if proposal.record is not None:
             options["class"] = proposal.record.situation
         if retention.ttl is not None:

@@ -396,6 +396,8 @@ def _options(execution: ExecutionRequest) -> JsonObject:
         }
     if terms.ordered_at:
         options["ordered"] = to_ms(terms.ordered_at)
+    if terms.decided_at:
+        options["decided"] = to_ms(terms.decided_at)
     if terms.grant is not None:
         options["grant"] = terms.grant
     return options
@@ -430,6 +432,7 @@ def _verification(terms: ExecutionTerms) -> JsonObject | None:
         "within": milliseconds(plan.within),
         "every": milliseconds(min(plan.every, plan.within)),
         "hold": plan.hold,
+        "inFlight": plan.in_flight,
         "queue": terms.queue or "",
     }
 

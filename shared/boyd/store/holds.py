@@ -23,11 +23,13 @@ class NewHold:
     """A hold to begin, for so many *seconds*, or until a person lifts it.
 
     Unless it begins *at_once*, it begins with the second such verdict in a row on the target.
+    The action is stopped on all targets for *stops_for* seconds.
     """
 
     kind: HoldKind
     seconds: float | None = None
     at_once: bool = True
+    stops_for: float | None = None
 
 
 class Holds:
@@ -48,15 +50,15 @@ class Holds:
         """
         with translate_errors():
             pipe = self._lasting(action, target)
-            pipe.hexists(self._keys.in_flight, f"{action}:{target}")
-            *holds, flies = pipe.execute()
+            pipe.hmget(self._keys.in_flight, f"{action}:{target}", action)
+            *holds, in_flight = pipe.execute()
         hold = _closest(*holds)
-        if not flies or (hold is not None and hold.kind == "suspended"):
+        if not any(in_flight) or (hold is not None and hold.kind == "suspended"):
             return hold
-        return next(iter(self._in_flight.of(action, target)), hold)
+        return self._in_flight.hold(action, target) or hold
 
     def lasting(self, action: str, target: str) -> Hold | None:
-        """The hold after an execution; if the action is suspended on all targets, that one."""
+        """The hold after an execution, on this target or on all."""
         with translate_errors():
             return _closest(*self._lasting(action, target).execute())
 
@@ -156,13 +158,17 @@ def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str,
         fields["evidence"] = evidence
     if not hold.at_once:
         fields["second"] = "1"
+    if hold.stops_for is not None:
+        fields["everywhere"] = str(milliseconds(hold.stops_for))
     return {"for": milliseconds(hold.seconds or 0.0), "fields": fields}
 
 
 def _closest(everywhere: Mapping[str, str], here: Mapping[str, str]) -> Hold | None:
-    """The suspension on all targets, or else the hold on this one."""
-    whole = read_hold(everywhere)
-    return whole if whole is not None and whole.because == "violations" else read_hold(here)
+    """The suspension on all targets, or else the hold on this one, or else a stop on all."""
+    whole, own = read_hold(everywhere), read_hold(here)
+    if whole is not None and whole.because == "violations":
+        return whole
+    return whole if own is None and whole is not None and whole.kind == "stopped" else own
 
 
 def read_hold(fields: Mapping[str, str]) -> Hold | None:

@@ -5,7 +5,7 @@ Redis keeps them in the order of their turns, for each action that limits how ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from boyd import naming
@@ -24,45 +24,96 @@ class InFlight:
         self._scripts = scripts
         self._keys = keys
 
-    def of(self, action: str, target: str) -> list[Hold]:
-        """The executions of an action on a target."""
-        place = _place(action, target)
-        return self._at([place]).get(place, [])
+    def hold(self, action: str, target: str) -> Hold | None:
+        """The hold of an action on a target by executions there, or by those on all targets."""
+        here, everywhere = place_of(action, target), action
+        holds = self._at([here, everywhere])
+        if here in holds:
+            return holds[here][0]
+        full = holds.get(everywhere)
+        return _limit(full, target) if full else None
+
+    def find(self, action: str, target: str, execution: str) -> Hold | None:
+        """An execution in flight on a target, or else on any."""
+        holds = self._at([place_of(action, target), action], only_full=False)
+        each = {hold.execution: hold for place in holds.values() for hold in place}
+        return each.get(execution)
 
     def all(self, limit: int) -> list[Hold]:
-        """All executions, at most *limit*."""
-        return [hold for holds in self._at([], limit).values() for hold in holds][:limit]
+        """All executions, at most *limit*, and those actions of which too many are in flight."""
+        places = self._at([], limit=limit).items()
+        holds = [_holds_at(place, each) for place, each in places]
+        return [hold for each in holds for hold in each][:limit]
 
     def ahead_of(self, job: str) -> list[Hold]:
         """The executions that a queued job waits for."""
         names = ["executionTurn", "executionTurnAt"]
         with translate_errors():
             execution, place = self._client.hmget(self._keys.job(job), names)
-        return _ahead(self._at([place]).get(place, []), execution) if place else []
+        if not place:
+            return []
+        everywhere = _everywhere(place)
+        holds = self._at([place, everywhere])
+        ahead = _ahead(holds.get(place, []), execution)
+        return ahead or _ahead(holds.get(everywhere, []), execution)
 
     def show_in(self, items: Sequence[ApprovalItem]) -> list[ApprovalItem]:
         """The *items*, each with the executions that it waits for, or would if it was approved."""
-        places = {item.id: _place(item.action_id, item.target) for item in items if _waits(item)}
+        places = {item.id: place_of(item.action_id, item.target) for item in items if _waits(item)}
         if not places:
             return list(items)
-        in_flight = self._at(sorted(set(places.values())))
-        return [_with_ahead(item, in_flight.get(places.get(item.id, ""), [])) for item in items]
+        both = {*places.values(), *map(_everywhere, places.values())}
+        in_flight = self._at(sorted(both))
+        return [
+            _with_ahead(item, in_flight, places[item.id]) if item.id in places else item
+            for item in items
+        ]
 
-    def _at(self, places: Sequence[str], limit: int = 0) -> dict[str, list[Hold]]:
-        """The executions by place; without any *places*, those of the first *limit*."""
+    def _at(
+        self, places: Sequence[str], limit: int = 0, only_full: bool = True
+    ) -> dict[str, list[Hold]]:
+        """The executions by place, by default where no more of them may be.
+
+        Without any *places*, those of the first *limit*.
+        """
         (_, now), *rows = self._scripts.run("read_in_flight", fields=places, limit=limit)
         by_place: dict[str, list[Hold]] = {}
-        for place, *entry in rows:
+        limits: dict[str, int] = {}
+        for place, most, *entry in rows:
             read = partial(_read, place, now=float(now))
             hold = readable(f"an execution in flight, {place}", read, entry)
             if hold is not None:
                 by_place.setdefault(place, []).append(hold)
-        return by_place
+                limits[place] = int(float(most))
+        return {
+            place: holds
+            for place, holds in by_place.items()
+            if not only_full or len(holds) >= limits[place]
+        }
 
 
-def _place(action: str, target: str | None) -> str:
-    """The field of the hash in which an action on a target is."""
+def place_of(action: str, target: str | None) -> str:
+    """The field of the hash in which an action on a target is; the action's is for all targets."""
     return f"{action}:{target or ''}"
+
+
+def _everywhere(place: str) -> str:
+    """The place of the same action on all targets."""
+    return ":".join(place.split(":")[:2])
+
+
+def _holds_at(place: str, holds: Sequence[Hold]) -> Sequence[Hold]:
+    """The holds by executions at a place; those on all targets count as one hold."""
+    return [_limit(holds, "")] if place == _everywhere(place) else holds
+
+
+def _limit(holds: Sequence[Hold], target: str) -> Hold:
+    """The hold on a target by so many executions on others."""
+    first = holds[0]
+    others = ", ".join(hold.target or naming.short(hold.execution) for hold in holds)
+    evidence = f"{len(holds)} may be in flight, and are, on {others}"
+    changes = {"kind": "limit", "target": target, "evidence": evidence}
+    return first.patched({**changes, "by": None, "approved": False, "host": None})
 
 
 def _waits(item: ApprovalItem) -> bool:
@@ -71,9 +122,13 @@ def _waits(item: ApprovalItem) -> bool:
     return item.concurrency is not None and (item.status == "pending" or queued)
 
 
-def _with_ahead(item: ApprovalItem, in_flight: Sequence[Hold]) -> ApprovalItem:
+def _with_ahead(
+    item: ApprovalItem, in_flight: Mapping[str, Sequence[Hold]], place: str
+) -> ApprovalItem:
     own = naming.rollback(item.undoes) if item.undoes else naming.approval(item.id)
-    ahead = _ahead(in_flight, own)
+    ahead = _ahead(in_flight.get(place, []), own)
+    if not ahead and not item.undoes:
+        ahead = _ahead(in_flight.get(_everywhere(place), []), own)
     return item.patched({"in_flight": ahead}) if ahead else item
 
 
@@ -96,13 +151,13 @@ def _ahead(holds: Sequence[Hold], execution: str) -> list[Hold]:
 
 def _read(place: str, entry: Sequence[str], now: float) -> Hold:
     """An execution from a row of the script `read_in_flight`."""
-    execution, stage, since, host, requester, approver = entry
-    plugin, name, target = place.split(":", 2)
+    execution, target, stage, since, host, requester, approver = entry
+    plugin, name, *rest = place.split(":", 2)
     agent = naming.parts(requester)[0] == "agent"
     return Hold.model_validate(
         {
             "action": f"{plugin}:{name}",
-            "target": target,
+            "target": rest[0] if rest else target,
             "kind": stage,
             "execution": execution,
             "since": from_ms(float(since)),

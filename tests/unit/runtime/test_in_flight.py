@@ -361,7 +361,8 @@ def test_nothing_is_executed_between_harm_and_its_rollback() -> None:
 
     lab.sweeper.sweep()
     lab.deliver()
-    assert restart.begun == ["first", "second"]
+    # It was approved before anybody knew of the harm.
+    assert restart.begun == ["first"]
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,7 @@ class ApprovedActionHandler:
                 for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
                 by_hand=_is_ordered(self._engine, item),
                 ordered_at=item.resolved_at,
+                decided_at=item.resolved_at,
             ),
             approved=True,
             record=item.record,

@@ -155,7 +155,8 @@ class VerificationHandler:
     def _hold(self, entry: ExecutionEntry, verdict: EffectName) -> NewHold | None:
         if verdict == "worse":
             # Held at once; a rollback that succeeds makes it a weaker hold.
-            return NewHold("suspended")
+            plan = self._plan(entry)
+            return NewHold("suspended", stops_for=plan.repeat_after if plan else None)
         if verdict == "no effect":
             return self._new_hold("no effect", entry)
         if verdict == "cannot tell":

@@ -226,6 +226,7 @@ class ProcedureSteps:
                 self._record.by,
                 tuple(self._record.requesters),
                 by_hand=run.polls or is_by_hand(self._engine, self._record.id),
+                decided_at=self._record.started_at,
             ),
             proposal=act.ProposalTerms(run.origin, wakes=self._job),
             approved=covered,

@@ -41,8 +41,8 @@ redis.call('HSET', call, 'cancelled', 1, 'executionState', 'failed', 'executionE
 redis.call('PEXPIRE', call, keep)
 unschedule_job('call:' .. id)
 -- Calls queued behind it become due.
-local action, target = string.match(have[8] or '', '^([^:]*:[^:]*):(.*)$')
-if action then
-  leave_flight(action, target, turn)
+if have[8] then
+  leave_flight(have[8], turn)
+  leave_flight(string.match(have[8], '^[^:]*:[^:]*'), turn)
 end
 return {'cancelled'}

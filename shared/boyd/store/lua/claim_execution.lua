@@ -5,8 +5,9 @@
 -- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
 --            limit and window of the budget, keep (ms that the ledger remembers), agent, held (whether holds bind it),
 --            situation (its class), within (holds of executions with this prefix do not bind it), in_flight (none: any
---            number of it may be; otherwise JSON with limit, the number that may be in flight on the target; waits,
---            whether it waits for them; and undoes or compensates as in `in_the_way`),
+--            number of it may be; otherwise JSON with limit, the number that may be in flight on the target, and
+--            everywhere, on all targets; waits, whether it waits for them; and undoes or compensates as in
+--            `in_the_way`), decided (when it was decided on, in ms; harm since then ends it),
 --            ordered (when a person has ordered it, in ms; a revocation since then ends it, also after the right was given
 --            back), grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
 --            compared just now, and the agent is not registered);
@@ -50,33 +51,41 @@ local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 're
 local state, lease_until, holder = have[1], have[2], have[3]
 local now = now_ms()
 local flight = options.in_flight
+local action, target, id = field_of('action'), field_of('target'), field_of('id')
+-- Where it is in flight, with the number that may be there.
+local places = {}
 if flight then
-  flight.action, flight.target, flight.id, flight.within = field_of('action'), field_of('target'), field_of('id'), options.within
+  flight.id = id
+  if flight.limit then
+    places[1] = {field = flight_field(action, target), limit = flight.limit, most = flight.limit, within = options.within}
+  end
+  if flight.everywhere then
+    places[#places + 1] = {field = action, limit = flight.everywhere, most = flight.everywhere, within = ''}
+  end
 end
 -- begin_flight(): add the execution to those in flight.
 local function begin_flight()
-  if flight then
-    enter_flight(flight.action, flight.target, flight.limit, flight.id)
+  for _, place in ipairs(places) do
+    enter_flight(place.field, place.most, id)
   end
 end
 -- too_early(): return the reply to a claim before its turn, or nil. Jobs wait in order of arrival, but what undoes comes
 -- first.
 local function too_early()
-  local other, ahead = in_the_way(flight)
-  if not other then
-    return nil
+  for at, place in ipairs(places) do
+    local other, ahead = in_the_way(place, flight)
+    -- An execution that was started before must not be reported as never started.
+    if other and not flight.waits and not state then
+      return {'held', other}
+    elseif other then
+      for passed = 1, options.origin == 'job' and at or 0 do
+        local first = flight.undoes or flight.compensates
+        enter_flight(places[passed].field, places[passed].most, id, options.job, first)
+        redis.call('HSET', origin, 'executionTurn', id, 'executionTurnAt', flight_field(action, target))
+      end
+      return {'waits', other, tostring(LOOK * math.min(ahead, 12))}
+    end
   end
-  -- An execution that was started before must not be reported as never started.
-  if not flight.waits and not state then
-    return {'held', other}
-  end
-  if options.origin == 'job' then
-    local first = flight.undoes or flight.compensates
-    enter_flight(flight.action, flight.target, flight.limit, flight.id, options.job, first)
-    redis.call('HSET', origin, 'executionTurn', flight.id, 'executionTurnAt',
-      flight_field(flight.action, flight.target))
-  end
-  return {'waits', other, tostring(LOOK * math.min(ahead, 12))}
 end
 if newer(have[6]) then
   return {'newer', newer(have[6])}
@@ -102,7 +111,11 @@ local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
 local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
 -- This also holds for an execution that runs again: what began under a grant does not go on without it.
 local grant = options.grant or redis.call('HGET', execution, 'grant')
-local ungranted = grant and not is_granted(field_of('action'), options.situation, grant)
+local granted = grant and valid_grant(action, options.situation, grant)
+local ungranted = grant and not granted
+if granted and granted.inFlight and flight and flight.everywhere then
+  places[#places].limit = math.min(flight.everywhere, granted.inFlight)
+end
 -- An execution that was started before and may not run again must not be reported as never started.
 if state and (not options.idempotent or cancelled or freeze or revocation or ungranted) then
   local why = 'worker ' .. holder .. ' stopped while executing it'
@@ -127,7 +140,7 @@ end
 if options.origin and not state and not options.idempotent and redis.call('HGET', origin, 'server') ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
   if field_of('verify') then
-    expect_verification(field_of('id'))
+    expect_verification(id)
   end
   redis.call('HSET', execution, 'worker', worker, unpack(fields))
   redis.call('PEXPIRE', execution, options.keep)
@@ -136,11 +149,13 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   lose_claim(execution, why)
   return {'unknown', why}
 end
-if not state and options.held
-    and is_held(field_of('action'), field_of('target'), options.within) then
+if not state and options.held and is_held(action, target, options.within) then
   return {'held'}
 end
-local waits = flight and too_early()
+if not state and options.decided and is_overtaken(action, target, options.within, options.decided) then
+  return {'held'}
+end
+local waits = too_early()
 if waits then
   return waits
 end
@@ -158,10 +173,10 @@ if not state and options.limit then
   redis.call('PEXPIRE', budget, options.window)
 end
 begin_flight()
-redis.call('HSET', execution, 'symptoms', symptoms_of(field_of('action'), field_of('target')))
+redis.call('HSET', execution, 'symptoms', symptoms_of(action, target))
 redis.call('HINCRBY', execution, 'attempts', 1)
 redis.call('PEXPIRE', execution, options.keep)
-audit('action.started', 'execution', field_of('id'), 'action', field_of('action'), 'host', field_of('host'), 'worker', worker,
+audit('action.started', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,
   'who', field_of('by'))
 if options.origin == 'job' then
   redis.call('HSET', origin, 'executionClaimedAt', now, 'executionClaimedBy', worker)
@@ -172,6 +187,6 @@ redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', tok
   'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
 list(now)
 if not options.read_only then
-  touch(field_of('target'), field_of('id'), now)
+  touch(target, id, now)
 end
 return {'claimed', tostring(used)}

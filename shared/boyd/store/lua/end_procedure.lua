@@ -34,7 +34,7 @@ if may_hold(have[1], have[2], id) then
     unhold(have[1], have[2])
   end
 end
-leave_flight(have[1], have[2], id)
+leave_flight(flight_field(have[1], have[2]), id)
 if redis.call('HEXISTS', origin, 'result') == 1 then
   redis.call('HSET', origin, 'result', result)
 end

@@ -20,7 +20,8 @@ if track.lastGrant == grant.id then
 end
 expect(audit_open, 'stream', loop, 'hash', track_key(action), 'hash')
 local now = now_ms()
-grant.since, grant['until'] = now, now + tonumber(lasts)
+-- It begins with one execution in flight, see `widen_grant`.
+grant.since, grant['until'], grant.inFlight, grant.proven = now, now + tonumber(lasts), 1, 0
 track.grant, track.lastGrant, track.ended, track.endedBy = grant, grant.id, nil, nil
 audit('autonomy.granted', 'action', action, 'situation', class, 'grant', grant.id, 'after', 'granted',
   'who', table.concat(grant.by, ' '))

@@ -11,8 +11,9 @@ expect(audit_open, 'stream', held_actions, 'zset', due, 'zset')
 local have = redis.call('HMGET', held, 'kind', 'execution')
 local kind, execution = have[1], have[2]
 local verified = {}
+local field = flight_field(action, target)
 if not kind then
-  local flight = read_flight(flight_field(action, target))
+  local flight = read_flight(field)
   for _, id in ipairs(flight.ids) do
     local where = stage(id, flight.orders[id])
     if where == 'open' then
@@ -30,7 +31,8 @@ audit('hold.lifted', 'action', action, 'target', target, 'execution', execution,
 unhold(action, target)
 redis.call('DEL', key('harms', action .. ':' .. target), key('unclear', action .. ':' .. target))
 for _, id in ipairs(verified) do
-  leave_flight(action, target, id)
+  leave_flight(field, id)
+  leave_flight(action, id)
 end
 emit('hold.lifted', 'action', action, 'target', target)
 return 'lifted'

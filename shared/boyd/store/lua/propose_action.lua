@@ -6,8 +6,8 @@
 --            that waits for it, each separated by spaces; who: the proposer, for the audit; rationale of the
 --            requester, for the item that they join; title of what it does; undoes: the execution that it rolls back;
 --            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
---            track record it counts; in_flight: JSON, action, target and limit, if it is not proposed while so many of
---            it are in flight there; compared: the copy of the freeze marks was compared just now; by: the name of the
+--            track record it counts; in_flight: JSON, field and limit, if it is not proposed while so many of it are in
+--            flight there; compared: the copy of the freeze marks was compared just now; by: the name of the
 --            execution that proposes it
 -- fields     field, value, ... to store
 -- Returns id of the item, or empty when the call or all the runs that it is for are cancelled, or {'revoked', why},
@@ -105,7 +105,7 @@ expect(approvals_pending, 'zset', due, 'zset', audit_open, 'stream')
 if pending and not overdue(found) then
   return join(found)
 end
-local other = options.in_flight and in_the_way(options.in_flight)
+local other = options.in_flight and in_the_way(options.in_flight, {})
 if other then
   return {'in-flight', other}
 end

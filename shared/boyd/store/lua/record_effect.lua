@@ -4,7 +4,8 @@
 -- kind       of the entry in the audit: verified or compensated
 -- note       for the audit
 -- hold_for   ms to hold the action on its target; 0: until a person lifts it; -1: not at all; empty: as it is held now
--- held       JSON: fields of the hold, and second, if only the second such verdict in a row on the target begins it
+-- held       JSON: fields of the hold, and second, if only the second such verdict in a row on the target begins it, and
+--            everywhere: ms for which harm stops the action on all targets
 -- fields     field, value, ... to store with the execution
 -- What has made it worse for the second time within a month is suspended, although it was rolled back.
 -- An effect is only credited if nothing else has begun to act on the target meanwhile: otherwise the verdict is cannot tell.
@@ -21,7 +22,7 @@ end
 local harms = key('harms', have[1] .. ':' .. have[2])
 local unclear = key('unclear', have[1] .. ':' .. have[2])
 expect(harms, 'zset', unclear, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
-  in_flight, 'hash')
+  hold_key(have[1], ''), 'hash', in_flight, 'hash')
 local MONTH = 30 * 86400000
 local known = {}
 for i = 1, #fields, 2 do
@@ -51,7 +52,12 @@ elseif known.verdict then
     hold_for = '-1'
   end
 end
-held.second = nil
+local stops_for = held.everywhere
+held.second, held.everywhere = nil, nil
+if stops_for and have[2] ~= '' and may_hold(have[1], '', id) then
+  local where = 'on ' .. have[2] .. (note ~= '' and ': ' .. note or '')
+  hold(have[1], '', {kind = 'stopped', execution = id, evidence = where}, tonumber(stops_for))
+end
 if held.kind == 'rolled back' and redis.call('ZCARD', harms) > 1 then
   held.kind, hold_for = 'suspended', '0'
 end
@@ -60,6 +66,9 @@ if hold_for ~= '' and may_hold(have[1], have[2], id) then
     unhold(have[1], have[2])
   else
     held.symptoms = (held.kind == 'no effect' or held.kind == 'cannot tell') and have[5] or nil
+    -- A hold that only changes its kind began when it did.
+    local _, _, cause, since = read_hold(have[1], have[2], '')
+    held.since = cause == id and since or nil
     hold(have[1], have[2], held, tonumber(hold_for))
   end
 end
@@ -74,7 +83,8 @@ else
 end
 -- What has done harm is in flight until that is undone, or cannot be.
 if known.verdict ~= 'worse' then
-  leave_flight(have[1], have[2], id)
+  leave_flight(flight_field(have[1], have[2]), id)
+  leave_flight(have[1], id)
 end
 emit('execution.verified', 'execution', id, 'action', have[1], 'target', have[2], 'verdict', known.verdict or have[4])
 return known.verdict or have[4]

@@ -75,7 +75,7 @@ if verdict == 'approved' and not done then
   schedule_job('approval:' .. id, now + options.resend_after)
   if have[16] and tonumber(have[17]) and not have[7] then
     local name = 'approval:' .. id
-    enter_flight(have[4], have[16], tonumber(have[17]), name, name)
+    enter_flight(flight_field(have[4], have[16]), tonumber(have[17]), name, name)
     set('executionTurn', name)
   end
   set('executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0, 'queuedAt', now, 'server', server_id())

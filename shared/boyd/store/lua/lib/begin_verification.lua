@@ -6,8 +6,8 @@ local function expect_verification(id)
 end
 
 -- begin_verification(execution): start a job that verifies an execution, or one that may have happened, if its action can
--- be verified. It stays in flight until the verdict if its action waits for that; otherwise return the job whose turn it is
--- now.
+-- be verified. It stays in flight on its target until the verdict if its action waits for that; otherwise return the job
+-- whose turn it is now.
 local function begin_verification(execution)
   local have = redis.call('HMGET', execution, 'id', 'action', 'target', 'verify', 'verdict')
   local id, action, target = have[1], have[2], have[3]
@@ -23,6 +23,6 @@ local function begin_verification(execution)
     redis.call('HSET', execution, 'verdict', 'open', 'verifyUntil', now + plan.within)
   end
   if not (plan and plan.hold) then
-    return leave_flight(action, target, id)
+    return leave_flight(flight_field(action, target), id)
   end
 end

@@ -61,6 +61,19 @@ local function withdraw(counting, why)
     endedBy = counting.id}
 end
 
+-- widen_grant(grant, execution, good): count an execution that ran by a grant. After as many effective ones in a row as it
+-- lets be in flight, it lets twice as many, up to the limit of the action.
+local function widen_grant(grant, execution, good)
+  local have = redis.call('HMGET', execution, 'grant', 'verify')
+  if not grant.inFlight or have[1] ~= grant.id or not have[2] then
+    return
+  end
+  grant.proven = good and grant.proven + 1 or 0
+  if grant.proven >= grant.inFlight then
+    grant.inFlight, grant.proven = math.min(2 * grant.inFlight, cjson.decode(have[2]).inFlight), 0
+  end
+end
+
 -- count_outcome(execution, counting, verdict): count the outcome of an execution, once.
 local function count_outcome(execution, counting, verdict)
   if not counting then
@@ -77,6 +90,9 @@ local function count_outcome(execution, counting, verdict)
   if plan.limit then
     local sum = number(track, 'drop') + (good and plan.success or plan.failure)
     track.drop = math.min(plan.limit, math.max(0, sum))
+  end
+  if track.grant then
+    widen_grant(track.grant, execution, good)
   end
   if track.grant and verdict == 'worse' then
     withdraw(counting, counting.id .. ' made it worse')

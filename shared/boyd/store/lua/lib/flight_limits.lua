@@ -12,10 +12,9 @@ local function write_flight(field, flight)
   end
 end
 
--- enter_flight(action, target, limit, id, job, first): add an execution to those in flight. With a *job* it is queued, at
--- the end or as the first.
-local function enter_flight(action, target, limit, id, job, first)
-  local field = flight_field(action, target)
+-- enter_flight(field, limit, id, job, first): add an execution to those in flight. With a *job* it is queued, at the end or
+-- as the first.
+local function enter_flight(field, limit, id, job, first)
   local flight, arrived = read_flight(field), false
   for _, other in ipairs(flight.ids) do
     arrived = arrived or other == id
@@ -39,10 +38,8 @@ local function remaining(flight, keeps)
   return left
 end
 
--- leave_flight(action, target, id): remove an execution that is over. The job of the next queued one becomes due; return
--- its name.
-local function leave_flight(action, target, id)
-  local field = flight_field(action, target)
+-- leave_flight(field, id): remove an execution that is over. The job of the next queued one becomes due; return its name.
+local function leave_flight(field, id)
   local flight = read_flight(field)
   local left = remaining(flight, function(other) return other ~= id end)
   if #left.ids == #flight.ids then
@@ -58,16 +55,16 @@ local function leave_flight(action, target, id)
   end
 end
 
--- in_the_way(claim): the execution that has to end before that of *claim* may begin, and how many are before it; nil if
--- none has to. *claim* has action, target, limit and id, and
+-- in_the_way(place, claim): the execution that has to end before that of *claim* may begin, and how many are before it; nil
+-- if none has to. *place* has field, limit, and within: executions with this prefix that are only being verified are no
+-- obstacle. *claim* has id and
 --   undoes       the execution that it rolls back, which is no obstacle; nor is what is only queued
 --   compensates  whether what is only queued is no obstacle
---   within       a prefix: executions with it that are only being verified are no obstacle
-local function in_the_way(claim)
-  local field = flight_field(claim.action, claim.target)
+local function in_the_way(place, claim)
+  local field, limit = place.field, place.limit
   local flight, stages, ahead, first, arrived = read_flight(field), {}, 0, nil, false
   local precedes = claim.undoes or claim.compensates
-  local within = claim.within ~= '' and claim.within
+  local within = place.within ~= '' and place.within
   for _, other in ipairs(flight.ids) do
     local where = stage(other, flight.orders[other])
     stages[other] = where
@@ -82,7 +79,7 @@ local function in_the_way(claim)
   if #alive.ids < #flight.ids then
     write_flight(field, alive)
   end
-  if ahead >= claim.limit then
+  if ahead >= limit then
     return first, ahead
   end
 end

@@ -1,11 +1,12 @@
 -- @include is_open keys time
 -- Uses in_flight
--- Track executions in flight: `in_flight` is a hash from action and target to {limit, ids, orders} as JSON. `ids` are the
--- executions of that action on that target that are queued, running or being verified, in order of arrival; `orders` maps
--- the queued ones to the jobs that will execute them. Actions without a limit are not tracked. Entries whose data was lost,
--- or whose end nobody will report, are removed after LOST ms.
+-- Track executions in flight: `in_flight` is a hash to {limit, ids, orders} as JSON, with a field for each action and target,
+-- and one for each action on all targets. `ids` are the executions there that are queued, running or being verified, in
+-- order of arrival; `orders` maps the queued ones to the jobs that will execute them. Actions without a limit are not
+-- tracked. Entries whose data was lost, or whose end nobody will report, are removed after LOST ms.
 local LOST = 3600000
 
+-- flight_field(action, target): return the field of an action on a target; on all targets it is the action itself.
 local function flight_field(action, target)
   return action .. ':' .. target
 end

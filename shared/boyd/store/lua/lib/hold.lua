@@ -29,18 +29,33 @@ local function unhold(action, target)
   redis.call('ZREM', held_actions, action .. ':' .. target)
 end
 
+-- read_hold(action, target, within): return kind, because, execution and since of a hold, unless an execution with the
+-- prefix *within* caused it.
+local function read_hold(action, target, within)
+  local held = hold_key(action, target)
+  local have = redis.call('HMGET', held, 'kind', 'because', 'execution', 'since')
+  local ours = have[3] and within ~= '' and string.sub(have[3], 1, #within) == within
+  return unpack(ours and {} or have, 1, 4)
+end
+
 -- is_held(action, target, within): return true if a hold binds an action: the hold of its target, unless an execution with
 -- the prefix *within* caused it, or one on all targets.
 local function is_held(action, target, within)
-  local everywhere, held = hold_key(action, ''), hold_key(action, target)
-  if redis.call('HGET', everywhere, 'because') == 'violations' then
+  local everywhere, because = read_hold(action, '', '')
+  local _, _, execution = read_hold(action, target, within)
+  return because == 'violations' or everywhere == 'stopped' or (execution and true)
+end
+
+-- is_overtaken(action, target, within, decided): return true if the action has done harm since it was *decided* on, on this
+-- target or so that it is stopped on all. What this procedure did on its target does not count.
+local function is_overtaken(action, target, within, decided)
+  local everywhere, _, _, stopped = read_hold(action, '', '')
+  if everywhere == 'stopped' and tonumber(stopped) > decided then
     return true
   end
-  local execution = redis.call('HGET', held, 'execution')
-  if within and within ~= '' and execution and string.sub(execution, 1, #within) == within then
-    return false
-  end
-  return execution and true
+  local kind, because, _, since = read_hold(action, target, within)
+  local harmed = kind == 'rolled back' or (kind == 'suspended' and because ~= 'violations')
+  return harmed and tonumber(since) > decided
 end
 
 -- may_hold(action, target, execution): return true if an execution may change the hold of its action. A suspension that

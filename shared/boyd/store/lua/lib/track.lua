@@ -26,8 +26,9 @@ local function number(track, field)
   return tonumber(track[field]) or 0
 end
 
--- is_granted(action, class, grant): return true if this grant still lets the action run alone in that class.
-local function is_granted(action, class, grant)
+-- valid_grant(action, class, id): return that grant if it still lets the action run alone in that class.
+local function valid_grant(action, class, id)
   local track = read_track(action, class)
-  return track and track.grant and track.grant.id == grant and tonumber(track.grant['until']) > now_ms()
+  local grant = track and track.grant
+  return grant and grant.id == id and tonumber(grant['until']) > now_ms() and grant
 end
