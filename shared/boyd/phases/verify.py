@@ -14,7 +14,7 @@ from boyd.phases import time_limit
 from boyd.phases.action_call import ConfinedCall, call_confined, sandbox_obstacle
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
-from boyd.plugin.plugin_values import validate
+from boyd.plugin.plugin_values import unchecked, validate
 from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.text.redaction import clean
 
@@ -91,8 +91,9 @@ def _read(answer: Any) -> EffectCheck:
     if isinstance(answer, bool):
         return EffectCheck("effective", ends=True) if answer else EffectCheck("no effect")
     try:
+        # Validate again: a verdict may have been built without validation.
         verdict = EffectVerdict.model_validate(
-            {"verdict": answer} if isinstance(answer, str) else answer
+            {"verdict": answer} if isinstance(answer, str) else unchecked(answer)
         )
     except ValidationError:
         names = ", ".join(repr(name) for name in get_args(EffectName))
