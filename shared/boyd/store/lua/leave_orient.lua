@@ -13,7 +13,7 @@ local fields = rest(7)
 if not owns_phase(iteration, n, epoch, 'orient', worker) then
   return 0
 end
-expect(due, 'zset', observers_health, 'hash', symptoms, 'string')
+expect(due, 'zset', observers_health, 'hash', symptoms, 'string', held_actions, 'zset')
 store(iteration, fields)
 store(observers_health, cjson.decode(health))
 redis.call('PEXPIRE', observers_health, 2592000000)
