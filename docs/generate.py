@@ -79,6 +79,14 @@ EVENTS = {
     "procedure.changed": ("procedure, progress", "A procedure got on, was cancelled or resumed."),
     "procedure.executed": ("procedure, state", "A procedure ended."),
     "hold.lifted": ("action, target", "Somebody lifted the hold of an action."),
+    "wait.started": (
+        "execution, action, target",
+        "A case waits before the action, to learn whether it ends by itself.",
+    ),
+    "wait.ended": (
+        "execution, action, target, verdict",
+        "The wait is over: `well`, `not well` or `unclear`.",
+    ),
     "autonomy.granted": (
         "action, situation, approval",
         "A person lets an action run alone in such situations.",

@@ -90,6 +90,11 @@ def verification(execution: str) -> str:
     return f"verify:{execution}"
 
 
+def wait(execution: str) -> str:
+    """The job that looks whether a case ends before its action is executed."""
+    return f"wait:{execution}"
+
+
 def investigation(investigation_id: str) -> str:
     """The job of an investigation."""
     return f"investigation:{investigation_id}"

@@ -60,6 +60,14 @@ def _file(name: str) -> Path:
 agent = Agent(
     "earner",
     plugins=[Earner()],
-    autonomy={"earner:do": {"mode": "earned", "at_least": 0.5, "after": 5}},
+    autonomy={
+        "earner:do": {
+            "mode": "earned",
+            "at_least": 0.5,
+            "after": 5,
+            "holdout": 0,
+            "require_uplift": False,
+        }
+    },
     verification={"earner:do": {"hold": False}},
 )

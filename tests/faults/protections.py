@@ -1326,7 +1326,7 @@ PROTECTIONS = (
         "P19",
         "no other strategy takes the place of what is running",
         "shared/boyd/phases/decide.py",
-        '            if hold.kind in ("queued", "running"):\n                return None\n',
+        "            if hold.kind in _IRREPLACEABLE:\n                return None\n",
         "",
         "unit/runtime/test_in_flight.py",
         ("test_nothing_takes_the_place_of_what_is_running",),

@@ -26,6 +26,7 @@ from boyd.models import (
     Compensation,
     Concurrency,
     Decision,
+    EarnedAutonomy,
     EffectName,
     ExecutionTerms,
     Fence,
@@ -53,6 +54,7 @@ from boyd.store import (
     ItemAnswer,
     LogChange,
     Lost,
+    PhaseEntry,
     Retention,
     RunEnding,
     Store,
@@ -60,6 +62,7 @@ from boyd.store import (
     WorkerInfo,
     connect,
 )
+from boyd.store.holdouts import CaseDraw, Wait
 from boyd.store.holds import NewHold
 from boyd.store.investigations import Origin
 from boyd.store.login_sessions import digest
@@ -336,6 +339,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     a.iterations.leave_orient(entry, situation, {}, {"added": "[]"})
     entry = a.iterations.enter(1, 1, "decide", "w/5")
     assert entry
+    wait(store, a, entry)
     a.iterations.leave(entry, "act", {"decision": "{}"}, "loop")
     entry = a.iterations.enter(1, 1, "act", "w/6")
     assert entry
@@ -357,6 +361,22 @@ def iterations(store: Store, a: AgentStore) -> None:
     a.iterations.enter(2, 2, "complete", "w/8")
     assert a.iterations.finish(Fence(2, 2, "w/8"), result(2), [], FOUND, KEEP) is not None
     store.seal(["a"])
+
+
+def wait(store: Store, a: AgentStore, entry: PhaseEntry) -> None:
+    """A case that waits before its action, in an iteration without runs."""
+    fields_before = store.client.hgetall("boyd:{a}:iteration")
+    store.client.hdel("boyd:{a}:iteration", "runs", "intake")
+    plan: JsonObject = {"class": "s", "label": "", "within": 60000, "every": 1000, "queue": ""}
+    case = CaseDraw("loop:1", "p:do", "w", {}, share=0.1, draw=0.05, plan=plan)
+    assert a.holdouts.draw(case, entry.fence)
+    store.client.hset("boyd:{a}:iteration", mapping=fields_before)
+    store.client.hset("boyd:{a}:wait:loop:1", "executionNotBefore", 1)
+    fields = a.jobs.enter("wait:loop:1", 1, "w/9")
+    assert fields
+    fence = Fence("wait:loop:1", 1, "w/9")
+    assert a.holdouts.end(Wait.of("loop:1", fields), fence, "well", "seen")
+    assert a.jobs.leave(fence, "succeeded", {}, 0)
 
 
 def work(store: Store, a: AgentStore) -> None:
@@ -403,7 +423,8 @@ def effects(store: Store, a: AgentStore) -> None:
             record = a.track_records.get("p:do", "s")
             assert record
             a.track_records.note_offer(record)
-            assert a.track_records.grant(record, "g", ["ann"], 0.9, 60, fence)
+            rule = EarnedAutonomy(at_least=0.9, after=5, lasts=60, false_grants=0.05)
+            assert a.track_records.grant(record, "g", ["ann"], rule, record.covers, fence)
         assert a.in_flight.find("p:do", "t", name)
         assert a.holds.judge(name, fence, verdict, "seen", 1, hold)
         if hold:

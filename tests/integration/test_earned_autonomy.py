@@ -99,7 +99,7 @@ def granted(deployment: Deployment) -> None:
 def change(deployment: Deployment, changes: JsonObject) -> None:
     """Change the only track record."""
     client, tracks = deployment.store.client, f"boyd:{{earner}}:track:{ACTION}"
-    [(classed, text)] = client.hgetall(tracks).items()
+    [(classed, text)] = [row for row in client.hgetall(tracks).items() if row[0] != "*"]
     client.hset(tracks, classed, json.dumps(json.loads(text) | changes))
 
 

@@ -23,9 +23,11 @@ from boyd.models import (
     LEVELS,
     ApprovalPolicy,
     Budget,
+    CallScope,
     Decision,
     EarnedAutonomy,
     Situation,
+    SituationClass,
     TrackRecord,
     Vote,
 )
@@ -64,7 +66,7 @@ class Circumstances:
         decision: Decision,
         situation: Situation,
         clock: Callable[[], datetime],
-        records: Callable[[Action, Situation], TrackRecord | None] | None = None,
+        records: Callable[[Circumstances], TrackRecord | None] | None = None,
         undoes: bool = False,
     ) -> None:
         """The circumstances of *action*, or with *undoes* of a rollback of it."""
@@ -83,7 +85,23 @@ class Circumstances:
     @cached_property
     def record(self) -> TrackRecord | None:
         """The track record of the action in such situations, if it is known."""
-        return self._records(self.action, self.situation) if self._records else None
+        return self._records(self) if self._records else None
+
+    @cached_property
+    def scope(self) -> CallScope:
+        """The targets and the other params of the call."""
+        try:
+            params = self.params
+        except Exception:  # noqa: BLE001 - also of the plugin's own validation
+            params = self.decision.params
+        anomalies = self.situation.anomalies_for(self.action.plugin_id)
+        resources = {r for anomaly in anomalies for r in anomaly.affected_resources or ()}
+        return CallScope.of(self.action.target, params, resources)
+
+    @cached_property
+    def situation_class(self) -> SituationClass:
+        """The class in whose track record it counts."""
+        return SituationClass.of(self.situation, self.action.plugin_id, self.scope)
 
     @property
     def at(self) -> datetime | None:
@@ -367,6 +385,10 @@ class Rules:
         if (earned or self.calibrates(action.id)) and not action.has("verify"):
             reason = "it has no `verify`, so nothing is known of its effects"
             raise ConfigError(f"{place}: the action can have no track record: {reason}")
+        rule = self.earning_rule(action.id)
+        obstacle = _obstacle_to_wait(action)
+        if rule and rule.require_uplift and obstacle:
+            raise ConfigError(f"{place}.require_uplift: {obstacle}; set it to false")
         if self.calibrates(action.id) and action.autonomy.min_confidence is None:
             raise ConfigError(f"{place}.confidence: the action has no min_confidence")
 
@@ -415,6 +437,15 @@ class Rules:
             "params": circumstances.params,
             **{f"params.{name}": value for name, value in circumstances.params.items()},
         }
+
+
+def _obstacle_to_wait(action: Action) -> str | None:
+    """The obstacle to ever letting a case wait before the action, if there is one."""
+    if action.risk == "critical":
+        return "the action is critical, so no case ever waits for it"
+    if not action.is_checked_before:
+        return "its `verify` takes the result, so nobody can tell what is well without the action"
+    return None
 
 
 def _policy(number: int) -> str:

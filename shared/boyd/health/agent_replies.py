@@ -41,6 +41,7 @@ _JOBS = {
     "call": "a call",
     "delivery": "a notification",
     "verify": "a verification",
+    "wait": "a look at a case that waits",
     "procedure": "a procedure",
 }
 

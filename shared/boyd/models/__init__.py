@@ -61,6 +61,7 @@ from boyd.models.base import (
     unstorable,
     utc_now,
 )
+from boyd.models.coverage import Coverage
 from boyd.models.decision import (
     NO_OP,
     Change,
@@ -84,10 +85,12 @@ from boyd.models.effect import (
     Hold,
     HoldKind,
     HoldList,
+    Holdout,
     TrackRecord,
     TrackRecordList,
     VerificationPlan,
     VerificationSettings,
+    WaitingTrial,
 )
 from boyd.models.execution import (
     CANCELLED,
@@ -134,6 +137,7 @@ from boyd.models.run import (
 from boyd.models.situation import (
     NO_SITUATION,
     Anomaly,
+    CallScope,
     Correlation,
     Observation,
     ObservationType,
@@ -141,6 +145,7 @@ from boyd.models.situation import (
     Place,
     Situation,
     SituationAssessment,
+    SituationClass,
     Triple,
     mean_confidence,
 )
@@ -193,6 +198,7 @@ __all__ = [
     "Call",
     "CallKind",
     "CallRequest",
+    "CallScope",
     "Callback",
     "Catalog",
     "Change",
@@ -203,6 +209,7 @@ __all__ = [
     "Concurrency",
     "Confidence",
     "Correlation",
+    "Coverage",
     "Decision",
     "DecisionTrace",
     "Delegable",
@@ -228,6 +235,7 @@ __all__ = [
     "Hold",
     "HoldKind",
     "HoldList",
+    "Holdout",
     "JobExecution",
     "JoinedRequest",
     "Json",
@@ -279,6 +287,7 @@ __all__ = [
     "Severity",
     "Situation",
     "SituationAssessment",
+    "SituationClass",
     "StepAction",
     "StepCompensation",
     "StepProgress",
@@ -293,6 +302,7 @@ __all__ = [
     "VerificationSettings",
     "Vote",
     "VoteSignature",
+    "WaitingTrial",
     "agent_of",
     "default_rationale",
     "digest_of",

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from datetime import datetime
+from math import floor
 from typing import Literal, Self
 
 from pydantic import Field
 
 from boyd import naming
 from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
+from boyd.models.coverage import Coverage
+from boyd.models.situation import CallScope
 from boyd.text.formatting import seconds
-from boyd.text.sequential_bounds import DropTest, lower_bound, stake
+from boyd.text.sequential_bounds import DropTest, lower_bound, stake, uplift_bound
 
 #: What an action has achieved. "ok" alone means only that its call returned.
 EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
 #: What Boyd did after an action had made it worse.
 CompensationState = Literal["rolled back", "not restored", "asked", "failed", "none"]
 #: Why an action is held: as many executions of it as may be in flight are queued, running or being
-#: verified (`open`), on this target or on all (`limit`); or it had no effect, or nobody can tell;
-#: or it has done harm, which was rolled back or not; or harm on one target has stopped it on all.
+#: verified (`open`), on this target or on all (`limit`); or its case waits, to learn if that ends
+#: without the action (`held out`); or it had no effect, or nobody can tell; or it has done harm,
+#: which was rolled back or not; or harm on one target has stopped it on all.
 HoldKind = Literal[
     "queued",
     "running",
     "open",
     "limit",
+    "held out",
     "no effect",
     "cannot tell",
     "rolled back",
@@ -210,6 +215,9 @@ class Hold(Model):
             return f"{subject} is not repeated yet: {self.course}"
         if self.kind == "stopped":
             return f"{self.action} is stopped on all targets: {done} made it worse {self.evidence}"
+        if self.kind == "held out":
+            until = f" until {self.until:%H:%M} UTC" if self.until else ""
+            return f"{subject} waits: held out to learn whether it heals by itself{until}"
         if self.because == "violations":
             return f"{subject} is suspended: {done} went beyond its sandbox{evidence}"
         if self.kind == "suspended":
@@ -253,13 +261,17 @@ class EarnedAutonomy(Model):
         after: the fewest verified outcomes.
         lasts: seconds for which a grant is valid.
         false_grants: the highest share of classes in which it is proposed to run alone although its
-            true share is lower.
+            true share is lower, or, with `require_uplift`, although waiting is as good.
+        holdout: the share of cases that wait first, to learn how many end without the action.
+        require_uplift: whether it is only proposed once it is better than waiting.
     """
 
     at_least: float
     after: int
     lasts: float
     false_grants: float
+    holdout: float = 0.1
+    require_uplift: bool = True
 
 
 class AutonomyGrant(Model):
@@ -275,6 +287,7 @@ class AutonomyGrant(Model):
             it was granted by an earlier release, and does not limit them.
         proven: the effective executions in a row since that number was doubled; as many of them as
             the number double it again.
+        covers: the targets and params to which it is limited.
     """
 
     id: str
@@ -284,6 +297,65 @@ class AutonomyGrant(Model):
     by: list[str]
     in_flight: Whole | None = None
     proven: Whole | None = None
+    covers: Coverage = Coverage()
+
+    @property
+    def words(self) -> str:
+        """The grant and those who gave it."""
+        return f"grant {naming.short(self.id)} by {' and '.join(self.by)}"
+
+
+class Holdout(Model):
+    """The draw that decides if a case waits before the action.
+
+    Attributes:
+        draw: uniform between 0 and 1, and the same whenever the iteration runs again.
+        share: below which a case waits; the propensity.
+        until: when the wait ends; absent: it does not wait.
+    """
+
+    draw: float
+    share: float
+    until: Timestamp | None = None
+
+
+class WaitingTrial(Model):
+    """A comparison of acting with waiting, by cases that were assigned at random.
+
+    Every case counts from its draw, and against the action as long as nothing else is known: one
+    that was to be acted on as not well, one that was to wait as well.
+
+    Attributes:
+        cases: those that were to be acted on at once.
+        well_after: those of them in which the first execution was effective.
+        waited: the cases that were to wait.
+        well_without: those of them that were well by the end of the wait.
+        needed: those of them in which the action was executed after the wait.
+    """
+
+    cases: Whole = 0
+    well_after: Whole = 0
+    waited: Whole = 0
+    well_without: Whole = 0
+    needed: Whole = 0
+
+    def uplift(self, error: float) -> float:
+        """The lower bound of the difference that acting makes, ever wrong with that *error*."""
+        acting = self.well_after, max(0, self.cases - self.well_after)
+        waiting = max(0, self.waited - self.needed), self.needed
+        return uplift_bound(acting, waiting, error)
+
+    def words(self, error: float) -> str:
+        """The comparison in one sentence."""
+        if not self.waited:
+            return "no case has waited: nothing shows that it is better than waiting"
+        uplift, unclear = self.uplift(error), self.waited - self.needed - self.well_without
+        counts = f"{self.well_after} of {self.cases} well after it; "
+        counts += f"{self.well_without} of {self.waited} well without it"
+        counts += f", {unclear} could not be told" if unclear > 0 else ""
+        if uplift <= 0:
+            return f"{counts}; nothing shows that it is better than waiting"
+        return f"{counts}; better by at least {floor(uplift * 100) / 100:.2f}"
 
 
 class OutcomeCounts(Model):
@@ -373,10 +445,17 @@ class TrackRecord(OutcomeCounts):
         ended_by: the execution after which it was withdrawn.
         offered: the outcomes counted when a person was last asked to let it run alone.
         grant: its right to run alone.
+        related: a grant of the action for the same anomalies on another kind of target, if this
+            class has none.
+        trial: the comparison with waiting.
+        covers: the targets and params of its effective executions.
+        concerns: the targets of the decision with which it was read.
         rate: the share of effective executions.
         lower_bound: that of the true share, which is ever wrong with a probability of `ERROR`.
         brier: the Brier score of the stated confidence.
         base_brier: that of the share of effective executions.
+        uplift: the lower bound of what it adds to the share of cases that are well without it,
+            ever wrong with a probability of `ERROR`; absent: no case has waited.
     """
 
     withdrawn: Whole = 0
@@ -384,10 +463,15 @@ class TrackRecord(OutcomeCounts):
     ended_by: str | None = None
     offered: Whole | None = None
     grant: AutonomyGrant | None = None
+    related: AutonomyGrant | None = None
+    trial: WaitingTrial = WaitingTrial()
+    covers: Coverage = Coverage()
+    concerns: list[str] = Field(default_factory=list)
     rate: float | None = None
     lower_bound: float | None = None
     brier: float | None = None
     base_brier: float | None = None
+    uplift: float | None = None
 
     def with_rates(self) -> Self:
         """Fill in the rate, its lower bound, and the Brier scores."""
@@ -399,12 +483,15 @@ class TrackRecord(OutcomeCounts):
                 "lower_bound": rated and self.bound(ERROR),
                 "brier": scored and self.stated_error / scored,
                 "base_brier": scored and self.base_error / scored,
+                "uplift": self.trial.uplift(ERROR) if self.trial.waited else None,
             }
         )
 
-    def counting(self, stated: Confidence, rule: EarnedAutonomy | None) -> JsonObject:
+    def counting(
+        self, stated: Confidence, rule: EarnedAutonomy | None, scope: CallScope
+    ) -> JsonObject:
         """The arguments with which a script counts an outcome of a *stated* confidence."""
-        plan: JsonObject = {"class": self.situation, "label": self.label}
+        plan: JsonObject = {"class": self.situation, "label": self.label, **scope.plan}
         plan |= {"confidence": stated, "prior": PRIOR}
         if rule is None:
             return plan
@@ -413,15 +500,25 @@ class TrackRecord(OutcomeCounts):
 
     def has_earned(self, rule: EarnedAutonomy) -> bool:
         """Check whether the record justifies that the action runs alone."""
-        # Each new attempt after a withdrawal has half the chance of an error, so that all attempts
-        # together have at most twice that of the first.
-        error = rule.false_grants / 2**self.withdrawn
+        error = self.error(rule)
+        if rule.require_uplift and self.trial.uplift(error) <= 0:
+            return False
         has_evidence = stake(self.effective, self.failures_at_worst, rule.at_least) >= 1 / error
         return has_evidence and self.outcomes >= rule.after and self.drop == 0
 
-    def valid_grant(self, rule: EarnedAutonomy, now: datetime) -> AutonomyGrant | None:
-        """The grant, if it is valid now and under *rule*."""
-        grant = self.grant
+    def error(self, rule: EarnedAutonomy) -> float:
+        """The chance of an error that is left under *rule*.
+
+        Each new attempt after a withdrawal has half of it, so that all attempts together have at
+        most twice that of the first.
+        """
+        return rule.false_grants * 0.5**self.withdrawn
+
+    def valid_grant(
+        self, rule: EarnedAutonomy, now: datetime, grant: AutonomyGrant | None = None
+    ) -> AutonomyGrant | None:
+        """Its grant, or that *grant*, if it is valid now and under *rule*."""
+        grant = grant or self.grant
         valid = grant and grant.until > now and grant.at_least >= rule.at_least
         return grant if valid else None
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from textwrap import shorten
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -26,6 +28,11 @@ from boyd.models.base import (
 MAX_LABEL = 200
 #: The most characters of the description of an open anomaly.
 MAX_DESCRIPTION = 300
+#: The end of a pod's name: the hash of its replica set, and five letters of its own.
+_POD = re.compile(r"(?<=-)(?=[a-z0-9]*[0-9])[a-z0-9]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_WORD = re.compile(r"[^-_.:/@, ]+")
+#: The most characters of a kind, and of the value of a param; of a longer value a digest is kept.
+_MAX_KIND, _MAX_VALUE = 100, 100
 #: Separates the words of an anomaly's type.
 _LAST_WORD = re.compile(r"[-_.:/ ]+[^-_.:/ ]*$")
 #: Where a fact is in a graph: subject, predicate, object.
@@ -145,21 +152,6 @@ class Situation(Model):
     priority: Level = "low"
     confidence: Confidence = 0.0
 
-    def class_for(self, plugin_id: str) -> str:
-        """The class of the situation for actions of a plugin: a digest of the anomalies.
-
-        These are the ones that its own orienters found, if it has any, or else all. Situations that
-        differ only in figures, texts or confidence are of the same class.
-        """
-        text = json.dumps(sorted(map(_class, self._classing(plugin_id))))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-    def label_for(self, plugin_id: str) -> str:
-        """The class of the situation for actions of a plugin, in words."""
-        labels = sorted({_label(anomaly) for anomaly in self._classing(plugin_id)})
-        label = "; ".join(labels) or "no anomaly"
-        return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
-
     @property
     def open_anomalies(self) -> list[OpenAnomaly]:
         """The worst anomaly of each plugin, family and resource, worst first."""
@@ -179,7 +171,8 @@ class Situation(Model):
         worst = {(it.plugin_id, it.symptom): it for it in reversed(anomalies)}
         return [it for it in anomalies if worst[it.plugin_id, it.symptom] is it]
 
-    def _classing(self, plugin_id: str) -> list[Anomaly]:
+    def anomalies_for(self, plugin_id: str) -> list[Anomaly]:
+        """The anomalies that the orienters of a plugin found, if it has any, or else all."""
         own = [
             assessment
             for assessment in self.assessments
@@ -209,13 +202,108 @@ def _open(plugin_id: str, anomaly: Anomaly, resource: str) -> OpenAnomaly:
     )
 
 
-def _label(anomaly: Anomaly) -> str:
-    where = ", ".join(sorted(anomaly.affected_resources or []))
-    return f"{anomaly.type}{where and f' on {where}'} ({anomaly.severity})"
+def kind_of(target: str) -> str:
+    """The kind of a target: its name, with `*` in place of numbers and hashes.
+
+    `web-3` and `web-17` are `web-*`, and so are the pods of a deployment `web`.
+    """
+    return shorten(_WORD.sub(_blur, _POD.sub("*", target)), _MAX_KIND)
 
 
-def _class(anomaly: Anomaly) -> list[str]:
-    return [anomaly.type, anomaly.severity, *sorted(anomaly.affected_resources or [])]
+def _blur(word: re.Match[str]) -> str:
+    """A word without a number, the letters before one, or nothing of a word that mixes both."""
+    if not any(letter.isdigit() for letter in word[0]):
+        return word[0]
+    letters = word[0].rstrip("0123456789")
+    return f"{letters}*" if letters.isalpha() else "*"
+
+
+@dataclass(frozen=True)
+class CallScope:
+    """The targets of a call, and its other params: numbers, and everything else as JSON text.
+
+    Attributes:
+        parameter: the name of the param that names the target; empty: the targets are the
+            resources of the anomalies.
+    """
+
+    parameter: str
+    targets: tuple[str, ...]
+    params: Mapping[str, float | str]
+
+    @classmethod
+    def of(
+        cls, parameter: str | None, params: Mapping[str, Any], resources: Iterable[str]
+    ) -> CallScope:
+        """The scope of a call with *params*; without a target param it is about *resources*."""
+        target = str(params.get(parameter, "")) if parameter else ""
+        targets = (target,) if target else tuple(sorted(resources))
+        others = {name: _flat(value) for name, value in params.items() if name != parameter}
+        return cls(parameter or "", targets, others)
+
+    @property
+    def kind(self) -> str:
+        """The kinds of its targets."""
+        return shorten(", ".join(sorted({kind_of(target) for target in self.targets})), _MAX_KIND)
+
+    @property
+    def plan(self) -> JsonObject:
+        """The scope as a script notes what an effective execution covers."""
+        return {
+            "parameter": self.parameter or "target",
+            "targets": list(self.targets),
+            "params": dict(self.params),
+        }
+
+
+def _flat(value: Any) -> float | str:
+    """A number, or else the value as JSON text."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return value
+    text = json.dumps(value, sort_keys=True, default=str)
+    return text if len(text) <= _MAX_VALUE else _digest(text, 16)
+
+
+@dataclass(frozen=True)
+class SituationClass:
+    """A class of situations: the types of the anomalies, and the kind of the targets.
+
+    Where there is no anomaly, the params that are no numbers belong to it, too.
+    """
+
+    types: tuple[str, ...]
+    kind: str
+    params: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, situation: Situation, plugin_id: str, scope: CallScope) -> SituationClass:
+        """The class in which an action of a plugin is counted."""
+        types = tuple(sorted({a.type for a in situation.anomalies_for(plugin_id)}))
+        texts = [f"{name}={text}" for name, text in scope.params.items() if isinstance(text, str)]
+        return cls(types, scope.kind, () if types else tuple(sorted(texts)))
+
+    @property
+    def key(self) -> str:
+        """The class in Redis and on the wire; classes of the same anomalies begin alike."""
+        kinds = [self.kind, *self.params]
+        return f"{_digest(json.dumps(self.types))}-{_digest(json.dumps(kinds))}"
+
+    @property
+    def label(self) -> str:
+        """The class in words."""
+        trouble = "; ".join(self.types) or "no anomaly"
+        where = f" on {self.kind}" if self.kind else ""
+        label = f"{trouble}{where}" + "".join(f", {text}" for text in self.params)
+        return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
+
+
+def is_related(key: str, other: str) -> bool:
+    """Report whether two classes, by their keys, have the same types of anomalies."""
+    return key.partition("-")[0] == other.partition("-")[0]
+
+
+def _digest(text: str, length: int = 8) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 #: The situation before the first iteration has produced one.

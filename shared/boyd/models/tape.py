@@ -12,7 +12,7 @@ from pydantic import Field
 from boyd.models.action import Autonomy, Budget, Reversibility
 from boyd.models.approval import ApprovalPolicy
 from boyd.models.base import Json, JsonObject, Level, Model, Timestamp
-from boyd.models.effect import TrackRecord
+from boyd.models.effect import Holdout, TrackRecord
 from boyd.models.situation import Anomaly
 
 
@@ -80,6 +80,7 @@ class Gate(Model):
         at_least: the share of effective executions that it has to have shown to run alone; absent:
             it needs none.
         grant: by which it ran alone, if it needed one.
+        holdout: the draw that decided if its case waits first; absent: nothing was drawn.
     """
 
     outcome: GateOutcome
@@ -94,6 +95,7 @@ class Gate(Model):
     record: TrackRecord | None = None
     at_least: float | None = None
     grant: str | None = None
+    holdout: Holdout | None = None
 
 
 ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http", "holds"]

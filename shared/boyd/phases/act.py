@@ -410,11 +410,7 @@ class _Attempt:
 
     def _situation_class(self) -> str:
         record = self.request.record
-        return (
-            record.situation
-            if record
-            else self.circumstances.situation.class_for(self.action.plugin_id)
-        )
+        return record.situation if record else self.circumstances.situation_class.key
 
     def _counting(self) -> JsonObject | None:
         """The way in which the outcome is counted; only decisions of the agent count."""
@@ -422,7 +418,10 @@ class _Attempt:
         if record is None:
             return None
         rule = self.ctx.agent.rules.earning_rule(self.action.id)
-        return record.counting(self.request.decision.confidence, rule)
+        scope = self.circumstances.scope
+        if not scope.targets:  # the situation of an approved action is not at hand
+            scope = replace(scope, targets=tuple(record.concerns))
+        return record.counting(self.request.decision.confidence, rule, scope)
 
     def _is_bound(self) -> bool:
         """Report whether holds bind it: a person who approves an action decides to repeat it."""

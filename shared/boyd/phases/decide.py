@@ -23,6 +23,9 @@ from boyd.plugin import Hook, Strategy
 from boyd.plugin.plugin_values import unchecked
 from boyd.text.redaction import clean
 
+#: Holds while which no other strategy takes the place of the one whose action is held.
+_IRREPLACEABLE = ("queued", "running", "held out")
+
 
 def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionTrace]:
     """Decide what to do in *situation*, with the trace of the decision."""
@@ -71,7 +74,7 @@ class _Deciding:
     def _first_not_held(self) -> Strategy | None:
         """Let the strategies decide in turn, until one decides on an action that is not held.
 
-        While the action of one is queued or runs, nothing takes its place.
+        While the action of one is queued, runs or waits, nothing takes its place.
         """
         for strategy in self.applicable:
             if not self._choose(strategy):
@@ -81,7 +84,7 @@ class _Deciding:
                 self._ask_hooks()
                 return strategy
             self._pass_over(strategy, hold)
-            if hold.kind in ("queued", "running"):
+            if hold.kind in _IRREPLACEABLE:
                 return None
         return None
 

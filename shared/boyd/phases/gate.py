@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from boyd import naming
 from boyd.agent import Agent
 from boyd.agent.agent_rules import Circumstances, Rules, Undecided
 from boyd.models import ActionResult, EarnedAutonomy, Gate
@@ -117,16 +116,20 @@ def _judge_earning(
     rules: Rules, circumstances: Circumstances, rule: EarnedAutonomy, reason: str
 ) -> Gate:
     """Judge an action that has to earn to run alone, and otherwise may for that *reason*."""
-    record = circumstances.record
-    grant = record.valid_grant(rule, circumstances.now) if record else None
+    record, now = circumstances.record, circumstances.now
+    grant = record.valid_grant(rule, now, record.grant or record.related) if record else None
     if record is None or grant is None:
         words = record.words if record else "its track record is not known"
         reason = f"nobody lets it run alone in such situations yet: {words}"
         return Gate(outcome="asked", reason=reason)
-    by = f"grant {naming.short(grant.id)} by {' and '.join(grant.by)}: {record.words}"
+    outside = grant.covers.outside(circumstances.scope)
+    if outside or grant is not record.grant:
+        limits = f"{grant.words} covers only {grant.covers.words}"
+        reason = f"{limits}, not {' and '.join(outside) or 'another kind of target'}"
+        return Gate(outcome="asked", reason=reason)
     return Gate(
         outcome="automatic",
-        reason=f"{reason}, and {by}",
+        reason=f"{reason}, and {grant.words}: {record.words}",
         budget=rules.budget(circumstances),
         grant=grant.id,
     )

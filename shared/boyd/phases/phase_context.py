@@ -165,14 +165,16 @@ class PhaseContext:
             self.tape.note(action.id, "holds", target, hold)
         return hold
 
-    def record(self, action: Action, situation: Situation) -> TrackRecord | None:
+    def record(self, circumstances: Circumstances) -> TrackRecord | None:
         """Return the track record of an action in such situations, if it can have one."""
+        action = circumstances.action
         if self._past.record is None or not action.has("verify"):
             return None
-        classed = situation.class_for(action.plugin_id)
-        record = self._past.record(action.id, classed)
-        label = situation.label_for(action.plugin_id)
-        return record or TrackRecord(action=action.id, situation=classed, label=label)
+        key, label = circumstances.situation_class.key, circumstances.situation_class.label
+        record = self._past.record(action.id, key)
+        if record is None:
+            record = TrackRecord(action=action.id, situation=key, label=label)
+        return record.patched({"label": label, "concerns": list(circumstances.scope.targets)})
 
     def call_all(self, calls: Sequence[time_limit.TimedCall]) -> list[time_limit.CallOutcome]:
         """Run all *calls*, side by side if possible; outcomes in their order."""

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from boyd.agent import Agent
+from boyd.agent.agent_rules import Circumstances
 from boyd.models import (
     ActionResult,
     Actor,
@@ -448,11 +449,11 @@ class _ShadowPhase(PhaseContext):
             self._gaps.late.append(f"whether {action.id} was held was not recorded")
         return None
 
-    def record(self, action: Action, situation: Situation) -> TrackRecord | None:
+    def record(self, circumstances: Circumstances) -> TrackRecord | None:
         """The track record of an action as the gate saw it then."""
         then = self._record.gate.record if self._record.gate else None
-        classed = situation.class_for(action.plugin_id)
-        if then and (then.action, then.situation) == (action.id, classed):
+        action, key = circumstances.action, circumstances.situation_class.key
+        if then and (then.action, then.situation) == (action.id, key):
             return then
         rules = self.agent.rules
         if rules.earning_rule(action.id) or rules.calibrates(action.id):

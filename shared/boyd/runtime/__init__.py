@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from boyd.messaging.dispatcher import BatchHint, Dispatcher
 from boyd.runtime.approvals.approval_gateway import Resolution, Resolver
+from boyd.runtime.autonomy.case_waits import WaitHandler
 from boyd.runtime.ending import Abandoner, Abandonment, retire, revoke
 from boyd.runtime.engine import Engine, EngineSettings, Post, Processes
 from boyd.runtime.iteration import IterationSteps
@@ -54,5 +55,6 @@ def job_runner(engine: Engine) -> JobRunner:
             "investigation": InvestigationHandler(engine),
             "procedure": ProcedureHandler(engine),
             "verify": VerificationHandler(engine),
+            "wait": WaitHandler(engine),
         },
     )

@@ -16,14 +16,16 @@ from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import (
+    NO_SITUATION,
     ActionResult,
     Decision,
     DecisionTrace,
     Gate,
+    Holdout,
     ObserverHealth,
     Phase,
+    Prevention,
     Problem,
-    Situation,
 )
 from boyd.phases import act, action_call, decide, observe, orient
 from boyd.phases.gate import annotate, conclude, judge, refuse
@@ -31,6 +33,7 @@ from boyd.phases.observe import Batch, ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PastActions, PhaseContext, describe
 from boyd.plugin import Action
 from boyd.runtime import ending
+from boyd.runtime.autonomy.case_waits import CaseDraws
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.runtime.triggers import TICK
@@ -54,8 +57,8 @@ from boyd.text import queues
 log = logging.getLogger("boyd.runtime")
 
 #: Fields of an iteration's record that decide and act need; not its observations.
-_TO_DECIDE = ("iteration", "situation", "problems", "blocks", "build")
-_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved", "gate")
+_TO_DECIDE = ("iteration", "timeline", "situation", "problems", "blocks", "build")
+_TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs", "unserved", "holdout", "gate")
 
 #: Runs a phase; True if the chain continues with the next phase.
 Work = Callable[[PhaseEntry, PhaseContext], bool]
@@ -70,12 +73,14 @@ class _Destination:
         refusal: the result of a decision that is not executed.
         obstacle: the reason why that queue can only propose the action, not execute it.
         gate: the verdict, unless the act phase is to judge when the action starts.
+        holdout: the draw by which its case need not wait, if there was one.
     """
 
     queue: str = ""
     refusal: ActionResult | None = None
     obstacle: str = ""
     gate: Gate | None = None
+    holdout: Holdout | None = None
 
 
 def _refuse(result: ActionResult, gate: Gate | None = None) -> _Destination:
@@ -92,6 +97,7 @@ class IterationSteps:
         self._store = engine.store
         self._iterations = engine.store.iterations
         self._settings = engine.settings
+        self._draws = CaseDraws(engine)
 
     def start(self, iteration: int, epoch: int) -> bool:
         """Run the start phase: run hooks, plan the observe phase."""
@@ -236,13 +242,14 @@ class IterationSteps:
         situation = entry.record.situation
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
-        where = self._destination(ctx, decision, trace, situation)
+        where = self._destination(entry, ctx, decision, trace)
         following: Phase = "act" if where.queue else "complete"
         fields = {
             "decision": decision.to_json(),
             "trace": trace.to_json(),
             "results": dump_results([where.refusal] if where.refusal else []),
             "unserved": where.obstacle,
+            "holdout": where.holdout.to_json() if where.holdout else "",
             **_gate(where.gate),
             **_problems(ctx),
             **self._tape(entry, ctx),
@@ -252,7 +259,7 @@ class IterationSteps:
         return False
 
     def _destination(
-        self, ctx: PhaseContext, decision: Decision, trace: DecisionTrace, situation: Situation
+        self, entry: PhaseEntry, ctx: PhaseContext, decision: Decision, trace: DecisionTrace
     ) -> _Destination:
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
@@ -263,14 +270,18 @@ class IterationSteps:
         if action is None:
             return _refuse(action_call.no_such_action(decision.action))
         queue = action.queue or queues.ACT
-        circumstances = ctx.circumstances(action, decision, situation)
+        circumstances = ctx.circumstances(action, decision, entry.record.situation or NO_SITUATION)
         verdict = judge(self._agent, circumstances, trace.approval_required_by)
+        if self._agent.rules.earning_rule(action.id):
+            verdict = self._draws.draw(entry, circumstances, verdict)
         if verdict.outcome == "asked":
             return self._proposing(action, annotate(self._agent, circumstances, verdict))
         if verdict.outcome == "refused":
-            refusal = action_call.failure(action.id, verdict.reason, prevented="closed")
+            is_waiting = verdict.holdout is not None
+            kind: Prevention = "held" if is_waiting else "closed"
+            refusal = action_call.failure(action.id, verdict.reason, prevented=kind)
         elif self._engine.fleet.serving(queue):
-            return _Destination(queue)
+            return _Destination(queue, holdout=verdict.holdout)
         else:
             reason = queues.no_worker_message(queue)
             refusal = action_call.failure(action.id, reason, prevented="unserved")
@@ -306,6 +317,8 @@ class IterationSteps:
         )
         ledger = self._engine.ledger()
         result, gate = act.act(ctx, request, ledger, self._engine.approvals)
+        if gate and (text := entry.fields.get("holdout")):
+            gate = gate.patched({"holdout": Holdout.from_json(text)})
         fields = {
             "results": dump_results([result]),
             **_gate(gate),

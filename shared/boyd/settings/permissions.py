@@ -109,6 +109,8 @@ class AutonomyRule(AgentGroup):
     `when` is a condition. With `mode` *earned* it has to earn that in each class of situation, by
     verified outcomes: their share of effective ones is to be `at_least` that, with a chance of
     error of `false_grants`, after at least `after` outcomes; a grant lasts for `lasts` seconds.
+    A share `holdout` of the cases waits first, to learn how many end without the action; with
+    `require_uplift` the action is only proposed once it is better than waiting.
     `confidence` is what is compared with the least confidence of the action: the stated one, or
     what that is worth by the track record.
     """
@@ -119,6 +121,8 @@ class AutonomyRule(AgentGroup):
     after: int = Field(default=20, ge=1, le=10_000)
     lasts: float = Field(default=30 * 86400.0, gt=0, le=366 * 86400.0)
     false_grants: float = Field(default=0.05, gt=0, le=0.5)
+    holdout: float = Field(default=0.1, ge=0, le=0.5)
+    require_uplift: bool = True
     confidence: Literal["stated", "calibrated"] = "stated"
 
     @model_validator(mode="after")
@@ -126,6 +130,11 @@ class AutonomyRule(AgentGroup):
         needless = sorted(EarnedAutonomy.model_fields.keys() & self.model_fields_set)
         if self.mode != "earned" and needless:
             raise ValueError(f'{", ".join(needless)}: only with mode = "earned"')
+        if self.mode == "earned" and self.require_uplift and not self.holdout:
+            raise ValueError(
+                "without a holdout nothing shows that the action is better than waiting; set "
+                "require_uplift = false, too"
+            )
         if self.when is None and (self.mode, self.confidence) == ("declared", "stated"):
             raise ValueError("it changes nothing; set `when`, `mode` or `confidence`")
         return self
@@ -140,6 +149,8 @@ class AutonomyRule(AgentGroup):
             after=self.after,
             lasts=self.lasts,
             false_grants=self.false_grants,
+            holdout=self.holdout,
+            require_uplift=self.require_uplift,
         )
 
 

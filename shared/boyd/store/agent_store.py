@@ -21,6 +21,7 @@ from boyd.store.executions import ActionLedger
 from boyd.store.fleet import AgentFleet, Fleet, Retention, read_entry
 from boyd.store.freezes import FreezeCopy
 from boyd.store.history import History
+from boyd.store.holdouts import Holdouts
 from boyd.store.holds import Holds
 from boyd.store.in_flight import InFlight
 from boyd.store.investigations import Investigations
@@ -179,6 +180,11 @@ class AgentStore:
     def track_records(self) -> TrackRecords:
         """Outcomes of actions, and the grants that they earned."""
         return TrackRecords(self._client, self._scripts, self._keys)
+
+    @cached_property
+    def holdouts(self) -> Holdouts:
+        """Cases that wait before the action."""
+        return Holdouts(self._scripts, self._keys)
 
     @cached_property
     def procedures(self) -> ProcedureStore:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from boyd.models import Actor, Fence, TrackRecord, from_ms
+from boyd.models import Actor, Coverage, EarnedAutonomy, Fence, TrackRecord, from_ms
 from boyd.models.actor import actor_fields
+from boyd.models.situation import is_related
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, milliseconds
 
+#: The row of what is counted over all classes, and those of earlier builds.
+_NO_CLASS = re.compile(r"\*|[0-9a-f]{16}")
 _TIMES = ("since", "updated", "until")
 
 
@@ -26,10 +30,27 @@ class TrackRecords:
         self._keys = keys
 
     def get(self, action: str, situation: str) -> TrackRecord | None:
-        """The record of an action in a class of situation, if there is one."""
+        """The record of an action in a class of situation, if there is one.
+
+        Where that has no grant, it comes with one for the same anomalies on other targets.
+        """
         with translate_errors():
-            text = self._client.hget(self._keys.track(action), situation)
-        return _read(action, situation, text)
+            texts = self._client.hgetall(self._keys.track(action))
+        record = _read(action, situation, texts.get(situation))
+        if record is not None and record.grant:
+            return record
+        related = [
+            other.grant
+            for name, text in texts.items()
+            if is_related(name, situation)
+            and (other := _readable(action, name, text))
+            and other.grant
+        ]
+        if not related:
+            return record
+        latest = max(related, key=lambda grant: grant.until)
+        record = record or TrackRecord(action=action, situation=situation, label="")
+        return record.patched({"related": latest})
 
     def all(self, actions: Iterable[str]) -> list[TrackRecord]:
         """The records of these actions, latest outcome first."""
@@ -43,7 +64,8 @@ class TrackRecords:
             record
             for action, texts in zip(names, hashes, strict=True)
             for situation, text in (texts or {}).items()
-            if (record := _readable(action, situation, text)) is not None
+            if not _NO_CLASS.fullmatch(situation)
+            and (record := _readable(action, situation, text)) is not None
         ]
         records.sort(key=lambda record: record.updated.timestamp() if record.updated else 0.0)
         return records[::-1]
@@ -53,13 +75,14 @@ class TrackRecords:
         record: TrackRecord,
         grant_id: str,
         by: list[str],
-        at_least: float,
-        lasts: float,
+        rule: EarnedAutonomy,
+        covers: Coverage,
         fence: Fence,
     ) -> bool:
-        """Let an action run alone for *lasts* seconds; False: the job or the record is another one.
+        """Let an action run alone, under a *rule* and within the calls that *covers* names.
 
-        Repeating it changes nothing, also after the grant has ended.
+        Returns False if the job or the record is another one. Repeating it changes nothing, also
+        after the grant has ended.
         """
         granted = self._scripts.run(
             "grant_autonomy",
@@ -68,8 +91,13 @@ class TrackRecords:
             worker=fence.entered,
             action=record.action,
             withdrawn=record.withdrawn,
-            lasts=milliseconds(lasts),
-            grant={"id": grant_id, "atLeast": at_least, "by": by},
+            lasts=milliseconds(rule.lasts),
+            grant={
+                "id": grant_id,
+                "atLeast": rule.at_least,
+                "by": by,
+                "covers": covers.to_wire(),
+            },
             **{"class": record.situation},
         )
         return bool(granted)
@@ -112,7 +140,17 @@ def _read(action: str, situation: str, text: str | None) -> TrackRecord | None:
     values = {**_read_times(fields), "action": action, "situation": situation}
     if isinstance(values.get("grant"), dict):
         values["grant"] = _read_times(values["grant"])
+        _restore_lists(values["grant"])
+    _restore_lists(values)
     return TrackRecord.model_validate(values, extra="ignore").with_rates()
+
+
+def _restore_lists(fields: Mapping[str, Any]) -> None:
+    """Make empty lists of what Lua has encoded as an empty object."""
+    covers = fields.get("covers")
+    if isinstance(covers, dict):
+        covers["targets"] = covers.get("targets") or []
+        covers.update({name: covers.get(name) or {} for name in ("ranges", "values")})
 
 
 def _read_times(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,17 @@ def lower_bound(successes: int, failures: int, error: float) -> float:
     return low
 
 
+def uplift_bound(first: tuple[int, int], second: tuple[int, int], error: float) -> float:
+    """The lower bound of the difference of two true shares, ever wrong with a chance of *error*.
+
+    Each pair has the successes and the failures of one arm. Half of the error goes to the lower
+    bound of the first share, and half to the upper bound of the second one; both hold at all times,
+    so it does not matter how the trials of the two arms follow each other.
+    """
+    successes, failures = second
+    return lower_bound(*first, error / 2) - (1 - lower_bound(failures, successes, error / 2))
+
+
 @dataclass(frozen=True)
 class DropTest:
     """A test for a drop of the true share below *share*, whenever it happens (CUSUM).

@@ -317,8 +317,9 @@ def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) ->
 
 COLUMNS = (
     *(label("action"), sentence("situation", least=12), whole("effective"), whole("at least")),
-    *(whole("Brier", drop=2), whole("base rate", drop=2), whole("alone until")),
-    *(label("class", drop=3), sentence("note", drop=1)),
+    *(whole("waiting", drop=2), whole("better by", drop=2)),
+    *(whole("Brier", drop=3), whole("base rate", drop=3), whole("alone until")),
+    *(sentence("limited to", drop=1), label("class", drop=4), sentence("note", drop=1)),
 )
 
 
@@ -330,19 +331,25 @@ def autonomy() -> None:
 @autonomy.command("list")
 @data_options
 def list_grants(api: Api, form: str) -> None:
-    """List the track records of the actions by class of situation."""
+    """List the track records of the actions by class of situation.
+
+    WAITING has the cases that were well without the action, of those that have waited, and BETTER
+    BY the lower bound of what the action adds.
+    """
     records = api.agent.get("/autonomy", TrackRecordList).records
     nothing = "No outcome was verified yet."
     output.print_list(form, records, COLUMNS, map(_row, records), nothing)
 
 
 def _row(record: TrackRecord) -> list[str]:
-    grant = record.grant
+    grant, trial = record.grant, record.trial
+    waited = f"{trial.well_without} of {trial.waited}" if trial.waited else ""
     return [
         *(record.action, record.label, f"{record.effective} of {record.outcomes}"),
-        *map(_share, (record.lower_bound, record.brier, record.base_brier)),
-        *(output.short_date(grant.until) if grant else "", record.situation),
-        record.ended or "",
+        *(_share(record.lower_bound), waited, _share(record.uplift)),
+        *(_share(record.brier), _share(record.base_brier)),
+        output.short_date(grant.until) if grant else "",
+        *(grant.covers.words if grant else "", record.situation, record.ended or ""),
     ]
 
 

@@ -21,7 +21,7 @@ from boyd import (
     observer,
 )
 from boyd.errors import ConfigError, PluginError
-from boyd.models import Situation
+from boyd.models import CallScope, SituationClass
 from boyd.plugin import PluginHost
 from boyd.plugins.decision_rules import MAX_MATCHES, DecisionRules
 from boyd.replay.differences import judge
@@ -146,12 +146,15 @@ def test_only_several_matches_need_the_state() -> None:
 
 
 def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
-    def of(*names: str) -> Situation:
-        return RuleRig(RESTART).orient([workload(name) for name in names])
+    def class_of(*names: str) -> SituationClass:
+        situation = RuleRig(RESTART).orient([workload(name) for name in names])
+        resources = [r for a in situation.anomalies for r in a.affected_resources or ()]
+        scope = CallScope.of(None, {}, resources)
+        return SituationClass.of(situation, "kubernetes", scope)
 
-    assert of("web").class_for("kubernetes") == of("web").class_for("kubernetes")
-    assert of("web").class_for("kubernetes") != of("db").class_for("kubernetes")
-    assert of("web").label_for("kubernetes") == "restart-unready on shop/web (high)"
+    assert class_of("web").key == class_of("web").key
+    assert class_of("web").key != class_of("db").key
+    assert class_of("web").label == "restart-unready on shop/web"
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_an_action_on_a_thing_that_is_well_is_not_executed() -> None:
 
 def test_an_unneeded_action_leaves_no_count_hold_or_verification() -> None:
     thing = Thing()
-    rule = {"mode": "earned", "at_least": 0.5, "after": 5}
+    rule = {"mode": "earned", "holdout": 0, "require_uplift": False}
     lab = thing.lab(autonomy={ACTION: rule}, budgets={ACTION: {"limit": 1, "window": 60}})
     lab.run()
     [item] = lab.store.approvals.page(5).pending

@@ -335,14 +335,16 @@ def grant(lab: Lab, situation: str) -> None:
     """Grant that class as an approved offer does."""
     now = lab.store.clock.now().timestamp() * 1000
     entry = {"id": "g", "atLeast": 0.5, "since": now, "until": now + 1e9, "by": ["ann"]}
+    entry["covers"] = {"parameter": "host", "targets": ["h1", "h2", "h3"]}
     track = {"label": "s", "effective": 99, "grant": {**entry, "inFlight": 1, "proven": 0}}
     lab.client.hset(TRACKS, situation, json.dumps(track))
 
 
 def earning_lab(fleet: Fleet) -> Lab:
     """A lab in which the action has a fresh grant."""
-    lab = fleet.lab(autonomy={ACTION: {"mode": "earned", "at_least": 0.5, "after": 5}})
-    fleet.next = "x"
+    rule = {"mode": "earned", "at_least": 0.5, "after": 5, "holdout": 0, "require_uplift": False}
+    lab = fleet.lab(autonomy={ACTION: rule})
+    fleet.next = "h0"
     iteration = lab.run()
     assert iteration.gate is not None
     assert iteration.gate.record is not None
@@ -379,8 +381,8 @@ def test_a_fresh_grant_doubles_what_may_be_in_flight_with_each_effective_batch()
 def test_a_failure_begins_the_batch_again() -> None:
     fleet = Fleet(limit=4)
     lab = earning_lab(fleet)
-    fleet.verdicts |= {"a": True, "b": True, "c": "no effect"}
-    for host in "abc":
+    fleet.verdicts |= {"h1": True, "h2": True, "h3": "no effect"}
+    for host in fleet.verdicts:
         loop(lab, fleet, host)
         check(lab, host)
 
@@ -390,13 +392,13 @@ def test_a_failure_begins_the_batch_again() -> None:
 def test_a_canary_that_does_harm_ends_the_grant_and_stops_the_others() -> None:
     fleet = Fleet()
     lab = earning_lab(fleet)
-    reason = loop(lab, fleet, "a", "b")
-    assert reason.startswith("p:restart on b waits until a verdict is there: loop:2 is being")
-    harm(lab, fleet)
-    reason = loop(lab, fleet, "b", "c")
+    reason = loop(lab, fleet, "h1", "h2")
+    assert reason.startswith("p:restart on h2 waits until a verdict is there: loop:2 is being")
+    harm(lab, fleet, "h1")
+    reason = loop(lab, fleet, "h2", "h3")
 
-    assert fleet.restarted == ["a"]
-    assert reason.startswith("p:restart is stopped on all targets: loop:2 made it worse on a")
+    assert fleet.restarted == ["h1"]
+    assert reason.startswith("p:restart is stopped on all targets: loop:2 made it worse on h1")
 
 
 def test_an_older_grant_is_limited_like_everything_else() -> None:
@@ -406,9 +408,9 @@ def test_an_older_grant_is_limited_like_everything_else() -> None:
         track = json.loads(text)
         del track["grant"]["inFlight"], track["grant"]["proven"]
         lab.client.hset(TRACKS, situation, json.dumps(track))
-    loop(lab, fleet, "a", "b", "c")
+    loop(lab, fleet, "h1", "h2", "h3")
 
-    assert fleet.restarted == ["a", "b"]
+    assert fleet.restarted == ["h1", "h2"]
     assert width(lab) == (None, None)
 
 

@@ -17,6 +17,7 @@ from boyd.models import (
     Anomaly,
     Autonomy,
     CallRequest,
+    CallScope,
     EffectName,
     EffectVerdict,
     ExecutionEntry,
@@ -26,6 +27,7 @@ from boyd.models import (
     Proposal,
     Situation,
     SituationAssessment,
+    SituationClass,
 )
 from boyd.models.base import Level
 from boyd.models.effect import EffectChecks
@@ -381,8 +383,11 @@ def test_anomalies_of_others_do_not_change_the_situation_of_a_plugin() -> None:
     quiet = Situation(assessments=[found("down")])
     loud = Situation(assessments=[found("down"), noise])
 
-    assert quiet.class_for("p") == loud.class_for("p")
-    assert quiet.class_for("p") != Situation(assessments=[found()]).class_for("p")
+    def class_of(situation: Situation) -> str:
+        return SituationClass.of(situation, "p", CallScope.of(None, {}, [])).key
+
+    assert class_of(quiet) == class_of(loud)
+    assert class_of(quiet) != class_of(Situation(assessments=[found()]))
 
 
 def test_an_action_without_effect_may_be_repeated_when_its_budget_has_a_new_window() -> None:

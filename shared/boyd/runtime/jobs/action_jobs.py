@@ -22,8 +22,8 @@ from boyd.models import (
 from boyd.phases import act, action_call, decide
 from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
+from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues

@@ -26,9 +26,9 @@ from boyd.models import (
 from boyd.phases import act
 from boyd.phases.verify import EffectCheck, verify
 from boyd.plugin import Action
+from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.runtime.jobs.earned_autonomy import AutonomyOffers
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import StuckJob
 from boyd.store.holds import NewHold
@@ -122,27 +122,10 @@ class VerificationHandler:
 
     def _look(self, entry: ExecutionEntry, until: datetime, fields: Fields) -> EffectCheck | Later:
         """Check once; `Later` if only a later check can give the verdict."""
-        check, now = self._check(entry), self._engine.store.clock.now()
-        plan = self._plan(entry)
+        check, plan = self._check(entry), self._plan(entry)
         if plan is None:
             return check
-        is_well = check.verdict == "effective"
-        well_since = float(fields.get("wellSince") or now.timestamp()) if is_well else None
-        answered = bool(fields.get("answered")) or not check.raised
-        left = (until - now).total_seconds()
-        if well_since is not None:
-            lacking = well_since + plan.sustained - now.timestamp()
-            left = lacking if check.ends else max(left, lacking)
-        elif check.ends:
-            return check
-        if left > 0:
-            progress = {
-                "checks": str(int(fields.get("checks", 0)) + 1),
-                "wellSince": "" if well_since is None else str(well_since),
-                "answered": "1" if answered else "",
-            }
-            return Later(max(0.1, min(plan.every, left)), progress)
-        return check if answered else replace(check, verdict=plan.raises)
+        return weigh_check(check, plan, until, self._engine.store.clock.now(), fields)
 
     def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
         """Record the verdict, and create or lift the hold."""
@@ -293,3 +276,26 @@ def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
     return Decision(
         action=action.id, params=entry.params, rationale=reason, confidence=1.0, risk=action.risk
     )
+
+
+def weigh_check(
+    check: EffectCheck, plan: VerificationPlan, until: datetime, now: datetime, fields: Fields
+) -> EffectCheck | Later:
+    """The verdict after a check; `Later` if only a later one can give it, *until* at the latest."""
+    is_well = check.verdict == "effective"
+    well_since = float(fields.get("wellSince") or now.timestamp()) if is_well else None
+    answered = bool(fields.get("answered")) or not check.raised
+    left = (until - now).total_seconds()
+    if well_since is not None:
+        lacking = well_since + plan.sustained - now.timestamp()
+        left = lacking if check.ends else max(left, lacking)
+    elif check.ends:
+        return check
+    if left > 0:
+        progress = {
+            "checks": str(int(fields.get("checks", 0)) + 1),
+            "wellSince": "" if well_since is None else str(well_since),
+            "answered": "1" if answered else "",
+        }
+        return Later(max(0.1, min(plan.every, left)), progress)
+    return check if answered else replace(check, verdict=plan.raises)

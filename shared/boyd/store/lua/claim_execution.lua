@@ -20,7 +20,7 @@
 --         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit confirmed executes expect flight_limits format frozen hold lose_claim
+-- @include audit cases confirmed executes expect flight_limits format frozen hold lose_claim
 -- @include owns_phase put_in_order rest server symptoms time touch track
 local fields = rest(4)
 options = cjson.decode(options)
@@ -106,7 +106,7 @@ end
 if not options.unregistered and not is_confirmed() then
   return {'unconfirmed'}
 end
-expect(budget, 'zset', audit_open, 'stream', in_flight, 'hash', symptoms, 'string')
+expect(case_key(action, target), 'hash', budget, 'zset', audit_open, 'stream', in_flight, 'hash', symptoms, 'string')
 local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
 local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
 -- This also holds for an execution that runs again: what began under a grant does not go on without it.
@@ -174,6 +174,9 @@ if not state and options.limit then
 end
 begin_flight()
 redis.call('HSET', execution, 'symptoms', symptoms_of(action, target))
+if field_of('track') then
+  redis.call('HSET', execution, 'case', take_case(action, target, id))
+end
 redis.call('HINCRBY', execution, 'attempts', 1)
 redis.call('PEXPIRE', execution, options.keep)
 audit('action.started', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,

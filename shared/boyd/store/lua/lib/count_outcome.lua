@@ -1,32 +1,16 @@
--- @include end_grant expect place_job track
+-- @include class_room coverage end_grant expect place_job
 -- Uses loop
--- make_room(action, class): forget the class whose last outcome is the oldest, one with a grant only if all have one.
-local function make_room(action, class)
-  local tracks = track_key(action)
-  if redis.call('HEXISTS', tracks, class) == 1 or redis.call('HLEN', tracks) < MAX_CLASSES then
-    return
-  end
-  local oldest, at
-  for _, name in ipairs(redis.call('HKEYS', tracks)) do
-    local track = read_track(action, name) or {}
-    local rank = (track.updated or 0) + (track.grant and 1e14 or 0)
-    if not at or rank < at then
-      oldest, at = name, rank
-    end
-  end
-  redis.call('HDEL', tracks, oldest)
-end
-
 -- counting_of(execution): return what `count_outcome` needs for an execution whose outcome was not counted yet; else nil.
 local function counting_of(execution)
-  local have = redis.call('HMGET', execution, 'id', 'action', 'track', 'counted')
+  local have = redis.call('HMGET', execution, 'id', 'action', 'track', 'counted', 'grant', 'case')
   if not have[3] or have[4] then
     return nil
   end
   expect(track_key(have[2]), 'hash', loop, 'hash', key('verify:' .. have[1]), 'hash')
   local plan = cjson.decode(have[3])
   local track = read_track(have[2], plan.class) or {label = plan.label, since = now_ms()}
-  return {id = have[1], action = have[2], plan = plan, track = track}
+  local pooled = read_track(have[2], ALL_CLASSES) or {}
+  return {id = have[1], action = have[2], plan = plan, track = track, pooled = pooled, alone = have[5], case = have[6]}
 end
 
 -- score(track, plan, y): add the squared errors of the predictions of the outcome, which is 1 or 0.
@@ -48,6 +32,12 @@ local function failures(track)
   return unclear > 0 and text .. ', ' .. unclear .. ' could not be told' or text
 end
 
+-- restart(counting, track, why): return a record that starts counting again after a grant was withdrawn.
+local function restart(counting, track, why)
+  return {label = track.label, since = now_ms(), updated = track.updated, withdrawn = number(track, 'withdrawn') + 1,
+    ended = why, endedBy = counting.id}
+end
+
 -- withdraw(counting, why): end the grant after failures, and start counting again. The job that verifies the execution
 -- notifies people.
 local function withdraw(counting, why)
@@ -57,8 +47,49 @@ local function withdraw(counting, why)
     place_job('verify:' .. counting.id, counting.plan.queue, 0)
     redis.call('HSET', key('verify:' .. counting.id), 'action', action)
   end
-  counting.track = {label = track.label, since = now_ms(), withdrawn = number(track, 'withdrawn') + 1, ended = why,
-    endedBy = counting.id}
+  counting.track = restart(counting, track, why)
+end
+
+-- withdraw_all(counting, why): end all grants of the action.
+local function withdraw_all(counting, why)
+  local action, tracks = counting.action, track_key(counting.action)
+  why = why .. '; all grants of ' .. action .. ' end'
+  for _, name in ipairs(redis.call('HKEYS', tracks)) do
+    local track = name ~= counting.plan.class and read_track(action, name)
+    if track and track.grant then
+      end_grant(action, name, track, 'withdrawn', why, 'execution', counting.id)
+      write_track(action, name, restart(counting, track, why))
+    end
+  end
+  if counting.track.grant then
+    withdraw(counting, why)
+  end
+  counting.pooled = {}
+end
+
+-- add_drop(track, plan, good): add an outcome to the evidence for a drop; return true if it suffices.
+local function add_drop(track, plan, good)
+  if plan.limit then
+    local sum = number(track, 'drop') + (good and plan.success or plan.failure)
+    track.drop = math.min(plan.limit, math.max(0, sum))
+    return not good and track.drop >= plan.limit
+  end
+end
+
+-- count_in_trial(counting, good): count an execution in the comparison with waiting, if its case belongs to that.
+local function count_in_trial(counting, good)
+  local arm, round, class = string.match(counting.case or '', '^(%a+):(%d+):(.*)$')
+  local track = counting.track
+  if class ~= counting.plan.class or tonumber(round) ~= number(track, 'withdrawn') then
+    return
+  end
+  local trial = track.trial or {}
+  if arm == 'wait' then
+    trial.needed = number(trial, 'needed') + 1
+  elseif good then
+    trial.wellAfter = number(trial, 'wellAfter') + 1
+  end
+  track.trial = trial
 end
 
 -- widen_grant(grant, execution, good): count an execution that ran by a grant. After as many effective ones in a row as it
@@ -80,26 +111,35 @@ local function count_outcome(execution, counting, verdict)
     return
   end
   local track, plan, good = counting.track, counting.plan, verdict == 'effective'
-  make_room(counting.action, plan.class)
+  local is_kept = make_room(counting.action, plan.class)
   local field = good and 'effective' or verdict == 'cannot tell' and 'unclear' or 'failed'
   if plan.confidence and field ~= 'unclear' then
     score(track, plan, good and 1 or 0)
   end
   track[field] = number(track, field) + 1
-  -- Whatever is not known to have helped counts against it.
-  if plan.limit then
-    local sum = number(track, 'drop') + (good and plan.success or plan.failure)
-    track.drop = math.min(plan.limit, math.max(0, sum))
+  if good then
+    widen(track, plan)
   end
+  count_in_trial(counting, good)
   if track.grant then
     widen_grant(track.grant, execution, good)
   end
-  if track.grant and verdict == 'worse' then
-    withdraw(counting, counting.id .. ' made it worse')
-  elseif track.grant and not good and plan.limit and track.drop >= plan.limit then
+  -- Whatever is not known to have helped counts against it.
+  local drops = add_drop(track, plan, good)
+  local pooled = counting.alone and add_drop(counting.pooled, plan, good)
+  if verdict == 'worse' and (track.grant or counting.alone) then
+    withdraw_all(counting, counting.id .. ' made it worse')
+  elseif pooled then
+    withdraw_all(counting, failures(track))
+  elseif track.grant and drops then
     withdraw(counting, failures(track))
   end
   counting.track.updated = now_ms()
-  write_track(counting.action, plan.class, counting.track)
+  if is_kept then
+    write_track(counting.action, plan.class, counting.track)
+  end
+  if counting.alone then
+    write_track(counting.action, ALL_CLASSES, counting.pooled)
+  end
   redis.call('HSET', execution, 'counted', 1)
 end

@@ -7,21 +7,30 @@ local function read_symptoms()
   return readable and sight.open or {}
 end
 
--- symptoms_of(action, target): return what an action may be meant to end, a text a line: the symptoms of its target, or else
+-- closest_symptoms(action, target): return what an action may be meant to end, at most 50: the symptoms of its target, or else
 -- those that its plugin sees, or else all.
-local function symptoms_of(action, target)
+local function closest_symptoms(action, target)
   local plugin, of_target, of_plugin, all = string.match(action, '^[^:]+'), {}, {}, {}
   for _, symptom in ipairs(read_symptoms()) do
-    all[#all + 1] = symptom[2]
+    all[#all + 1] = symptom
     if symptom[1] == plugin then
-      of_plugin[#of_plugin + 1] = symptom[2]
+      of_plugin[#of_plugin + 1] = symptom
     end
     if target ~= '' and symptom[3] == target then
-      of_target[#of_target + 1] = symptom[2]
+      of_target[#of_target + 1] = symptom
     end
   end
   local closest = #of_target > 0 and of_target or #of_plugin > 0 and of_plugin or all
-  return table.concat(closest, '\n', 1, math.min(#closest, 50))
+  return {unpack(closest, 1, math.min(#closest, 50))}
+end
+
+-- symptoms_of(action, target): return the texts of the closest symptoms, one a line.
+local function symptoms_of(action, target)
+  local texts = {}
+  for _, symptom in ipairs(closest_symptoms(action, target)) do
+    texts[#texts + 1] = symptom[2]
+  end
+  return table.concat(texts, '\n')
 end
 
 -- update_symptoms(sight): replace the symptoms by those in *sight.open*, but keep those of plugins in *sight.blind*, which

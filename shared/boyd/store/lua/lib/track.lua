@@ -1,7 +1,7 @@
 -- @include keys time
--- Keep track records: a hash for each action, with the record of each class of situation as JSON. An action has at most
--- MAX_CLASSES classes; all are forgotten a year (ms) after the last outcome of the action.
-local MAX_CLASSES, TRACK_KEPT = 50, 366 * 86400000
+-- Keep track records: a hash for each action, with the record of each class of situation as JSON, and a row for what is
+-- counted over all classes. All are forgotten a year (ms) after the last outcome of the action.
+local TRACK_KEPT, ALL_CLASSES = 366 * 86400000, '*'
 
 local function track_key(action)
   return key('track', action)

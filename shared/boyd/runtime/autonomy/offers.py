@@ -17,6 +17,7 @@ from boyd.models import (
     ApprovalItem,
     ApprovalPolicy,
     AutonomyGrant,
+    Coverage,
     Decision,
     EarnedAutonomy,
     ExecutionEntry,
@@ -52,13 +53,15 @@ class AutonomyOffers:
     def offer(self, entry: ExecutionEntry, record: TrackRecord) -> None:
         """Ask a person to let the action run alone, if it has earned it; repeating it is harmless.
 
-        Unless a grant has ended by itself, it is asked once in so many outcomes as the rule needs.
+        It is asked once in so many outcomes as the rule needs; while a grant is valid, only if the
+        record covers more than that.
         """
         action = self._engine.agent.host.actions.get(entry.action)
         rule = self._engine.agent.rules.earning_rule(entry.action)
         if action is None or rule is None or not record.has_earned(rule):
             return
-        if record.valid_grant(rule, self._engine.store.clock.now()):
+        grant = record.valid_grant(rule, self._engine.store.clock.now())
+        if grant and grant.covers == record.covers:
             return
         if record.offered is not None and record.outcomes < record.offered + rule.after:
             return
@@ -81,20 +84,22 @@ class AutonomyOffers:
         record = self._tracks.get(action.id, str(item.params.get("situation")))
         if record is None or not record.has_earned(rule):
             return _refusal("its track record does not justify it any more")
-        if item.params != _params(rule, record):
+        covers = Coverage.model_validate(item.params.get("covers"))
+        if item.params != _params(rule, record, covers):
             return _refusal("the settings have changed since it was proposed")
         by = sorted(vote.by for vote in item.approvals)
-        if not self._tracks.grant(record, item.id, by, rule.at_least, rule.lasts, fence):
+        if not self._tracks.grant(record, item.id, by, rule, covers, fence):
             return _refusal("its track record has changed, or the grant has ended already")
         output = f"{action.id} may run alone: {record.label}"
         return ActionResult(action=naming.GRANT, success=True, duration=0.0, output=output)
 
     def _proposal(self, action: Action, rule: EarnedAutonomy, record: TrackRecord) -> Proposal:
-        params = _params(rule, record)
+        params = _params(rule, record, record.covers)
         decision = Decision(
             action=naming.GRANT,
             params=params,
-            rationale=f"{action.id} has earned to run alone in such situations: {record.words}",
+            rationale=f"{action.id} has earned to run alone in such situations: {record.words}; "
+            f"{record.trial.words(record.error(rule))}; limited to {record.covers.words}",
             confidence=record.bound(rule.false_grants),
             risk=action.risk,
             requires_approval=True,
@@ -110,14 +115,14 @@ class AutonomyOffers:
             situation_summary=record.label,
             reason="only a person lets an action run alone",
             required=self._policy(action),
-            preview=self._evidence(action, record),
+            preview=self._evidence(action, rule, record),
         )
 
     def _policy(self, action: Action) -> ApprovalPolicy:
         """The strictest policy for approving the action itself, and always by a person."""
         return self._engine.agent.rules.strictest_policy(action).patched({"person": True})
 
-    def _evidence(self, action: Action, record: TrackRecord) -> ActionResult:
+    def _evidence(self, action: Action, rule: EarnedAutonomy, record: TrackRecord) -> ActionResult:
         """Return the track record, and which recorded iterations would have run alone."""
         results = list(self._matching_decisions(action, record))
         alone = [result for result in results if self._runs_alone(action, record, result)]
@@ -125,6 +130,8 @@ class AutonomyOffers:
         counts = Counter(endings.values())
         output: JsonObject = {
             "trackRecord": record.words,
+            "comparedWithWaiting": record.trial.words(record.error(rule)),
+            "limitedTo": record.covers.words,
             "decidedInSuchSituations": len(results),
             "denied": counts["denied"],
             "notExecuted": counts["not executed"],
@@ -141,15 +148,10 @@ class AutonomyOffers:
         for _ in range(_REPLAYED // _PAGE):
             page = self._engine.store.history.results(_PAGE, before)
             for result in page:
-                classed = result.situation and result.situation.class_for(action.plugin_id)
-                decided = result.decision and result.decision.action == action.id
                 item = result.waits_for
-                if (
-                    decided
-                    and result.gate
-                    and classed == record.situation
-                    and item not in approvals
-                ):
+                then = result.gate.record if result.gate else None
+                is_same = then and (then.action, then.situation) == (action.id, record.situation)
+                if is_same and item not in approvals:
                     approvals |= {item} if item else set()
                     yield result
             if len(page) < _PAGE:
@@ -170,22 +172,25 @@ class AutonomyOffers:
         """Report whether the gate would have let it run alone then, with a grant."""
         assert then.decision is not None
         at = (then.gate and then.gate.at) or then.ended_at
-        endless = AutonomyGrant(id="replay", at_least=1, since=at, until=from_ms(2**42), by=[])
+        endless = AutonomyGrant(
+            id="replay", at_least=1, since=at, until=from_ms(2**42), by=[], covers=record.covers
+        )
         granted = record.patched({"grant": endless})
         asked_by = then.trace.approval_required_by if then.trace else None
         situation = then.situation or NO_SITUATION
         circumstances = Circumstances(
-            action, then.decision, situation, lambda: at, lambda *_: granted
+            action, then.decision, situation, lambda: at, lambda _: granted
         )
         return judge(self._engine.agent, circumstances, asked_by).outcome == "automatic"
 
 
-def _params(rule: EarnedAutonomy, record: TrackRecord) -> JsonObject:
+def _params(rule: EarnedAutonomy, record: TrackRecord, covers: Coverage) -> JsonObject:
     """The params of an offer: the same one has the same."""
     return {
         "action": record.action,
         "situation": record.situation,
         "when": record.label,
+        "covers": covers.to_wire(),
         "atLeast": rule.at_least,
         "days": round(rule.lasts / 86400, 3),
     }

@@ -1,0 +1,1 @@
+"""Earned autonomy: offers to let actions run alone, and cases that wait for comparison."""

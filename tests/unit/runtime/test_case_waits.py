@@ -1,0 +1,289 @@
+"""A random part of the cases waits before the action, to learn how many end without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from boyd import Agent
+from boyd.errors import ConfigError, StoreUnavailable
+from boyd.models import Anomaly, ApprovalItem, Decision, EffectVerdict, JsonObject, TrackRecord
+from boyd.plugin import Strategy
+from boyd.replay.differences import judge
+from boyd.replay.shadow import Shadow
+from boyd.runtime.autonomy import case_waits
+from boyd.testing import Lab
+from kit import Recorder, choice, overdue, person, plugin
+
+ACTION = "p:do"
+EARNED: JsonObject = {"mode": "earned", "at_least": 0.5, "after": 5}
+
+
+class Params(BaseModel):
+    host: str
+    by: int = 1
+
+
+class Ward:
+    """An agent whose action has to earn to run alone, and whose cases come and go."""
+
+    def __init__(self, rule: JsonObject | None = None, **settings: Any) -> None:
+        self.verdict: Any = False
+        self.host, self.by = "web-1", 1
+        self.sick = True
+        self.severity: Any = "high"
+        self.recorder = Recorder()
+        options = {"verify": lambda: self.verdict, "params": Params, "target": "host", **settings}
+        own = plugin(
+            Strategy(name="s", decide=self._decide),
+            self.recorder.action(**options),
+            on_orient=lambda: {"anomalies": self._anomalies()},
+        )
+        rules: dict[str, Any] = {"autonomy": {ACTION: rule or EARNED}}
+        self.lab = Lab(Agent("test", plugins=[own], **rules))
+
+    def _anomalies(self) -> list[JsonObject]:
+        anomaly = Anomaly(
+            type="down", description="", severity=self.severity, affected_resources=[self.host]
+        )
+        return [anomaly.to_wire()] if self.sick else []
+
+    def _decide(self) -> Decision | None:
+        if not self.sick:
+            return None
+        return choice(params={"host": self.host, "by": self.by})
+
+    def look(self, final: bool = False) -> None:
+        """Let the time pass until the next check; with *final* until the last one."""
+        for name in self.lab.client.zrange("boyd:{test}:due", 0, -1):
+            if name.startswith("wait:") and final:
+                self.lab.client.hset(f"boyd:{{test}}:{name}", "until", 1)
+            if name.startswith("verify:") and final:
+                entry = "boyd:{test}:execution:" + name.removeprefix("verify:")
+                self.lab.client.hset(entry, "verifyUntil", 1)
+            if name.startswith(("wait:", "verify:")):
+                overdue(self.lab, name)
+
+    @property
+    def pending(self) -> ApprovalItem | None:
+        """The pending approval of the action."""
+        pending = self.lab.store.approvals.page(20, history=False).pending
+        return next((item for item in pending if item.action_id == ACTION), None)
+
+    def approve(self) -> None:
+        """Approve the pending action, and let it be executed."""
+        item = self.pending
+        assert item is not None
+        self.lab.resolver.answer(item.id, "approved", person("ann"))
+        self.lab.deliver()
+
+    @property
+    def record(self) -> TrackRecord:
+        """The only track record."""
+        [record] = self.lab.store.track_records.all([ACTION])
+        return record
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A list whose last number is the draw of the next case; without any, cases do not wait."""
+    values: list[float] = []
+    monkeypatch.setattr(case_waits, "uniform", lambda *_: values[-1] if values else 0.9)
+    return values
+
+
+def test_a_case_that_ends_by_itself_is_well_without_the_action(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    result = ward.lab.run()
+
+    assert result.gate is not None
+    assert result.gate.outcome == "refused"
+    assert result.gate.holdout is not None
+    assert (result.gate.holdout.draw, result.gate.holdout.share) == (0.05, 0.1)
+    assert "waits: held out to learn whether it heals by itself until" in result.gate.reason
+    assert ward.pending is None
+    [hold] = ward.lab.store.holds.all()
+    assert (hold.kind, hold.reason) == ("held out", result.gate.reason)
+
+    ward.verdict = True
+    ward.look()
+    assert ward.lab.store.holds.all() == []
+    trial = ward.record.trial
+    assert (trial.cases, trial.waited, trial.well_without, trial.needed) == (0, 1, 1, 0)
+    assert ward.recorder.calls == []
+
+
+def test_a_case_that_does_not_end_by_itself_goes_on(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.lab.run()
+    ward.look()
+    assert ward.pending is None
+    ward.look(final=True)
+    ward.lab.deliver()
+
+    # The next iteration, which the end of the wait has started, asks a person.
+    assert ward.pending is not None
+    assert ward.record.trial.needed == 0
+    ward.approve()
+    ward.verdict = True
+    ward.look()
+    assert ward.record.trial.needed == 1
+    assert (ward.record.trial.cases, ward.record.trial.well_after) == (0, 0)
+    assert len(ward.recorder.calls) == 1
+
+
+def test_a_case_is_drawn_once_while_its_symptoms_last(draws: list[float]) -> None:
+    ward = Ward()
+    ward.lab.run()
+    draws.append(0.05)
+    ward.lab.run()
+    assert ward.pending is not None
+    assert ward.record.trial.cases == 1
+
+    ward.sick = False
+    ward.lab.run()
+    ward.sick = True
+    ward.lab.run()
+    assert (ward.record.trial.cases, ward.record.trial.waited) == (1, 1)
+
+
+def test_a_changed_severity_is_no_new_case(draws: list[float]) -> None:
+    ward = Ward()
+    ward.lab.run()
+    ward.severity = "medium"
+    draws.append(0.05)
+    ward.lab.run()
+
+    assert (ward.record.trial.cases, ward.record.trial.waited) == (1, 0)
+
+
+def test_an_effective_execution_counts_for_its_case(draws: list[float]) -> None:
+    ward = Ward()
+    result = ward.lab.run()
+    assert result.gate is not None
+    assert result.gate.holdout is not None
+    assert result.gate.holdout.until is None
+    ward.approve()
+    ward.verdict = True
+    ward.look()
+
+    assert (ward.record.trial.cases, ward.record.trial.well_after) == (1, 1)
+
+
+def test_a_wait_that_a_person_ends_shows_nothing(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.lab.run()
+    assert ward.lab.store.holds.lift(ACTION, "web-1", person("ann")) == "lifted"
+    ward.lab.run()
+    ward.approve()
+    ward.verdict = True
+    ward.look()
+
+    trial = ward.record.trial
+    assert (trial.waited, trial.well_without, trial.needed) == (1, 0, 0)
+    assert "1 could not be told" in trial.words(0.05)
+
+
+def test_a_check_that_cannot_tell_leaves_the_wait_unclear(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.verdict = EffectVerdict(verdict="cannot tell")
+    ward.lab.run()
+    ward.look()
+    ward.lab.deliver()
+    ward.approve()
+    ward.verdict = True
+    ward.look()
+
+    assert (ward.record.trial.needed, ward.record.trial.well_without) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "severity"),
+    [
+        ({**EARNED, "holdout": 0, "require_uplift": False}, {}, "high"),
+        ({**EARNED, "require_uplift": False}, {"risk": "critical"}, "high"),
+        (EARNED, {}, "critical"),
+    ],
+)
+def test_nothing_critical_waits_nor_what_is_switched_off(
+    rule: JsonObject, settings: dict[str, Any], severity: str, draws: list[float]
+) -> None:
+    ward = Ward(rule, **settings)
+    draws.append(0.0)
+    ward.severity = severity
+    ward.lab.run()
+
+    assert ward.pending is not None
+
+
+def test_a_case_with_a_run_does_not_wait(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.lab.submit("look at web-1")
+    ward.lab.deliver()
+
+    assert ward.pending is not None
+
+
+@pytest.mark.parametrize("drawn", [0.05, 0.5])
+def test_a_decide_phase_that_runs_again_keeps_the_draw(
+    drawn: float, draws: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ward = Ward()
+    draws.append(drawn)
+    leave = ward.lab.store.iterations.leave
+
+    def lose_worker(*_: Any) -> bool:
+        raise StoreUnavailable("the worker is gone")
+
+    monkeypatch.setattr(ward.lab.store.iterations, "leave", lose_worker)
+    ward.lab.launcher.trigger("test")
+    with pytest.raises(StoreUnavailable):
+        ward.lab.deliver()
+    monkeypatch.setattr(ward.lab.store.iterations, "leave", leave)
+    draws.append(0.5 if drawn < 0.1 else 0.05)
+    overdue(ward.lab, "phase")
+
+    trial = ward.record.trial
+    assert (trial.cases, trial.waited) == ((0, 1) if drawn < 0.1 else (1, 0))
+    assert (ward.pending is None) == (drawn < 0.1)
+
+
+def test_a_replay_takes_the_draw_as_it_was(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    held_out = ward.lab.run()
+    still = ward.lab.run()
+    shadow = Shadow(ward.lab.agent)
+
+    assert judge(shadow, held_out).differences == []
+    assert judge(shadow, still).differences == []
+
+
+def test_draws_are_uniform_and_depend_on_names_only() -> None:
+    values = [case_waits.uniform("a", f"loop:{number}", ACTION) for number in range(2000)]
+
+    assert values[7] == case_waits.uniform("a", "loop:7", ACTION)
+    assert abs(sum(value < 0.1 for value in values) / 2000 - 0.1) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "reason"),
+    [
+        ({**EARNED, "holdout": 0}, {}, "require_uplift = false"),
+        (EARNED, {"risk": "critical"}, "no case ever waits for it"),
+        (EARNED, {"verify": lambda result: True}, "its `verify` takes the result"),
+    ],
+)
+def test_an_uplift_that_can_never_be_shown_is_refused(
+    rule: JsonObject, settings: dict[str, Any], reason: str
+) -> None:
+    own = plugin(Recorder().action(**{"verify": lambda: True, **settings}))
+    with pytest.raises(ConfigError, match=reason):
+        Agent("test", plugins=[own], autonomy={ACTION: rule})
