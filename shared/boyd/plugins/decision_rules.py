@@ -209,7 +209,7 @@ class DecisionRules(Plugin):
         agent: a sender of observations must not decide on actions in the name of a plugin.
         """
         plugins = {observer.partition(":")[0] for observer in ctx.catalog.observers}
-        observations = [item for item in observations if not _is_forged(item, plugins)]
+        observations = [item for item in observations if not is_forged(item, plugins)]
         findings: list[str] = []
         matches: list[RuleMatch] = []
         for rule in self.options.rules:
@@ -269,7 +269,8 @@ def _due_match(matches: list[RuleMatch], ctx: Context) -> RuleMatch:
     return min(matches, key=lambda match: times.get(match.key, 0.0))
 
 
-def _is_forged(observation: Observation, plugins: Collection[str]) -> bool:
+def is_forged(observation: Observation, plugins: Collection[str]) -> bool:
+    """Report whether an observation was sent in the name of one of these plugins of the agent."""
     sent = (observation.metadata or {}).get("intake") is not None
     return sent and observation.source.partition("/")[0] in plugins
 
