@@ -44,6 +44,7 @@ MODULES = {
     "proof: labels, alarms and their scores, sweeps, a command, and a page with a plot": 14,
     "the condition of an agent in one word, for the console, the command line and the API": 1,
     "replay: what plugins keep in their process": 1,
+    "the plugin baseline: measurements, learners, the memory of series, anomalies": 6,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.
