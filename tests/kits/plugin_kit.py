@@ -127,7 +127,10 @@ class Rig:
         for observer in self.host.observers.values():
             split = observer.has("partition")
             for shard in observer.call("partition", ctx=self.ctx) if split else [None]:
-                found += observer.call("observe", ctx=self.ctx, shard=shard)
+                part = observer.call("observe", ctx=self.ctx, shard=shard)
+                if observer.has("judge"):
+                    part = observer.call("judge", observations=part, ctx=self.ctx)
+                found += part
         return found
 
     def orient(self, observations: list[Observation]) -> Situation:

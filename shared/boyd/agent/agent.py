@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from boyd.agent.agent_rules import Circumstances, Rules
-from boyd.agent.observer_digests import observer_digest
+from boyd.agent.observer_digests import judge_digest, observer_digest
 from boyd.agent.procedure_plans import compose
 from boyd.errors import ConfigError, PluginError
 from boyd.models import (
@@ -196,14 +196,17 @@ class Agent:
     def build(self) -> AgentBuild:
         """The settings and plugins as they were loaded, for records of iterations."""
         plugins = [
-            version_of(plugin).patched({"observers": self._observer_digest(plugin)})
+            version_of(plugin).patched(self._observer_digests(plugin))
             for plugin in self.host.plugins.values()
         ]
         return AgentBuild.of(self.fingerprint, VERSION, plugins)
 
-    def _observer_digest(self, plugin: Plugin) -> str | None:
-        observers = self.host.observers.values()
-        return observer_digest(plugin, [o for o in observers if o.plugin_id == plugin.id])
+    def _observer_digests(self, plugin: Plugin) -> dict[str, str | None]:
+        observers = [o for o in self.host.observers.values() if o.plugin_id == plugin.id]
+        return {
+            "observers": observer_digest(plugin, observers),
+            "judges": judge_digest(plugin, observers),
+        }
 
     @cached_property
     def state_keys(self) -> Mapping[str, dict[str, None]]:

@@ -23,13 +23,29 @@ def observer_digest(plugin: Plugin, observers: Sequence[Observer]) -> str | None
     """A digest that differs if *plugin* may observe something else; None without *observers*."""
     if not observers:
         return None
+    names = [name for name in Observer.functions if name != "judge"]
+    return _digest(plugin, plugin.observer_options(), observers, names)
+
+
+def judge_digest(plugin: Plugin, observers: Sequence[Observer]) -> str | None:
+    """A digest of the judges of *plugin* that remember something, if it has any.
+
+    A replay calls the others again.
+    """
+    judging = [observer for observer in observers if observer.judges_by_state]
+    options = Plugin.observer_options(plugin)
+    return _digest(plugin, options, judging, ["judge"]) if judging else None
+
+
+def _digest(
+    plugin: Plugin, options: str, observers: Sequence[Observer], names: Sequence[str]
+) -> str:
     code = _ObserverCode(plugin)
     for observer in observers:
-        for function in (getattr(observer, name, None) for name in Observer.functions):
+        for function in (getattr(observer, name, None) for name in names):
             if function is not None:
                 code.add(function)
-    parts = [plugin.observer_options(), *code]
-    return digest_of("\n".join(parts))
+    return digest_of("\n".join([options, *code]))
 
 
 def names_in(plugin: Plugin, function: Callable[..., Any] | None) -> frozenset[str]:

@@ -24,12 +24,14 @@ class PluginVersion(Model):
         version: its own, or that of its package.
         digest: of its file.
         observers: a digest of the code and options of its observers; absent: it has none.
+        judges: one of those that judge what was observed by what they remember; absent: none does.
     """
 
     id: str
     version: str | None = None
     digest: str | None = None
     observers: str | None = None
+    judges: str | None = None
 
     @property
     def text(self) -> str:
@@ -238,6 +240,7 @@ class ReplayReport(Model):
         last: the id of the last one.
         actions: the differences by action.
         findings: the iterations that are different, or of which it cannot be told.
+        diverged: the number of those that rest on more than the record, in a closed loop.
         confined_by: what kept the replay from acting.
     """
 
@@ -249,6 +252,7 @@ class ReplayReport(Model):
     last: str | None = None
     actions: list[ActionDifferences] = Field(default_factory=list)
     findings: list[ReplayedIteration] = Field(default_factory=list)
+    diverged: int = 0
     confined_by: list[str] = Field(default_factory=list)
 
     @property

@@ -318,12 +318,26 @@ def _observing(
         else:
             context = ctx.context(observer.plugin_id)
             answer = observer.call("observe", ctx=context, shard=shard)
-        observations = validate_observations(answer)
+        observations = judge(observer, validate_observations(answer), ctx)
         return _dump_limited(observations, max_bytes), len(observations)
 
     # The runner kills an isolated process; its waiting thread gets some seconds more.
     grace = 5.0 if observer is not None and observer.isolated and isolate else 0.0
     return time_limit.TimedCall(run, (observer.timeout if observer else 1.0) + grace)
+
+
+def judge(
+    observer: Observer, observations: list[Observation], ctx: PhaseContext
+) -> list[Observation]:
+    """The observations as the judge of their observer returns them, if it has one.
+
+    Raises:
+        ValueError: it returned something else.
+    """
+    if not observer.has("judge"):
+        return observations
+    context = ctx.context(observer.plugin_id, observer.id)
+    return validate_observations(observer.call("judge", observations=observations, ctx=context))
 
 
 def validate_observations(answer: Any) -> list[Observation]:

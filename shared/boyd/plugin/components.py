@@ -298,15 +298,28 @@ class Observer(Component):
         queue: the queue of workers that can see it; by default any worker.
         scope: `every_host` runs it once on each live host.
         isolated: run it in its own process, which is killed after the time limit.
+
+    `judge` compares what was observed with limits: it returns the observations with severities, or
+    adds some. A replay calls it again, also on what it returned itself under other options. One
+    that takes `ctx` may count in `ctx.state`, and is called again by a closed loop only.
     """
 
-    functions: ClassVar = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
+    functions: ClassVar = {
+        "observe": ("ctx", "shard"),
+        "partition": ("ctx",),
+        "judge": ("observations", "ctx"),
+    }
     yielding: ClassVar = frozenset({"observe", "partition"})
 
     interval: Seconds | None = None
     queue: QueueName | None = None
     scope: Scope = "anywhere"
     isolated: bool = False
+
+    @property
+    def judges_by_state(self) -> bool:
+        """True if its judge may remember something."""
+        return self.has("judge") and "ctx" in self._takers["judge"].takes
 
 
 class Orienter(Component):

@@ -59,6 +59,10 @@ class DeclaredObserver(Declared[Observer]):
         """Use the method to split the work; it returns a list of shards."""
         return self._also("partition", function)
 
+    def judge(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use the method to compare what was observed with limits; it returns observations."""
+        return self._also("judge", function)
+
 
 class DeclaredStrategy(Declared[Strategy]):
     """A method decorated with `@strategy`."""

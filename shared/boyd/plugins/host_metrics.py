@@ -108,9 +108,14 @@ class HostMetrics(Plugin):
             interval=self.options.interval,
             scope="every_host",
             observe=self.measure,
+            judge=self.judge,
         )
         self.components = (observer,)
         self._calls = BoundedCalls()
+
+    def observer_options(self) -> str:
+        """All but the thresholds, with which `judge` compares."""
+        return self.options.model_dump_json(exclude={"cpu", "memory", "disk", "load"})
 
     def measure(self, ctx: Context) -> list[Observation]:
         """Measure the host this runs on."""
@@ -139,10 +144,7 @@ class HostMetrics(Plugin):
         return self._metric(ctx, "disk", used, mount=mount)
 
     def _metric(self, ctx: Context, measure: Measure, value: float, **more: Any) -> Observation:
-        limits: Thresholds = getattr(self.options, measure)
-        value, thresholds = round(value, 2), limits.model_dump()
-        severity = limits.severity(value)
-        return self._observation(ctx, measure, severity, value=value, thresholds=thresholds, **more)
+        return self._observation(ctx, measure, "info", value=round(value, 2), **more)
 
     def _observation(
         self, ctx: Context, measure: Measure, severity: Severity, **data: Any
@@ -154,6 +156,16 @@ class HostMetrics(Plugin):
             timestamp=ctx.now(),
             data={"host": ctx.host, "what": measure, **data},
         )
+
+    def judge(self, observations: list[Observation]) -> list[Observation]:
+        """Compare what was measured with the thresholds."""
+        return [o if _has_error(o) else self._compare(o) for o in observations]
+
+    def _compare(self, observation: Observation) -> Observation:
+        limits: Thresholds = getattr(self.options, str(observation.data["what"]))
+        value: Any = observation.data["value"]
+        data = {**observation.data, "thresholds": limits.model_dump()}
+        return observation.model_copy(update={"severity": limits.severity(value), "data": data})
 
     @orienter()
     def analyze_hosts(self, observations: list[Observation], ctx: Context) -> SituationAssessment:

@@ -93,6 +93,10 @@ class CarriedPast:
             self.diverged.append(f"state {key} of {plugin_id} held something else then")
         return value
 
+    def note_start(self, plugin_id: str, key: str) -> None:
+        """Note that a judge of observations begins without what it has counted before."""
+        self.diverged.append(f"nothing tells what state {key} of {plugin_id} held before")
+
     def _value(self, plugin_id: str, key: str) -> Any:
         place = plugin_id, short_key(key)
         value, until = self._state.get(place, (Missing.NOT_CARRIED, None))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from boyd.agent import Agent
-from boyd.models import ActionResult, AgentBuild, Autonomy, Decision, Gate, LoopResult, Problem
+from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult, PluginVersion, Problem
 from boyd.models.tape import (
     ActionDifferences,
     Course,
@@ -31,7 +31,7 @@ def judge(
     With a *past* the agent goes on from that, and adds what it leaves now.
     """
     shadow.situation = None  # an iteration that was not decided is not replayed
-    doubt = _observer_doubt(shadow.agent, record) if is_recorded else None
+    doubt = _observer_doubt(shadow.agent, record, past is not None) if is_recorded else None
     if past is not None:
         past.begin(record)
     judgement = _compare(shadow, record, is_recorded, doubt, past)
@@ -136,22 +136,27 @@ def _nothing() -> Course:
     return Course(action="no-op", fate="none", reason="nothing was decided")
 
 
-def _observer_doubt(agent: Agent, record: LoopResult) -> str | None:
+def _observer_doubt(agent: Agent, record: LoopResult, in_order: bool) -> str | None:
     """A doubt about the observations, if observers have other code or options than then."""
-    after = _observers(agent.build)
+    after = {plugin.id: plugin for plugin in agent.build.plugins}
     for build in record.builds:
-        before = _observers(build)
+        before = {plugin.id: plugin for plugin in build.plugins}
         for plugin in sorted(before.keys() | after.keys()):
-            if before.get(plugin) != after.get(plugin):
+            then, changed = before.get(plugin, _NO_PLUGIN), after.get(plugin, _NO_PLUGIN)
+            if then.observers != changed.observers:
                 return (
                     f"the observers of {plugin} have other code or options now, and what they "
                     "would have observed was not recorded"
                 )
+            if then.judges != changed.judges and not in_order:
+                return (
+                    f"the observers of {plugin} judge by other limits now, and by what they "
+                    "remember: replay with --closed-loop"
+                )
     return None
 
 
-def _observers(build: AgentBuild) -> dict[str, str]:
-    return {plugin.id: plugin.observers for plugin in build.plugins if plugin.observers}
+_NO_PLUGIN = PluginVersion(id="")
 
 
 def _new_errors(problems: Iterable[Problem], record: LoopResult) -> list[str]:
@@ -213,12 +218,13 @@ def report(
     agent_id: str, build: str, judgements: Iterable[ReplayedIteration], confined_by: list[str]
 ) -> ReplayReport:
     """The report on *judgements*, which are in order."""
-    total = unchanged = 0
+    total = unchanged = diverged = 0
     first = last = None
     counts: dict[str, Counter[Difference]] = {}
     findings = []
     for judgement in judgements:
         total += 1
+        diverged += judgement.diverged is not None
         first, last = first or judgement.iteration, judgement.iteration
         if not judgement.differences:
             unchanged += 1
@@ -237,5 +243,6 @@ def report(
             for name in sorted(counts)
         ],
         findings=findings,
+        diverged=diverged,
         confined_by=confined_by,
     )

@@ -84,6 +84,9 @@ class StatePast(Protocol):
     def state_value(self, plugin_id: str, key: str, recorded: Any) -> Any:
         """The value of a key, or `Missing.NOT_CARRIED` if it is as *recorded*."""
 
+    def note_start(self, plugin_id: str, key: str) -> None:
+        """Note that a key, of which nothing was recorded, is taken to be absent."""
+
 
 class RecordedPast:
     """All state is as it was recorded; implements `StatePast`."""
@@ -91,6 +94,9 @@ class RecordedPast:
     def state_value(self, plugin_id: str, key: str, recorded: Any) -> Any:
         """`Missing.NOT_CARRIED`."""
         return Missing.NOT_CARRIED
+
+    def note_start(self, plugin_id: str, key: str) -> None:
+        """Nothing to note."""
 
 
 class UnrecordedRead(Exception):
@@ -194,6 +200,8 @@ class Playback:
         self._recalled: set[tuple[str, str]] = set()
         self._reread: set[str] = set()
         self._set_values: dict[str, list[Any]] = {}
+        #: Whether the state is empty of which nothing was recorded.
+        self.starts_empty = False
         for read in taped.reads if taped else ():
             self._reads.setdefault((read.of, read.key), []).append(read)
 
@@ -273,6 +281,9 @@ class Playback:
         reads = self._reads.get(("state", short_key(key)), [])
         recorded = value_then(reads[0]) if reads else Missing.UNKNOWN
         value = self._written.past.state_value(self._plugin_id, key, recorded)
+        if value is Missing.NOT_CARRIED and self.starts_empty:
+            self._written.past.note_start(self._plugin_id, key)
+            return Missing.ABSENT
         if value is Missing.UNKNOWN:
             self.refuse(f"reads state {key}, which would hold something else by now")
         return value

@@ -52,6 +52,8 @@ def replay(
 ) -> ReplayReport:
     """Replay all *recordings*; what an interrupted replay has kept in *folder* is used.
 
+    A closed loop begins anew, as each iteration needs what the one before has left.
+
     Raises:
         ConfigError: the folder cannot be used.
         ReplayError: a record cannot be read, or a process has ended.
@@ -60,7 +62,7 @@ def replay(
     results = PartialResults(folder, hello.code)
 
     def judgements() -> Iterator[ReplayedIteration]:
-        for portion in pool.judge(recordings.portions(), results):
+        for portion in pool.judge(recordings.portions(), None if pool.in_order else results):
             progress(len(portion))
             yield from portion
 
@@ -110,14 +112,21 @@ def _ending(judgement: ReplayedIteration, work: MergedWork) -> str:
 
 
 class ShadowPool:
-    """Processes that judge records; a context manager."""
+    """Processes that judge records; a context manager.
+
+    Attributes:
+        hello: the answer of the first process.
+        in_order: whether each iteration goes on from the one before.
+    """
 
     def __init__(self, task: ShadowTask, jobs: int) -> None:
-        """Start the first of up to *jobs* processes.
+        """Start the first of up to *jobs* processes; a closed loop has one.
 
         Raises:
             ReplayError: the agent cannot be loaded, or acts when it is loaded.
         """
+        jobs = 1 if task.closed_loop else jobs
+        self.in_order = task.closed_loop
         self._task = task
         self._jobs = jobs
         self._idle: SimpleQueue[_ShadowProcess | None] = SimpleQueue()

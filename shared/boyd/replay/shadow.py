@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -29,6 +29,8 @@ from boyd.models import (
     Hold,
     JsonObject,
     LoopResult,
+    Observation,
+    ObserverRun,
     Phase,
     PhaseRun,
     PluginReads,
@@ -43,9 +45,9 @@ from boyd.models import (
     utc_now,
 )
 from boyd.models.tape import Course
-from boyd.phases import act, decide, orient, time_limit
+from boyd.phases import act, decide, observe, orient, time_limit
 from boyd.phases.phase_context import PhaseContext, describe, short_key
-from boyd.plugin import Action, Context, Plugin
+from boyd.plugin import Action, Context, Observer, Plugin
 from boyd.replay.carried_past import CarriedPast, digests_by_plugin
 from boyd.replay.playback import Gaps, Playback, StateWrite, UnrecordedRead, WrittenState
 from boyd.replay.process_memory import ProcessMemory
@@ -196,7 +198,11 @@ class Shadow:
         self._watch = WorldWatch(self._gaps.needs)
         self._functions: list[Callable[..., Any]] = []
         self._memory: ProcessMemory | None = None
-        for component in (*agent.host.orienters.values(), *agent.host.strategies.values()):
+        host = agent.host
+        components = chain(
+            host.observers.values(), host.orienters.values(), host.strategies.values()
+        )
+        for component in components:
             component.wrap(partial(self._wrap, component.id))
         for hook in chain.from_iterable(map(agent.host.hooks, _HOOKS)):
             by = f"{hook.plugin_id}.{hook.name}"
@@ -294,7 +300,7 @@ class Shadow:
                 self._gaps.note(f"{problem.id} {problem.error} then")
         orienting = phases.begin("orient")
         orienting.blocks += self._blocks(record)
-        situation = orient.orient(orienting, list(record.observations))
+        situation = orient.orient(orienting, phases.observations(orienting))
         orienting.note_foreign_changes()
         if not self._gaps.found and random.getstate() == self._dice:
             self.situation = situation
@@ -378,6 +384,37 @@ class _Phases:
         self._begun.append(context)
         return context
 
+    def observations(self, context: _ShadowPhase) -> list[Observation]:
+        """The recorded observations, as their judges see them now."""
+        recorded, place, judged = list(self._record.observations), 0, []
+        for run in self._record.observer_runs:
+            part = recorded[place : place + run.observations]
+            judged += self._judge(run, part, context)
+            place += run.observations
+        return [*judged, *recorded[place:]]
+
+    def _judge(
+        self, run: ObserverRun, observations: list[Observation], context: _ShadowPhase
+    ) -> list[Observation]:
+        """The observations of a run; a judge that remembers something needs a closed loop."""
+        observer = self._agent.host.observers.get(run.id)
+        if observer is None or (observer.judges_by_state and not self._is_judged_anew(observer)):
+            return observations
+        context.observing_on = run.host
+        try:
+            return observe.judge(observer, observations, context)
+        except Exception as error:  # noqa: BLE001 - as where it runs
+            context.report(observer.id, error)
+            return []
+
+    def _is_judged_anew(self, observer: Observer) -> bool:
+        """Report whether a closed loop sees another judge than the recorded one."""
+        if self._past is None:
+            return False
+        builds = (self._agent.build, *self._record.builds)
+        plugins = (plugin for build in builds for plugin in build.plugins)
+        return len({p.judges for p in plugins if p.id == observer.plugin_id}) > 1
+
     def note_foreign_changes(self) -> None:
         """Note the state that others changed while a component read it."""
         for phase in self._begun:
@@ -421,6 +458,8 @@ class _ShadowPhase(PhaseContext):
         self._last = ""
         self._playbacks: dict[str, Playback] = {}
         self.carried: CarriedPast | None = None
+        #: The host of the observer whose observations are judged.
+        self.observing_on = ""
         self.not_due = list(record.not_due)
 
     def now(self, plugin_id: str) -> datetime:
@@ -475,8 +514,10 @@ class _ShadowPhase(PhaseContext):
             self._playbacks[by] = Playback(
                 plugin_id, by or plugin_id, taped, at, self._gaps, self._written
             )
+            self._playbacks[by].starts_empty = by in self.host.observers
         ran = _run_of(self._record, self.phase)
-        return _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
+        context = _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
+        return replace(context, host=self.observing_on) if by in self.host.observers else context
 
     def prefetch_state(self) -> None:
         """Leave it: state comes from the tape."""

@@ -152,6 +152,11 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="LIST",
     help="The differences that fail it, or none; NAME>N% allows some in N percent of iterations.",
 )
+@click.option(
+    "--closed-loop",
+    is_flag=True,
+    help="Go on from the state that the changed agent leaves itself, in one process.",
+)
 @click.option("--publish", is_flag=True, help="Also show the report in the console.")
 @output_option
 @settings_options
@@ -174,7 +179,9 @@ def replay(
     if source["records"] and source["observations"]:
         raise click.UsageError("--records and --observations exclude each other")
     agent = choose_reference(settings, reference)
-    task = shadow_task(agent, plugins, known=source["observations"] is None)
+    task = shadow_task(agent, plugins, known=source["observations"] is None).patched(
+        {"closed_loop": source.pop("closed_loop")}
+    )
     # It loads SQLAlchemy.
     from boyd.replay.replay_run import ShadowPool
 

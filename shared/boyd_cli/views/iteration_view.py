@@ -226,6 +226,7 @@ def show_report(report: ReplayReport) -> None:
     output.say(
         f"{report.agent_id}: {counted(report.iterations, 'iteration')} replayed,"
         f" {report.unchanged} as recorded, {report.changes} not"
+        + (f"; {report.diverged} go on from state of their own" if report.diverged else "")
     )
     if report.actions:
         output.say()

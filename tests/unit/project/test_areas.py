@@ -115,6 +115,7 @@ def test_nothing_changed_affects_nothing() -> None:
             [
                 "tests/integration/test_cli_replay.py",
                 "tests/integration/test_replay.py",
+                "tests/unit/replay/test_process_memory.py",
                 "tests/unit/replay/test_replayed_plugins.py",
                 "tests/unit/store/test_total_orders.py",
             ],
