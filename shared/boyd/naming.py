@@ -16,6 +16,7 @@ GRANT = "boyd:let-run-alone"
 _LOOP = "loop"
 _ROLLBACK = "rollback"
 _STEP = "step"
+_VERIFICATION = "verify"
 #: The part of a UUID that is shown, and the rest.
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
@@ -87,7 +88,12 @@ def compensation(execution: str, step_id: str, number: int = 0) -> str:
 
 def verification(execution: str) -> str:
     """The job that verifies the effect of an execution."""
-    return f"verify:{execution}"
+    return f"{_VERIFICATION}:{execution}"
+
+
+def is_verification(job: str) -> bool:
+    """Report whether that job verifies the effect of an execution."""
+    return parts(job)[0] == _VERIFICATION
 
 
 def wait(execution: str) -> str:

@@ -109,8 +109,9 @@ class Runner:
         acted = sum((o.step, o.action) == ("act", case.action) for o in course.lines)
         if self._site.undone_too_often(undone, acted):
             course.misfits.append("more was undone than the actions say")
-        # What was rolled back is held for its time, whatever the situation.
-        lasting = [one for one in self._agent.holds.all() if one.kind != "rolled back"]
+        # What did harm is held for its time, whatever the situation, and on all targets.
+        held = self._agent.holds.all()
+        lasting = [one for one in held if one.kind not in ("rolled back", "stopped")]
         if course.over and lasting:
             course.misfits.append(f"still held: {lasting[0].reason}")
         self._lift()
@@ -138,7 +139,8 @@ class Runner:
             course.helped += 1
             return
         latest = max((line.at for line in course.lines), default=0.0)
-        stuck = len(holds) > 1 and not any(hold.in_flight for hold in holds)
+        actions = {hold.action for hold in holds}
+        stuck = len(actions) > 1 and not any(hold.in_flight for hold in holds)
         if stuck and time.time() - latest > _STUCK:
             self._lift()
             course.helped += 1

@@ -221,7 +221,8 @@ class Hold(Model):
         if self.because == "violations":
             return f"{subject} is suspended: {done} went beyond its sandbox{evidence}"
         if self.kind == "suspended":
-            return f"{subject} is suspended: {done} made it worse{evidence}"
+            harm = "restored nothing" if naming.is_rollback(done) else "made it worse"
+            return f"{subject} is suspended: {done} {harm}{evidence}"
         if self.kind == "rolled back":
             return f"{subject} is not repeated: {done} made it worse and was rolled back{evidence}"
         if self.kind == "cannot tell":

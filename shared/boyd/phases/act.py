@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from boyd import naming
 from boyd.agent.agent_rules import Circumstances
 from boyd.errors import ActionHeld, AgentRevoked, Veto
 from boyd.models import (
@@ -390,7 +391,7 @@ class _Attempt:
         action, request, verdict = self.action, self.request, self.verdict
         automatic = verdict is not None and verdict.outcome == "automatic"
         undoes = self.undone is not None
-        plan = None if undoes else self.ctx.agent.verification(action.id)
+        plan = self._verification()
         return ExecutionTerms(
             # A budget limits only what runs without a person's approval.
             budget=verdict.budget if verdict and automatic and not undoes else None,
@@ -400,13 +401,20 @@ class _Attempt:
             grant=verdict.grant if verdict else None,
             concurrency=self._concurrency(plan),
             verification=plan,
-            counting=None if plan is None else self._counting(),
+            counting=None if plan is None or undoes else self._counting(),
             sandbox=self.ctx.agent.sandbox(action.id),
             queue=action.queue,
             read_only=action.reversibility == "read-only",
             ordered_at=request.requester.ordered_at,
             decided_at=None if self._undoes_something else request.requester.decided_at,
         )
+
+    def _verification(self) -> VerificationPlan | None:
+        """The plan to verify it; a verification confirms a rollback that it has ordered itself."""
+        fence = self.request.fence
+        if self.undone is not None and fence and naming.is_verification(str(fence.origin)):
+            return None
+        return self.ctx.agent.verification(self.action.id)
 
     def _situation_class(self) -> str:
         record = self.request.record

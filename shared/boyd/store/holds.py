@@ -97,15 +97,15 @@ class Holds:
         verdict: EffectName,
         evidence: str,
         checks: int,
-        hold: NewHold | None,
+        hold: NewHold | Literal["as it is"] | None,
     ) -> EffectName | None:
-        """Record the verdict on an execution, and create or lift the hold of its action.
+        """Record the verdict on an execution, and create, lift or keep the hold of its action.
 
         Returns the verdict that counts: an effect that another execution may have had cannot be
         credited. None if the job was lost, or the execution is no longer kept.
         """
         fields = {"verdict": verdict, "evidence": evidence, "checks": checks}
-        change = _change(execution_id, hold, evidence)
+        change = {} if hold == "as it is" else _change(execution_id, hold, evidence)
         counts: EffectName | Literal[""] = self._record(
             execution_id, fence, "verified", evidence, fields, change
         )

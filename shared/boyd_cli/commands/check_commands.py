@@ -281,6 +281,8 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
     plan = agent.verification(action.id)
     if plan:
         yield f"verified within {output.seconds(plan.within)}"
+        yield from ["checked before"] if plan.before else []
+        yield f"at most {plan.in_flight} in flight"
     if action.idempotent:
         yield "idempotent"
     sandbox = agent.sandbox(action.id)

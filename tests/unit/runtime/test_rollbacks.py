@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from boyd import Action, Agent, naming
 from boyd.errors import RollbackRefused
-from boyd.models import ApprovalItem, Autonomy, Call, CallRequest
+from boyd.models import ApprovalItem, Autonomy, Call, CallRequest, ExecutionEntry, Hold
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person
+from kit import Recorder, agent, choice, chooses, overdue, person, plugin
 
 GATED = Autonomy(mode="approval-required")
 
@@ -164,3 +165,99 @@ def test_the_rationale_of_a_call_is_in_the_audit() -> None:
     [entry] = [e for e in made.lab.store.audit_trail.page(50).entries if e.kind == "call.execute"]
 
     assert (entry.note, entry.who) == ("disk alarm 42", "ann")
+
+
+class Mending:
+    """A lab whose action breaks something, and a rollback that may restore nothing."""
+
+    def __init__(self, restores: bool, asks: bool = False) -> None:
+        self.is_broken = False
+        self.restores = restores
+        self.asks = asks
+        self.reports: list[Hold] = []
+        action = Action(
+            name="do",
+            execute=self._break,
+            rollback=self._undo,
+            verify=lambda result: "worse" if self.is_broken else False,
+        )
+        own = plugin(
+            chooses(choice("p:do")),
+            action,
+            on_suspend=lambda hold: self.reports.append(hold),
+        )
+        forbids = {"p:do": {"roll_back": False, "within": 5}}
+        self.lab = Lab(Agent("test", plugins=[own], verification=forbids))
+        self.lab.run()
+        self.execution = self.lab.store.executions.of_iteration(1)
+        self.check(self.execution)
+
+    def _break(self) -> None:
+        self.is_broken = True
+
+    def _undo(self) -> None:
+        self.is_broken = not self.restores
+
+    def roll_back(self) -> ExecutionEntry:
+        """Roll it back by hand, and let it be verified; the rollback."""
+        request = CallRequest(
+            kind="rollback",
+            action="p:do",
+            undoes=self.execution,
+            requires_approval=self.asks,
+            actor=person("ann"),
+        )
+        self.lab.launcher.call(request, None)
+        self.lab.deliver()
+        for item in self.lab.store.approvals.page(5).pending:
+            self.lab.resolver.answer(item.id, "approved", person("bob"))
+        self.lab.deliver()
+        name = naming.rollback(self.execution)
+        self.check(name)
+        self.lab.client.hset(f"boyd:{{test}}:execution:{name}", "verifyUntil", 1)
+        self.check(name)
+        entry = self.lab.store.executions.get(name)
+        assert entry is not None
+        assert entry.verification is not None
+        return entry
+
+    def check(self, execution: str) -> None:
+        """Let the time of the next check pass."""
+        if self.lab.client.exists(f"boyd:{{test}}:verify:{execution}"):
+            overdue(self.lab, naming.verification(execution))
+
+    def verdict(self) -> str | None:
+        """The verdict on the rollback."""
+        verification = self.roll_back().verification
+        return verification.verdict if verification else None
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["call", "approval"])
+def test_a_rollback_by_hand_is_effective_once_a_check_sees_no_harm(asks: bool) -> None:
+    mending = Mending(restores=True, asks=asks)
+    mending.reports.clear()
+
+    assert mending.verdict() == "effective"
+    assert mending.reports == []
+    assert [hold.kind for hold in mending.lab.store.holds.all()] == ["suspended"]
+
+
+def test_a_rollback_by_hand_that_restores_nothing_suspends_the_action() -> None:
+    mending = Mending(restores=False)
+    mending.lab.store.holds.lift("p:do", "", person("ann"))
+    mending.reports.clear()
+
+    assert mending.verdict() == "no effect"
+    [hold] = mending.lab.store.holds.all()
+    assert [report.kind for report in mending.reports] == ["suspended"]
+    name = mending.execution.partition(".")[0]
+    assert hold.reason == f"p:do is suspended: rollback:{name} restored nothing"
+
+
+def test_a_rollback_of_an_effective_action_leaves_its_holds_as_they_are() -> None:
+    mending = Mending(restores=True)
+    mending.is_broken = False
+    before = mending.lab.store.holds.all()
+
+    assert mending.verdict() == "effective"
+    assert mending.lab.store.holds.all() == before

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 from boyd import naming
 from boyd.agent.procedure_plans import compensation_of
@@ -71,7 +72,7 @@ class VerificationHandler:
         after = self._after(entry, verdict, fields, fence)
         if isinstance(after, Done):
             after = self._follow_up_grant(entry, fields)
-        if isinstance(after, Done):
+        if isinstance(after, Done) and not naming.is_rollback(id):
             self._report_verdict(id)
         return after
 
@@ -118,7 +119,13 @@ class VerificationHandler:
         if action is None or not action.has("verify"):
             reason = "the action has no verification any more"
             return EffectCheck("cannot tell", reason, ends=True)
-        return verify(self._engine.act_context(), action, entry)
+        if not naming.is_rollback(entry.id):
+            return verify(self._engine.act_context(), action, entry)
+        undone = self._engine.store.executions.get(naming.parts(entry.id)[1])
+        if undone is None:
+            reason = "the execution that it undid is no longer kept"
+            return EffectCheck("cannot tell", reason, ends=True)
+        return _restoration(verify(self._engine.act_context(), action, undone))
 
     def _look(self, entry: ExecutionEntry, until: datetime, fields: Fields) -> EffectCheck | Later:
         """Check once; `Later` if only a later check can give the verdict."""
@@ -135,7 +142,11 @@ class VerificationHandler:
             log.info("%s: %s: %s", self._engine.agent.id, entry.id, verdict)
         return verdict is not None
 
-    def _hold(self, entry: ExecutionEntry, verdict: EffectName) -> NewHold | None:
+    def _hold(
+        self, entry: ExecutionEntry, verdict: EffectName
+    ) -> NewHold | Literal["as it is"] | None:
+        if naming.is_rollback(entry.id):
+            return NewHold("suspended") if verdict == "no effect" else "as it is"
         if verdict == "worse":
             # Held at once; a rollback that succeeds makes it a weaker hold.
             plan = self._plan(entry)
@@ -161,7 +172,8 @@ class VerificationHandler:
         if verdict == "worse":
             return self._after_harm(entry.id, fields, fence)
         violated = entry.result is not None and entry.result.violation is not None
-        return self._notify(entry, fields) if violated else _ENDED
+        in_vain = naming.is_rollback(entry.id) and verdict == "no effect"
+        return self._notify(entry, fields) if violated or in_vain else _ENDED
 
     def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
         entry = self._engine.store.executions.get(id)
@@ -186,13 +198,13 @@ class VerificationHandler:
         if plan is None:
             return self._notify(entry, fields)
         until = float(fields.get("restoredBy") or now + plan.within)
-        check = self._check(entry)
-        if check.verdict not in ("worse", "cannot tell"):
+        check = _restoration(self._check(entry))
+        if check.verdict == "effective":
             restored = done.patched({"restored": True, "detail": check.evidence})
             self._holds.record_compensation(entry.id, fence, restored)
         elif now < until:
             return Later(max(0.1, min(plan.every, until - now)), {"restoredBy": str(until)})
-        elif check.verdict == "worse":
+        elif check.verdict == "no effect":
             failed = done.patched({"state": "not restored", "detail": check.evidence})
             hold = NewHold("suspended")
             self._holds.record_compensation(entry.id, fence, failed, hold, check.evidence)
@@ -268,6 +280,15 @@ class VerificationHandler:
 
     def _plan(self, entry: ExecutionEntry) -> VerificationPlan | None:
         return self._engine.agent.verification(entry.action)
+
+
+def _restoration(check: EffectCheck) -> EffectCheck:
+    """The check of a rollback: it has its effect when what it undid is not worse any more."""
+    if check.verdict == "cannot tell":
+        return EffectCheck("cannot tell", check.evidence)
+    if check.verdict == "worse":
+        return EffectCheck("no effect", check.evidence)
+    return EffectCheck("effective", check.evidence, ends=True)
 
 
 def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
