@@ -163,6 +163,7 @@ class Site:
             params=params,
             loop_iteration=1,
             risk=risk,
+            target=text if len(text) < 100 else "",
             required=ApprovalPolicy(**policy),
         )
         return self.lab.store.approvals.enqueue(proposal, Retention(ttl=ttl))

@@ -22,9 +22,10 @@ from boyd.runtime import Resolution
 from boyd.store import Verdict
 from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.inbox_list import ANSWERABLE, InboxFilter, InboxList
 from boyd_api.console.page_request import HOME, PageRequest, read_note, read_version
 from boyd_api.console.pages import to_login
-from boyd_api.console.rendering import LISTED, render_page
+from boyd_api.console.rendering import read_frame, render_page
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import WaitQuery
 from boyd_api.routes import action_routes, approval_routes
@@ -54,7 +55,11 @@ def inbox(page: PageRequest) -> PageResult:
     health = read_vital_signs(
         page, [name for name, entry in page.ctx.agents.items() if not entry.retired_at]
     )
-    return render_page(page, "inbox.html", tab=request.args.get("tab", "mine"), health=health)
+    view = InboxFilter.parse(request.args)
+    frame = read_frame(page)
+    listing = InboxList(view, frame.inbox.mine if view.tab == "mine" else frame.inbox.others)
+    values = {"view": view, "listing": listing, "items": listing.read(page), "health": health}
+    return render_page(page, "inbox.html", frame=frame, **values)
 
 
 @inbox_pages.get("/answered")
@@ -77,11 +82,12 @@ def show_answered(page: PageRequest) -> PageResult:
 
 @inbox_pages.post("/answer-several", scope="approvals")
 def answer_several(page: PageRequest) -> PageResult:
-    """Confirm, then answer, the ticked approvals of one action."""
-    verb = request.form.get("verb", "")
+    """Confirm, then answer, the ticked approvals of one action, or all of a view."""
+    all_of = request.form.get("all", "")
+    verb = all_of or request.form.get("verb", "")
     if verb not in VERDICTS:
         raise HttpProblem("bad-request", f"{verb!r} is no answer")
-    chosen = [_parse_choice(text) for text in request.form.getlist("chosen")[:LISTED]]
+    chosen = _choices_of_view(page) if all_of else _selection()
     if not chosen:
         raise HttpProblem("bad-request", "no approval was ticked: go back, and tick some")
     if "confirmed" not in request.form:
@@ -97,6 +103,25 @@ def answer_several(page: PageRequest) -> PageResult:
     note = read_note() or None
     done = [_answer(page, agent, id, verb, note, version) for agent, id, version in chosen]
     return render_page(page, "answered_several.html", verb=verb, results=done)
+
+
+def _selection() -> list[tuple[str, str, int]]:
+    chosen = request.form.getlist("chosen")
+    if len(chosen) > ANSWERABLE:
+        raise HttpProblem("bad-request", f"at most {ANSWERABLE} approvals are answered at once")
+    return [_parse_choice(text) for text in chosen]
+
+
+def _choices_of_view(page: PageRequest) -> list[tuple[str, str, int]]:
+    """All approvals of a view, as it is now, to be listed before they are answered."""
+    view = InboxFilter.parse(request.form)
+    listing = InboxList(view, read_frame(page).inbox.mine)
+    if not listing.is_one_action:
+        raise HttpProblem(
+            "bad-request",
+            f"at most {ANSWERABLE} approvals of one action are answered at once: filter them",
+        )
+    return [(item.agent_id, item.id, item.version) for item in listing.matching]
 
 
 def _parse_choice(text: str) -> tuple[str, str, int]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -16,20 +16,17 @@ from flask import Blueprint, Response, current_app, request
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from boyd import naming
-from boyd.models import ApprovalItem, ApprovalQueue, Model, utc_now
-from boyd.store import DEPLOYMENT, Store
+from boyd.models import Model, utc_now
+from boyd.store import DEPLOYMENT
 from boyd.store.freezes import Stop
-from boyd.store.hashes import readable
 from boyd.text.formatting import counted, dollars, visible
 from boyd.text.version import VERSION
 from boyd_api.console.declared_pages import load_guest_pages
+from boyd_api.console.inbox_list import Inbox, read_inbox
 from boyd_api.console.page_request import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import unreadable_names
 from boyd_api.http.services import Services
-
-#: The most approvals that one list shows.
-LISTED = 200
 
 
 @dataclass(frozen=True)
@@ -41,26 +38,6 @@ class AgentLink:
     paused: Stop | None
     frozen: Stop | None
     revoked: Stop | None
-
-
-@dataclass(frozen=True)
-class Inbox:
-    """The pending approvals with the earliest deadlines, for both badge and list.
-
-    Attributes:
-        mine: those that the reader may approve.
-        others: those that wait for other people.
-        more: True if further ones wait.
-    """
-
-    mine: list[ApprovalItem]
-    others: list[ApprovalItem]
-    more: bool
-
-    @property
-    def badge(self) -> str:
-        """The number of approvals for the reader, with a `+` if further ones are pending."""
-        return f"{len(self.mine)}+" if self.more else str(len(self.mine))
 
 
 @dataclass(frozen=True)
@@ -109,34 +86,6 @@ def _agent(page: PageRequest, serving: Mapping[str, object]) -> str | None:
     return default if default in serving else next(iter(serving), None)
 
 
-def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
-    """The approvals of these agents that wait, sorted by who may answer."""
-    store = page.services.store
-    read = [
-        readable(f"the approvals of agent {name}", partial(_waiting, store), name)
-        for name in agents
-    ]
-    queues = [queue for queue in read if queue is not None]
-    waiting = [item for queue in queues for item in queue.pending]
-    waiting.sort(key=lambda item: (item.expires_at is None, item.expires_at or item.created_at))
-    listed = waiting[:LISTED]
-    mine: list[ApprovalItem] = []
-    others: list[ApprovalItem] = []
-    for item in listed:
-        (mine if may_answer(page, item) else others).append(item)
-    more = len(waiting) > LISTED or any(queue.next_cursor for queue in queues)
-    return Inbox(mine, others, more)
-
-
-def _waiting(store: Store, agent_id: str) -> ApprovalQueue:
-    return store.agent(agent_id).approvals.page(LISTED, history=False)
-
-
-def may_answer(page: PageRequest, item: ApprovalItem) -> bool:
-    """Check that the reader's answer to *item* would count now."""
-    return page.allows("approvals") and item.refusal(page.ctx.actor) is None
-
-
 _PACKAGE = "boyd_api.console"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 #: Nothing but our own scripts and styles, by nonce; htmx turns responses into elements.
@@ -148,10 +97,13 @@ _POLICY = (
 
 
 def render_page(page: PageRequest, template: str, code: int = 200, /, **values: Any) -> Response:
-    """Respond with a template, whose frame shows the state of the deployment."""
+    """Respond with a template, whose frame shows the state of the deployment.
+
+    A view that has read the frame for itself passes it on.
+    """
     common = {
         "page": page,
-        "frame": read_frame(page),
+        "frame": values.pop("frame", None) or read_frame(page),
         "links": [pages.link for pages in load_guest_pages().values() if pages.link],
         "now": page.ctx.now or utc_now(),
         "layout": "layout.html",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Self
@@ -268,13 +269,8 @@ class ApprovalItem(Proposal):
         """The outcome with which an approval by *actor* would be refused now, if any."""
         if self.status != "pending":
             return ApprovalOutcome.NOT_PENDING
-        if not self.required.admits(actor):
-            return ApprovalOutcome.NOT_AN_APPROVER
-        if actor.principal in self.requested_by and not self.required.allow_requester:
-            return ApprovalOutcome.REQUESTER
-        if any(vote.by == actor.principal for vote in self.approvals):
-            return ApprovalOutcome.ALREADY_APPROVED
-        return None
+        has_voted = any(vote.by == actor.principal for vote in self.approvals)
+        return refuse(actor, self.required, self.requested_by, has_voted)
 
     def compare_code(self, code: str | None) -> Self:
         """The item with *code*, that of now, if it waits and was proposed with another."""
@@ -300,6 +296,17 @@ class ApprovalItem(Proposal):
         agent = f"agent:{self.agent_id}"
         names = ["the agent" if name == agent else name for name in self.requested_by]
         return names or ["the agent"]
+
+
+def refuse(
+    actor: Actor, required: ApprovalPolicy, requesters: Iterable[str], has_voted: bool
+) -> ApprovalOutcome | None:
+    """The outcome with which an approval by *actor* is refused while the item waits, if any."""
+    if not required.admits(actor):
+        return ApprovalOutcome.NOT_AN_APPROVER
+    if actor.principal in requesters and not required.allow_requester:
+        return ApprovalOutcome.REQUESTER
+    return ApprovalOutcome.ALREADY_APPROVED if has_voted else None
 
 
 class ApprovalQueue(Model):

@@ -33,6 +33,7 @@ from boyd.store.loop_control import Loop
 from boyd.store.model_usage import ModelUsage
 from boyd.store.notification_records import NotificationRecords
 from boyd.store.observers import Observers
+from boyd.store.pending_approvals import PendingApprovals
 from boyd.store.plugin_state import DelegatedGraph, FactGraph, PluginState
 from boyd.store.procedures import ProcedureStore
 from boyd.store.runs import Runs
@@ -133,6 +134,11 @@ class AgentStore:
             self._timing.resend_after,
             self.in_flight,
         )
+
+    @cached_property
+    def pending_approvals(self) -> PendingApprovals:
+        """Proposals that wait, in brief."""
+        return PendingApprovals(self._scripts, self._keys, self.clock, self.agent_id)
 
     @cached_property
     def notification_records(self) -> NotificationRecords:

@@ -296,7 +296,7 @@ class Approvals:
             batch = self._scripts.run("expire_approvals", retention=retention.limits())
             expired += batch
             if len(batch) < EXPIRED_AT_ONCE:
-                return self._read(expired, passing_over=True)
+                return self.some(expired)
 
     def set_deadlines(self, retention: Retention) -> None:
         """Give items that were queued without a deadline the one that they would have now.
@@ -384,6 +384,10 @@ class Approvals:
     def id_for(self, proposed_by: str) -> str:
         """The id of the item that an execution of this name would propose."""
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
+
+    def some(self, approval_ids: list[str]) -> list[ApprovalItem]:
+        """The items with these ids; those that are gone or cannot be read are left out."""
+        return self._read(approval_ids, passing_over=True)
 
     def _read(self, ids: list[str], passing_over: bool = False) -> list[ApprovalItem]:
         if not ids:

@@ -9,10 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
+import pytest
+
 from api_kit import Site
 from archive_kit import Archive, sqlite
 from boyd.models import ApprovalItem
 from boyd_api.console import session as sessions_of_browsers
+from boyd_api.console.inbox_list import PAGE_SIZE
 from console_kit import Browser
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\"'{{7007*7001}}"
@@ -36,9 +39,9 @@ def test_the_badge_of_many_requests_compares_none_of_them_with_each_other(
     for number in range(30):
         desk.waiting(f"{number}", principals=["bob" if number % 2 else "carol"])
     with mock.patch.object(ApprovalItem, "__eq__") as compare:
-        shown = bob.get("/console/")
+        inbox = bob.get("/console/")
 
-    assert "Mine to answer 15 Waiting for others 15" in shown.text
+    assert "Mine to answer 15 Waiting for others 15" in inbox.text
     assert not compare.called, "each page would take as long as there are pairs"
 
 
@@ -46,49 +49,130 @@ def test_only_the_list_shortens_long_parameters(alice: Browser, desk: Site) -> N
     text = "long " * 2000 + "end"
     ticked = f"desk/{desk.waiting(text)}/1"
     listed = alice.get("/console/")
-    asked = alice.send(listed.form("/answer-several"), chosen=ticked, verb="approve")
+    confirmation = alice.send(listed.form("/answer-several"), chosen=ticked, verb="approve")
 
     assert "long long" in listed.text
     assert text not in listed.text, "the list is read again with each event"
-    assert text in asked.text
+    assert text in confirmation.text
 
 
 def test_invisible_characters_of_parameters_are_seen(alice: Browser, desk: Site) -> None:
     id = desk.waiting("/srv/\u202etxt.exe\u200b\x07")
     listed = alice.get("/console/")
     form = listed.form("/answer-several")
-    asked = alice.send(form, chosen=f"desk/{id}/1", verb="approve")
+    confirmation = alice.send(form, chosen=f"desk/{id}/1", verb="approve")
 
-    for shown in (listed, asked, alice.get(f"/console/agents/desk/approvals/{id}")):
-        assert r"/srv/\u202etxt.exe\u200b\u0007" in shown.text
-        assert "\u202e" not in shown.source
+    for inbox in (listed, confirmation, alice.get(f"/console/agents/desk/approvals/{id}")):
+        assert r"/srv/\u202etxt.exe\u200b\u0007" in inbox.text
+        assert "\u202e" not in inbox.source
 
 
 def test_a_reader_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
     desk.waiting("one")
-    shown = guest.get("/console/?tab=others")
+    inbox = guest.get("/console/?tab=others")
 
-    assert "Mine to answer 0 Waiting for others 1" in shown.text
-    assert "answer-several" not in shown.source or "checkbox" not in shown.source
+    assert "Mine to answer 0 Waiting for others 1" in inbox.text
+    assert "answer-several" not in inbox.source or "checkbox" not in inbox.source
 
 
 def test_an_empty_inbox_says_why_nothing_can_wait(alice: Browser, desk: Site) -> None:
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
-    shown = alice.get("/console/")
+    inbox = alice.get("/console/")
 
-    assert "Nothing waits for you" in shown.text
-    assert "nothing can wait, because no worker consumes `loop`" in shown.text
-    assert "boyd worker -Q loop" in shown.text
+    assert "Nothing waits, but 1 agent is not watching." in inbox.text
+    assert "desk : not watching, no worker consumes `loop`" in inbox.text
+    assert "boyd worker -Q loop" in inbox.text
+
+
+def test_a_watched_agent_without_approvals_leaves_nothing_to_wait(
+    alice: Browser, desk: Site
+) -> None:
+    assert "Nothing waits for you." in alice.get("/console/").text
+
+
+@pytest.mark.parametrize(
+    ("query", "rest"),
+    [
+        ("risk=high", ["two"]),
+        ("risk=low", ["one", "three"]),
+        ("target=TH", ["three"]),
+        ("action=desk:publish", ["one", "two", "three"]),
+        ("action=other", []),
+        ("agent=desk&target=o", ["one", "two"]),
+        ("tab=others", []),
+    ],
+)
+def test_the_inbox_is_filtered(alice: Browser, desk: Site, query: str, rest: list[str]) -> None:
+    for text, risk in (("one", "low"), ("two", "high"), ("three", "low")):
+        desk.waiting(text, risk=risk)
+    inbox = alice.get(f"/console/?{query}")
+
+    assert [text for text in ("one", "two", "three") if f"text {text}" in inbox.text] == rest
+    assert "Mine to answer 3" in inbox.text
+
+
+@pytest.mark.parametrize(
+    ("order", "texts"),
+    [
+        ("deadline", ["soon", "later", "never"]),
+        ("risk", ["later", "never", "soon"]),
+        ("age", ["never", "later", "soon"]),
+        ("nonsense", ["soon", "later", "never"]),
+    ],
+)
+def test_the_inbox_is_sorted(alice: Browser, desk: Site, order: str, texts: list[str]) -> None:
+    desk.waiting("never", risk="medium", ttl=9000)
+    desk.waiting("later", risk="critical", ttl=7200)
+    desk.waiting("soon", risk="low", ttl=60)
+    source = alice.get(f"/console/?order={order}").text
+
+    assert sorted(texts, key=lambda text: source.index(f"text {text}")) == texts
+
+
+def test_the_pages_of_the_inbox_show_each_approval_once(alice: Browser, desk: Site) -> None:
+    ids = {desk.waiting(f"{number}") for number in range(PAGE_SIZE + 20)}
+    first, second = alice.get("/console/"), alice.get("/console/?page=2")
+
+    assert f"1 to {PAGE_SIZE} of {len(ids)} Next" in first.text
+    assert f"Previous {PAGE_SIZE + 1} to {len(ids)} of {len(ids)}" in second.text
+    listed = re.findall(r"/approvals/([\w-]+)\"", first.source + second.source)
+    assert sorted(listed) == sorted(ids)
+    assert "Previous" in alice.get("/console/?page=99").text, "the last page, if there are fewer"
+
+
+def test_all_of_a_view_are_listed_before_they_are_answered(alice: Browser, desk: Site) -> None:
+    chosen = [desk.waiting(f"{number}", risk="low") for number in range(PAGE_SIZE + 10)]
+    other = desk.waiting("another", risk="high")
+    view = alice.get("/console/?risk=low")
+    confirmation = alice.send(view.form("/answer-several"), all="deny")
+
+    assert f"Deny {len(chosen)} approvals of desk:publish?" in confirmation.text
+    ticked = re.findall(r'name="chosen" value="([^"]+)"', confirmation.source)
+    assert sorted(text.split("/")[1] for text in ticked) == sorted(chosen)
+    done = alice.send(confirmation.form("/answer-several"), chosen=ticked)
+    assert f"{len(chosen)} answers of {len(chosen)} count" in done.text
+    assert _item(desk, other)["status"] == "pending"
+
+
+def test_a_view_of_several_actions_is_not_answered_at_once(alice: Browser, desk: Site) -> None:
+    desk.waiting("one")
+    desk.waiting("two", action="desk:other")
+    view = alice.get("/console/")
+
+    assert "Filter by one action to answer all of it at once." in view.text
+    refused = alice.send(view.form("/answer-several"), all="approve")
+    assert refused.status == 400
+    assert "filter them" in refused.text
 
 
 def test_hostile_text_is_shown_as_text(alice: Browser, desk: Site) -> None:
     id = desk.waiting(HOSTILE)
     for path in ("/console/", f"/console/agents/desk/approvals/{id}"):
-        shown = alice.get(path)
-        assert "<img" not in shown.source.replace('<img src="/console', "")
-        assert "49056007" not in shown.text
-    assert html.escape("<img src=x onerror=alert(1)>", quote=False) in shown.source
+        inbox = alice.get(path)
+        assert "<img" not in inbox.source.replace('<img src="/console', "")
+        assert "49056007" not in inbox.text
+    assert html.escape("<img src=x onerror=alert(1)>", quote=False) in inbox.source
 
 
 def test_ticked_approvals_are_listed_before_they_are_answered(alice: Browser, desk: Site) -> None:
@@ -96,11 +180,11 @@ def test_ticked_approvals_are_listed_before_they_are_answered(alice: Browser, de
     form = alice.get("/console/").form("/answer-several")
     ticked = [f"desk/{id}/1" for id in ids[:2]]
 
-    asked = alice.send(form, chosen=ticked, verb="approve")
-    assert "Approve 2 approvals of desk:publish?" in asked.text
+    confirmation = alice.send(form, chosen=ticked, verb="approve")
+    assert "Approve 2 approvals of desk:publish?" in confirmation.text
     assert all(_item(desk, id)["status"] == "pending" for id in ids)
 
-    done = alice.send(asked.form("/answer-several"), chosen=ticked, note="fine")
+    done = alice.send(confirmation.form("/answer-several"), chosen=ticked, note="fine")
     assert "2 answers of 2 count" in done.text
     assert [_item(desk, id)["status"] for id in ids] == ["approved", "approved", "pending"]
     assert _item(desk, ids[0])["note"] == "fine"
@@ -111,13 +195,13 @@ def test_each_ticked_approval_has_an_outcome_of_its_own(
 ) -> None:
     ids = [desk.waiting(text) for text in ("one", "two")]
     ticked = [f"desk/{id}/1" for id in ids]
-    asked = alice.send(
+    confirmation = alice.send(
         alice.get("/console/").form("/answer-several"), chosen=ticked, verb="approve"
     )
     theirs = bob.get(f"/console/agents/desk/approvals/{ids[0]}?answer=deny")
     bob.send(theirs.form("/answer"))
 
-    done = alice.send(asked.form("/answer-several"), chosen=ticked)
+    done = alice.send(confirmation.form("/answer-several"), chosen=ticked)
     assert "1 answer of 2 count" in done.text
     assert "the approval is denied by bob" in done.text
     assert _item(desk, ids[1])["status"] == "approved"
@@ -126,10 +210,10 @@ def test_each_ticked_approval_has_an_outcome_of_its_own(
 def test_ticked_approvals_of_different_actions_are_refused(alice: Browser, desk: Site) -> None:
     ids = [desk.waiting("one"), desk.waiting("two", action="desk:write")]
     form = alice.get("/console/").form("/answer-several")
-    shown = alice.send(form, chosen=[f"desk/{id}/1" for id in ids], verb="deny")
+    inbox = alice.send(form, chosen=[f"desk/{id}/1" for id in ids], verb="deny")
 
-    assert shown.status == 400
-    assert "different actions" in shown.text
+    assert inbox.status == 400
+    assert "different actions" in inbox.text
     assert all(_item(desk, id)["status"] == "pending" for id in ids)
 
 
@@ -137,10 +221,10 @@ def test_several_risky_approvals_need_a_recent_login_too(alice: Browser, desk: S
     risky, bearable = desk.waiting("one", risk="high"), desk.waiting("two")
     form = alice.get("/console/").form("/answer-several")
     ticked = [f"desk/{risky}/1", f"desk/{bearable}/1"]
-    asked = alice.send(form, chosen=ticked, verb="approve")
+    confirmation = alice.send(form, chosen=ticked, verb="approve")
     with _long_after_the_login():
         login = alice.send(form, chosen=ticked, verb="approve")
-        done = alice.send(asked.form("/answer-several"), chosen=ticked)
+        done = alice.send(confirmation.form("/answer-several"), chosen=ticked)
 
     assert "needs a login within the last five minutes" in login.text
     assert "1 answer of 2 count" in done.text
@@ -178,17 +262,17 @@ def test_a_ticked_version_that_cannot_be_one_is_refused(alice: Browser, desk: Si
     id = desk.waiting()
     form = alice.get("/console/").form("/answer-several")
     for version in ("9" * 5000, "-1", "", "٣"):
-        shown = alice.send(form, chosen=f"desk/{id}/{version}", verb="approve", confirmed="1")
-        assert shown.status == 400
+        inbox = alice.send(form, chosen=f"desk/{id}/{version}", verb="approve", confirmed="1")
+        assert inbox.status == 400
     assert _item(desk, id)["status"] == "pending"
 
 
 def test_nothing_ticked_changes_nothing(alice: Browser, desk: Site) -> None:
     desk.waiting()
-    shown = alice.send(alice.get("/console/").form("/answer-several"), verb="approve")
+    inbox = alice.send(alice.get("/console/").form("/answer-several"), verb="approve")
 
-    assert shown.status == 400
-    assert "no approval was ticked" in shown.text
+    assert inbox.status == 400
+    assert "no approval was ticked" in inbox.text
 
 
 def test_answered_approvals_tell_who_answered_how(alice: Browser, desk: Site) -> None:
@@ -232,8 +316,8 @@ def test_a_freeze_and_a_pause_are_on_every_page_with_who_and_why(
 def test_an_empty_inbox_says_when_it_was_looked_last(alice: Browser, desk: Site) -> None:
     assert "it has not looked yet" in alice.get("/console/").text
     desk.post("/loop/trigger")
-    shown = alice.get("/console/").text
-    assert re.search(r"last look \d+ s ago; it looks when something triggers it", shown)
+    inbox = alice.get("/console/").text
+    assert re.search(r"last look \d+ s ago; it looks when something triggers it", inbox)
 
 
 def _long_after_the_login() -> AbstractContextManager[object]:

@@ -45,6 +45,7 @@ MODULES = {
     "the condition of an agent in one word, for the console, the command line and the API": 1,
     "replay: what plugins keep in their process": 1,
     "the plugin baseline: measurements, learners, the memory of series, anomalies": 6,
+    "an inbox of thousands of approvals: what lists need of each, and filters": 2,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -1,0 +1,92 @@
+"""Pending approvals in brief: what lists filter and sort by, without the texts of each item."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache, partial
+
+from boyd.models import Actor, ApprovalOutcome, ApprovalPolicy, Level, from_ms
+from boyd.models.approval import refuse
+from boyd.store.hashes import ByteBudget, read_page, readable
+from boyd.store.keys import Keys
+from boyd.store.server.scripts import KeyedScripts
+from boyd.store.timing import ServerClock
+
+#: The most approvals of one agent that are read; those with the latest deadlines are left out.
+MOST = 5000
+_FIELDS = ("status", "title", "actionId", "risk", "target", "createdAt", "version", "required")
+
+
+@dataclass(frozen=True)
+class PendingApproval:
+    """A pending approval in brief.
+
+    Attributes:
+        title: what approving it does; approvals with one title are of one action.
+        refusal: the outcome with which the reader's approval would be refused now, if any.
+    """
+
+    agent_id: str
+    id: str
+    title: str
+    risk: Level | None
+    target: str
+    created_at: datetime
+    expires_at: datetime | None
+    version: int
+    refusal: ApprovalOutcome | None
+
+
+class PendingApprovals:
+    """The pending approvals of one agent, for lists."""
+
+    def __init__(
+        self, scripts: KeyedScripts, keys: Keys, clock: ServerClock, agent_id: str
+    ) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._clock = clock
+        self._agent_id = agent_id
+
+    def all(self, reader: Actor) -> list[PendingApproval]:
+        """Those that wait now, as *reader* sees them, by deadline; at most `MOST`."""
+        places = read_page(self._scripts, self._keys.approvals_pending, None, MOST, False)
+        now = self._clock.now().timestamp() * 1000
+        names = [name for name, deadline in places if deadline > now]
+        voted = f"vote:{reader.principal}"
+        fields = [*_FIELDS, "requestedBy", "expiresAt", voted]
+        hashes = ByteBudget(self._scripts).read("approval", names, fields)
+        read = (
+            readable(f"approval {name}", partial(self._read, name, reader=reader), texts)
+            for name, texts in zip(names, hashes, strict=False)
+        )
+        return [item for item in read if item is not None]
+
+    def _read(
+        self, name: str, texts: Mapping[str, str], *, reader: Actor
+    ) -> PendingApproval | None:
+        if texts.get("status") != "pending":
+            return None
+        has_voted = f"vote:{reader.principal}" in texts
+        requesters = texts.get("requestedBy", "").split()
+        expiry = texts.get("expiresAt")
+        risk: Level | None = texts.get("risk")  # type: ignore[assignment]
+        return PendingApproval(
+            agent_id=self._agent_id,
+            id=name,
+            title=texts.get("title") or texts["actionId"],
+            risk=risk,
+            target=texts.get("target", ""),
+            created_at=from_ms(float(texts["createdAt"])),
+            expires_at=from_ms(float(expiry)) if expiry else None,
+            version=int(texts["version"]),
+            refusal=refuse(reader, _policy(texts["required"]), requesters, has_voted),
+        )
+
+
+@lru_cache(maxsize=1000)
+def _policy(text: str) -> ApprovalPolicy:
+    return ApprovalPolicy.model_validate(json.loads(text), extra="ignore")
