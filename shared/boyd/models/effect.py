@@ -252,6 +252,9 @@ PRIOR = 5
 FEWEST = 10
 #: The probability with which the lower bound that is shown is ever wrong.
 ERROR = 0.05
+#: An uplift that is not there is shown this many times more rarely: few cases wait, and three in
+#: vain would do.
+STRICTER = 10
 
 
 class EarnedAutonomy(Model):
@@ -346,8 +349,8 @@ class WaitingTrial(Model):
         waiting = max(0, self.waited - self.needed), self.needed
         return uplift_bound(acting, waiting, error)
 
-    def words(self, error: float) -> str:
-        """The comparison in one sentence."""
+    def words(self, error: float = ERROR / STRICTER) -> str:
+        """The comparison in one sentence, with a bound that is ever wrong with that *error*."""
         if not self.waited:
             return "no case has waited: nothing shows that it is better than waiting"
         uplift, unclear = self.uplift(error), self.waited - self.needed - self.well_without
@@ -456,7 +459,7 @@ class TrackRecord(OutcomeCounts):
         brier: the Brier score of the stated confidence.
         base_brier: that of the share of effective executions.
         uplift: the lower bound of what it adds to the share of cases that are well without it,
-            ever wrong with a probability of `ERROR`; absent: no case has waited.
+            ever wrong with a probability of `ERROR` / `STRICTER`; absent: no case has waited.
     """
 
     withdrawn: Whole = 0
@@ -484,7 +487,7 @@ class TrackRecord(OutcomeCounts):
                 "lower_bound": rated and self.bound(ERROR),
                 "brier": scored and self.stated_error / scored,
                 "base_brier": scored and self.base_error / scored,
-                "uplift": self.trial.uplift(ERROR) if self.trial.waited else None,
+                "uplift": self.trial.uplift(ERROR / STRICTER) if self.trial.waited else None,
             }
         )
 
@@ -502,10 +505,11 @@ class TrackRecord(OutcomeCounts):
     def has_earned(self, rule: EarnedAutonomy) -> bool:
         """Check whether the record justifies that the action runs alone."""
         error = self.error(rule)
-        if rule.require_uplift and self.trial.uplift(error) <= 0:
+        if self.outcomes < rule.after or self.drop > 0:
             return False
-        has_evidence = stake(self.effective, self.failures_at_worst, rule.at_least) >= 1 / error
-        return has_evidence and self.outcomes >= rule.after and self.drop == 0
+        if stake(self.effective, self.failures_at_worst, rule.at_least) < 1 / error:
+            return False
+        return not rule.require_uplift or self.trial.uplift(error / STRICTER) > 0
 
     def error(self, rule: EarnedAutonomy) -> float:
         """The chance of an error that is left under *rule*.

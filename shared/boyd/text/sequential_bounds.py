@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 #: Alternatives that are bet on: how far above the hypothesis, and the part of the stake.
 _BETS = ((1.0, 0.5), (0.75, 0.125), (0.5, 0.125), (0.25, 0.125), (0.125, 0.125))
@@ -34,6 +35,7 @@ def _log_ratio(successes: int, failures: int, share: float, above: float) -> flo
     return min(700.0, gained + (failures * math.log1p(-above) if failures else 0.0))
 
 
+@lru_cache(4096)
 def lower_bound(successes: int, failures: int, error: float) -> float:
     """The lower bound of the true share, which is ever wrong with a probability of *error*."""
     low, high = 1e-9, 1.0

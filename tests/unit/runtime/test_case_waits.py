@@ -5,85 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
+from autonomy_kit import ACTION, EARNED, Ward
 from boyd import Agent
 from boyd.errors import ConfigError, StoreUnavailable
-from boyd.models import Anomaly, ApprovalItem, Decision, EffectVerdict, JsonObject, TrackRecord
-from boyd.plugin import Strategy
+from boyd.models import EffectVerdict, JsonObject
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.runtime.autonomy import case_waits
-from boyd.testing import Lab
-from kit import Recorder, choice, overdue, person, plugin
-
-ACTION = "p:do"
-EARNED: JsonObject = {"mode": "earned", "at_least": 0.5, "after": 5}
-
-
-class Params(BaseModel):
-    host: str
-    by: int = 1
-
-
-class Ward:
-    """An agent whose action has to earn to run alone, and whose cases come and go."""
-
-    def __init__(self, rule: JsonObject | None = None, **settings: Any) -> None:
-        self.verdict: Any = False
-        self.host, self.by = "web-1", 1
-        self.sick = True
-        self.severity: Any = "high"
-        self.recorder = Recorder()
-        options = {"verify": lambda: self.verdict, "params": Params, "target": "host", **settings}
-        own = plugin(
-            Strategy(name="s", decide=self._decide),
-            self.recorder.action(**options),
-            on_orient=lambda: {"anomalies": self._anomalies()},
-        )
-        rules: dict[str, Any] = {"autonomy": {ACTION: rule or EARNED}}
-        self.lab = Lab(Agent("test", plugins=[own], **rules))
-
-    def _anomalies(self) -> list[JsonObject]:
-        anomaly = Anomaly(
-            type="down", description="", severity=self.severity, affected_resources=[self.host]
-        )
-        return [anomaly.to_wire()] if self.sick else []
-
-    def _decide(self) -> Decision | None:
-        if not self.sick:
-            return None
-        return choice(params={"host": self.host, "by": self.by})
-
-    def look(self, final: bool = False) -> None:
-        """Let the time pass until the next check; with *final* until the last one."""
-        for name in self.lab.client.zrange("boyd:{test}:due", 0, -1):
-            if name.startswith("wait:") and final:
-                self.lab.client.hset(f"boyd:{{test}}:{name}", "until", 1)
-            if name.startswith("verify:") and final:
-                entry = "boyd:{test}:execution:" + name.removeprefix("verify:")
-                self.lab.client.hset(entry, "verifyUntil", 1)
-            if name.startswith(("wait:", "verify:")):
-                overdue(self.lab, name)
-
-    @property
-    def pending(self) -> ApprovalItem | None:
-        """The pending approval of the action."""
-        pending = self.lab.store.approvals.page(20, history=False).pending
-        return next((item for item in pending if item.action_id == ACTION), None)
-
-    def approve(self) -> None:
-        """Approve the pending action, and let it be executed."""
-        item = self.pending
-        assert item is not None
-        self.lab.resolver.answer(item.id, "approved", person("ann"))
-        self.lab.deliver()
-
-    @property
-    def record(self) -> TrackRecord:
-        """The only track record."""
-        [record] = self.lab.store.track_records.all([ACTION])
-        return record
+from kit import Recorder, overdue, person, plugin
 
 
 @pytest.fixture

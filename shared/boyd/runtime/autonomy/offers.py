@@ -28,6 +28,7 @@ from boyd.models import (
     TrackRecord,
     from_ms,
 )
+from boyd.models.effect import STRICTER
 from boyd.phases import action_call
 from boyd.phases.gate import judge
 from boyd.plugin import Action
@@ -95,11 +96,12 @@ class AutonomyOffers:
 
     def _proposal(self, action: Action, rule: EarnedAutonomy, record: TrackRecord) -> Proposal:
         params = _params(rule, record, record.covers)
+        compared = record.trial.words(record.error(rule) / STRICTER)
         decision = Decision(
             action=naming.GRANT,
             params=params,
             rationale=f"{action.id} has earned to run alone in such situations: {record.words}; "
-            f"{record.trial.words(record.error(rule))}; limited to {record.covers.words}",
+            f"{compared}; limited to {record.covers.words}",
             confidence=record.bound(rule.false_grants),
             risk=action.risk,
             requires_approval=True,
@@ -130,7 +132,7 @@ class AutonomyOffers:
         counts = Counter(endings.values())
         output: JsonObject = {
             "trackRecord": record.words,
-            "comparedWithWaiting": record.trial.words(record.error(rule)),
+            "comparedWithWaiting": record.trial.words(record.error(rule) / STRICTER),
             "limitedTo": record.covers.words,
             "decidedInSuchSituations": len(results),
             "denied": counts["denied"],

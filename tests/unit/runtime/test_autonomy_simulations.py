@@ -1,0 +1,113 @@
+"""Statements of docs/autonomy.md in 200 histories each, counted as the scripts count."""
+
+from __future__ import annotations
+
+import random
+from statistics import median
+
+import pytest
+
+from autonomy_kit import Tally, Ward, World, cases_until_offer, rule_of
+from boyd.models import EffectName, EffectVerdict
+from boyd.runtime.autonomy import case_waits
+
+HISTORIES = range(200)
+NEVER = 1e9
+
+
+def offers(world: World, cases: int = 120, **rule: object) -> list[int | None]:
+    """When the action is offered in each of the histories."""
+    return [cases_until_offer(world, rule_of(**rule), seed, cases) for seed in HISTORIES]
+
+
+def heals_with(share: float) -> World:
+    """A world in which so many cases end by themselves in time, and the action does nothing."""
+    return World(lambda dice: 0.5 if dice.random() < share else NEVER)
+
+
+PLACEBOS = {
+    "most heal": heals_with(0.97),
+    "all heal": heals_with(1.0),
+    "half heal": heals_with(0.5),
+    # Each case ends by itself in time, once people have answered: acting looks like a cure.
+    "late": World(lambda dice: 1.5 + dice.random() / 2, answers=lambda dice: 1.0),
+    "slow people": World(
+        lambda dice: dice.expovariate(0.7), answers=lambda dice: dice.expovariate(1.0)
+    ),
+    # People approve what would have healed by itself.
+    "selective": World(lambda dice: dice.expovariate(0.7), approves=lambda ends_at: ends_at < 1),
+    "unclear": World(lambda dice: dice.expovariate(2.0), told=lambda dice, effective: effective),
+}
+
+
+@pytest.mark.parametrize("name", PLACEBOS)
+def test_an_action_that_does_nothing_is_never_offered(name: str) -> None:
+    often = offers(PLACEBOS[name], cases=60, at_least=0.6, holdout=0.4)
+    seldom = offers(PLACEBOS[name], at_least=0.6)
+
+    assert [number for number in [*often, *seldom] if number] == []
+
+
+def test_without_the_comparison_a_placebo_would_be_offered() -> None:
+    results = offers(PLACEBOS["most heal"], at_least=0.6, holdout=0, require_uplift=False)
+
+    assert sum(number is not None for number in results) > 190
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
+def test_an_action_that_helps_is_offered(share: float) -> None:
+    world = World(lambda dice: 0.5 if dice.random() < share else NEVER, cures=0.99)
+    numbers = [number or 10_000 for number in offers(world, cases=600, at_least=0.8)]
+
+    # The more heals by itself, the longer it takes to show that the action helps.
+    assert median(numbers) <= {0.0: 70, 0.3: 120, 0.6: 300}[share]
+
+
+@pytest.mark.parametrize("at_least", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("untold", ["at random", "failures", "successes"])
+def test_unclear_verdicts_earn_nothing(at_least: float, untold: str) -> None:
+    chances = {"at random": (0.3, 0.3), "failures": (0.0, 1.0), "successes": (0.5, 0.0)}
+    of_good, of_bad = chances[untold]
+    world = World(
+        lambda dice: NEVER,
+        cures=at_least - 0.005,
+        told=lambda dice, effective: dice.random() >= (of_good if effective else of_bad),
+    )
+    results = offers(world, at_least=at_least, holdout=0, require_uplift=False)
+
+    assert sum(number is not None for number in results) <= 0.05 * len(results)
+
+
+def test_the_replica_counts_as_the_scripts_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random(7)
+    draws = [dice.random() * 0.3 for _ in range(40)]
+    monkeypatch.setattr(case_waits, "uniform", lambda *_: draws[-1])
+    ward, rule = Ward(), rule_of(at_least=0.5, after=10_000)
+    tally = Tally(rule)
+    while draws:
+        waits = draws[-1] < 0.1
+        verdicts: list[EffectName] = ["effective", "effective", "no effect", "cannot tell"]
+        verdict = dice.choice(verdicts)
+        is_well = dice.random() < 0.3
+        ward.sick, ward.verdict = True, False
+        tally.draw(waits)
+        ward.lab.run()
+        if waits:
+            ward.verdict = is_well
+            ward.look(final=True)
+            ward.lab.deliver()
+        if waits and is_well:
+            tally.heal()
+        else:
+            ward.approve()
+            ward.verdict = EffectVerdict(verdict=verdict)
+            ward.look(final=True)
+            tally.count(verdict, waits)
+        ward.sick, _ = False, draws.pop()
+        ward.lab.run()
+        ward.lab.run()
+
+    for name in ("effective", "failed", "unclear", "trial"):
+        assert getattr(ward.record, name) == getattr(tally.record, name), name
+    assert ward.record.drop == pytest.approx(tally.record.drop)
+    assert ward.record.trial.needed > 2
