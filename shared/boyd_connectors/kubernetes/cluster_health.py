@@ -95,7 +95,7 @@ def pod_troubles(pods: Iterable[Any], now: datetime, pending_after: float) -> It
                 (c for c in status.get("conditions", []) if c["status"] == "False"), {}
             )
             reason = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
-            data: JsonObject = {"pod": name_of(pod), "reason": reason[:MAX_TEXT], **_owner(pod)}
+            data: JsonObject = {"pod": name_of(pod), "reason": reason[:MAX_TEXT], **_context(pod)}
             yield Trouble("pending-pod", "warning", data)
 
 
@@ -117,7 +117,7 @@ def _start_failures(pod: Any) -> Iterator[Trouble]:
                 if last_exit
                 else {}
             ),
-            **_owner(pod),
+            **_context(pod),
         }
         yield Trouble("failing-pod", "error", data)
 
@@ -128,9 +128,11 @@ def owner_of(pod: Any) -> Any | None:
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
-def _owner(pod: Any) -> JsonObject:
-    owner = owner_of(pod)
-    return {"owner": f"{owner['kind'].lower()}/{owner['name']}"} if owner else {}
+def _context(pod: Any) -> JsonObject:
+    """The owner of a pod, and the node that it needs."""
+    owner, node = owner_of(pod), pod.get("spec", {}).get("nodeName")
+    created: JsonObject = {"owner": f"{owner['kind'].lower()}/{owner['name']}"} if owner else {}
+    return {**created, "dependsOn": {name_of(pod): [node]}} if node else created
 
 
 def node_troubles(nodes: Iterable[Any]) -> Iterator[Trouble]:

@@ -33,6 +33,8 @@ TYPES = (
 )
 #: What is asked about each unit.
 PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "Result", "NRestarts")
+#: What tells which units a unit needs; it also wants many that it does without.
+NEEDS = ("Requires", "Requisite", "BindsTo")
 #: What is asked about a unit that is to be changed.
 DETAILS = (
     *PROPERTIES,
@@ -102,6 +104,7 @@ class Systemd(Connector):
             restart_window: see `restarts`.
             patterns: messages of the journal that are trouble at a rate.
             journal: a folder with journal files, in place of the host's journal.
+            dependencies: also report which of these units need which others.
             settle: how long a restarted unit has to be active to count as effective.
             queue: the queue of the workers on the only host to watch and act on; none: all hosts.
             max_items: the most things that are reported one by one.
@@ -115,6 +118,7 @@ class Systemd(Connector):
         restart_window: float = Field(default=600.0, gt=0, le=86_400)
         patterns: list[JournalPattern] = Field(default_factory=list, max_length=50)
         journal: Path | None = None
+        dependencies: bool = False
         settle: float = Field(default=5.0, ge=0, le=60)
         queue: str | None = None
         max_items: int = Field(default=20, ge=1, le=200)
@@ -192,7 +196,8 @@ class Systemd(Connector):
 
     def units(self, ctx: Context) -> list[Observation]:
         """Observe units that failed, and those that restart again and again."""
-        units = self._systemctl.show(self.options.units, PROPERTIES)
+        more = NEEDS if self.options.dependencies else ()
+        units = self._systemctl.show(self.options.units, (*PROPERTIES, *more))
         failed = [unit for unit in units if unit.get("ActiveState") == "failed"]
         looping = self._looping(ctx, units)
         data: list[JsonObject] = [
@@ -207,7 +212,22 @@ class Systemd(Connector):
                 for row in data[: self.options.max_items]
             ),
             self._observation(ctx, "units", "info", {**counts, "omitted": self._excess(len(data))}),
+            *([self._dependencies(ctx, units)] if self.options.dependencies else []),
         ]
+
+    def _dependencies(self, ctx: Context, units: list[dict[str, str]]) -> Observation:
+        """The units that each watched unit needs, of those that are watched, too."""
+        names = {unit["Id"] for unit in units}
+        needs = {
+            unit["Id"]: sorted(names & {other for key in NEEDS for other in unit[key].split()})
+            for unit in units
+        }
+        depends_on: JsonObject = {
+            f"{unit}/{ctx.host}": [f"{other}/{ctx.host}" for other in others]
+            for unit, others in needs.items()
+            if others
+        }
+        return self._observation(ctx, "dependencies", "info", {"dependsOn": depends_on})
 
     def _looping(self, ctx: Context, units: list[dict[str, str]]) -> set[str]:
         """The units whose automatic restarts are a loop: too many, until less than half are."""

@@ -57,6 +57,18 @@ def test_a_daemon_set_counts_the_nodes_that_it_should_be_on() -> None:
     assert pod_counts("daemonset", thing) == (3, 1)
 
 
+def test_a_failing_pod_depends_on_its_node() -> None:
+    waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "name": "web", "image": "web"}
+    pod = {
+        "metadata": {"namespace": "shop", "name": "web-1"},
+        "spec": {"nodeName": "n1"},
+        "status": {"containerStatuses": [waiting]},
+    }
+
+    [trouble] = pod_troubles([pod], NOW, 120.0)
+    assert trouble.data["dependsOn"] == {"shop/web-1": ["n1"]}
+
+
 def test_a_pod_is_pending_only_after_some_time() -> None:
     pod = {
         "metadata": {"name": "a", "namespace": "b", "creationTimestamp": "2026-01-05T11:59:00Z"},

@@ -85,6 +85,22 @@ def test_failed_units_are_reported_and_all_are_counted(host: Host) -> None:
     ]
 
 
+def test_dependencies_between_units_are_reported_if_asked_for(host: Host) -> None:
+    nothing = {"Requires": "", "Requisite": "", "BindsTo": ""}
+    host.units(
+        {**nothing, "Id": "shop.service", "Requires": "db.service sysinit.target"},
+        {**nothing, "Id": "cart.service", "Requisite": "shop.service", "BindsTo": "db.service"},
+        {**nothing, "Id": "db.service", "Requires": "system.slice"},
+    )
+
+    assert seen(rig().observe(), "dependencies") == []
+    [reported] = seen(rig(dependencies=True).observe(), "dependencies")
+    assert reported["dependsOn"] == {
+        "shop.service/here": ["db.service/here"],
+        "cart.service/here": ["db.service/here", "shop.service/here"],
+    }
+
+
 def test_a_restart_loop_is_reported_until_half_as_many_restarts_are_left(host: Host) -> None:
     watching = rig(restarts=4, restart_window=100)
     told = []

@@ -39,6 +39,7 @@ MODULES = {
     "the layout of four packages": 385,
     "criteria of goals: CEL, and statements that are compared word by word": 2,
     "cases that wait before an action, and the calls that a grant covers": 3,
+    "likely causes: episodes, dependencies, ranking, outcomes, calibration, wording, the plugin": 7,
     "replay: digests of observers, and a watch on what plugins read of the world": 2,
     "replay: the past of a changed agent, carried from iteration to iteration": 1,
     "proof: labels, alarms and their scores, sweeps, a command, and a page with a plot": 14,
