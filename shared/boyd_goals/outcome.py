@@ -276,7 +276,7 @@ _MAX_SYMBOLS = 12
 
 def state_of(result: ActionResult) -> OutcomeState | None:
     """The state of a decision after its action, or None if the tool itself was never tried."""
-    if result.success:
+    if result.is_fine:
         return "done"
     if result.waits_for:
         return "pending"

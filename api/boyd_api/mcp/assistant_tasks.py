@@ -121,7 +121,7 @@ def _approval_task(
     if item.result is None:
         return state
     result = {**answer, "result": item.result.to_wire()}
-    return _complete(state, tool_result(result, failed=not item.result.success))
+    return _complete(state, tool_result(result, failed=not item.result.is_fine))
 
 
 def investigation_task(

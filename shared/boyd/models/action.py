@@ -272,7 +272,7 @@ class ActionPerformed(Model):
     def of(cls, result: ActionResult) -> ActionPerformed:
         """The short form of *result*."""
         description = result.error or (result.output if isinstance(result.output, str) else "done")
-        return cls(action=result.action, success=result.success, description=description)
+        return cls(action=result.action, success=result.is_fine, description=description)
 
 
 class JobExecution(Model):

@@ -230,6 +230,7 @@ def test_an_approval_of_an_unneeded_action_says_that_nothing_was_executed() -> N
     assert done.result is not None
     assert done.status == "completed"
     assert done.result.actions_performed is not None
+    assert done.result.actions_performed[0].success
     assert UNNEEDED in done.result.actions_performed[0].description
     events = lab.store.events.after("0-0")
     [executed] = [event for event in events if event.kind == "approval.executed"]

@@ -141,6 +141,7 @@ def test_the_loop_waits_when_as_many_as_may_be_are_in_flight_on_other_targets() 
     )
     hold = hold_of(lab, "limit")
     assert (hold.action, hold.target, hold.in_flight) == (ACTION, "", True)
+    assert lab.store.holds.lift(ACTION, "", ANN) == "running"
     fleet.verdicts["b"] = True
     check(lab, "b")
     loop(lab, fleet, "d", "e")

@@ -24,7 +24,8 @@ if not kind then
   end
 end
 if not kind then
-  return 'not held'
+  -- Too many executions on other targets are no hold that anybody could lift.
+  return target == '' and #read_flight(action).ids > 0 and 'running' or 'not held'
 end
 audit('hold.lifted', 'action', action, 'target', target, 'execution', execution, 'before', kind, 'note', note,
   unpack(cjson.decode(actor)))
