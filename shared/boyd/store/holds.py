@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -51,9 +52,10 @@ class Holds:
         with translate_errors():
             pipe = self._lasting(action, target)
             pipe.hmget(self._keys.in_flight, f"{action}:{target}", action)
-            *holds, in_flight = pipe.execute()
+            *holds, (here, everywhere) = pipe.execute()
         hold = _closest(*holds)
-        if not any(in_flight) or (hold is not None and hold.kind == "suspended"):
+        flies = here or _may_be_full(everywhere)
+        if not flies or (hold is not None and hold.kind == "suspended"):
             return hold
         return self._in_flight.hold(action, target) or hold
 
@@ -147,6 +149,15 @@ class Holds:
             held=change.get("fields", {}),
             fields=flat(fields),
         )
+
+
+def _may_be_full(text: str | None) -> bool:
+    """Check if as many executions as may be are in flight, or if that is not known."""
+    try:
+        place = json.loads(text or '{"ids": [], "limit": 1}')
+        return bool(len(place["ids"]) >= place["limit"])
+    except (ValueError, KeyError, TypeError):
+        return True
 
 
 def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str, object]:

@@ -15,6 +15,9 @@ from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
+#: Targets that the hold by executions on others names.
+_NAMED = 5
+
 
 class InFlight:
     """The executions in flight of one agent, where no more of their action may be."""
@@ -110,8 +113,9 @@ def _holds_at(place: str, holds: Sequence[Hold]) -> Sequence[Hold]:
 def _limit(holds: Sequence[Hold], target: str) -> Hold:
     """The hold on a target by so many executions on others."""
     first = holds[0]
-    others = ", ".join(hold.target or naming.short(hold.execution) for hold in holds)
-    evidence = f"{len(holds)} may be in flight, and are, on {others}"
+    names = [hold.target or naming.short(hold.execution) for hold in holds]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    evidence = f"{len(names)} are in flight, and no more may be: {', '.join(names[:_NAMED])}{more}"
     changes = {"kind": "limit", "target": target, "evidence": evidence}
     return first.patched({**changes, "by": None, "approved": False, "host": None})
 

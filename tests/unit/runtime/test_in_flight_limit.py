@@ -137,7 +137,8 @@ def test_the_loop_waits_when_as_many_as_may_be_are_in_flight_on_other_targets() 
 
     assert fleet.restarted == ["a", "b", "c"]
     assert reason == (
-        "p:restart on d waits until a verdict is there: 3 may be in flight, and are, on a, b, c"
+        "p:restart on d waits until a verdict is there: "
+        "3 are in flight, and no more may be: a, b, c"
     )
     hold = hold_of(lab, "limit")
     assert (hold.action, hold.target, hold.in_flight) == (ACTION, "", True)
