@@ -224,6 +224,24 @@ def test_trouble_that_outlasts_an_episode_is_older_than_the_next() -> None:
     assert {suspect["thing"] for suspect in data(assessment)["suspects"]} == {"db", "shop"}
 
 
+def test_names_of_one_thing_are_one_suspect() -> None:
+    watch = Watch(names={"db": ["db1", "host-metrics/db1/*"]})
+    watch.see("host-metrics/db1/cpu")
+    assessment = watch.see("host-metrics/db1/cpu", "db1", "shop", after=40)
+    watch.treat("db1")
+    watch.end()
+
+    assert [suspect["thing"] for suspect in data(assessment)["suspects"]] == ["db", "shop"]
+    assert watch.calibration["right"] == 1.0
+
+
+def test_names_in_reported_dependencies_are_understood() -> None:
+    watch = Watch(depends_on={}, names={"db": ["db.service/*"], "shop": ["shop.service/*"]})
+    watch.complete(edges(**{"shop.service/web1": ["db.service/web1"]}))
+
+    assert list(watch.state.get("needs")) == ["shop"]
+
+
 def test_all_at_once_is_no_cause_but_a_reason_to_look_at_what_watches() -> None:
     assessment = Watch(depends_on={**SHOP, "shop": ["db"]}).see("db", "shop", "cart", "web")
 

@@ -22,7 +22,15 @@ Needs = dict[str, list[str]]
 Upstream = dict[str, set[str]]
 
 
-def read_reports(observations: Iterable[Observation]) -> Needs:
+def thing_named(name: str, names: Mapping[str, Sequence[str]]) -> str:
+    """The thing that a plugin calls *name*, by the patterns of the names of each thing."""
+    return next(
+        (thing for thing, patterns in names.items() if any(fnmatchcase(name, p) for p in patterns)),
+        name,
+    )
+
+
+def read_reports(observations: Iterable[Observation], names: Mapping[str, Sequence[str]]) -> Needs:
     """The dependencies in `dependsOn` of what observers saw; nobody else may state any."""
     needs: Needs = {}
     for observation in observations:
@@ -30,7 +38,9 @@ def read_reports(observations: Iterable[Observation]) -> Needs:
         if isinstance(stated, dict) and (observation.metadata or {}).get("intake") is None:
             for thing, others in stated.items():
                 if isinstance(others, list):
-                    needs[thing] = sorted({str(other) for other in others} - {thing})
+                    name = thing_named(thing, names)
+                    objects = {thing_named(str(other), names) for other in others}
+                    needs[name] = sorted({*needs.get(name, ()), *objects} - {name})
     return needs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel
@@ -107,11 +107,11 @@ class FaultEpisode(BaseModel):
         return self.things[name].last < self.at
 
 
-def deviations(anomalies: Iterable[Anomaly]) -> dict[str, float]:
+def deviations(anomalies: Iterable[Anomaly], thing_of: Callable[[str], str]) -> dict[str, float]:
     """By affected thing, how far it deviates, from 0 to 1: its worst severity."""
     worst: dict[str, float] = {}
     for anomaly in anomalies:
         level = (LEVELS.index(anomaly.severity) + 1) / len(LEVELS)
-        for name in anomaly.affected_resources or ():
+        for name in map(thing_of, anomaly.affected_resources or ()):
             worst[name] = max(worst.get(name, 0.0), level)
     return worst

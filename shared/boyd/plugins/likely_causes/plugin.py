@@ -48,11 +48,13 @@ class LikelyCauses(Plugin):
 
         Attributes:
             depends_on: by thing, what it needs; both may be patterns.
+            names: by thing, patterns of the names that plugins give it, if these differ.
             resolution: onsets closer than this count as simultaneous.
             memory: how long a thing has to be well until its trouble is over.
         """
 
         depends_on: dict[str, list[str]] = Field(default_factory=dict, max_length=500)
+        names: dict[str, list[str]] = Field(default_factory=dict, max_length=500)
         resolution: float = Field(default=30.0, gt=0, le=3600)
         memory: float = Field(default=300.0, gt=0, le=86_400)
 
@@ -70,7 +72,7 @@ class LikelyCauses(Plugin):
         self, situation: Situation, observations: list[Observation], ctx: Context
     ) -> SituationAssessment:
         """Rank what may have caused the anomalies that all other orienters have found."""
-        unwell = deviations(situation.anomalies)
+        unwell = deviations(situation.anomalies, self._thing)
         before = FaultEpisode.read(ctx.state.get(_EPISODE))
         at = round(ctx.now().timestamp(), 1)
         episode = FaultEpisode.after(before, unwell, at, self.options.memory)
@@ -91,7 +93,7 @@ class LikelyCauses(Plugin):
 
         Here, because the records of iterations keep what is read before they are complete.
         """
-        needs = dependencies.read_reports(result.observations)
+        needs = dependencies.read_reports(result.observations, self.options.names)
         if needs:
             at = ctx.now().timestamp()
             stored = dependencies.remember(ctx.state.get(_NEEDS), needs, at)
@@ -106,7 +108,8 @@ class LikelyCauses(Plugin):
 
         def change(stored: Any) -> list[Any]:
             others = [item for item in stored or () if item[2] != treatment.id]
-            return [*others, list(treatment)][-_MOST_TREATMENTS:]
+            noted = treatment._replace(target=self._thing(treatment.target))
+            return [*others, list(noted)][-_MOST_TREATMENTS:]
 
         ctx.state.update(_TREATMENTS, change)
 
@@ -124,6 +127,7 @@ class LikelyCauses(Plugin):
         if not isinstance(thing, str) or not 0 < len(thing) <= _MAX_NAME:
             error = 'send {"thing": "…"}: what the cause was, also if it was none of the suspects'
             return EndpointReply(status=400, body={"error": error})
+        thing = self._thing(thing)
         present = FaultEpisode.read(ctx.state.get(_EPISODE))
         if present and present.picks:
             ctx.state.set(_WORD, thing)
@@ -138,12 +142,15 @@ class LikelyCauses(Plugin):
         self._judge(episode, outcome, ctx)
         return {"noted": thing, "judged": "now", "suspected": outcome.pick.name}
 
+    def _thing(self, name: str) -> str:
+        return dependencies.thing_named(name, self.options.names)
+
     def _needs(
         self, observations: list[Observation], episode: FaultEpisode, ctx: Context
     ) -> dependencies.Needs:
         """The dependencies of the agent file, those of earlier reports, and those of this one."""
         stored = ctx.state.get(_NEEDS) or {}
-        needs = dependencies.read_reports(observations)
+        needs = dependencies.read_reports(observations, self.options.names)
         stored |= {thing: [others, episode.at] for thing, others in needs.items()}
         return dependencies.expand(self.options.depends_on, stored, episode.things)
 
