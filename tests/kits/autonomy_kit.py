@@ -78,6 +78,13 @@ class Ward:
                 overdue(self.lab, name)
 
     @property
+    def wait(self) -> str:
+        """The job of the only case that waits."""
+        names = self.lab.client.zrange("boyd:{test}:due", 0, -1)
+        [name] = [name for name in names if name.startswith("wait:")]
+        return str(name)
+
+    @property
     def pending(self) -> ApprovalItem | None:
         """The pending approval of the action."""
         pending = self.lab.store.approvals.page(20, history=False).pending

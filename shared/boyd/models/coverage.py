@@ -72,7 +72,7 @@ class Coverage(Model):
     @property
     def _target_words(self) -> str:
         if self.kind:
-            return f"{self.kind} ({len(self.targets)} or more of them)"
+            return f"{self.kind} ({len(self.targets)} seen)"
         return " or ".join(self.targets)
 
 

@@ -316,10 +316,10 @@ def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) ->
 
 
 COLUMNS = (
-    *(label("action"), sentence("situation", least=12), whole("effective"), whole("at least")),
-    *(whole("waiting", drop=2), whole("better by", drop=2)),
-    *(whole("Brier", drop=3), whole("base rate", drop=3), whole("alone until")),
-    *(sentence("limited to", drop=1), label("class", drop=4), sentence("note", drop=1)),
+    *(label("action"), sentence("situation", least=20), whole("effective"), whole("at least")),
+    *(whole("waiting", drop=1), whole("better by"), whole("alone until")),
+    *(sentence("limited to", drop=3), whole("Brier", drop=5), whole("base rate", drop=5)),
+    *(whole("class", drop=4), sentence("note", drop=2)),
 )
 
 
@@ -346,15 +346,19 @@ def _row(record: TrackRecord) -> list[str]:
     waited = f"{trial.well_without} of {trial.waited}" if trial.waited else ""
     return [
         *(record.action, record.label, f"{record.effective} of {record.outcomes}"),
-        *(_share(record.lower_bound), waited, _share(record.uplift)),
-        *(_share(record.brier), _share(record.base_brier)),
+        *(_share(record.lower_bound), waited, _uplift(record.uplift)),
         output.short_date(grant.until) if grant else "",
-        *(grant.covers.words if grant else "", record.situation, record.ended or ""),
+        grant.covers.words if grant else "",
+        *(_share(record.brier), _share(record.base_brier), record.situation, record.ended or ""),
     ]
 
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
+
+
+def _uplift(value: float | None) -> str:
+    return "not shown" if value is not None and value <= 0 else _share(value)
 
 
 @autonomy.command()

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from autonomy_kit import ACTION, EARNED, Ward
-from boyd import Agent
+from boyd import Agent, naming
 from boyd.errors import ConfigError, StoreUnavailable
-from boyd.models import EffectVerdict, JsonObject
+from boyd.models import CallRequest, EffectVerdict, Fence, JsonObject
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.runtime.autonomy import case_waits
+from boyd.store.holdouts import Wait
 from kit import Recorder, overdue, person, plugin
 
 
@@ -183,6 +184,55 @@ def test_a_decide_phase_that_runs_again_keeps_the_draw(
     trial = ward.record.trial
     assert (trial.cases, trial.waited) == ((0, 1) if drawn < 0.1 else (1, 0))
     assert (ward.pending is None) == (drawn < 0.1)
+
+
+def test_a_look_whose_worker_is_lost_is_repeated(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.lab.run()
+    name = ward.wait
+    ward.lab.client.hset(f"boyd:{{test}}:{name}", "executionNotBefore", 1)
+    assert ward.lab.store.jobs.enter(name, 1, "dead/1")
+    ward.verdict = True
+    overdue(ward.lab, name)
+
+    assert ward.record.trial.well_without == 1
+    assert ward.lab.store.holds.all() == []
+    assert ward.lab.client.exists(f"boyd:{{test}}:{name}") == 0
+
+
+def test_the_end_of_a_wait_counts_once_however_often_it_is_recorded(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.lab.run()
+    name = ward.wait
+    ward.lab.client.hset(f"boyd:{{test}}:{name}", "executionNotBefore", 1)
+    fields = ward.lab.store.jobs.enter(name, 1, "w/1")
+    assert fields is not None
+    wait, fence = Wait.of(naming.parts(name)[1], fields), Fence(name, 1, "w/1")
+    for _ in range(3):
+        assert ward.lab.store.holdouts.end(wait, fence, "well", "")
+
+    assert ward.record.trial.well_without == 1
+    assert not ward.lab.store.holdouts.end(wait, Fence(name, 2, "w/2"), "well", "")
+
+
+def test_a_case_acted_on_by_hand_meanwhile_has_not_ended_by_itself(
+    draws: list[float],
+) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    ward.lab.run()
+    params: JsonObject = {"host": "web-1", "by": 1}
+    call = CallRequest(kind="execute", action=ACTION, params=params, actor=person("bob"))
+    ward.lab.launcher.call(call, None)
+    ward.lab.deliver()
+    ward.approve()
+    ward.verdict = True
+    ward.look()
+
+    assert len(ward.recorder.calls) == 1
+    assert ward.record.trial.well_without == 0
 
 
 def test_a_replay_takes_the_draw_as_it_was(draws: list[float]) -> None:

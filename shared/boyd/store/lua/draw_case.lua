@@ -40,7 +40,8 @@ if waits then
   redis.call('HSET', job, 'action', action, 'target', target, 'class', plan.class, 'params', params, 'until', ends,
     'startedAt', now, 'executionNotBefore', now + plan.every)
   -- The job lifts it; it ends by itself if that is lost.
-  hold(action, target, {kind = 'held out', execution = id}, plan.within + 2 * plan.every)
+  local fields = {kind = 'held out', execution = id, evidence = 'to learn whether it heals by itself'}
+  hold(action, target, fields, plan.within + 2 * plan.every)
   redis.call('HSET', held, 'until', ends)
   emit('wait.started', 'execution', id, 'action', action, 'target', target)
 end
