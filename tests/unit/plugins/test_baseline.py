@@ -124,9 +124,10 @@ def test_a_value_that_is_usual_at_an_hour_is_unusual_at_another() -> None:
 
 
 def test_an_anomaly_lasts_until_its_values_are_usual_for_a_while(watch: Watch) -> None:
-    watch.see(90)
+    watch.see(90, 90, 90)
     assert watch.see(*[50] * 3).anomalies
-    assert watch.see(*[50] * 10).anomalies is None
+    assert watch.see(*[50] * 8).anomalies is None
+    assert watch.see(*[50] * 20).anomalies is None
 
 
 def test_an_anomaly_is_more_severe_the_larger_and_longer_it_is() -> None:

@@ -137,7 +137,7 @@ def baseline(values: Sequence[float]) -> Alarms:
             anomaly = open_anomaly(Measurement("x", "x", at, value), deviation, learner)
             alarms += [step] * (anomaly is not None)
         elif ending := anomaly.follow(deviation, at, learner):
-            learner.harden(anomaly.jump, anomaly.drift)
+            learner.settle(anomaly.jump, anomaly.drift)
             if ending == "adopted":
                 learner.adopt()
             anomaly = None

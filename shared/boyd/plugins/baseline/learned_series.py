@@ -56,7 +56,7 @@ class LearnedSeries:
     def write(self) -> str:
         """The series as text."""
         figures = write_learner(self.learner)
-        return f"{figures} {_KINDS.index(self.kind)} {self.raw:.17g} {self.rises}"
+        return f"{figures} {_KINDS.index(self.kind)} {self.raw!r} {self.rises}"
 
     def take(self, at: float, raw: float, seasons: Seasons, *, frozen: bool) -> Deviation | None:
         """Learn a value; its deviation, unless it is too early to tell or not the newest.

@@ -134,6 +134,7 @@ class Deviation:
         jump: from that to the value, in usual jumps.
         usual: the usual level at this hour.
         drift: the smoothed deviation from that, in usual ones at this hour.
+        distance: of the last values from the usual level, in usual deviations of a value.
     """
 
     value: float
@@ -141,6 +142,7 @@ class Deviation:
     jump: float
     usual: float
     drift: float
+    distance: float
 
 
 @dataclass(slots=True)
@@ -214,13 +216,20 @@ class Learner:
             size = _clip(abs(self.drift), most * drift_spread)
             self.drift_spread += weight * (size - self.drift_spread)
         clip = CLIP if self.is_warm else WARM_CLIP
-        size = _clip(abs(error), clip * max(self.level.error, jump_spread))
+        usual_error = self.level.error
+        size = _clip(abs(error), clip * max(usual_error, jump_spread))
         plain = usual + (size if error > 0 else -size) - self.level.offset
         self.hour.add(plain, size)
         self.level.learn(value, weight, clip, jump_spread)
         self.recent += RECENT * jump
-        drift = _ratio(self.drift, drift_spread)
-        return Deviation(value, recent, _ratio(jump, jump_spread), usual, drift)
+        return Deviation(
+            value,
+            recent,
+            jump=_ratio(jump, jump_spread),
+            usual=usual,
+            drift=_ratio(self.drift, drift_spread),
+            distance=_ratio(abs(self.recent - usual), max(usual_error, least)),
+        )
 
     def relax(self, seconds: float) -> None:
         """Let limits that grew shrink again."""
@@ -228,15 +237,15 @@ class Learner:
         self.jump_limit = max(LEAST_LIMIT, self.jump_limit * share)
         self.drift_limit = max(LEAST_LIMIT, self.drift_limit * share)
 
-    def harden(self, jump: float, drift: float) -> None:
-        """Raise the limits after an anomaly with this largest jump and drift."""
+    def settle(self, jump: float, drift: float) -> None:
+        """Raise the limits after an anomaly with this largest jump and drift, which is over."""
+        self.drift = 0.0
         self.jump_limit *= _growth(jump / self.jump_limit)
         self.drift_limit *= _growth(drift / self.drift_limit)
 
     def adopt(self) -> None:
         """Take the recent level as the usual one."""
         self.level.offset += self.recent - self.level.estimate
-        self.drift = 0.0
 
 
 def _clip(size: float, most: float) -> float:

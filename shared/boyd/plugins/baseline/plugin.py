@@ -13,7 +13,7 @@ from boyd.plugin import Context, Plugin, orienter
 from boyd.plugins.baseline.learner import HOUR
 from boyd.plugins.baseline.measurements import Measurement, MeasurementFilter, series_id
 from boyd.plugins.baseline.series_memory import SeriesMemory
-from boyd.plugins.baseline.unusual_series import UnusualSeries, open_anomaly
+from boyd.plugins.baseline.unusual_series import UnusualSeries, format_figure, open_anomaly
 from boyd.plugins.decision_rules import is_forged
 from boyd.text.formatting import counted
 
@@ -141,11 +141,11 @@ def _learn(measurement: Measurement, id: str, memory: SeriesMemory) -> list[str]
     if ending is None:
         return []
     del memory.unusual[id]
-    learner.harden(anomaly.jump, anomaly.drift)
+    learner.settle(anomaly.jump, anomaly.drift)
     if ending == "calm":
         return []
     learner.adopt()
-    return [f"{anomaly.series}: about {learner.recent:.4g} is usual from now on"]
+    return [f"{anomaly.series}: about {format_figure(learner.recent)} is usual from now on"]
 
 
 def _forget_silent(memory: SeriesMemory, measurements: Mapping[str, object], now: float) -> None:

@@ -10,8 +10,9 @@ from boyd.plugins.baseline.learner import Deviation, Learner
 from boyd.plugins.baseline.measurements import Measurement
 from boyd.text.formatting import seconds
 
-#: An anomaly ends after so many values in a row below half of its limits.
-CALM, CALM_SHARE = 6, 0.5
+#: An anomaly ends after so many values in a row whose jumps are below half of the limit, and whose
+#: drift is, too, or that are back at the usual level: within so many usual deviations.
+CALM, CALM_SHARE, CALM_DISTANCE = 6, 0.5, 2.0
 #: The seconds after which a lasting deviation is the new level.
 ADOPTION = 43_200.0
 #: The sizes, in limits, from which an anomaly is more severe, and so is one that lasts so long.
@@ -80,11 +81,12 @@ class UnusualSeries:
         lasts = self.at - self.since
         since = f", for {seconds(lasts)}" if lasts else ""
         if self.jumped:
-            way = f"jumped from about {self.usual:.4g}, {size} its usual change"
-            return f"{self.series} {way}{since}; it is {self.value:.4g}"
+            way = f"jumped from about {format_figure(self.usual)}, {size} its usual change"
+            return f"{self.series} {way}{since}; it is {format_figure(self.value)}"
         way = f"{size} their usual spread {'above' if self.high else 'below'}"
-        usual = f"{self.usual:.4g}, which is usual at this hour"
-        return f"{self.series} is {self.value:.4g}: its last values are {way} {usual}{since}"
+        usual = f"{format_figure(self.usual)}, which is usual at this hour"
+        value = format_figure(self.value)
+        return f"{self.series} is {value}: its last values are {way} {usual}{since}"
 
     @property
     def anomaly(self) -> Anomaly:
@@ -104,8 +106,9 @@ class UnusualSeries:
             self.usual = deviation.usual
         self.jump, self.drift = max(self.jump, jump), max(self.drift, drift)
         self.size = max(self.jump / learner.jump_limit, self.drift / learner.drift_limit)
-        jumps = jump >= CALM_SHARE * learner.jump_limit
-        self.calm = 0 if jumps or drift >= CALM_SHARE * learner.drift_limit else self.calm + 1
+        is_back = drift < CALM_SHARE * learner.drift_limit or deviation.distance <= CALM_DISTANCE
+        is_calm = is_back and jump < CALM_SHARE * learner.jump_limit
+        self.calm = self.calm + 1 if is_calm else 0
         if self.calm >= CALM:
             return "calm"
         return "adopted" if at - self.since >= ADOPTION and self.calm == 0 else None
@@ -131,3 +134,8 @@ def open_anomaly(
     )
     anomaly.follow(deviation, measurement.at, learner)
     return anomaly
+
+
+def format_figure(value: float) -> str:
+    """A value for people, in three digits or as a whole number."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
