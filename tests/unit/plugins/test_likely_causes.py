@@ -269,6 +269,14 @@ def test_patterns_stand_for_all_that_is_known() -> None:
     assert data(assessment)["suspects"][0]["explains"] == ["web-1", "web-7"]
 
 
+def test_brackets_in_names_are_no_patterns() -> None:
+    watch = Watch(depends_on={"check[web, Shop]": ["check[db*"]})
+    watch.see("check[db, Data]")
+    assessment = watch.see("check[db, Data]", "check[web, Shop]", after=40)
+
+    assert data(assessment)["suspects"][0]["explains"] == ["check[web, Shop]"]
+
+
 def test_onsets_tell_apart_things_that_need_each_other() -> None:
     watch = Watch(depends_on={"a": ["b"], "b": ["a"]})
     watch.see("b")

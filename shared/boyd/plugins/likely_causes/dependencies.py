@@ -25,7 +25,7 @@ Upstream = dict[str, set[str]]
 def thing_named(name: str, names: Mapping[str, Sequence[str]]) -> str:
     """The thing that a plugin calls *name*, by the patterns of the names of each thing."""
     return next(
-        (thing for thing, patterns in names.items() if any(fnmatchcase(name, p) for p in patterns)),
+        (thing for thing, patterns in names.items() if any(_fits(name, p) for p in patterns)),
         name,
     )
 
@@ -76,13 +76,18 @@ def expand(patterns: Mapping[str, Sequence[str]], stored: Any, unwell: Collectio
 
 def is_pattern(name: str) -> bool:
     """True if *name* stands for all names that match it."""
-    return any(character in name for character in "*?[")
+    return "*" in name or "?" in name
 
 
 def _matches(pattern: str, names: Collection[str]) -> list[str]:
     if not is_pattern(pattern):
         return [pattern]
-    return sorted(name for name in names if fnmatchcase(name, pattern))
+    return sorted(name for name in names if _fits(name, pattern))
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Match a pattern, in which brackets are as in names such as `health-check[web]`."""
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def upstream(needs: Needs, things: Iterable[str]) -> Upstream:
