@@ -147,19 +147,22 @@ class CarriedPast:
         return sum(at > since for at in times)
 
     def hold(self, action: str, target: str, recorded: Hold | None) -> Hold | None:
-        """The hold of an action on a target, unless its cause never happened."""
-        if recorded is not None and recorded.execution in self._missing:
-            self.diverged.append(
-                f"{action} was held by {recorded.execution}, which is not made now"
-            )
-            return None
+        """The hold of an action on a target, unless its cause never happened.
+
+        If the agent has executed it at another time, the recorded hold stands for the one after
+        that.
+        """
         extra = self._extra.get((action, target))
+        if extra is not None and extra.until <= self._at:
+            del self._extra[action, target]
+            extra = None
+        if recorded is not None and recorded.execution in self._missing:
+            cause = recorded.execution
+            self.diverged.append(f"{action} was held by {cause}, which does not happen now")
+            return recorded if extra is not None else None
         if recorded is None and extra is not None:
-            if self._at < extra.until:
-                number = extra.iteration
-                self.diverged.append(f"nothing tells how {action} of iteration {number} would end")
-            else:
-                del self._extra[action, target]
+            number = extra.iteration
+            self.diverged.append(f"nothing tells how {action} of iteration {number} would end")
         return recorded
 
     def carry_execution(

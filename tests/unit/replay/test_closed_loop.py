@@ -157,10 +157,11 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[LoopResult]:
     )
 
 
-def compare(folder: Path, change: tuple[str, str], records: Sequence[LoopResult]) -> Comparison:
+def compare(
+    folder: Path, change: tuple[str, str], records: Sequence[LoopResult], plugin: str = PLUGIN
+) -> Comparison:
     """Run the changed agent itself, and replay it on the records of the other."""
-    agent, plugin = (text.replace(*change) for text in (AGENT, PLUGIN))
-    assert (agent, plugin) != (AGENT, PLUGIN) or change[0] == change[1]
+    agent, plugin = (text.replace(*change) for text in (AGENT, plugin))
     path = write_agent(folder, agent, plugin)
     changed = agent_from_file(path)
     really = [course_of(changed, item) for item in record(changed, len(records))]
@@ -189,3 +190,36 @@ def test_a_process_replays_a_closed_loop_in_order(
     past = CarriedPast()
 
     assert [*replay_in_order(task, file)] == [judge(shadow, item, past=past) for item in records]
+
+
+#: The verdict on a restart stays open, so that the next one is held.
+VERIFIED = f"""{PLUGIN}
+    @restart_shop.verify(within=3600)
+    def _check(self, params: dict) -> None:
+        return None
+"""
+#: Changes, and whether every iteration is decided as the changed agent decides it.
+HELD: dict[str, tuple[str, str, bool]] = {
+    "none": ("fall", "fall", True),
+    "too low a confidence": ("min_confidence=0.6", "min_confidence=0.95", True),
+    "a later restart": ("patience = 3", "patience = 6", True),
+    "an earlier restart": ("patience = 3", "patience = 1", False),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_the_changed_agent_has_not_executed_holds_nothing(name: str, tmp_path: Path) -> None:
+    path = write_agent(tmp_path / "then", AGENT, VERIFIED)
+    records = record(agent_from_file(path), ITERATIONS)
+    old, new, is_exact = HELD[name]
+
+    comparison = compare(tmp_path / "now", (old, new), records, VERIFIED)
+
+    assert comparison.share(diverged=False) == 1.0
+    assert (comparison.share(diverged=True) == 1.0) == is_exact
+    assert any(held_by(item) for item in records)
+
+
+def held_by(record: LoopResult) -> list[str]:
+    """The executions that hold an action in an iteration."""
+    return [item.reason for item in (record.trace.held if record.trace else [])]
