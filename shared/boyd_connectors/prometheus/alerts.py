@@ -263,6 +263,10 @@ class WatchedQuery(BaseModel):
         """The value that is furthest on the bad side."""
         return max(values) if self.above is not None else min(values)
 
+    def worst_first(self, series: Iterable[Series]) -> list[Series]:
+        """The series in the order of their values."""
+        return sorted(series, key=lambda item: item.value, reverse=self.above is not None)
+
     def trouble(self, series: Series) -> JsonObject:
         """A series that is beyond the threshold, for an observation."""
         return {
@@ -284,6 +288,16 @@ class Series:
     def id(self) -> str:
         """The labels as a text."""
         return selector(self.labels)
+
+    def to_wire(self) -> JsonObject:
+        """The series for an observation."""
+        return {"labels": dict(self.labels), "value": number(self.value)}
+
+
+def series_in(data: JsonObject) -> list[Series]:
+    """The series of an observation."""
+    items: Any = data["series"]
+    return [Series(item["labels"], float(item["value"])) for item in items]
 
 
 def selector(labels: Mapping[str, str]) -> str:
@@ -316,9 +330,7 @@ def series_of(query: WatchedQuery, result: Any) -> list[Series]:
 
 def beyond(ctx: Context, query: WatchedQuery, series: list[Series]) -> list[Series]:
     """The series that are in trouble, the worst first."""
-    ranked = sorted(series, key=lambda item: item.value, reverse=query.above is not None)[
-        :MAX_SERIES
-    ]
+    ranked = query.worst_first(series)[:MAX_SERIES]
     samples = {item.id: query.sample(item.value) for item in ranked}
     bad = names_in_alarm(ctx, f"query:{query.name}", samples, query.samples)
     return [item for item in ranked if item.id in bad]

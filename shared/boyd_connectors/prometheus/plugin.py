@@ -23,6 +23,7 @@ from boyd_connectors.connector_parts import CheckReport, Sample, SeparateReads, 
 from boyd_connectors.prometheus.alerts import (
     Alertmanager,
     ExpireSilenceParams,
+    Series,
     SilenceParams,
     WatchedQuery,
     alert_data,
@@ -34,6 +35,7 @@ from boyd_connectors.prometheus.alerts import (
     number,
     parse_matchers,
     selector,
+    series_in,
     series_of,
     severity_of,
 )
@@ -41,6 +43,8 @@ from boyd_connectors.prometheus.alerts import (
 #: The most series, and points of each, that a tool returns.
 MAX_SERIES, MAX_POINTS = 50, 60
 MAX_ERROR = 300
+#: The kind of observation with the results of a query, and the most series in one, the worst ones.
+VALUES, MAX_VALUES = "values", 100
 #: Answers to a query that is wrong, or fails; others say that Prometheus is in trouble.
 _QUERY_ERRORS = (400, 422)
 #: Seconds of a look at queries, and those after which no other query is begun.
@@ -115,7 +119,7 @@ class Prometheus(Connector):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         observers = {
-            "queries": ("Compare the results of queries with their thresholds.", self.queries),
+            "queries": ("Read queries, and compare their results.", self.queries),
             "targets": ("Find targets that are down.", self.targets),
             "alerts": ("Find alerts that fire.", self.alerts),
         }
@@ -126,6 +130,7 @@ class Prometheus(Connector):
                 interval=self.options.interval,
                 timeout=TIME if name == "queries" else 30.0,
                 observe=observe,
+                judge=self.compare if name == "queries" else None,
             )
             for name, (description, observe) in observers.items()
         ]
@@ -136,9 +141,17 @@ class Prometheus(Connector):
 
     # Observers
 
+    def observer_options(self) -> str:
+        """All but the thresholds of queries, with which `compare` compares."""
+        thresholds = {"above", "below", "clear", "samples", "severity"}
+        sides = [query.above is not None for query in self.options.queries]
+        others = self.options.model_dump_json(exclude={"queries": {"__all__": thresholds}})
+        return f"{others} {sides}"
+
     def queries(self, ctx: Context) -> list[Observation]:
-        """Compare the results of queries with their thresholds."""
-        report, total, bad = self._report(ctx), 0, 0
+        """Read the results of queries, the worst series of each."""
+        report, total = self._report(ctx), 0
+        values: list[Observation] = []
         queries = {query.name: query for query in self.options.queries}
         results, lost = self._reads.make(queries, lambda name: self._read(queries[name], ctx))
         for name, error in lost.items():
@@ -150,15 +163,44 @@ class Prometheus(Connector):
                 continue
             if doubt := _doubt(answer):
                 report.add("query", "warning", {"query": query.name, "error": doubt})
-            worst = beyond(ctx, query, series)
-            total, bad = total + len(series), bad + len(worst)
+            total += len(series)
+            if series:
+                values.append(self._values(ctx, query, series))
+            elif query.needs_data:
+                report.add("query", "warning", {"query": query.name, "error": "yields no data"})
+        *troubles, summary = report.observations(
+            "queries", queries=len(self.options.queries), series=total
+        )
+        return [*troubles, *values, summary]
+
+    def _values(self, ctx: Context, query: WatchedQuery, series: list[Series]) -> Observation:
+        worst = [item.to_wire() for item in query.worst_first(series)[:MAX_VALUES]]
+        return Observation(
+            source=f"{self.id}/{VALUES}",
+            type="metric",
+            severity="info",
+            timestamp=ctx.now(),
+            data={"query": query.name, "series": list(worst)},
+        )
+
+    def compare(self, observations: list[Observation], ctx: Context) -> list[Observation]:
+        """Compare the results of queries with their thresholds."""
+        if not observations:
+            return []
+        queries = {query.name: query for query in self.options.queries}
+        report, bad = self._report(ctx), 0
+        for item in observations:
+            query = queries.get(str(item.data.get("query")))
+            if item.source != f"{self.id}/{VALUES}" or query is None:
+                continue
+            worst = beyond(ctx, query, series_in(item.data))
+            bad += len(worst)
             for exceeding in worst:
                 report.add("query", query.severity, query.trouble(exceeding), "metric")
-            if not series and query.needs_data:
-                report.add("query", "warning", {"query": query.name, "error": "yields no data"})
-        return report.observations(
-            "queries", queries=len(self.options.queries), series=total, exceeded=bad
-        )
+        *exceeded, _ = report.observations("queries")
+        *others, summary = [item for item in observations if not _is_exceeded(item)]
+        counts = {**summary.data, "exceeded": bad}
+        return [*others, *exceeded, summary.model_copy(update={"data": counts})]
 
     def targets(self, ctx: Context) -> list[Observation]:
         """Find targets that are down."""
@@ -363,6 +405,11 @@ class Prometheus(Connector):
 
     def _report(self, ctx: Context) -> CheckReport:
         return CheckReport(ctx, self.options.max_items)
+
+
+def _is_exceeded(observation: Observation) -> bool:
+    """Report whether an observation is of a series beyond its threshold."""
+    return "value" in observation.data and "query" in observation.data
 
 
 def _doubt(answer: Any) -> str:

@@ -36,7 +36,11 @@ def observe(rig: Rig, name: str) -> list[Observation]:
     found: list[Observation] = rig.host.observers[f"prometheus:{name}"].call(
         "observe", ctx=rig.ctx, shard=None
     )
-    return found
+    if name == "queries":
+        found = rig.host.observers["prometheus:queries"].call(
+            "judge", observations=found, ctx=rig.ctx
+        )
+    return [one for one in found if one.source != "prometheus/values"]
 
 
 def queue(**more: Any) -> WatchedQuery:

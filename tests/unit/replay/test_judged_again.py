@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +22,16 @@ from boyd import (
     orienter,
     strategy,
 )
+from boyd.models import Anomaly
 from boyd.models.tape import Course, ReplayedIteration
 from boyd.plugins.host_metrics import HostMetrics
 from boyd.replay.carried_past import CarriedPast
 from boyd.replay.differences import course_of, judge
 from boyd.replay.shadow import Shadow
 from boyd.testing import Lab
+from boyd_connectors.prometheus import Prometheus
 from kit import Recorder
+from plugin_kit import site
 
 #: The value of each iteration.
 VALUES = [10, 50, 70, 75, 72, 40, 90, 95, 20, 88, 87, 86, 10, 10, 66, 67, 68, 50]
@@ -193,3 +197,49 @@ def test_a_lower_threshold_of_memory_is_judged_on_recorded_values(
     judgement = judge(Shadow(metrics(warning)), record)
 
     assert (judgement.why, len(judgement.anomalies or [])) == (None, anomalies)
+
+
+class Exceeding(Plugin):
+    """Finds an anomaly in each series beyond its threshold."""
+
+    id = "e"
+
+    @orienter()
+    def find(self, observations: list[Observation]) -> SituationAssessment:
+        """Find them."""
+        anomalies = [
+            Anomaly(type="queue-long", description=str(item.data["value"]), severity="high")
+            for item in observations
+            if item.source == "prometheus/query"
+        ]
+        return SituationAssessment(
+            source="e:find", findings=["x"], confidence=1.0, anomalies=anomalies
+        )
+
+
+@pytest.mark.parametrize("above", [40, 60, 80, 92])
+def test_a_threshold_of_a_query_is_judged_on_recorded_values_in_a_closed_loop(above: float) -> None:
+    with site() as server:
+
+        def watching(above: float) -> Agent:
+            query = {"name": "queue", "expr": "q", "above": above, "clear": above - 10}
+            prometheus = Prometheus(url=server.url, queries=[query])
+            return Agent("test", plugins=[prometheus, Exceeding()])
+
+        def run(lab: Lab, value: int) -> LoopResult:
+            result = [{"metric": {"queue": "mail"}, "value": [0, str(value)]}]
+            data = {"resultType": "vector", "result": result}
+            server.body = json.dumps({"data": data}).encode()
+            return LoopResult.from_json(lab.run().to_json())
+
+        lab, changed = Lab(watching(70)), Lab(watching(above))
+        records = [run(lab, value) for value in VALUES]
+        really = [run(changed, value).situation for value in VALUES]
+
+    shadow, past = Shadow(watching(above)), CarriedPast()
+    judgements = [judge(shadow, item, past=past) for item in records]
+
+    assert {item.why for item in judgements} == {None}
+    assert [len(item.anomalies or ()) for item in judgements] == [
+        len(item.anomalies) if item else None for item in really
+    ]
