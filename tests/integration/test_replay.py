@@ -97,6 +97,24 @@ def test_an_unchanged_agent_exits_with_0_and_says_the_same_bytes_twice(
 
 
 @pytest.mark.long
+def test_a_closed_loop_goes_on_from_its_own_state_and_counts_where(
+    tmp_path: Path, records: list[LoopResult]
+) -> None:
+    slowly = PLUGIN.replace("streak + 1 if busy else 0", "streak + 1 if busy else streak")
+    place = Place(tmp_path, records, slowly.replace('known["busy"] and ', ""))
+    first, second = (
+        ReplayReport.from_json(place.replay("-o", "json", "--closed-loop", "--jobs", jobs)[1])
+        for jobs in ("1", "4")
+    )
+    _, alone, _ = place.replay("-o", "json")
+
+    assert first == second
+    assert first.diverged > 0
+    assert first.changes > ReplayReport.from_json(alone).changes
+    assert "go on from state of their own" in place.replay("--closed-loop")[1]
+
+
+@pytest.mark.long
 def test_a_newly_automatic_action_exits_with_2(tmp_path: Path, records: list[LoopResult]) -> None:
     status, out, _ = Place(tmp_path, records, WIDER).replay()
 

@@ -208,7 +208,7 @@ HELD: dict[str, tuple[str, str, bool]] = {
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_what_the_changed_agent_has_not_executed_holds_nothing(name: str, tmp_path: Path) -> None:
+def test_executions_that_do_not_happen_now_hold_nothing(name: str, tmp_path: Path) -> None:
     path = write_agent(tmp_path / "then", AGENT, VERIFIED)
     records = record(agent_from_file(path), ITERATIONS)
     old, new, is_exact = HELD[name]
@@ -217,9 +217,9 @@ def test_what_the_changed_agent_has_not_executed_holds_nothing(name: str, tmp_pa
 
     assert comparison.share(diverged=False) == 1.0
     assert (comparison.share(diverged=True) == 1.0) == is_exact
-    assert any(held_by(item) for item in records)
+    assert any(reasons_to_hold(item) for item in records)
 
 
-def held_by(record: LoopResult) -> list[str]:
+def reasons_to_hold(record: LoopResult) -> list[str]:
     """The executions that hold an action in an iteration."""
     return [item.reason for item in (record.trace.held if record.trace else [])]
