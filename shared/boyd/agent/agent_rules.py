@@ -243,6 +243,13 @@ class Rules:
             return self._settings.approvals.required
         return rule.required.patched({"person": True}) if doubt else rule.required
 
+    @property
+    def withdraws_resolved(self) -> bool:
+        """True if a policy withdraws approvals whose problem has ended."""
+        approvals = self._settings.approvals
+        policies = [approvals.required, *(rule.required for rule in approvals.policies)]
+        return any(policy.on_resolved == "withdraw" for policy in policies)
+
     def strictest_policy(self, action: Action) -> ApprovalPolicy:
         """A policy at least as strict as each that may apply to an action, as far as one can be."""
         possible = list(self._possible_policies(action))

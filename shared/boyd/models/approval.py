@@ -74,6 +74,8 @@ class ApprovalPolicy(Model):
             the `bearer` can answer with once, unless the approval needs a login.
         code: the code that may run once it is approved: the `same` as when it was proposed, or
             `any`.
+        on_resolved: what becomes of it when the problem ends that it is for: a `mark`, or the loop
+            will `withdraw` it.
     """
 
     min_approvals: int = Field(default=1, ge=1, le=20)
@@ -84,6 +86,7 @@ class ApprovalPolicy(Model):
     person: bool = False
     links: Literal["never", "login", "bearer"] = "login"
     code: Literal["any", "same"] = "any"
+    on_resolved: Literal["mark", "withdraw"] = "mark"
 
     @property
     def words(self) -> str:
@@ -96,6 +99,7 @@ class ApprovalPolicy(Model):
             "" if self.allow_requester else "not by the requester",
             "with a note" if self.require_note else "",
             "for unchanged code only" if self.code == "same" else "",
+            "withdrawn when its problem ends" if self.on_resolved == "withdraw" else "",
         ]
         return ", ".join(filter(None, parts))
 
@@ -236,7 +240,9 @@ class ApprovalItem(Proposal):
     the time of `preview`; `first_preview` is the first dry run, if its result was different. `link`
     is the id of the signed link that resolved it. `notifications` are those to people. `in_flight`
     are other executions of the action on the same target that were in flight when this was read,
-    `code_now` is the code that would run by then, if it is not that of the proposal. `resolved_at`
+    `code_now` is the code that would run by then, if it is not that of the proposal. `symptoms` are
+    what an iteration means to end by it; `problem_ended` if it waits although none of them is left.
+    `resolved_at`
     is the time of the answer or the expiry, `updated_at` also that of later changes.
     """
 
@@ -264,6 +270,8 @@ class ApprovalItem(Proposal):
     notifications: list[NotificationRecord] = Field(default_factory=list)
     in_flight: list[Hold] = Field(default_factory=list)
     code_now: str | None = None
+    symptoms: list[str] = Field(default_factory=list)
+    problem_ended: bool = False
 
     def refusal(self, actor: Actor) -> ApprovalOutcome | None:
         """The outcome with which an approval by *actor* would be refused now, if any."""
@@ -284,6 +292,14 @@ class ApprovalItem(Proposal):
         if self.code_now is None:
             return None
         return f"changed since it was proposed: {self.code} then, {self.code_now} now"
+
+    @property
+    def end_of_problem(self) -> str | None:
+        """The end of what it was meant to end, in one line, if it waits nevertheless."""
+        if not self.problem_ended:
+            return None
+        more = f" and {len(self.symptoms) - 3} more" if len(self.symptoms) > 3 else ""
+        return f"The problem is over: {', '.join(self.symptoms[:3])}{more}"
 
     @property
     def is_risky(self) -> bool:

@@ -189,14 +189,20 @@ def _run_status(result: LoopResult) -> RunStatus:
     return "completed" if result.success and acted and not refused else "failed"
 
 
+#: Stands for the strategy of an approval that is withdrawn by its policy.
+_ANY = "*"
+
+
 def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None:
     """Withdraw approvals whose situation has cleared, and remember those this iteration asked for.
 
-    Only strategies with `withdraw_when_clear` count; without any this costs nothing.
+    Only strategies with `withdraw_when_clear` and policies with `on_resolved` count; without any
+    this costs nothing.
     """
     store = engine.store
     flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
-    if not flagged or result.trace is None:
+    by_policy = engine.agent.rules.withdraws_resolved
+    if not (flagged or by_policy) or result.trace is None:
         return
     failed = {problem.id for problem in result.observer_errors}
     saw = {record.observers[index] for index in record.observation_texts} - failed
@@ -205,14 +211,26 @@ def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None
     lasting = not record.runs and not record.intake
     if requested and result.trace.chosen in flagged and lasting:
         store.approvals.watch(requested, result.trace.chosen, sorted(saw))
+    elif requested and by_policy and _is_for_problem(store, requested):
+        store.approvals.watch(requested, _ANY, [])
     watched = store.approvals.watches()
     for approval_id, (strategy, observers) in watched.items():
-        cleared = _has_cleared(strategy, observers, saw, result)
+        if strategy == _ANY:
+            item = store.approvals.get(approval_id)
+            cleared = item is not None and item.problem_ended
+        else:
+            cleared = _has_cleared(strategy, observers, saw, result)
         if approval_id != requested and cleared and not _has_other_requesters(store, approval_id):
             _withdraw(engine, approval_id, result)
     over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
     if over:
         store.approvals.unwatch(sorted(over))
+
+
+def _is_for_problem(store: AgentStore, approval_id: str) -> bool:
+    """Report whether the policy withdraws an item when the symptoms end that it has."""
+    item = store.approvals.get(approval_id)
+    return item is not None and item.required.on_resolved == "withdraw" and bool(item.symptoms)
 
 
 def _has_other_requesters(store: AgentStore, approval_id: str) -> bool:

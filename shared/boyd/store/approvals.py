@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -184,6 +184,8 @@ class Approvals:
             "rationale": _rationale(proposal),
             "title": _new_title(proposal),
             "undoes": proposal.undoes or "",
+            "action": proposal.action_id,
+            "target": proposal.target,
             "notify": notify,
             "agent": self._agent_id,
             **({"instead_of": json.dumps(proposal.instead_of)} if proposal.instead_of else {}),
@@ -398,15 +400,17 @@ class Approvals:
                 pipe.hgetall(self._keys.approval(approval_id))
                 pipe.zscore(self._keys.approvals_pending, approval_id)
             pipe.time()
-            *replies, now = replies_by_type(pipe)
+            pipe.get(self._keys.symptoms)
+            *replies, now, sight = replies_by_type(pipe)
+        moment = _Moment(_ms(now), _open_symptoms(sight))
         rows = zip(replies[::2], replies[1::2], strict=True)
         present = [
             (id, row) for id, row in zip(ids, rows, strict=True) if "status" in (row[0] or ())
         ]
         if not passing_over:
-            return self._in_flight.show_in([_read_now(*row, _ms(now)) for _, row in present])
+            return self._in_flight.show_in([_read_at(moment, *row) for _, row in present])
         read = [
-            readable(f"approval {id}", partial(_read_now, at=at, now=_ms(now)), fields)
+            readable(f"approval {id}", partial(_read_at, moment, at=at), fields)
             for id, (fields, at) in present
         ]
         items = [item for item in read if item is not None]
@@ -419,10 +423,11 @@ class Approvals:
         hashes = list(budget.read("approval", [name for name, _ in places]))
         with translate_errors():
             now = _ms(near(self._client, self._keys.loop).time())
+            moment = _Moment(now, _open_symptoms(self._client.get(self._keys.symptoms)))
         read = [
             (
                 place,
-                readable(f"approval {place[0]}", partial(_read_now, at=place[1], now=now), fields),
+                readable(f"approval {place[0]}", partial(_read_at, moment, at=place[1]), fields),
             )
             for place, fields in zip(places, hashes, strict=False)
             if "status" in fields
@@ -435,11 +440,32 @@ class Approvals:
         return Listing(rows, last if more else None)
 
 
-def _read_now(fields: Mapping[str, str], at: float | None, now: float) -> ApprovalItem:
-    """An item at the time *now*: a pending one past its deadline *at* has expired."""
+def _open_symptoms(text: str | None) -> set[str] | None:
+    """The symptoms that `update_symptoms` keeps; None if there are more, or none can be read."""
+    try:
+        sight = json.loads(text or "{}")
+        return None if sight.get("more") else {str(row[1]) for row in sight.get("open") or []}
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The Redis server's time in milliseconds, and the symptoms then; None if not all are known."""
+
+    now: float
+    symptoms: Collection[str] | None
+
+
+def _read_at(moment: _Moment, fields: Mapping[str, str], at: float | None) -> ApprovalItem:
+    """An item at a moment: a pending one past its deadline *at* has expired."""
     item = read_item(fields)
-    if item.status != "pending" or at is None or at > now:
+    if item.status != "pending":
         return item
+    if at is None or at > moment.now:
+        has_ended = bool(item.symptoms) and moment.symptoms is not None
+        has_ended = has_ended and not set(item.symptoms) & set(moment.symptoms or ())
+        return item.patched({"problem_ended": True}) if has_ended else item
     changes = {"status": "expired", "version": item.version + 1}
     return item.patched({**changes, "updated_at": item.expires_at or item.updated_at})
 
@@ -458,6 +484,7 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
                 "title": _title(fields),
                 "asked": sorted(requests, key=lambda request: request.at),
                 "approvals": sorted(votes, key=lambda vote: vote.at),
+                "symptoms": fields["symptomLines"].split("\n") if "symptomLines" in fields else [],
                 "execution": read_execution(fields),
                 "notifications": read_notifications(fields),
             }

@@ -186,6 +186,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     for reason in item.instead_of:
         yield "instead", reason
     yield "code", item.change_of_code or item.code or ""
+    yield "problem", item.end_of_problem or ", ".join(item.symptoms)
     yield "because", item.reason or ""
     for step in item.plan:
         yield "step", f"{step.id}: {step.action or step.ask}"

@@ -172,6 +172,7 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
         yield "note", item.note or ""
     else:
         yield "time left", _time_left(item, now)
+        yield "problem", item.end_of_problem or ""
     yield "why", item.decision.rationale
     for hold in item.in_flight if stage != "answered" else ():
         yield "in flight", hold.course

@@ -8,14 +8,15 @@
 --            instead_of: JSON, if actions that were decided first are not repeated; agent; class of the situation in whose
 --            track record it counts; in_flight: JSON, field and limit, if it is not proposed while so many of it are in
 --            flight there; compared: the copy of the freeze marks was compared just now; by: the name of the
---            execution that proposes it
+--            execution that proposes it; action and target, whose symptoms an iteration means to end
 -- fields     field, value, ... to store
 -- Returns id of the item, or empty when the call or all the runs that it is for are cancelled, or {'revoked', why},
 --          {'unconfirmed'}, or {'in-flight', execution}
 -- Events  approval.pending, approval.seen
-local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight = unpack(KEYS)
+local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight, held_actions,
+  symptoms = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit confirmed emit expect flight_limits frozen has_name overdue place_job put_in_order rest
+-- @include audit confirmed emit expect flight_limits frozen has_name overdue place_job put_in_order rest symptoms
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
@@ -128,6 +129,10 @@ if options.summary ~= '' then
 end
 if redis.call('HEXISTS', approval, 'preview') == 1 then
   redis.call('HSET', approval, 'previewAt', now)
+end
+local cause = string.sub(options.by, 1, 5) == 'loop:' and symptoms_of(options.action, options.target) or ''
+if cause ~= '' then
+  redis.call('HSET', approval, 'symptomLines', cause)
 end
 if options.runs == '' then
   -- It does not go away with the runs that may join it.

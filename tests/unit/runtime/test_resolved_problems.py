@@ -1,0 +1,120 @@
+"""Approvals whose problem ends while they wait: a mark, or their withdrawal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from boyd.models import Anomaly, ApprovalItem, Autonomy
+from boyd.plugin import Action, Observer, Orienter, Strategy
+from boyd.testing import Lab
+from kit import agent, assessed, choice, person, seen
+
+DOWN = Anomaly(
+    type="endpoint-down", description="web is down", severity="high", affected_resources=["web"]
+)
+OTHER = DOWN.patched({"type": "disk-full", "affected_resources": ["db"]})
+
+
+class World:
+    """An agent that asks for a restart while an anomaly is open, and what it sees."""
+
+    def __init__(self, **required: Any) -> None:
+        self.anomalies = [DOWN]
+        self.is_blind = False
+        self.lab = Lab(
+            agent(
+                Observer(name="probe", observe=self._observe),
+                Orienter(name="sense", orient=self._assess),
+                Strategy(name="fix", decide=self._decide),
+                Action(
+                    name="restart",
+                    execute=lambda: "done",
+                    target="host",
+                    autonomy=Autonomy(mode="approval-required"),
+                ),
+                approvals={"required": required},
+            )
+        )
+        self.lab.run()
+        [self.id] = [item.id for item in self.lab.store.approvals.page(9).pending]
+
+    def item(self) -> ApprovalItem:
+        """The approval now."""
+        item = self.lab.store.approvals.get(self.id)
+        assert item is not None
+        return item
+
+    def look(self, *anomalies: Anomaly) -> ApprovalItem:
+        """The approval after an iteration that finds *anomalies*."""
+        self.anomalies = list(anomalies)
+        self.lab.run()
+        return self.item()
+
+    def _observe(self) -> Any:
+        if self.is_blind:
+            raise ConnectionError("refused")
+        return [seen("probe")]
+
+    def _assess(self) -> Any:
+        return assessed("looked", source="p:sense", anomalies=self.anomalies or None)
+
+    def _decide(self) -> Any:
+        return choice("p:restart", params={"host": "web"}) if self.anomalies else None
+
+
+def test_an_approval_is_marked_when_its_problem_ends() -> None:
+    world = World()
+    assert world.item().symptoms == ["endpoint on web"]
+    assert not world.item().problem_ended
+    item = world.look(OTHER)
+
+    assert item.status == "pending"
+    assert item.end_of_problem == "The problem is over: endpoint on web"
+    [listed] = world.lab.store.approvals.page(9).pending
+    assert listed.problem_ended
+
+
+def test_the_mark_goes_when_the_problem_comes_back() -> None:
+    world = World()
+    world.look()
+
+    assert not world.look(DOWN).problem_ended
+
+
+def test_a_milder_form_of_the_problem_is_no_end_of_it() -> None:
+    mild = DOWN.patched({"type": "endpoint-slow", "severity": "low"})
+
+    assert not World().look(mild).problem_ended
+
+
+def test_a_problem_that_cannot_be_seen_has_not_ended() -> None:
+    world = World()
+    world.is_blind = True
+
+    assert not world.look().problem_ended
+
+
+def test_a_policy_withdraws_what_is_not_needed_any_more() -> None:
+    item = World(on_resolved="withdraw").look()
+
+    assert (item.status, item.acted_by) == ("withdrawn", "agent:test")
+    assert (item.note or "").startswith("The situation has cleared")
+
+
+def test_what_a_person_has_asked_for_as_well_is_not_withdrawn() -> None:
+    world = World(on_resolved="withdraw")
+    proposal = world.item().patched({"requested_by": ["ann"], "bound_to": None})
+    world.lab.store.approvals.enqueue(proposal, world.lab.engine.retention)
+    item = world.look()
+
+    assert (item.status, item.problem_ended) == ("pending", True)
+
+
+def test_an_approval_can_be_given_after_the_end_of_its_problem() -> None:
+    world = World()
+    world.look()
+    resolution = world.lab.resolver.answer(world.id, "approved", person("ann"))
+
+    assert resolution.item is not None
+    assert resolution.item.status == "approved"
+    assert not world.item().problem_ended
