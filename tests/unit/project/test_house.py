@@ -32,8 +32,12 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 RULE_ID = re.compile(r"\((?:seed \d|(?:and |see )?[A-OQ-Z]\d{1,2}\b)")
 RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
 LONGEST_FUNCTION = 50
-#: The most lines of Python and Lua in the library and in its kernel.
-LIBRARY, KERNEL = 66_000, 15_000
+#: The most lines of Python and Lua in the kernel, and in the library with what later features added.
+KERNEL = 15_000
+LIBRARY = {
+    "the library without its guests": 66_000,
+    "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
+}
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
     "the layout of four packages": 385,
@@ -129,7 +133,7 @@ def test_the_library_and_its_kernel_stay_small() -> None:
     kernel = [path for folder in KERNEL_FOLDERS for path in (boyd / folder).glob("*.py")]
     kernel += [*nouns, *PACKAGES["boyd_worker"].glob("*.py")]
 
-    assert lines([*boyd.rglob("*.py"), *boyd.rglob("*.lua")]) <= LIBRARY
+    assert lines([*boyd.rglob("*.py"), *boyd.rglob("*.lua")]) <= sum(LIBRARY.values())
     assert lines(kernel) <= KERNEL
 
 
