@@ -353,7 +353,7 @@ def test_only_metrics_and_states_are_learned() -> None:
 
 
 def test_an_anomaly_stands_while_its_observer_is_not_due(watch: Watch) -> None:
-    watch.see(90, 90)
+    watch.see(90)
     watch.clock.forward(2 * STEP)
     assert watch.judge().anomalies
 

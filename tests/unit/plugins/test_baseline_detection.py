@@ -134,7 +134,7 @@ def baseline(values: Sequence[float]) -> Alarms:
             continue
         if anomaly is None:
             learner.relax(STEP)
-            anomaly = open_anomaly(Measurement("x", "x", at, value), deviation, learner)
+            anomaly = open_anomaly(Measurement("x", "x", at, value), deviation, learner, at - STEP)
             alarms += [step] * (anomaly is not None)
         elif ending := anomaly.follow(deviation, at, learner):
             learner.settle(anomaly.jump, anomaly.drift)

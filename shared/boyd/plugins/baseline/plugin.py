@@ -134,7 +134,7 @@ def _learn(measurement: Measurement, id: str, memory: SeriesMemory) -> list[str]
     learner = series.learner
     if anomaly is None:
         learner.relax(measurement.at - before)
-        if opened := open_anomaly(measurement, deviation, learner):
+        if opened := open_anomaly(measurement, deviation, learner, before):
             memory.unusual[id] = opened
         return []
     ending = anomaly.follow(deviation, measurement.at, learner)

@@ -94,7 +94,8 @@ class SeriesMemory:
             if float(text.partition(" ")[0]) > now - FORGET:
                 chunks[_place(id)]["series"][id] = text
         for id, anomaly in self.unusual.items():
-            chunks[_place(id)]["unusual"][id] = asdict(anomaly)
+            if id in chunks[_place(id)]["series"]:
+                chunks[_place(id)]["unusual"][id] = asdict(anomaly)
         self.seasons.save(id for chunk in chunks for id in chunk["series"])
         for number, chunk in enumerate(chunks):
             before = self._stored.get(_chunk(number))

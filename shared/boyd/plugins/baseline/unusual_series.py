@@ -78,15 +78,15 @@ class UnusualSeries:
     def text(self) -> str:
         """The anomaly for people."""
         size = f"{self.times:g} times" if self.times < _MOST_TIMES else "more than 1000 times"
-        lasts = self.at - self.since
-        since = f", for {seconds(lasts)}" if lasts else ""
+        lasts = seconds(self.at - self.since) if self.at > self.since else ""
+        value, usual = format_figure(self.value), format_figure(self.usual)
         if self.jumped:
-            way = f"jumped from about {format_figure(self.usual)}, {size} its usual change"
-            return f"{self.series} {way}{since}; it is {format_figure(self.value)}"
+            later = f"{lasts} later it" if lasts else "it"
+            way = f"jumped from about {usual}, {size} its usual change"
+            return f"{self.series} {way}; {later} is {value}"
         way = f"{size} their usual spread {'above' if self.high else 'below'}"
-        usual = f"{format_figure(self.usual)}, which is usual at this hour"
-        value = format_figure(self.value)
-        return f"{self.series} is {value}: its last values are {way} {usual}{since}"
+        since = f"usual at this hour, for {lasts}" if lasts else "usual at this hour"
+        return f"{self.series} is {value}: its last values are {way} {usual}, which is {since}"
 
     @property
     def anomaly(self) -> Anomaly:
@@ -115,9 +115,12 @@ class UnusualSeries:
 
 
 def open_anomaly(
-    measurement: Measurement, deviation: Deviation, learner: Learner
+    measurement: Measurement, deviation: Deviation, learner: Learner, before: float
 ) -> UnusualSeries | None:
-    """The anomaly that begins with a value, if it is far enough from what is usual."""
+    """The anomaly that begins with a value, if that is far enough from what is usual.
+
+    The value *before* it came at that time.
+    """
     jumps = abs(deviation.jump) > learner.jump_limit
     if not jumps and abs(deviation.drift) <= learner.drift_limit:
         return None
@@ -125,7 +128,7 @@ def open_anomaly(
         thing=measurement.thing,
         field=measurement.field,
         since=measurement.at,
-        at=measurement.at,
+        at=before,
         pause=0.0,
         value=measurement.value,
         usual=deviation.recent if jumps else deviation.usual,
