@@ -42,6 +42,15 @@ class Coverage(Model):
         """The target and the params of a call that are not covered, as in `by=100`."""
         return [*self._targets_outside(scope), *self._params_outside(scope)]
 
+    def includes(self, other: Coverage) -> bool:
+        """Report whether every call that *other* covers is covered here, too."""
+        ends = [{name: end for name, (end, _) in other.ranges.items()}]
+        ends += [{name: end for name, (_, end) in other.ranges.items()}]
+        values = [{name: text} for name, texts in other.values.items() for text in texts]
+        scopes = [CallScope("", (target,), {}) for target in other.targets]
+        scopes += [CallScope("", (), params) for params in (*ends, *values)]
+        return not any(self.outside(scope) for scope in scopes)
+
     def _targets_outside(self, scope: CallScope) -> Iterator[str]:
         for target in scope.targets:
             if target not in self.targets and kind_of(target) != self.kind:

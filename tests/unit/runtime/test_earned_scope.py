@@ -125,6 +125,15 @@ def test_approvals_outside_of_a_grant_lead_to_a_wider_offer() -> None:
     }
 
 
+def test_a_grant_for_a_kind_is_not_offered_anew_for_its_targets() -> None:
+    ward = Ward(EARLY)
+    earn(ward, ("web-1", 1), ("web-2", 1), ("web-3", 1))
+    for number in range(4, 14):
+        assert decide(ward, f"web-{number}", 1).outcome == "automatic"
+
+    assert offer_of(ward) is None
+
+
 def test_a_failure_does_not_widen_what_is_covered() -> None:
     ward = Ward(EARLY)
     decide(ward, "cache", 1)

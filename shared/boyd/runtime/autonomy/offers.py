@@ -62,7 +62,7 @@ class AutonomyOffers:
         if action is None or rule is None or not record.has_earned(rule):
             return
         grant = record.valid_grant(rule, self._engine.store.clock.now())
-        if grant and grant.covers == record.covers:
+        if grant and grant.covers.includes(record.covers):
             return
         if record.offered is not None and record.outcomes < record.offered + rule.after:
             return
