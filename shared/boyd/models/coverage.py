@@ -44,11 +44,12 @@ class Coverage(Model):
 
     def includes(self, other: Coverage) -> bool:
         """Report whether every call that *other* covers is covered here, too."""
-        ends = [{name: end for name, (end, _) in other.ranges.items()}]
-        ends += [{name: end for name, (_, end) in other.ranges.items()}]
-        values = [{name: text} for name, texts in other.values.items() for text in texts]
+        calls: list[dict[str, float | str]] = [
+            {name: end} for name, ends in other.ranges.items() for end in ends
+        ]
+        calls += [{name: text} for name, texts in other.values.items() for text in texts]
         scopes = [CallScope("", (target,), {}) for target in other.targets]
-        scopes += [CallScope("", (), params) for params in (*ends, *values)]
+        scopes += [CallScope("", (), call) for call in calls]
         return not any(self.outside(scope) for scope in scopes)
 
     def _targets_outside(self, scope: CallScope) -> Iterator[str]:
