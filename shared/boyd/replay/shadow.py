@@ -398,7 +398,9 @@ class _Phases:
     ) -> list[Observation]:
         """The observations of a run; a judge that remembers something needs a closed loop."""
         observer = self._agent.host.observers.get(run.id)
-        if observer is None or (observer.judges_by_state and not self._is_judged_anew(observer)):
+        if observer is None or not observations:
+            return observations
+        if observer.judges_by_state and not self._is_judged_anew(observer):
             return observations
         context.observing_on = run.host
         try:

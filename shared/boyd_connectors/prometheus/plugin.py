@@ -185,8 +185,6 @@ class Prometheus(Connector):
 
     def compare(self, observations: list[Observation], ctx: Context) -> list[Observation]:
         """Compare the results of queries with their thresholds."""
-        if not observations:
-            return []
         queries = {query.name: query for query in self.options.queries}
         report, bad = self._report(ctx), 0
         for item in observations:
