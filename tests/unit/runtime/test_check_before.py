@@ -24,6 +24,7 @@ from boyd.models.effect import EffectChecks
 from boyd.models.responses import outcome, outcome_kind
 from boyd.phases import verify as checking
 from boyd.plugin import Action
+from boyd.store import Stale
 from boyd.testing import Lab
 from kit import choice, chooses, overdue, person, plugin
 
@@ -318,3 +319,30 @@ def test_the_steps_of_a_procedure_that_was_started_by_hand_are_executed() -> Non
     go_on(lab)
 
     assert thing.mended == 1
+
+
+def test_a_worker_that_dies_in_the_check_leaves_nothing_unknown() -> None:
+    checks: list[str] = []
+
+    def look() -> bool:
+        checks.append("check")
+        if len(checks) == 1:
+            lose_phase(lab)
+        return False
+
+    thing = Thing(verify=look)
+    lab = thing.lab()
+    with pytest.raises(Stale):
+        lab.run()
+
+    iteration = lab.store.history.get(1)
+    assert iteration is not None
+    assert result_of(iteration).success
+    assert (thing.mended, len(checks)) == (1, 2)
+    assert [entry.state for entry in lab.store.executions.page(9).executions] == ["succeeded"]
+
+
+def lose_phase(lab: Lab) -> None:
+    """Let the lease of the act phase lapse, and another worker go on; this one is too late."""
+    assert lab.client.keys("boyd:{test}:execution:*") == []
+    overdue(lab, "phase")
