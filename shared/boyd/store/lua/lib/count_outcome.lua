@@ -101,7 +101,8 @@ local function widen_grant(grant, execution, good)
   end
   grant.proven = good and grant.proven + 1 or 0
   if grant.proven >= grant.inFlight then
-    grant.inFlight, grant.proven = math.min(2 * grant.inFlight, cjson.decode(have[2]).inFlight), 0
+    local most = cjson.decode(have[2]).inFlight or grant.inFlight
+    grant.inFlight, grant.proven = math.min(2 * grant.inFlight, most), 0
   end
 end
 
