@@ -32,7 +32,7 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 RULE_ID = re.compile(r"\((?:seed \d|(?:and |see )?[A-OQ-Z]\d{1,2}\b)")
 RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
 LONGEST_FUNCTION = 50
-#: The most lines of Python and Lua in the kernel, and in the library with what features added since.
+#: The most lines of Python and Lua in the kernel, and in the library with later features.
 KERNEL = 15_000
 LIBRARY = {
     "the library without its guests": 66_000,
