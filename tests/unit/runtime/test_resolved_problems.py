@@ -101,7 +101,7 @@ def test_a_policy_withdraws_what_is_not_needed_any_more() -> None:
     assert (item.note or "").startswith("The situation has cleared")
 
 
-def test_what_a_person_has_asked_for_as_well_is_not_withdrawn() -> None:
+def test_an_approval_that_a_person_asked_for_too_is_not_withdrawn() -> None:
     world = World(on_resolved="withdraw")
     proposal = world.item().patched({"requested_by": ["ann"], "bound_to": None})
     world.lab.store.approvals.enqueue(proposal, world.lab.engine.retention)
