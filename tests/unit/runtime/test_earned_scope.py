@@ -125,7 +125,7 @@ def test_approvals_outside_of_a_grant_lead_to_a_wider_offer() -> None:
     }
 
 
-def test_a_grant_for_a_kind_is_not_offered_anew_for_its_targets() -> None:
+def test_no_target_of_a_kind_with_a_grant_is_offered_again() -> None:
     ward = Ward(EARLY)
     earn(ward, ("web-1", 1), ("web-2", 1), ("web-3", 1))
     for number in range(4, 14):

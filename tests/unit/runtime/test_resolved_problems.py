@@ -94,7 +94,7 @@ def test_a_problem_that_cannot_be_seen_has_not_ended() -> None:
     assert not world.look().problem_ended
 
 
-def test_a_policy_withdraws_what_is_not_needed_any_more() -> None:
+def test_a_policy_withdraws_an_approval_whose_problem_ended() -> None:
     item = World(on_resolved="withdraw").look()
 
     assert (item.status, item.acted_by) == ("withdrawn", "agent:test")
