@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import tee
-from typing import TYPE_CHECKING
+from itertools import islice, tee
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 from boyd import naming
 from boyd.errors import ConfigError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from boyd.replay.recordings import Recordings
     from boyd.replay.shadow_process import ShadowTask
 
+#: Records in a portion that is read again.
+_PORTION = 64
 #: Seconds by which an iteration may seem to be older than the one before it.
 _DISORDER = 60.0
 #: The most alarms of an agent, and gaps, that a report has.
@@ -71,7 +75,7 @@ class ProofMaterial:
     """
 
     agent_id: str = ""
-    times: list[float] = field(default_factory=list)
+    times: array[float] = field(default_factory=lambda: array("d"))
     recorded: AgentRecord | None = None
     replayed: list[AgentRecord] = field(default_factory=list)
     series: ObservedSeries = field(default_factory=ObservedSeries)
@@ -111,13 +115,31 @@ class ProofReplay:
             ConfigError: there are no iterations, or they are not in order.
             ReplayError: an agent cannot be loaded, or a record cannot be read.
         """
-        for first in range(0, len(contestants), self._jobs):
-            self._replay(contestants[first : first + self._jobs], is_first=first == 0)
+        with TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as spool:
+            for first in range(0, len(contestants), self._jobs):
+                some = contestants[first : first + self._jobs]
+                # What was recorded may be removed meanwhile: all replay the same.
+                portions = self._read_spool(spool) if first else self._write_spool(spool)
+                self._replay(some, portions, is_first=first == 0)
         if not self._material.times:
             raise ConfigError("no iteration was recorded in that time: give an earlier --since")
         return self._material
 
-    def _replay(self, contestants: Sequence[Contestant], is_first: bool) -> None:
+    def _write_spool(self, spool: IO[str]) -> Iterator[list[str]]:
+        """The recordings in portions, which are kept in a file."""
+        for portion in self._recordings.portions():
+            spool.writelines(f"{text}\n" for text in portion)
+            yield portion
+
+    def _read_spool(self, spool: IO[str]) -> Iterator[list[str]]:
+        """The recordings of the file."""
+        spool.seek(0)
+        while portion := [line.rstrip("\n") for line in islice(spool, _PORTION)]:
+            yield portion
+
+    def _replay(
+        self, contestants: Sequence[Contestant], portions: Iterable[list[str]], is_first: bool
+    ) -> None:
         from boyd.replay.replay_run import ShadowPool
 
         with ExitStack() as stack:
@@ -130,8 +152,8 @@ class ProofReplay:
                 for item, pool in zip(contestants, pools, strict=True)
             ]
             self._material.replayed += agents
-            texts, *inputs = tee(self._recordings.portions(), len(pools) + 1)
-            answers = (pool.judge(portions) for pool, portions in zip(pools, inputs, strict=True))
+            texts, *inputs = tee(portions, len(pools) + 1)
+            answers = (pool.judge(items) for pool, items in zip(pools, inputs, strict=True))
             index = 0
             for portion, *judgements in zip(texts, *answers, strict=True):
                 for text, *row in zip(portion, *judgements, strict=True):

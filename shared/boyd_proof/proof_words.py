@@ -146,7 +146,7 @@ def remark(point: SweepPoint, sweep: Sweep) -> str:
     if point.value == best.value:
         return "recommended"
     if best.low <= point.value <= best.high:
-        return "no worse"
+        return "may be as good"
     return "now" if point.value == best.present else ""
 
 

@@ -106,7 +106,8 @@ class SweptOption:
             if isinstance(value, list) and any(_is_named(element, first) for element in value)
         ]
         if len(lists) != 1:
-            close = nearest(first, options)
+            names = [name for value in options.values() for name in _names_in(value)]
+            close = nearest(first, [*options, *names])
             raise ConfigError(f"--sweep: plugin {self.plugin} has no option {first!r}{close}")
         return (lists[0], *self.path)
 
@@ -155,12 +156,17 @@ def _key(holder: Any, part: str, text: str) -> Any:
         numbers = [number for number, item in enumerate(holder) if _is_named(item, part)]
         if len(numbers) == 1:
             return numbers[0]
-        names = [item.get(name) for item in holder if isinstance(item, Mapping) for name in _NAMES]
-        raise ConfigError(
-            f"--sweep: {text}: there is no {part!r}{nearest(part, filter(None, names))}"
-        )
+        close = nearest(part, _names_in(holder))
+        raise ConfigError(f"--sweep: {text}: there is no {part!r}{close}")
     close = nearest(part, holder) if isinstance(holder, Mapping) else ""
     raise ConfigError(f"--sweep: {text}: there is no {part!r}{close}")
+
+
+def _names_in(elements: object) -> list[str]:
+    """The names of the elements of a list; none if it is not a list of tables."""
+    tables = elements if isinstance(elements, list) else []
+    values = (item.get(name) for item in tables if isinstance(item, Mapping) for name in _NAMES)
+    return [value for value in values if isinstance(value, str)]
 
 
 def _is_named(element: object, name: str) -> bool:

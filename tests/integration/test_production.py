@@ -123,6 +123,7 @@ PAGES = {
     "/console/agents/<agent>/investigations/<id>/calls/<int:number>": (
         "/console/agents/routed/investigations/{known.investigation}/calls/1"
     ),
+    "/console/agents/<agent>/proof": "/console/agents/routed/proof",
     "/console/agents/<agent>/goals": "/console/agents/control/goals",
     "/console/agents/<agent>/goals/<id>": "/console/agents/control/goals/{known.goal}",
     "/console/static/<digest>/<path:name>": asset("console.css"),

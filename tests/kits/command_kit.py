@@ -118,6 +118,7 @@ COMMANDS = {
     "mcp sync": "{known.mcp_agent}",
     "observe": f"{SHIPPED} host-metrics:measure",
     "replay": f"--agent {SHIPPED} --publish",
+    "prove": f"--agent {SHIPPED} --labels {{known.labels}} --publish",
     "cases add": "1 --name again --folder {known.cases}",
     "test": "agents.routed:routed --folder {known.cases}",
     "doctor": "",
@@ -130,7 +131,7 @@ COMMANDS = {
 }
 #: Those that need Redis, and the user that the guide gives to whoever calls them.
 USERS = {"check": "worker", "doctor": "metrics", "observe": "worker", "replay": "worker"}
-USERS |= {"test": "worker"}
+USERS |= {"test": "worker", "prove": "worker"}
 
 
 _TOOLS = """
@@ -237,6 +238,13 @@ class Things(Known):
         if not folder.exists():
             assert self.call("cases add", f"1 --folder {folder}").status == 0
         return folder
+
+    @property
+    def labels(self) -> Path:
+        """A file of labels for `boyd prove`."""
+        path = self.folder / "labels.csv"
+        path.write_text("start,end\n2026-01-05T12:00:00Z,2026-01-05T13:00:00Z\n")
+        return path
 
     @property
     def sign_in_link(self) -> str:
