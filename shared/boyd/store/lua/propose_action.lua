@@ -102,7 +102,7 @@ end
 local found = redis.call('HGET', approvals_fingerprints, fingerprint)
 local status = found and redis.call('HGET', key('approval', found), 'status')
 local pending = status == 'pending' and redis.call('ZSCORE', approvals_pending, found)
-expect(approvals_pending, 'zset', due, 'zset', audit_open, 'stream')
+expect(approvals_pending, 'zset', due, 'zset', audit_open, 'stream', symptoms, 'string')
 if pending and not overdue(found) then
   return join(found)
 end
