@@ -204,7 +204,7 @@ def test_pages_of_the_console_name_what_they_pass_over(busy: Site) -> None:
     spoilt = ids(busy, "/approvals", "pending")[0]
     redis_of(busy).hset(KEYS.approval(spoilt), "params", "garbage")
 
-    assert f"cannot be read: approval {spoilt}" in browser.get("/console/").text
+    assert f"cannot be read: approval {spoilt}" in browser.get("/console/?tab=others").text
 
 
 def test_a_key_of_some_agents_gets_no_names_of_records_of_others(busy: Site) -> None:
