@@ -57,6 +57,7 @@ from boyd.store.approvals import NO_DEADLINE
 from boyd.store.audit_trail import COUNTED
 from boyd.store.fleet import AgentEntry
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
+from boyd.store.in_flight import count_places
 from boyd.store.iterations import read_anomalies
 from boyd.store.model_usage import LONGEST, read_totals
 from boyd.store.server.connection import read_int
@@ -262,7 +263,7 @@ class AgentTrouble:
     harmful: tuple[Hold, ...] = declare("The actions that are held because they did harm.", HARMFUL)
     in_flight: int = declare(
         "Actions on a target that are queued, running or being verified.",
-        answer("in_flight", lambda pipe, key, _: pipe.hlen(key)),
+        answer("in_flight", lambda pipe, key, _: pipe.hkeys(key), count_places),
         gauge("boyd_actions_in_flight"),
     )
 

@@ -100,6 +100,11 @@ def place_of(action: str, target: str | None) -> str:
     return f"{action}:{target or ''}"
 
 
+def count_places(fields: Sequence[str]) -> int:
+    """The number of targets among the fields of the hash, in which actions have fields, too."""
+    return sum(place != _everywhere(place) for place in fields)
+
+
 def _everywhere(place: str) -> str:
     """The place of the same action on all targets."""
     return ":".join(place.split(":")[:2])

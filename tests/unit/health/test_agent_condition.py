@@ -130,7 +130,8 @@ def test_an_action_in_flight_is_work_and_its_harm_outlasts_it() -> None:
         target="host",
     )
     world = World(action, chooses(choice(params={"host": "web"})))
-    assert world.look(DOWN).name == "at work"
+    at_work = world.look(DOWN)
+    assert (at_work.name, at_work.reason) == ("at work", "1 action in flight")
 
     verdicts.append("worse")
     [check] = [
