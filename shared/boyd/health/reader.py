@@ -31,7 +31,7 @@ from boyd.settings.process_settings import Settings
 from boyd.store.ended_work import parse_status
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import reason_in
-from boyd.store.hashes import readable
+from boyd.store.hashes import note_unreadable, readable
 from boyd.store.keys import (
     AGENTS,
     ARCHIVE,
@@ -80,7 +80,8 @@ def read_roster(client: Client) -> Roster:
 def read_agents(client: Client, agent_id: str | None = None) -> tuple[Roster, list[AgentHealth]]:
     """Read the processes, and all agents or one with their health, in three round trips.
 
-    Agents that cannot be read are left out. Raises as `read_roster` does.
+    Agents that cannot be read, or whose server is away, are noted and left out. Raises as
+    `read_roster` does.
     """
     first = _ask(client, _ROSTER)
     if has_wrong_type(first["agents"]):
@@ -89,7 +90,10 @@ def read_agents(client: Client, agent_id: str | None = None) -> tuple[Roster, li
     if agent_id is not None:
         agents = {name: it for name, it in roster.agents.items() if name == agent_id}
         roster = replace(roster, agents=agents)
-    return roster, _read_agents(client, roster, freezes).healths()
+    readings = _read_agents(client, roster, freezes)
+    for name in sorted(readings.away):
+        note_unreadable(f"the state of agent {name}", "its Redis server does not answer")
+    return roster, readings.healths()
 
 
 def read_health(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 
 from boyd.health.agent_condition import condition_of
 from boyd.health.agent_health import AgentHealth
@@ -195,3 +196,16 @@ def test_a_paused_agent_is_paused_whatever_is_wrong_with_its_processes(mode: Any
 
     paused = condition(lab)
     assert (paused.name, paused.reason) == ("paused", "upgrade")
+
+
+def test_an_agent_whose_server_is_away_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = World().lab
+    refusal = redis.ConnectionError("refused")
+    replies = "boyd.health.reader.replies_of_some"
+    monkeypatch.setattr(replies, lambda pipe: [refusal] * len(pipe.command_stack))
+    _, agents = read_agents(lab.client)
+
+    assert agents == []
+    assert "the state of agent test is passed over: its Redis server does not answer" in caplog.text
