@@ -13,6 +13,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
 from functools import cached_property, partial
@@ -193,7 +194,7 @@ class _Walk:
         elif isinstance(value, dict):
             self.contents.append(_Names(name, value))
             yield from (("", item) for item in [*value.values()])
-            yield "", getattr(value, "__dict__", None)
+            yield "", _attribute(value, "__dict__")
         elif isinstance(value, tuple | frozenset):
             yield from (("", item) for item in value)
         elif isinstance(value, MutableSequence | set) and not isinstance(value, bytearray | array):
@@ -209,7 +210,7 @@ class _Walk:
 
     def _open_object(self, value: Any, name: str) -> Iterator[tuple[str, Any]]:
         kind = type(value)
-        names = getattr(value, "__dict__", None)
+        names = _attribute(value, "__dict__")
         if isinstance(names, dict) and not isinstance(value, MethodType):
             self.contents.append(_Names(name, names, kind))
             yield from ((f".{key}", item) for key, item in [*names.items()])
@@ -219,7 +220,7 @@ class _Walk:
             self.contents.append(_Items(name, read))
             yield from zip((f".{slot}" for slot in slots), read(), strict=True)
         for part in (*_PARTS, *_MORE_PARTS):
-            yield "", getattr(value, part, None)
+            yield "", _attribute(value, part)
 
 
 def _class_items(kind: type) -> list[tuple[str, Any]]:
@@ -241,7 +242,14 @@ def _slots(kind: type) -> list[str]:
 
 
 def _slot_values(value: Any, slots: Iterable[str]) -> list[Any]:
-    return [getattr(value, slot, None) for slot in slots]
+    return [_attribute(value, slot) for slot in slots]
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute; None without one, or if it cannot be had, as that of a proxy for nothing."""
+    with suppress(Exception):
+        return getattr(value, name, None)
+    return None
 
 
 def _cell(cell: CellType) -> list[Any]:
@@ -269,5 +277,5 @@ def _progress(value: Any) -> Callable[[], Any] | None:
         return partial(bytes, value)
     if isinstance(value, _ITERATORS):
         return lambda: repr(value.__reduce__())
-    read = getattr(value, "tobytes", None)
+    read = _attribute(value, "tobytes")
     return read if callable(read) else None

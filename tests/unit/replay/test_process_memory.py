@@ -33,6 +33,16 @@ VARIABLE: ContextVar[int] = ContextVar("VARIABLE", default=0)
 LOCAL = threading.local()
 
 
+class Unbound:
+    """A proxy for nothing, such as `flask.request` outside of a request."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("nothing is bound")
+
+
+UNBOUND = Unbound()
+
+
 class Slots:
     """An object without a dict."""
 
