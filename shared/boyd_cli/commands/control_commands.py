@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 COLUMNS = (
-    *(whole("agent"), whole("state"), whole("since"), sentence("problem")),
+    *(whole("agent"), whole("state"), whole("since"), sentence("problem", least=40)),
     *(whole("waiting", drop=1), whole("phase", drop=3), whole("iteration", drop=4)),
     *(whole("mode", drop=2), whole("workers", drop=5), sentence("plugins", drop=6)),
 )
