@@ -263,7 +263,7 @@ class AgentTrouble:
     harmful: tuple[Hold, ...] = declare("The actions that are held because they did harm.", HARMFUL)
     in_flight: int = declare(
         "Actions on a target that are queued, running or being verified.",
-        answer("in_flight", lambda pipe, key, _: pipe.hkeys(key), count_places),
+        answer("in_flight", lambda pipe, key, _: pipe.hgetall(key), count_places),
         gauge("boyd_actions_in_flight"),
     )
 

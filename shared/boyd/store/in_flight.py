@@ -5,7 +5,7 @@ Redis keeps them in the order of their turns, for each action that limits how ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from boyd import naming
@@ -100,7 +100,7 @@ def place_of(action: str, target: str | None) -> str:
     return f"{action}:{target or ''}"
 
 
-def count_places(fields: Sequence[str]) -> int:
+def count_places(fields: Iterable[str]) -> int:
     """The number of targets among the fields of the hash, in which actions have fields, too."""
     return sum(place != _everywhere(place) for place in fields)
 
