@@ -242,6 +242,7 @@ def test_an_approval_of_an_unneeded_action_says_that_nothing_was_executed() -> N
 def test_an_order_by_hand_is_executed_although_it_is_well(asks: bool) -> None:
     thing = Thing()
     lab = thing.lab()
+    lab.run()
     client_call = call(lab, requires_approval=asks)
     if asks:
         assert client_call.approval_id is not None

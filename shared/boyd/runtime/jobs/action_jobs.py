@@ -86,7 +86,8 @@ def is_by_hand(engine: Engine, execution: str) -> bool:
 def _is_ordered(engine: Engine, item: ApprovalItem) -> bool:
     """Check the same of an approved item: neither the loop nor a model has proposed it."""
     if not item.wakes:
-        return not item.loop_iteration
+        by_loop = item.run_ids or f"agent:{item.agent_id}" in item.requested_by
+        return bool(item.requested_by) and not by_loop
     kind, id = naming.parts(item.wakes[0])
     return kind == "procedure" and is_by_hand(engine, id)
 
