@@ -422,8 +422,11 @@ class Approvals:
         """The items of a page that began at *position*, up to the byte budget."""
         hashes = list(budget.read("approval", [name for name, _ in places]))
         with translate_errors():
-            now = _ms(near(self._client, self._keys.loop).time())
-            moment = _Moment(now, _open_symptoms(self._client.get(self._keys.symptoms)))
+            pipe = self._client.pipeline(transaction=False)
+            pipe.time()
+            pipe.get(self._keys.symptoms)
+            now, sight = replies_by_type(pipe)
+        moment = _Moment(_ms(now), _open_symptoms(sight))
         read = [
             (
                 place,
@@ -441,20 +444,26 @@ class Approvals:
 
 
 def _open_symptoms(text: str | None) -> set[str] | None:
-    """The symptoms that `update_symptoms` keeps; None if there are more, or none can be read."""
+    """The symptoms that `update_symptoms` keeps; None if that is not known, or there are more."""
     try:
-        sight = json.loads(text or "{}")
-        return None if sight.get("more") else {str(row[1]) for row in sight.get("open") or []}
-    except (ValueError, TypeError, AttributeError, LookupError):
+        sight = json.loads(text or "")
+        return None if sight["more"] else {str(row[1]) for row in sight["open"]}
+    except (ValueError, TypeError, LookupError):
         return None
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """The Redis server's time in milliseconds, and the symptoms then; None if not all are known."""
+    """The Redis server's time in milliseconds, and the symptoms then; None: not all are known."""
 
     now: float
-    symptoms: Collection[str] | None
+    symptoms: set[str] | None
+
+    def lacks_all(self, symptoms: Collection[str]) -> bool:
+        """Report whether there were some, and none of them is left."""
+        if not symptoms or self.symptoms is None:
+            return False
+        return self.symptoms.isdisjoint(symptoms)
 
 
 def _read_at(moment: _Moment, fields: Mapping[str, str], at: float | None) -> ApprovalItem:
@@ -463,9 +472,7 @@ def _read_at(moment: _Moment, fields: Mapping[str, str], at: float | None) -> Ap
     if item.status != "pending":
         return item
     if at is None or at > moment.now:
-        has_ended = bool(item.symptoms) and moment.symptoms is not None
-        has_ended = has_ended and not set(item.symptoms) & set(moment.symptoms or ())
-        return item.patched({"problem_ended": True}) if has_ended else item
+        return item.patched({"problem_ended": moment.lacks_all(item.symptoms)})
     changes = {"status": "expired", "version": item.version + 1}
     return item.patched({**changes, "updated_at": item.expires_at or item.updated_at})
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from boyd.models import Anomaly, ApprovalItem, Autonomy
 from boyd.plugin import Action, Observer, Orienter, Strategy
 from boyd.testing import Lab
@@ -92,6 +94,18 @@ def test_a_problem_that_cannot_be_seen_has_not_ended() -> None:
     world.is_blind = True
 
     assert not world.look().problem_ended
+
+
+@pytest.mark.parametrize("spoil", ["delete", "replace"])
+def test_a_problem_has_not_ended_because_its_record_is_lost(spoil: str) -> None:
+    world = World()
+    world.lab.client.delete("boyd:{test}:symptoms")
+    if spoil == "replace":
+        world.lab.client.hset("boyd:{test}:symptoms", "not", "ours")
+
+    assert not world.item().problem_ended
+    [listed] = world.lab.store.approvals.page(9).pending
+    assert not listed.problem_ended
 
 
 def test_a_policy_withdraws_an_approval_whose_problem_ended() -> None:
