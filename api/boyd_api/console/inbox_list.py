@@ -1,4 +1,4 @@
-"""The inbox: which approvals wait for whom, filtered, sorted and in pages."""
+"""The inbox: approvals of all agents, by who may answer; filters, orders and pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from boyd.models import LEVELS, ApprovalItem
 from boyd.store import Store
 from boyd.store.hashes import readable
-from boyd.store.pending_approvals import PendingApproval
+from boyd.store.pending_approvals import PendingApproval, PendingPage
 from boyd_api.console.page_request import PageRequest
 
 #: Approvals on one page.
@@ -31,14 +31,21 @@ class Inbox:
     Attributes:
         mine: those that the reader may approve.
         others: those that wait for other people.
+        more: whether an agent has others, with later deadlines.
     """
 
     mine: list[PendingApproval]
     others: list[PendingApproval]
+    more: bool
+
+    @property
+    def badge(self) -> str:
+        """The number of approvals for the reader, with a `+` if there are others."""
+        return f"{len(self.mine)}{'+' * self.more}"
 
 
 def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
-    """The approvals of these agents that wait, by who may answer."""
+    """Read the approvals of these agents that wait, and sort them by who may answer."""
     store = page.services.store
     read = [
         readable(f"the approvals of agent {name}", partial(_waiting, page, store), name)
@@ -47,13 +54,14 @@ def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
     mine: list[PendingApproval] = []
     others: list[PendingApproval] = []
     may_answer = page.allows("approvals")
-    for item in (item for items in read for item in items or ()):
+    pages = [pending for pending in read if pending is not None]
+    for item in (item for pending in pages for item in pending.items):
         (mine if may_answer and item.refusal is None else others).append(item)
-    return Inbox(mine, others)
+    return Inbox(mine, others, any(pending.more for pending in pages))
 
 
-def _waiting(page: PageRequest, store: Store, agent_id: str) -> list[PendingApproval]:
-    return store.agent(agent_id).pending_approvals.all(page.ctx.actor)
+def _waiting(page: PageRequest, store: Store, agent_id: str) -> PendingPage:
+    return store.agent(agent_id).pending_approvals.first(page.ctx.actor)
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ class InboxFilter:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The fields that differ from a view of everything, for forms and addresses."""
+        """The fields with other than default values, as forms and addresses have them."""
         return {
             name: str(value)
             for name, value in vars(self).items()
@@ -161,7 +169,7 @@ class InboxList:
 
     @property
     def page(self) -> int:
-        """The number of the page that is shown."""
+        """The number of the page; the last one if there are fewer."""
         return min(self.filter.page, self.pages)
 
     @property

@@ -65,7 +65,7 @@ def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
 
 
 def agent_state(ctx: RequestContext) -> responses.AgentState:
-    """The state of the agent that the request is about. Raises `UnreadableRecord`."""
+    """Read the state of the request's agent. Raises `UnreadableRecord`."""
     name = ctx.agent.entry.id
     roster, agents = read_agents(ctx.services.store.client, name)
     if not agents:

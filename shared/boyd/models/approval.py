@@ -317,7 +317,7 @@ class ApprovalItem(Proposal):
 def refuse(
     actor: Actor, required: ApprovalPolicy, requesters: Iterable[str], has_voted: bool
 ) -> ApprovalOutcome | None:
-    """The outcome with which an approval by *actor* is refused while the item waits, if any."""
+    """Check an approval by *actor* of an item that waits; None if it counts."""
     if not required.admits(actor):
         return ApprovalOutcome.NOT_AN_APPROVER
     if actor.principal in requesters and not required.allow_requester:

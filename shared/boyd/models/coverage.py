@@ -1,4 +1,4 @@
-"""The calls that a track record covers, and to which a grant is limited."""
+"""Coverage: the targets and params of a track record, to which a grant is limited."""
 
 from __future__ import annotations
 

@@ -454,7 +454,10 @@ def _open_symptoms(text: str | None) -> set[str] | None:
 
 @dataclass(frozen=True)
 class _Moment:
-    """The Redis server's time in milliseconds, and the symptoms then; None: not all are known."""
+    """The Redis server's time in milliseconds, and the symptoms then.
+
+    `symptoms` is None unless all are known.
+    """
 
     now: float
     symptoms: set[str] | None

@@ -40,6 +40,14 @@ class PendingApproval:
     refusal: ApprovalOutcome | None
 
 
+@dataclass(frozen=True)
+class PendingPage:
+    """Pending approvals by deadline; `more`: others with later deadlines were left out."""
+
+    items: list[PendingApproval]
+    more: bool
+
+
 class PendingApprovals:
     """The pending approvals of one agent, for lists."""
 
@@ -51,19 +59,20 @@ class PendingApprovals:
         self._clock = clock
         self._agent_id = agent_id
 
-    def all(self, reader: Actor) -> list[PendingApproval]:
-        """Those that wait now, as *reader* sees them, by deadline; at most `MOST`."""
+    def first(self, reader: Actor) -> PendingPage:
+        """Those that wait now, as *reader* sees them: at most `MOST`, within a `ByteBudget`."""
         places = read_page(self._scripts, self._keys.approvals_pending, None, MOST, False)
         now = self._clock.now().timestamp() * 1000
         names = [name for name, deadline in places if deadline > now]
         voted = f"vote:{reader.principal}"
         fields = [*_FIELDS, "requestedBy", "expiresAt", voted]
-        hashes = ByteBudget(self._scripts).read("approval", names, fields)
+        hashes = list(ByteBudget(self._scripts).read("approval", names, fields))
         read = (
             readable(f"approval {name}", partial(self._read, name, reader=reader), texts)
             for name, texts in zip(names, hashes, strict=False)
         )
-        return [item for item in read if item is not None]
+        items = [item for item in read if item is not None]
+        return PendingPage(items, len(places) == MOST or len(hashes) < len(names))
 
     def _read(
         self, name: str, texts: Mapping[str, str], *, reader: Actor

@@ -14,6 +14,7 @@ import pytest
 from api_kit import Site
 from archive_kit import Archive, sqlite
 from boyd.models import ApprovalItem
+from boyd.store import pending_approvals
 from boyd_api.console import session as sessions_of_browsers
 from boyd_api.console.inbox_list import PAGE_SIZE
 from console_kit import Browser
@@ -139,6 +140,19 @@ def test_the_pages_of_the_inbox_show_each_approval_once(alice: Browser, desk: Si
     listed = re.findall(r"/approvals/([\w-]+)\"", first.source + second.source)
     assert sorted(listed) == sorted(ids)
     assert "Previous" in alice.get("/console/?page=99").text, "the last page, if there are fewer"
+
+
+def test_an_inbox_that_leaves_approvals_out_says_so(
+    alice: Browser, desk: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        desk.waiting(f"{number}", ttl=60 * (number + 1))
+    monkeypatch.setattr(pending_approvals, "MOST", 2)
+    inbox = alice.get("/console/")
+
+    assert "Mine to answer 2+" in inbox.text
+    assert "Further approvals wait" in inbox.text
+    assert "text 2" not in inbox.text
 
 
 def test_all_of_a_view_are_listed_before_they_are_answered(alice: Browser, desk: Site) -> None:
