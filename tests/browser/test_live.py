@@ -108,7 +108,7 @@ def test_open_pages_show_the_loss_of_the_beat(console: Console) -> None:
     agent = "ticking"
     expected = {
         "/console/agents": "no beat starts its iterations",
-        f"/console/agents/{agent}": "Nothing happens here",
+        f"/console/agents/{agent}": "Not watching",
         "/console/fleet": "no beat starts its iterations",
     }
     with console.person() as context, context.new_page() as other, context.new_page() as third:

@@ -1,16 +1,18 @@
-"""All agents with their vital signs, and the page of one: what it does, and what stops it."""
+"""An overview of all agents, and the page of one: what is wrong, what it does, what stops it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Literal
 
 from flask import redirect, request
 
 from boyd import naming
+from boyd.health.agent_condition import condition_of
+from boyd.health.agent_health import AgentHealth
+from boyd.health.reader import read_agents
 from boyd.models import (
     ApprovalItem,
     ExecutionEntry,
@@ -19,14 +21,13 @@ from boyd.models import (
     NotDue,
     Run,
     TrackRecord,
+    from_ms,
     responses,
     utc_now,
 )
 from boyd.models.responses import CONDITIONS, ConditionName, ObserverState
-from boyd.store import DEPLOYMENT, AgentEntry, Record, Store
+from boyd.store import DEPLOYMENT, AgentEntry, Record
 from boyd.store.budgets import BudgetUse
-from boyd.store.fleet import WorkerInfo
-from boyd.store.hashes import readable
 from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
@@ -141,7 +142,6 @@ def agent(page: PageRequest) -> PageResult:
             for action in entry.catalog.actions
             if action.windows or action.alone_when or action.earned
         ],
-        vital=next(iter(read_vital_signs(page, [entry.id])), None),
         due=_due(page, status),
         own_freeze=freezes.get(entry.id),
         whole_freeze=freezes.get(DEPLOYMENT),
@@ -328,37 +328,35 @@ def _back(page: PageRequest) -> PageResult:
 
 @dataclass(frozen=True)
 class VitalSign:
-    """The activity of an agent in words, with the *command* that helps if it cannot look."""
+    """The activity of an agent in words; if it does not watch, with a *command* that may help."""
 
     agent_id: str
     text: str
+    watches: bool = True
     command: str = ""
 
 
-def read_vital_signs(page: PageRequest, agent_ids: list[str]) -> list[VitalSign]:
-    """The vital signs of these agents."""
-    entries, store = page.ctx.agents, page.services.store
-    workers, now = store.fleet.workers(), page.ctx.now or utc_now()
-    signs = [
-        readable(f"the state of agent {name}", partial(_sign, store, workers, now), entries[name])
-        for name in agent_ids
-        if name in entries
+def read_vital_signs(page: PageRequest, agent_id: str | None = None) -> list[VitalSign]:
+    """The vital signs of the agents in service that the reader may see, or of one."""
+    roster, agents = read_agents(page.services.store.client, agent_id)
+    now, visible = page.ctx.now or utc_now(), page.ctx.agents
+    return [
+        _sign(condition_of(roster, agent), agent, now)
+        for agent in agents
+        if agent.entry.id in visible and agent.entry.retired_at is None
     ]
-    return [sign for sign in signs if sign is not None]
 
 
-def _sign(whole: Store, processes: list[WorkerInfo], now: datetime, entry: AgentEntry) -> VitalSign:
-    obstacle = entry.obstacle(processes)
-    if obstacle is not None:
-        return VitalSign(entry.id, obstacle.text, obstacle.command)
-    store = whole.agent(entry.id)
-    status = store.loop_control.status()
-    if status.phase != "idle":
-        return VitalSign(entry.id, f"looking now: iteration {status.iteration}, {status.phase}")
-    if status.paused:
-        return VitalSign(entry.id, f"paused: {status.paused}")
-    last = store.history.last()
-    return VitalSign(entry.id, _rhythm(entry, last.started_at if last else None, now))
+def _sign(condition: responses.AgentCondition, agent: AgentHealth, now: datetime) -> VitalSign:
+    name, progress = agent.entry.id, agent.progress
+    if condition.name == "not watching":
+        return VitalSign(name, condition.reason, False, condition.command)
+    if progress.phase != "idle":
+        return VitalSign(name, f"looking now: iteration {progress.iterations}, {progress.phase}")
+    if agent.stops.paused:
+        return VitalSign(name, f"paused: {agent.stops.paused}")
+    last = from_ms(progress.observed * 1000) if progress.observed is not None else None
+    return VitalSign(name, _rhythm(agent.entry, last, now))
 
 
 def _rhythm(entry: AgentEntry, last: datetime | None, now: datetime) -> str:

@@ -52,12 +52,10 @@ class Answered:
 @inbox_pages.get("/")
 def inbox(page: PageRequest) -> PageResult:
     """Show the approvals that wait."""
-    health = read_vital_signs(
-        page, [name for name, entry in page.ctx.agents.items() if not entry.retired_at]
-    )
     view = InboxFilter.parse(request.args)
     frame = read_frame(page)
     listing = InboxList(view, frame.inbox.mine if view.tab == "mine" else frame.inbox.others)
+    health = [] if listing.everything else read_vital_signs(page)
     values = {"view": view, "listing": listing, "items": listing.read(page), "health": health}
     return render_page(page, "inbox.html", frame=frame, **values)
 

@@ -63,7 +63,7 @@ def history(page: PageRequest) -> PageResult:
         found=part.value,
         rows=rows,
         is_first="cursor" not in request.args,
-        health=read_vital_signs(page, [page.agent_id]) if nothing else [],
+        health=read_vital_signs(page, page.agent_id) if nothing else [],
         catalog=page.ctx.agent.entry.catalog,
     )
 

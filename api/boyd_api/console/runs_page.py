@@ -155,7 +155,7 @@ def _progress(page: PageRequest, run: Run) -> RunProgress:
 
 
 def _health(page: PageRequest) -> VitalSign | None:
-    return next(iter(read_vital_signs(page, [page.agent_id])), None)
+    return next(iter(read_vital_signs(page, page.agent_id)), None)
 
 
 def _callback(page: PageRequest, run: Run) -> Callback | None:
