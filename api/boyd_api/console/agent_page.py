@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Literal
 
 from flask import redirect, request
@@ -25,7 +26,7 @@ from boyd.models import (
     responses,
     utc_now,
 )
-from boyd.models.responses import CONDITIONS, ConditionName, ObserverState
+from boyd.models.responses import ConditionName, ObserverState
 from boyd.store import DEPLOYMENT, AgentEntry, Record
 from boyd.store.budgets import BudgetUse
 from boyd.text.formatting import counted
@@ -63,8 +64,6 @@ _FORMS = ("pause", "freeze", "unfreeze", "revoke", "restore")
 
 #: The conditions in which an agent needs nobody, so that they are folded.
 _FOLDED: Sequence[ConditionName] = ("quiet", "retired")
-#: The order of the conditions on the overview, worst first.
-_CONDITIONS = sorted(CONDITIONS, key=lambda name: name == "retired")
 
 
 @dataclass(frozen=True)
@@ -89,15 +88,11 @@ class ConditionGroup:
 def agents(page: PageRequest) -> PageResult:
     """Show an overview of all agents, the one that most needs a person first."""
     listing = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
-    groups = [
-        ConditionGroup(name, sorted(members, key=lambda agent: agent.urgency))
-        for name in _CONDITIONS
-        if (members := [it for it in listing.agents if it.condition.name == name])
-    ]
+    urgent_first = sorted(listing.agents, key=lambda agent: agent.urgency)
+    by_condition = groupby(urgent_first, key=lambda agent: agent.condition.name)
+    groups = [ConditionGroup(name, list(members)) for name, members in by_condition]
     headline = ", ".join(group.title for group in groups if group.name != "retired")
-    return render_page(
-        page, "agents.html", rows=listing.agents, groups=groups, headline=headline or "none"
-    )
+    return render_page(page, "agents.html", groups=groups, headline=headline or "none")
 
 
 @dataclass(frozen=True)

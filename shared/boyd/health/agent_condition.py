@@ -30,7 +30,7 @@ def _retirement(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
 
 def _blindness(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     entry = agent.entry
-    if entry.retired_at is not None or agent.stops.paused is not None:
+    if agent.stops.paused is not None:
         return None
     observed = agent.progress.observed
     since = from_ms(observed * 1000) if observed is not None else None

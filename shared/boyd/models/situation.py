@@ -168,8 +168,10 @@ class Situation(Model):
             for resource in anomaly.affected_resources or [""]
         ]
         anomalies.sort(key=lambda it: (-LEVELS.index(it.severity), it.plugin_id, it.symptom))
-        worst = {(it.plugin_id, it.symptom): it for it in reversed(anomalies)}
-        return [it for it in anomalies if worst[it.plugin_id, it.symptom] is it]
+        worst: dict[tuple[str, str], OpenAnomaly] = {}
+        for anomaly in anomalies:
+            worst.setdefault((anomaly.plugin_id, anomaly.symptom), anomaly)
+        return [*worst.values()]
 
     def anomalies_for(self, plugin_id: str) -> list[Anomaly]:
         """The anomalies that the orienters of a plugin found, if it has any, or else all."""
