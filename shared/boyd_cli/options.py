@@ -79,6 +79,25 @@ class Number(click.FloatRange):
     name = "number"
 
 
+def recording_options(jobs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options of commands that replay: `records`, `observations`, and `jobs` with that help."""
+    file = click.Path(path_type=Path, exists=True, dir_okay=False)
+    records = click.option(
+        "--records", type=file, help="A file of records instead of archive and Redis."
+    )
+    observations = click.option(
+        "--observations", type=file, help="Observations in CSV or JSON lines instead of records."
+    )
+    processes = click.option(
+        "--jobs",
+        type=Whole(1, 256),
+        default=lambda: len(os.sched_getaffinity(0)),
+        show_default="one per core",
+        help=jobs,
+    )
+    return lambda command: records(observations(processes(command)))
+
+
 def check_shape(shape: re.Pattern[str], expected: str) -> _Check:
     """A callback that refuses texts but those of that *shape*, which are what is *expected*."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ from boyd_cli.api_access import actor, open_store
 from boyd_cli.commands.replay_commands import choose_reference, shadow_task
 from boyd_cli.options import (
     Number,
-    Whole,
     duration_option,
     not_empty,
     output_option,
     period_options,
+    recording_options,
     settings_options,
 )
 from boyd_proof.proof_report import Label, ProofReport, PublishedProof, Sweep, SweepPoint
@@ -69,7 +68,6 @@ def _labels(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
-_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 _AGENT = "FILE|MODULE:NAME"
 
 
@@ -113,17 +111,7 @@ _AGENT = "FILE|MODULE:NAME"
     help="Try an option at several values, and recommend one.",
 )
 @period_options
-@click.option("--records", type=_file, help="A file of records instead of archive and Redis.")
-@click.option(
-    "--observations", type=_file, help="Observations in CSV or JSON lines instead of records."
-)
-@click.option(
-    "--jobs",
-    type=Whole(1, 256),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one per core",
-    help="Agents, or values, that are replayed side by side.",
-)
+@recording_options(jobs="Agents, or values, that are replayed side by side.")
 @click.option(
     "--cannot-tell",
     type=Number(0, 100),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +24,12 @@ from boyd_cli import completion, output
 from boyd_cli.api_access import Api, actor, open_store
 from boyd_cli.commands.history_command import check_iteration
 from boyd_cli.options import (
-    Whole,
     api_options,
     not_empty,
     object_option,
     output_option,
     period_options,
+    recording_options,
     settings_options,
 )
 from boyd_cli.output import label, prose, whole
@@ -112,9 +111,6 @@ def _parse_limit(text: str) -> FailureLimit:
     return FailureLimit(_DIFFERENCES[match[1]], float(match[2] or 0))
 
 
-_file = click.Path(path_type=Path, exists=True, dir_okay=False)
-
-
 @click.command()
 @click.option(
     "--agent", "reference", metavar="FILE|MODULE:NAME", help="The agent to replay, as for check."
@@ -132,17 +128,7 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="LIST",
     help="Only these iterations, such as 12,40-57.",
 )
-@click.option("--records", type=_file, help="A file of records instead of archive and Redis.")
-@click.option(
-    "--observations", type=_file, help="Observations in CSV or JSON lines instead of records."
-)
-@click.option(
-    "--jobs",
-    type=Whole(1, 256),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one per core",
-    help="Processes that replay side by side.",
-)
+@recording_options(jobs="Processes that replay side by side.")
 @click.option(
     "--fail-on",
     "limits",
