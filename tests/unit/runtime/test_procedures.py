@@ -414,15 +414,32 @@ def test_a_hook_that_vetoes_a_step_fails_it() -> None:
 
 
 def test_its_time_is_limited() -> None:
-    farm = Farm()
-    lab = farm.lab(step("drain"), step("question", ask="Go on?"))
-    record = started(lab)
+    farm = Farm(look={"n": 2})
+    lab = farm.lab(step("drain"), step("look", until="output.n == 0", within=3600))
+    call(lab)
+    overdue(lab, "procedure:" + lab.store.procedures.all()[0].id)
+    [record] = lab.store.procedures.all()
     lab.client.hset(f"boyd:{{test}}:procedure:{record.id}", "until", 1)
     record = go_on(lab)
 
     assert record.state == "failed"
-    assert farm.done == ["drain", "undo drain"]
+    assert farm.done[-1] == "undo drain"
     assert "took too long" in (record.reason or "")
+
+
+def test_the_time_in_which_it_waits_for_a_person_does_not_count() -> None:
+    farm = Farm()
+    lab = farm.lab(step("question", ask="Go on?"), step("restart"))
+    record = started(lab)
+    job, hour = f"boyd:{{test}}:procedure:{record.id}", 3_600_000
+    asked_at = int(lab.client.hget(job, "askedAt"))
+    lab.client.hset(job, mapping={"askedAt": asked_at - 2 * hour, "until": asked_at - hour})
+    assert go_on(lab).progress[0].state == "asked"
+
+    lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
+    record = go_on(lab)
+    assert record.state == "succeeded"
+    assert int(lab.client.hget(job, "until")) >= asked_at + hour
 
 
 def strict(farm: Farm, **more: Any) -> list[Action]:

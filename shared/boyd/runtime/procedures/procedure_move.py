@@ -22,6 +22,8 @@ from boyd.models import (
     ProcedureStep,
     StepCompensation,
     StepProgress,
+    from_ms,
+    to_ms,
 )
 from boyd.models.procedure import StepState
 from boyd.phases import action_call
@@ -75,7 +77,7 @@ class ProcedureMove:
             return self._compensate()
         if self._record.at >= len(self._record.steps):
             return self._end("succeeded", "")
-        if self._now >= self._record.until:
+        if self._now >= self._record.until and self._progress.state != "asked":
             late = self._give_up_step("the procedure took too long")
             if late is not None:
                 return late
@@ -119,8 +121,9 @@ class ProcedureMove:
     def _outcome(self, result: ActionResult) -> Done | Later:
         if result.waits_for:
             approval_id = result.waits_for
-            self._note({"approvalId": approval_id}, state="asked", approval=approval_id)
-            return Later(self._steps.recheck_after(result.waits_for, self._wait(_RECHECK)))
+            asked = {"approvalId": approval_id, "askedAt": _to_text(self._now)}
+            self._note(asked, state="asked", approval=approval_id)
+            return Later(self._steps.recheck_after(approval_id, _RECHECK))
         if result.unknown:
             reason = result.error or "its outcome is unknown"
             return self._stop(reason, state="unknown")
@@ -177,10 +180,14 @@ class ProcedureMove:
         approval_id = self._progress.approval or ""
         answer = self._steps.answer(approval_id)
         if answer is None:
-            return Later(self._steps.recheck_after(approval_id, self._wait(_RECHECK)))
+            return Later(self._steps.recheck_after(approval_id, _RECHECK))
         if isinstance(answer, str):
             return self._fail_step(answer)
-        self._note({}, state="running", execution=naming.approval(approval_id))
+        # The time in which it waited for the person does not count.
+        asked_at = from_ms(float(self._fields.get("askedAt", _to_text(self._now))))
+        until = self._record.until + (self._now - asked_at)
+        execution = naming.approval(approval_id)
+        self._note({"until": _to_text(until)}, state="running", execution=execution)
         return self._outcome(answer)
 
     def _next(self, state: StepState, **changes: Any) -> Later:
@@ -202,7 +209,7 @@ class ProcedureMove:
     def _wait_for_person(self, reason: str, fields: Mapping[str, str]) -> Later:
         """Wait until a person resumes or cancels it."""
         stopped = {"state": "stopped", "reason": _short(reason), "tell": "1"}
-        at = {"stoppedAt": str(int(self._now.timestamp() * 1000))}
+        at = {"stoppedAt": _to_text(self._now)}
         self._write({**fields, **stopped, **at}, "stopped", reason)
         return Later(0.1)
 
@@ -442,6 +449,11 @@ class ProcedureMove:
             raise Stale(f"procedure {self._record.id} belongs to another worker now")
 
 
+def _to_text(time: datetime) -> str:
+    """A time as the job's hash has it."""
+    return str(int(to_ms(time)))
+
+
 def _short(reason: str) -> str:
     return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1]}…"
 
@@ -476,7 +488,7 @@ class ProcedureHandler:
         tries = int(fields.get("tries", 0)) + 1
         if tries < _JOB_TRIES:
             return Later(_RETRY_JOB, {"tries": str(tries)})
-        now = str(int(self._engine.store.clock.now().timestamp() * 1000))
+        now = _to_text(self._engine.store.clock.now())
         stop = {"state": "stopped", "reason": reason, "stoppedAt": now, "tell": "1", "tries": "0"}
         return Later(0.1, stop)
 
