@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -124,12 +124,11 @@ class Recipient(_Part):
         return Actor(principal=self.as_principal, person=self.person, groups=self.groups)
 
 
-class RecipientGroup(_Part):
-    """Recipients who get the same messages.
+class Audience(_Part):
+    """People who get the same messages, wherever they read them.
 
     Attributes:
         name: the name; an approval goes to the groups that its policy names.
-        recipients: a table or just a `url` for each.
         default: whether it also gets approvals whose policy names no group that is listed here.
         stages: the stages to report.
         actions: patterns of action ids.
@@ -138,19 +137,11 @@ class RecipientGroup(_Part):
     """
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\s/]+$")
-    recipients: list[Recipient] = Field(min_length=1)
     default: bool = True
     stages: list[NotificationStage] = Field(default=list(STAGES), min_length=1)
     actions: list[str] = ["*"]
     min_risk: Level = "low"
     quiet: QuietHours | None = None
-
-    @field_validator("recipients", mode="before")
-    @classmethod
-    def _tables(cls, value: object) -> object:
-        if not isinstance(value, list):
-            return value
-        return [{"url": item} if isinstance(item, str) else item for item in value]
 
     def wants(self, item: ApprovalItem, stage: NotificationStage) -> bool:
         """Decide whether the group is notified of *item* at *stage*."""
@@ -163,6 +154,32 @@ class RecipientGroup(_Part):
         if self.quiet is None or "critical" in (item.risk, item.decision.risk):
             return None
         return self.quiet.until(now)
+
+
+_A = TypeVar("_A", bound=Audience)
+
+
+def audiences_of(approval: ApprovalItem, groups: Sequence[_A]) -> list[_A]:
+    """The groups that the policy of *approval* names, else the default ones."""
+    named = [group for group in groups if group.name in approval.required.groups]
+    return named or [group for group in groups if group.default]
+
+
+class RecipientGroup(Audience):
+    """Recipients who get the same messages.
+
+    Attributes:
+        recipients: a table or just a `url` for each.
+    """
+
+    recipients: list[Recipient] = Field(min_length=1)
+
+    @field_validator("recipients", mode="before")
+    @classmethod
+    def _tables(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        return [{"url": item} if isinstance(item, str) else item for item in value]
 
 
 class Notifier(Plugin):
@@ -197,7 +214,7 @@ class Notifier(Plugin):
         self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
     ) -> Iterator[NotificationRecipient]:
         """The recipients in the groups that the policy names, else in the default groups."""
-        for group in self._groups(approval):
+        for group in audiences_of(approval, self.options.groups):
             if not group.wants(approval, stage):
                 continue
             not_before = group.not_before(approval, ctx.now())
@@ -292,10 +309,6 @@ class Notifier(Plugin):
         headers = {name: value.get_secret_value() for name, value in to.headers.items()}
         headers["webhook-id"] = id
         post_webhook(ctx.http, url, body, headers, self.options.timeout)
-
-    def _groups(self, approval: ApprovalItem) -> list[RecipientGroup]:
-        groups = [group for group in self.options.groups if group.name in approval.required.groups]
-        return groups or [group for group in self.options.groups if group.default]
 
     def _recipient(self, id: str) -> Recipient:
         name, _, number = id.rpartition("/")
