@@ -5,6 +5,7 @@ from __future__ import annotations
 from boyd_api.console.declared_pages import NavigationLink, PageResult, Pages
 from boyd_api.console.page_request import PageRequest, read_part
 from boyd_api.console.rendering import render_page, when
+from boyd_api.console.time_plot import HEIGHT, WIDTH
 from boyd_proof import proof_plot, proof_words
 from boyd_proof.proof_report import PublishedProof
 
@@ -38,7 +39,7 @@ def latest_proof(page: PageRequest) -> PageResult:
         ),
         words=proof_words,
         clock=when,
-        width=proof_plot.WIDTH,
-        height=proof_plot.HEIGHT,
+        width=WIDTH,
+        height=HEIGHT,
         listed=_LISTED,
     )

@@ -4,50 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import pairwise
+from datetime import datetime
 
-from boyd_proof.proof_report import AgentProof, NumberSeries, ProofReport, Sweep
+from boyd.models.situation import NumberSeries
+from boyd_api.console.time_plot import (
+    HEIGHT,
+    WIDTH,
+    PlotBar,
+    PlottedSeries,
+    TimeAxis,
+    span_length,
+)
+from boyd_proof.proof_report import AgentProof, ProofReport, Sweep
 
-#: The size of a chart in units of its own; the page stretches it.
-WIDTH, HEIGHT = 1000.0, 100.0
-#: The least width of a bar: an alarm of ten minutes in a month would not be visible.
-_LEAST = 2.5
 #: The number of times below the plot.
 _TICKS = 5
-#: Lengths of spans without values after which a line is broken.
-_BROKEN = 2.5
 
 
 @dataclass(frozen=True)
-class PlotBar:
-    """A bar: a label, an alarm or a gap; `kind` chooses its look, and `title` says what it is."""
-
-    x: float
-    width: float
-    kind: str
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class PlottedSeries:
-    """A line with the band between lowest and highest values.
+class LabelledSeries(PlottedSeries):
+    """A line with its means.
 
     Attributes:
-        name: of the series.
-        low: the lowest value of all.
-        high: the highest one.
-        line: a path through the means.
-        band: a path around the values.
         labelled: the mean of the spans that lie within labels, if there are any.
         elsewhere: the mean of the others.
     """
 
-    name: str
-    low: float
-    high: float
-    line: str
-    band: str
     labelled: float | None
     elsewhere: float | None
 
@@ -69,7 +51,7 @@ class ProofPlot:
     gaps: Sequence[PlotBar]
     labels: Sequence[PlotBar]
     lanes: Sequence[Lane]
-    series: Sequence[PlottedSeries]
+    series: Sequence[LabelledSeries]
 
 
 @dataclass(frozen=True)
@@ -80,32 +62,13 @@ class Curve:
     line: str
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """The time from left to right."""
-
-    since: datetime
-    until: datetime
-
-    def x(self, at: datetime) -> float:
-        seconds = (self.until - self.since).total_seconds() or 1.0
-        share = (at - self.since).total_seconds() / seconds
-        return round(WIDTH * min(1.0, max(0.0, share)), 2)
-
-    def bar(self, start: datetime, end: datetime, kind: str, title: str = "") -> PlotBar:
-        x, right = self.x(start), self.x(end)
-        width = max(_LEAST, right - x)
-        return PlotBar(round(min(x, WIDTH - width), 2), round(width, 2), kind, title)
-
-
 def plot(report: ProofReport) -> ProofPlot:
     """The plot of a report."""
-    axis = _Axis(report.since, report.until)
-    step = (report.until - report.since) / (_TICKS - 1)
+    axis = TimeAxis(report.since, report.until)
     counting = [scored.label for scored in report.labels if scored.state != "outside"]
     spans = [(label.start, label.end or report.until) for label in counting]
     return ProofPlot(
-        ticks=[report.since + number * step for number in range(_TICKS)],
+        ticks=axis.ticks(_TICKS),
         gaps=[axis.bar(gap.start, gap.end, "gap") for gap in report.gaps],
         labels=[axis.bar(start, end, "label") for start, end in spans],
         lanes=[_lane(axis, agent) for agent in report.agents],
@@ -113,7 +76,7 @@ def plot(report: ProofReport) -> ProofPlot:
     )
 
 
-def _lane(axis: _Axis, agent: AgentProof) -> Lane:
+def _lane(axis: TimeAxis, agent: AgentProof) -> Lane:
     bars = [axis.bar(alarm.start, alarm.end, alarm.verdict) for alarm in agent.alarms]
     scores = agent.scores
     false = scores.alarms - scores.true_alarms
@@ -122,36 +85,16 @@ def _lane(axis: _Axis, agent: AgentProof) -> Lane:
 
 
 def _plot_series(
-    axis: _Axis, series: NumberSeries, spans: Sequence[tuple[datetime, datetime]]
-) -> PlottedSeries:
-    points = series.points
-    low, high = min(point.low for point in points), max(point.high for point in points)
-    length = min(
-        (later.at - earlier.at for earlier, later in pairwise(points)), default=timedelta()
-    )
-
-    def y(value: float) -> float:
-        return round(HEIGHT - 4 - (HEIGHT - 8) * (value - low) / ((high - low) or 1.0), 2)
-
-    line, upper, lower = [], [], []
-    before: datetime | None = None
-    for point in points:
-        x = axis.x(point.at + length / 2)
-        is_broken = before is None or point.at - before > _BROKEN * length
-        line.append(f"{'M' if is_broken else 'L'}{x} {y(point.mean)}")
-        upper.append(f"L{x} {y(point.high)}")
-        lower.append(f"L{x} {y(point.low)}")
-        before = point.at
-    labelled = [p.mean for p in points if _is_within(p.at, p.at + length, spans)]
-    elsewhere = [p.mean for p in points if not _is_within(p.at, p.at + length, spans)]
-    return PlottedSeries(
-        series.name,
-        low,
-        high,
-        " ".join(line),
-        f"M{upper[0][1:]} {' '.join([*upper[1:], *reversed(lower)])}Z",
-        _mean(labelled),
-        _mean(elsewhere),
+    axis: TimeAxis, series: NumberSeries, spans: Sequence[tuple[datetime, datetime]]
+) -> LabelledSeries:
+    length = span_length(series)
+    labelled: list[float] = []
+    elsewhere: list[float] = []
+    for point in series.points:
+        is_labelled = _is_within(point.at, point.at + length, spans)
+        (labelled if is_labelled else elsewhere).append(point.mean)
+    return LabelledSeries(
+        **vars(axis.plot(series)), labelled=_mean(labelled), elsewhere=_mean(elsewhere)
     )
 
 

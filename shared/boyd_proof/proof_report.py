@@ -8,6 +8,7 @@ from pydantic import Field
 
 from boyd.models import Model
 from boyd.models.base import Timestamp
+from boyd.models.situation import NumberSeries
 
 #: The counting of a label. `outside`: it lies outside the recorded time; `gap`: no iteration of its
 #: time was recorded.
@@ -158,22 +159,6 @@ class RecordGap(Model):
 
     start: Timestamp
     end: Timestamp
-
-
-class SeriesPoint(Model):
-    """The values of a series in a span of time that begins `at` this time."""
-
-    at: Timestamp
-    low: float
-    mean: float
-    high: float
-
-
-class NumberSeries(Model):
-    """A number that observations have, in spans of equal length."""
-
-    name: str
-    points: list[SeriesPoint]
 
 
 class SweepPoint(Model):

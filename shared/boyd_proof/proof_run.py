@@ -13,10 +13,10 @@ from typing import IO, TYPE_CHECKING
 
 from boyd import naming
 from boyd.errors import ConfigError
+from boyd.export.observed_series import ObservedSeries
 from boyd.models import LoopResult
 from boyd.models.tape import ReplayedIteration
 from boyd_proof.agent_record import NOT_VERIFIED, AgentRecord
-from boyd_proof.observed_series import ObservedSeries
 from boyd_proof.proof_report import (
     AgentProof,
     Alarm,

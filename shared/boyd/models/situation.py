@@ -76,6 +76,22 @@ class Observation(Model):
     timestamp: Timestamp = Field(default_factory=utc_now)
 
 
+class SeriesPoint(Model):
+    """The values of a series in a span of time that begins `at` this time."""
+
+    at: Timestamp
+    low: float
+    mean: float
+    high: float
+
+
+class NumberSeries(Model):
+    """A number that observations have, in spans of equal length."""
+
+    name: str
+    points: list[SeriesPoint]
+
+
 class Anomaly(Model):
     """An abnormal condition."""
 

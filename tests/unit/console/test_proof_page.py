@@ -8,6 +8,7 @@ import pytest
 
 from api_kit import Site
 from boyd.models import utc_now
+from boyd.models.situation import NumberSeries, SeriesPoint
 from boyd_proof.proof_report import (
     ActionRuns,
     AgentProof,
@@ -15,13 +16,11 @@ from boyd_proof.proof_report import (
     DetectionScores,
     Label,
     LabelDetection,
-    NumberSeries,
     ProofReport,
     PublishedProof,
     Recommendation,
     RecordGap,
     ScoredLabel,
-    SeriesPoint,
     Sweep,
     SweepPoint,
 )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from boyd.models import Observation
-from boyd_proof.proof_report import NumberSeries, SeriesPoint
+from boyd.models.situation import NumberSeries, SeriesPoint
 
 #: The most series that are followed, the most that are shown, and the most spans of each.
 FOLLOWED, SHOWN, SPANS = 64, 6, 400
