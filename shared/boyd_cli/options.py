@@ -18,7 +18,7 @@ import click
 from boyd.settings.process_settings import Settings, load_settings
 from boyd.settings.validation import nearest
 from boyd.text.formatting import UNITS, parse_moment
-from boyd_cli import completion
+from boyd_cli import completion, output
 from boyd_cli.api_access import Api, CommandAccess, Flags, open_api
 from boyd_cli.completion import Offers, completer
 
@@ -326,6 +326,21 @@ _output = functools.partial(
 output_option = _output(help="Output format.")
 #: The same for commands that stream; see `print_item`.
 lines_option = _output(help="Output format; json prints one object per line.")
+
+
+def _ask(ctx: click.Context, param: click.Parameter, yes: bool) -> bool:
+    if not yes and not output.can_ask():
+        raise click.UsageError("pass --yes: there is no terminal on which to ask", ctx)
+    return not yes
+
+
+#: Gives a command that asks before it goes on the option `--yes`, and whether to ask, as `ask`.
+yes_option = click.option(
+    *("--yes", "ask"),
+    is_flag=True,
+    callback=_ask,
+    help="Do not ask; necessary without a terminal.",
+)
 
 wait_option = click.option(
     "--wait",

@@ -209,6 +209,12 @@ def can_ask() -> bool:
     return is_terminal() and sys.stdin.isatty()
 
 
+def confirm(question: str, otherwise: str) -> None:
+    """Ask on the terminal; unless the answer is yes, end the command with *otherwise*."""
+    if not click.confirm(question):
+        stop(FAILED, otherwise)
+
+
 def width() -> int:
     """The width of a line; unlimited in a pipe."""
     return shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
@@ -255,12 +261,12 @@ def print_data(form: str, value: object) -> bool:
 
 def print_list(
     form: str,
-    data: object,
+    data: Sequence[object],
     columns: Sequence[Column | str],
     rows: Iterable[Sequence[str]],
     empty: str,
 ) -> None:
-    """Print *data* as one document, or its rows as a table; *empty* if there are none."""
+    """Print *data* as one list, or its rows as a table; *empty* if there are none."""
     if print_data(form, data):
         return
     cells = list(rows)

@@ -316,7 +316,7 @@ def test_history_lists_the_newest_first(cli: Cli, lab: Lab) -> None:
     lines = cli.result("history", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["#", "3", "2"]
     assert lines[1].endswith("all is well  p:do ok")
-    found = cli.json("history", "--agent", "test")["iterations"]
+    found = cli.json("history", "--agent", "test")
     assert [item["iteration"] for item in found] == [3, 2, 1]
 
 
@@ -350,7 +350,7 @@ def test_into_a_pipe_no_text_is_cut(cli: Cli, store: Store) -> None:
 def test_history_leaves_out_the_iteration_in_flight_but_not_one_more(cli: Cli, lab: Lab) -> None:
     lab.run()
     lab.launcher.trigger("me")
-    found = cli.json("history", "--limit", "1")["iterations"]
+    found = cli.json("history", "--limit", "1")
     assert [item["iteration"] for item in found] == [1]
 
 
@@ -447,11 +447,9 @@ def test_history_goes_on_behind_the_first_page(
     for _ in range(7):
         lab.run()
     monkeypatch.setattr("boyd_cli.commands.history_command._PAGE", 2)
-    assert [one["iteration"] for one in cli.json("history", "--limit", "6")["iterations"]] == [
-        *range(7, 1, -1)
-    ]
+    assert [one["iteration"] for one in cli.json("history", "--limit", "6")] == [*range(7, 1, -1)]
     found = cli.json("history", "--before", "4", "--limit", "2")
-    assert ([one["iteration"] for one in found["iterations"]], found["nextCursor"]) == ([3, 2], "2")
+    assert [one["iteration"] for one in found] == [3, 2]
     assert "For older iterations: --before 6" in cli.result("history", "--limit", "2").stderr
 
 
@@ -481,7 +479,7 @@ def test_an_iteration_that_is_not_kept_is_not_found(cli: Cli, lab: Lab) -> None:
 def test_agents_are_listed_with_what_they_do(cli: Cli, lab: Lab) -> None:
     cli("pause")
     assert re.search(r"test +paused +\S.* nothing +idle +0 +manual +1 +", cli("agents"))
-    assert cli.json("agents")["agents"][0]["paused"]
+    assert cli.json("agents")[0]["paused"]
 
 
 def test_a_trigger_begins_an_iteration_and_the_next_one_joins_it(cli: Cli, lab: Lab) -> None:

@@ -211,7 +211,7 @@ def test_a_waiting_call_shows_how_to_approve_it(study: Study) -> None:
     with study.cli.running("ask", "Why?") as asking:
         line = said(asking.stderr, "approvals approve")[-1]
         name = re.findall(r"approve (\w+)`", line)[0]
-        study.cli("approvals", "approve", name)
+        study.cli("approvals", "approve", "--yes", name)
         study.resolved()
         out, errors = asking.communicate(timeout=120)
 
@@ -261,7 +261,7 @@ def test_an_api_that_comes_back_is_gone_on_with(
         said(process.stderr, "retrying until it is back")
         with serving(redis_url, port, study.dispatcher):
             said(process.stderr, "the API is back")
-            study.cli("approvals", "approve", study.waiting, "--wait", "0")
+            study.cli("approvals", "approve", "--yes", study.waiting, "--wait", "0")
             study.resolved()
             out, errors = process.communicate(timeout=120)
         asking.__exit__(None, None, None)

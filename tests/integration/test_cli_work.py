@@ -21,7 +21,7 @@ from boyd.plugin import Action
 from boyd.store import Store
 from boyd.testing import Lab
 from boyd_cli.terminal import Spinner
-from cli_kit import Cli, beside, lab_of, new_key, said, serving
+from cli_kit import Cli, beside, lab_of, leaves, new_key, said, serving
 from harness import free_port, wait_until
 from kit import Recorder, fails, reads, seen, sees
 
@@ -268,6 +268,20 @@ def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert "no execution" in cli("actions", "rollback", "loop:99", status=4)
 
 
+LISTS = [
+    path
+    for path, command in leaves()
+    if (command.help or "").startswith("List ")
+    and str(getattr(command.callback, "__module__", "")).startswith("boyd_cli.")
+    and not any(param.required for param in command.params)
+]
+
+
+@pytest.mark.parametrize("path", [*LISTS, ("history",)], ids=" ".join)
+def test_every_command_that_lists_prints_one_json_list(cli: Cli, path: tuple[str, ...]) -> None:
+    assert isinstance(cli.json(*path), list)
+
+
 # Events and observers
 
 
@@ -297,7 +311,7 @@ def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
     shown = cli("observers")
     assert re.search(r"p:eye +ok +(just now|\d+ s ago)", shown)
     assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", shown)
-    assert yaml.safe_load(cli("observers", "-o", "yaml"))["observers"][0]["id"] == "p:eye"
+    assert yaml.safe_load(cli("observers", "-o", "yaml"))[0]["id"] == "p:eye"
 
 
 # Keys and the audit trail
@@ -522,7 +536,7 @@ def test_with_several_agents_a_command_needs_a_name(cli: Cli, store: Store) -> N
     assert "other is paused" in cli("pause", "--agent", "other")
     assert "test is paused" in cli("pause", BOYD_AGENT="test")
     assert "Actions of test are frozen." in cli("freeze", BOYD_AGENT="test")
-    assert {one["id"] for one in cli.json("agents")["agents"]} == {"other", "test"}
+    assert {one["id"] for one in cli.json("agents")} == {"other", "test"}
 
 
 # Shells

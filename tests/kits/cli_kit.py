@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -121,6 +122,19 @@ class Cli:
     def argv(arguments: Sequence[str]) -> list[str]:
         """The command line of `boyd` with arguments."""
         return [sys.executable, "-m", "boyd_cli", *arguments]
+
+
+def leaves(
+    group: click.Group = boyd, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its path."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        elif command is not None:
+            yield (*path, name), command
 
 
 class Command:

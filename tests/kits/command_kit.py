@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from boyd.models import Actor
 from boyd.security.links import LinkSigner
-from boyd_cli.group import boyd
-from cli_kit import PATIENCE
+from cli_kit import PATIENCE, leaves
 from harness import PYTHONPATH, nursery
 from mcp_kit import Rogue
 from production_kit import ROOT, Site
@@ -88,10 +85,10 @@ COMMANDS = {
     "procedures resume": "{known.procedure}",
     "procedures show": "{known.procedure}",
     "approvals approve": "{known.approval} --yes --note fine",
-    "approvals deny": "{known.approval}",
+    "approvals deny": "{known.approval} --yes",
     "approvals list": "\n--all",
     "approvals show": "{known.approval}",
-    "approvals withdraw": "{known.approval}",
+    "approvals withdraw": "{known.approval} --yes",
     "pause": "--reason pause",
     "resume": "",
     "freeze": "\n--all --redis --reason maintenance",
@@ -143,16 +140,10 @@ argv = {argv}
 """
 
 
-def commands(group: click.Command = boyd, path: tuple[str, ...] = ()) -> Iterator[str]:
+def commands() -> Iterator[str]:
     """Every command that there is."""
-    if not isinstance(group, click.Group):
+    for path, _ in leaves():
         yield " ".join(path)
-        return
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None, name
-        yield from commands(command, (*path, name))
 
 
 @dataclass(frozen=True)

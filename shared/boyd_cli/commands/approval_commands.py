@@ -14,7 +14,6 @@ from boyd.models import (
     FROZEN,
     REVOKED,
     ApprovalItem,
-    ApprovalQueue,
     LoopStatus,
     TrackRecord,
     TrackRecordList,
@@ -23,7 +22,7 @@ from boyd.models.responses import Resolved, RevokedAutonomy
 from boyd.text.formatting import counted
 from boyd_cli import api_access, completion, output
 from boyd_cli.api_access import WHOLE, Api, find_by_prefix, resolve_prefix
-from boyd_cli.options import data_options, id_argument, wait_option
+from boyd_cli.options import data_options, id_argument, wait_option, yes_option
 from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import Spinner
 from boyd_cli.views import approval_view, iteration_view
@@ -73,15 +72,16 @@ def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
     return list({item.id: item for item in items}.values())
 
 
-def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
+def _confirm(api: Api, verb: str, item: ApprovalItem) -> ApprovalItem:
     """Show the item and ask for confirmation; exit with an error if it is refused."""
     if item.status != "pending":
         return item
-    item = refresh_preview(api, item)
+    if verb == "approve":
+        item = refresh_preview(api, item)
     approval_view.show(item, api.agent.now())
-    _note_stop(api, item)
-    if not click.confirm("Approve?"):
-        output.stop(output.FAILED, f"{output.short(item.id)} is not approved and stays pending")
+    if verb == "approve":
+        _note_stop(api, item)
+    output.confirm(f"{verb.capitalize()}?", f"{output.short(item.id)} stays {item.status}")
     return item
 
 
@@ -135,7 +135,7 @@ def answer(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool)
             if not ask:
                 return AnswerOutcome(current, output.CONFLICT, "it has changed since it was shown")
             output.note("It has changed in the meantime:")
-            item = _confirm(api, current)
+            item = _confirm(api, verb, current)
     return AnswerOutcome(current, output.CONFLICT, "it keeps changing: try again")
 
 
@@ -183,7 +183,8 @@ def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
         outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
 
 
-def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None:
+def _finish(outcomes: Sequence[AnswerOutcome], form: str) -> None:
+    several = len(outcomes) > 1
     for outcome in outcomes:
         result = outcome.item.result
         which = f"{output.short(outcome.item.id)} " if several else ""
@@ -224,16 +225,12 @@ def approvals() -> None:
 def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
     """List pending approvals, the next to expire first."""
     if watch:
-        approval_view.watch_queue(api, lambda: _queue(api, everything), form)
-        return
-    queue = _queue(api, everything)
-    items = [*queue.pending, *queue.history]
-    rows = approval_view.table(items, api.agent.now())
-    columns = approval_view.columns(items)
-    output.print_list(form, queue, columns, rows, "No approvals are pending.")
+        approval_view.watch_queue(api, lambda: _read(api, everything), form)
+    else:
+        approval_view.show_queue(_read(api, everything), api.agent.now(), form)
 
 
-def _queue(api: Api, everything: bool) -> ApprovalQueue:
+def _read(api: Api, everything: bool) -> list[ApprovalItem]:
     pending: list[ApprovalItem] = []
     history: list[ApprovalItem] = []
     for page in api_access.approvals(api, history=everything):
@@ -241,7 +238,7 @@ def _queue(api: Api, everything: bool) -> ApprovalQueue:
         history += page.history
         if everything and len(history) >= _HISTORY and not page.pending:
             break
-    return ApprovalQueue(pending=pending, history=history[:_HISTORY])
+    return [*pending, *history[:_HISTORY]]
 
 
 @approvals.command()
@@ -262,57 +259,56 @@ def show(api: Api, approval: str, form: str) -> None:
 @approvals.command()
 @ids_argument
 @note_option
-@click.option("--yes", is_flag=True, help="Approve without showing it and asking first.")
+@yes_option
 @wait_option
 @data_options
 def approve(
-    api: Api, approvals: Sequence[str], note: str | None, yes: bool, wait: float, form: str
+    api: Api, approvals: Sequence[str], note: str | None, ask: bool, wait: float, form: str
 ) -> None:
     """Approve: a worker executes the action, even if this command is interrupted.
 
-    On a terminal it shows each item and asks first. Exactly the shown item is approved.
+    It shows each item and asks first. Exactly the shown item is approved.
     """
-    ask, several = not yes and output.can_ask(), len(approvals) > 1
-    outcomes = []
-    for item in _find_all(api, approvals):
-        confirmed = _confirm(api, item) if ask else item
-        outcome = answer(api, "approve", confirmed, note, ask)
-        if form == "table":
-            say_answer(api, outcome, several)
-        outcomes.append(outcome)
+    outcomes = _answer_each(api, "approve", approvals, note, ask, form)
     if wait:
         with Spinner(wait) as waiting:
             for outcome in outcomes:
                 _await(api, outcome, waiting)
-    _finish(outcomes, form, several)
+    _finish(outcomes, form)
 
 
-def _refuse(api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str) -> None:
-    """Deny or withdraw each item; exit with an error unless all succeed."""
-    several = len(beginnings) > 1
-    outcomes = [answer(api, verb, item, note, ask=False) for item in _find_all(api, beginnings)]
-    if form == "table":
-        for outcome in outcomes:
-            say_answer(api, outcome, several)
-    _finish(outcomes, form, several)
+def _answer_each(
+    api: Api, verb: str, beginnings: Sequence[str], note: str | None, ask: bool, form: str
+) -> list[AnswerOutcome]:
+    """Give each item the answer, and print it."""
+    outcomes = []
+    for item in _find_all(api, beginnings):
+        confirmed = _confirm(api, verb, item) if ask else item
+        outcome = answer(api, verb, confirmed, note, ask)
+        if form == "table":
+            say_answer(api, outcome, len(beginnings) > 1)
+        outcomes.append(outcome)
+    return outcomes
 
 
 @approvals.command()
 @ids_argument
 @note_option
+@yes_option
 @data_options
-def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
+def deny(api: Api, approvals: Sequence[str], note: str | None, ask: bool, form: str) -> None:
     """Deny approvals: the action is not executed."""
-    _refuse(api, "deny", approvals, note, form)
+    _finish(_answer_each(api, "deny", approvals, note, ask, form), form)
 
 
 @approvals.command()
 @ids_argument
 @note_option
+@yes_option
 @data_options
-def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
+def withdraw(api: Api, approvals: Sequence[str], note: str | None, ask: bool, form: str) -> None:
     """Withdraw approvals that are no longer needed: the action is not executed."""
-    _refuse(api, "withdraw", approvals, note, form)
+    _finish(_answer_each(api, "withdraw", approvals, note, ask, form), form)
 
 
 COLUMNS = (

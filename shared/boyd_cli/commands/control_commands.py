@@ -36,6 +36,7 @@ from boyd_cli.options import (
     data_options,
     deployment_api_options,
     output_option,
+    yes_option,
 )
 from boyd_cli.output import sentence, whole
 from boyd_cli.terminal import Spinner
@@ -67,16 +68,13 @@ timeout_option = click.option(
 def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
     page = api.deployment.get("/agents", responses.AgentList, retired=str(retired).lower())
-    if output.print_data(form, page):
-        return
     if page.frozen is not None:
-        output.say(f"Actions of all agents are frozen: {page.frozen}\n")
-    if not page.agents:
-        output.say("No agent has been started yet, or the key may not see any.")
-        return
+        output.note(f"Actions of all agents are frozen: {page.frozen}\n")
     now = api.deployment.now()
     agents = sorted(page.agents, key=lambda agent: agent.urgency)
-    output.print_table(COLUMNS, [_row(agent, now) for agent in agents])
+    rows = [_row(agent, now) for agent in agents]
+    empty = "No agent has been started yet, or the key may not see any."
+    output.print_list(form, agents, COLUMNS, rows, empty)
 
 
 def _row(agent: responses.AgentState, now: datetime) -> list[str]:
@@ -202,20 +200,18 @@ def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> N
 
 @click.command()
 @click.option("--reason", help="Reason; recorded in the audit trail.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @api_options
-def retire(api: Api, reason: str | None, yes: bool) -> None:
+def retire(api: Api, reason: str | None, ask: bool) -> None:
     """Take an unused agent out of service.
 
     Its pending approvals are withdrawn and its open runs cancelled; its history and audit trail
     stay. Starting the agent again puts it back into service.
     """
     name = api.agent_id
-    if not yes:
-        if not output.can_ask():
-            raise click.UsageError("pass --yes: there is no terminal on which to ask")
-        if not click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?"):
-            output.stop(1, f"{name} is not retired")
+    if ask:
+        question = f"Retire {name}, withdraw its approvals and cancel its runs?"
+        output.confirm(question, f"{name} is not retired")
     done = api.agent.post("/retire", responses.Retired, {"reason": reason})
     effects = [
         f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",

@@ -311,19 +311,10 @@ def history(
         return
     query = {name: value for name, value in filters.items() if value is not None}
     listing = _read(api, limit, before, query)
-    if output.print_data(form, listing):
-        return
-    if not listing.iterations:
-        output.say("No past iterations match." if query else "No past iterations.")
-        _note_missing(listing)
-        return
-    output.print_table(COLUMNS, map(_row, listing.iterations))
+    empty = "No past iterations match." if query else "No past iterations."
+    output.print_list(form, listing.iterations, COLUMNS, map(_row, listing.iterations), empty)
     if listing.next_cursor:
         output.note(f"For older iterations: --before {listing.next_cursor}")
-    _note_missing(listing)
-
-
-def _note_missing(listing: IterationList) -> None:
     if listing.missing:
         output.note(f"Older iterations are missing: {listing.missing}")
 

@@ -211,7 +211,7 @@ def observers(api: Api, form: str) -> None:
     """List an agent's observers with their health."""
     listing = api.agent.get("/observers", responses.ObserverList)
     rows = [observer_row(observer, api.agent.now()) for observer in listing.observers]
-    output.print_list(form, listing, OBSERVED, rows, "The agent has no observers.")
+    output.print_list(form, listing.observers, OBSERVED, rows, "The agent has no observers.")
 
 
 def _show_workers(everything: _Everything) -> None:

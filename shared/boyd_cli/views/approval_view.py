@@ -12,7 +12,6 @@ from boyd.models import (
     ActionInfo,
     ActionResult,
     ApprovalItem,
-    ApprovalQueue,
     JsonObject,
     NotificationRecord,
 )
@@ -268,7 +267,17 @@ def _print_preview(preview: ActionResult) -> None:
 _TICK = 1.0
 
 
-def watch_queue(api: Api, read: Callable[[], ApprovalQueue], form: str) -> None:
+#: Reads approvals, the pending ones first.
+_Reader = Callable[[], list[ApprovalItem]]
+
+
+def show_queue(items: list[ApprovalItem], now: datetime, form: str) -> None:
+    """Print approvals as a list."""
+    empty = "No approvals are pending."
+    output.print_list(form, items, columns(items), table(items, now), empty)
+
+
+def watch_queue(api: Api, read: _Reader, form: str) -> None:
     """Show the queue whenever it changes, until Ctrl-C."""
     follower = EventFollower(api.deployment, [api.agent_id])
     try:
@@ -280,38 +289,33 @@ def watch_queue(api: Api, read: Callable[[], ApprovalQueue], form: str) -> None:
         return
 
 
-def _watch_items(
-    api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue], form: str
-) -> None:
-    shown_queue: ApprovalQueue | None = None
+def _watch_items(api: Api, follower: EventFollower, read: _Reader, form: str) -> None:
+    before: list[ApprovalItem] | None = None
     while True:
-        queue = _read(read, shown_queue)
-        if queue != shown_queue and not output.print_item(form, queue):
-            if shown_queue is not None:
+        items = _read(read, before)
+        if items != before and not output.print_item(form, items):
+            if before is not None:
                 output.say()
-            items = [*queue.pending, *queue.history]
-            if items:
-                output.print_table(columns(items), table(items, api.agent.now()))
-            else:
-                output.say("No approvals are pending.")
-        shown_queue = queue
+            show_queue(items, api.agent.now(), form)
+        before = items
         while not _has_changed(follower, _TICK * 5):
             pass
 
 
-def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue]) -> None:
+def _watch_live(api: Api, follower: EventFollower, read: _Reader) -> None:
     from rich.live import Live
 
-    queue = read()
+    items = read()
     with Live(console=output.console(), auto_refresh=False) as live:
         while True:
-            live.update(_draw(api, [*queue.pending, *queue.history]), refresh=True)
+            live.update(_draw(api, items), refresh=True)
             has_changed = _has_changed(follower, _TICK)
             now = api.agent.now()
             if has_changed or any(
-                item.expires_at and item.expires_at <= now for item in queue.pending
+                item.status == "pending" and item.expires_at and item.expires_at <= now
+                for item in items
             ):
-                queue = _read(read, queue)
+                items = _read(read, items)
 
 
 def _draw(api: Api, items: list[ApprovalItem]) -> Group:
@@ -331,7 +335,7 @@ def _has_changed(follower: EventFollower, seconds: float) -> bool:
     )
 
 
-def _read(read: Callable[[], ApprovalQueue], before: ApprovalQueue | None) -> ApprovalQueue:
+def _read(read: _Reader, before: list[ApprovalItem] | None) -> list[ApprovalItem]:
     try:
         return read()
     except ApiUnavailable:  # the follower says so, and that it is back
