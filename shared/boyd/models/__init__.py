@@ -30,19 +30,24 @@ from boyd.models.action import (
 )
 from boyd.models.actor import SCOPES, Actor, ApiKey, Delegable, Delegation, Scope, agent_of
 from boyd.models.approval import (
-    STAGES,
     ApprovalItem,
     ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
     JoinedRequest,
-    NotificationRecipient,
-    NotificationRecord,
-    NotificationStage,
     Proposal,
     Vote,
     VoteSignature,
+)
+from boyd.models.approval_outcome import (
+    ApprovalResult,
+    Occasion,
+    awaits_outcome,
+    current_stages,
+    describe_outcome,
+    next_stage_at,
+    start_of_wait,
 )
 from boyd.models.audit import AuditEntry, AuditFilter, AuditHead, AuditPage, Misfit, Verification
 from boyd.models.base import (
@@ -113,6 +118,16 @@ from boyd.models.loop import (
     PhaseRun,
     Problem,
 )
+from boyd.models.notification import (
+    ASKING,
+    FOLLOWING,
+    OUTCOMES,
+    STAGES,
+    Acknowledgement,
+    NotificationRecipient,
+    NotificationRecord,
+    NotificationStage,
+)
 from boyd.models.procedure import (
     MAX_STEPS,
     ProcedureApproval,
@@ -164,17 +179,21 @@ from boyd.models.tape import (
 
 __all__ = [
     "APPROVAL_REQUIRED",
+    "ASKING",
     "CANCELLED",
+    "FOLLOWING",
     "FROZEN",
     "LEVELS",
     "MAX_STEPS",
     "NO_OP",
     "NO_SITUATION",
+    "OUTCOMES",
     "REVOKED",
     "SCOPES",
     "SEVERITIES",
     "STAGES",
     "UNNEEDED",
+    "Acknowledgement",
     "ActionInfo",
     "ActionPerformed",
     "ActionResult",
@@ -186,6 +205,7 @@ __all__ = [
     "ApprovalOutcome",
     "ApprovalPolicy",
     "ApprovalQueue",
+    "ApprovalResult",
     "ApprovalStatus",
     "AuditEntry",
     "AuditFilter",
@@ -256,6 +276,7 @@ __all__ = [
     "ObservationType",
     "ObserverHealth",
     "ObserverRun",
+    "Occasion",
     "OpenAnomaly",
     "Phase",
     "PhaseRun",
@@ -304,12 +325,17 @@ __all__ = [
     "VoteSignature",
     "WaitingTrial",
     "agent_of",
+    "awaits_outcome",
+    "current_stages",
     "default_rationale",
+    "describe_outcome",
     "digest_of",
     "explain",
     "from_ms",
     "mean_confidence",
+    "next_stage_at",
     "no_op",
+    "start_of_wait",
     "to_ms",
     "unstorable",
     "utc_now",

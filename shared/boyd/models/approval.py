@@ -9,11 +9,13 @@ from typing import Literal, Self
 
 from pydantic import Field
 
+from boyd import naming
 from boyd.models.action import ActionResult, Autonomy, JobExecution, Reversibility
 from boyd.models.actor import Actor
 from boyd.models.base import LEVELS, Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
-from boyd.models.effect import Hold, TrackRecord
+from boyd.models.effect import EffectVerification, Hold, TrackRecord
+from boyd.models.notification import Acknowledgement, NotificationRecord
 from boyd.models.procedure import ProcedureStep
 from boyd.models.situation import Situation
 
@@ -242,8 +244,9 @@ class ApprovalItem(Proposal):
     are other executions of the action on the same target that were in flight when this was read,
     `code_now` is the code that would run by then, if it is not that of the proposal. `symptoms` are
     what an iteration means to end by it; `problem_ended` if it waits although none of them is left.
-    `resolved_at`
-    is the time of the answer or the expiry, `updated_at` also that of later changes.
+    `acknowledgement` is the latest one, `effect` the verification of its execution, if that was
+    read with it. `resolved_at` is the time of the answer or the expiry, `updated_at` also that of
+    later changes.
     """
 
     id: str
@@ -272,6 +275,18 @@ class ApprovalItem(Proposal):
     code_now: str | None = None
     symptoms: list[str] = Field(default_factory=list)
     problem_ended: bool = False
+    acknowledgement: Acknowledgement | None = None
+    effect: EffectVerification | None = None
+
+    @property
+    def execution_id(self) -> str:
+        """The id of its execution in the ledger."""
+        return naming.rollback(self.undoes) if self.undoes else naming.approval(self.id)
+
+    def keeper(self, now: datetime) -> Acknowledgement | None:
+        """The acknowledgement that is in force, if it waits."""
+        latest = self.acknowledgement if self.status == "pending" else None
+        return latest if latest is not None and latest.is_in_force(now) else None
 
     def refusal(self, actor: Actor) -> ApprovalOutcome | None:
         """The outcome with which an approval by *actor* would be refused now, if any."""
@@ -335,59 +350,3 @@ class ApprovalQueue(Model):
     history: list[ApprovalItem]
     next_cursor: str | None = None
     missing: str | None = None
-
-
-NotificationStage = Literal["waiting", "half-time", "answered"]
-
-#: The stages in order. An approval is also answered when it has expired or was withdrawn.
-STAGES: tuple[NotificationStage, ...] = ("waiting", "half-time", "answered")
-
-
-class NotificationRecipient(Model):
-    """A recipient to which a plugin can send notifications; nothing in it is secret.
-
-    Attributes:
-        id: unique among the recipients of the plugin, and the same on every worker.
-        group: the group of recipients.
-        kind: the kind of service, such as `slack`.
-        not_before: the end of its quiet hours, before which nothing is sent.
-    """
-
-    id: str = Field(max_length=200)
-    group: str
-    kind: str
-    not_before: Timestamp | None = None
-
-
-class NotificationRecord(Model):
-    """A notification of one stage to one recipient, and its delivery.
-
-    `queued` waits for its first or next attempt, at `next_at` if that is later. `skipped` was not
-    wanted after all, as `error` says. `at` is the time of the last attempt.
-    """
-
-    stage: NotificationStage
-    plugin: str
-    recipient: str
-    group: str
-    kind: str
-    state: Literal["queued", "running", "succeeded", "failed", "skipped"] = "queued"
-    attempts: int = 0
-    at: Timestamp | None = None
-    next_at: Timestamp | None = None
-    error: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Its name, unique within the approval."""
-        return f"{self.stage}:{self.plugin}:{self.recipient}"
-
-    @property
-    def has_ended(self) -> bool:
-        """True if there is no further attempt."""
-        return self.state in ("succeeded", "failed", "skipped")
-
-    def is_obsolete_after(self, other: NotificationRecord) -> bool:
-        """Check whether *other* is of a later stage, to the same recipient."""
-        same = (self.plugin, self.recipient) == (other.plugin, other.recipient)
-        return same and STAGES.index(other.stage) > STAGES.index(self.stage)

@@ -100,11 +100,15 @@ def on_loop_complete(result: LoopResult, ctx: Context) -> None:
 
 
 def on_approval(approval: ApprovalItem, stage: str, recipient: str, ctx: Context) -> None:
-    """Notify people of an approval; `stage` is `waiting`, `half-time` or `answered`.
+    """Notify people of an approval at a `stage`: one of `boyd.models.STAGES`.
 
-    Answered is also what has expired or was withdrawn: see `approval.status`. Called for each stage
-    that the approval reaches and each `recipient` of `Plugin.notification_recipients`, at least
-    once, on a worker that consumes `callback`.
+    It is `waiting` at first, then `half-time`, and `answered` in the end, also when it has expired
+    or was withdrawn: see `approval.status`. `executed` and `verified` follow if it was approved:
+    `boyd.models.describe_outcome(approval)` says what became of it, `approval.effect` has the
+    verdict. While it waits it may be `escalated` to further recipients, be `acknowledged`, and need
+    a `reminder` after that; `approval.acknowledgement.number` tells several of those apart.
+    Called for each stage that the approval reaches and each `recipient` of
+    `Plugin.notification_recipients`, at least once, on a worker that consumes `callback`.
 
     When it fails: logged, recorded on the approval, and tried again for almost eight hours, as long
     as the stage lasts.

@@ -32,7 +32,7 @@ from boyd.plugin.plugin_base import Plugin
 _C = TypeVar("_C", bound=Component)
 
 #: Methods of plugins that may be generators, because all that they return is read.
-_READ = frozenset({"misfits", "notification_recipients", "playbooks"})
+_READ = frozenset({"misfits", "notification_recipients", "escalation_recipients", "playbooks"})
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,16 @@ class Plugin(metaclass=_PluginType):
         """
         return (NotificationRecipient(id="", group="", kind=self.id),)
 
+    def escalation_recipients(
+        self, approval: ApprovalItem, ctx: Context
+    ) -> Iterable[NotificationRecipient]:
+        """The recipients of the stage `escalated`, each with its time as `not_before`.
+
+        They are notified then, unless somebody has acknowledged or answered the approval. Called
+        like `notification_recipients`.
+        """
+        return ()
+
     def playbooks(self, ctx: Context) -> Iterable[str]:
         """Playbooks for models: Markdown with front matter, as in a folder of playbooks.
 

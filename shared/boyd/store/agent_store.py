@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeVar
 
+from boyd.models.approval import ApprovalItem
 from boyd.models.base import Model
 from boyd.models.tape import PublishedReplay
 from boyd.store.approvals import Approvals
@@ -235,6 +236,14 @@ class AgentStore:
     def storage_budget(self) -> StorageBudget:
         """The storage budgets of principals."""
         return StorageBudget(self._all_scripts)
+
+    def find_approval(self, approval_id: str) -> ApprovalItem | None:
+        """An approval with the effect of its execution, if it was approved."""
+        item = self.approvals.get(approval_id)
+        if item is None or item.status != "approved":
+            return item
+        entry = self.executions.get(item.execution_id)
+        return item.patched({"effect": entry.verification}) if entry else item
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""

@@ -134,7 +134,7 @@ def _waits(item: ApprovalItem) -> bool:
 def _with_ahead(
     item: ApprovalItem, in_flight: Mapping[str, Sequence[Hold]], place: str
 ) -> ApprovalItem:
-    own = naming.rollback(item.undoes) if item.undoes else naming.approval(item.id)
+    own = item.execution_id
     ahead = _ahead(in_flight.get(place, []), own)
     if not ahead and not item.undoes:
         ahead = _ahead(in_flight.get(_everywhere(place), []), own)

@@ -59,6 +59,11 @@ def item(**values: Any) -> ApprovalItem:
     return ApprovalItem(**{**given, **values})
 
 
+def action_result(**values: Any) -> ActionResult:
+    """The result of the action, which succeeded unless *values* say otherwise."""
+    return ActionResult(**{"action": "disk:clean", "success": True, "duration": 1.0, **values})
+
+
 def message(stage: Any = "waiting", link: str = "", **values: Any) -> NotificationMessage:
     """The message about an approval."""
     return approval_message(item(**values), stage, link, NOW)
@@ -239,6 +244,18 @@ def test_a_mail_has_plain_text_and_html_that_a_phone_shows() -> None:
     assert f'<a href="{LINK}">' in html
     assert "width=device-width" in html
     assert "overflow-wrap:anywhere" in html
+
+
+def test_mails_about_one_approval_refer_to_the_same_message() -> None:
+    with mail_server() as box:
+        tell(box.address)
+        tell(box.address, "executed", status="approved", acted_by="ann", result=action_result())
+        first, second = box.mails
+
+    assert first["References"] == second["References"] == "<approval_4711@boyd>"
+    assert first["In-Reply-To"] == second["In-Reply-To"] == "<approval_4711@boyd>"
+    assert first["Message-ID"] != second["Message-ID"]
+    assert second["Subject"] == "Succeeded: disk:clean (test)"
 
 
 class Log(logging.Handler):

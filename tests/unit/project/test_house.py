@@ -33,7 +33,10 @@ RULE_ID = re.compile(r"\((?:seed \d|(?:and |see )?[A-OQ-Z]\d{1,2}\b)")
 RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
 LONGEST_FUNCTION = 50
 #: The most lines of Python and Lua in the kernel, and in the library with later features.
-KERNEL = 15_000
+KERNEL = {
+    "phases, the plugins' side, the loop and its jobs": 15_000,
+    "notifications of outcomes, escalations and acknowledgements": 40,
+}
 LIBRARY = {
     "the library without its guests": 66_000,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
@@ -51,6 +54,7 @@ MODULES = {
     "the condition of an agent in one word, for the console, the command line and the API": 1,
     "replay: what plugins keep in their process": 1,
     "the plugin baseline: measurements, learners, the memory of series, anomalies": 6,
+    "the outcome of an approval, told and acknowledged; rotas": 5,
     "an inbox of thousands of approvals: what lists need of each, and filters": 2,
     "plots over time, which the proof and the history of a target share": 1,
 }
@@ -136,7 +140,7 @@ def test_the_library_and_its_kernel_stay_small() -> None:
     kernel += [*nouns, *PACKAGES["boyd_worker"].glob("*.py")]
 
     assert lines([*boyd.rglob("*.py"), *boyd.rglob("*.lua")]) <= sum(LIBRARY.values())
-    assert lines(kernel) <= KERNEL
+    assert lines(kernel) <= sum(KERNEL.values())
 
 
 def test_few_modules_answer_whole_questions() -> None:

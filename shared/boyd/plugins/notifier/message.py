@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import requests
 
 from boyd.errors import ConfigError
 from boyd.models import (
+    ASKING,
     ActionResult,
     ApprovalItem,
     ExecutionEntry,
@@ -24,6 +25,7 @@ from boyd.models import (
     NotificationStage,
     ProcedureRecord,
     TrackRecord,
+    describe_outcome,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
 
 #: The most characters of one line; the page and `boyd approvals show` have everything.
 MAX_LINE = 500
-_HEADLINES = {"waiting": "Approval needed", "half-time": "Still waiting for approval"}
+_HEADLINES = {
+    "waiting": "Approval needed",
+    "escalated": "Escalated, approval needed",
+    "reminder": "Approval needed again",
+    "half-time": "Still waiting for approval",
+}
 #: Control characters, and those that change the direction of text.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 #: Inline style, because mail programs drop anything else; it wraps on the narrowest phone.
@@ -50,12 +57,14 @@ class NotificationMessage:
         lines: labels and texts, each on one line; the label may be empty.
         link: the address to look and answer; empty: there is none.
         command: the command that shows it.
+        thread: the same for all messages about one thing; empty: it has no thread.
     """
 
     title: str
     lines: tuple[tuple[str, str], ...]
     link: str
     command: str
+    thread: str = ""
 
     def text(self) -> str:
         """The message as plain text, without its title."""
@@ -92,6 +101,7 @@ def approval_message(
         lines=tuple(rows),
         link=link,
         command=f"boyd approvals show {item.id[:8]} --agent {item.agent_id}",
+        thread=f"approval_{item.id}",
     )
 
 
@@ -156,10 +166,12 @@ def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMes
 
 
 def _headline(item: ApprovalItem, stage: NotificationStage) -> str:
-    if stage != "answered":
+    if stage in ASKING:
         return _HEADLINES[stage]
-    by = f" by {item.acted_by}" if item.acted_by else ""
-    return "Expired without an answer" if item.status == "expired" else f"{item.status.title()}{by}"
+    if stage == "acknowledged" and item.acknowledgement is not None:
+        return f"{item.acknowledgement.by} has it"
+    outcome = describe_outcome(item)
+    return outcome.words if outcome is not None else "Answered"
 
 
 def _subject(item: ApprovalItem) -> str:
@@ -168,13 +180,17 @@ def _subject(item: ApprovalItem) -> str:
 
 
 def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterator[tuple[str, str]]:
-    if stage == "answered":
-        yield "note", item.note or ""
-    else:
+    waits = stage in ASKING or stage == "acknowledged"
+    if waits:
         yield "time left", _time_left(item, now)
         yield "problem", item.end_of_problem or ""
+        yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
+    else:
+        outcome = describe_outcome(item)
+        yield "outcome", outcome.detail if outcome is not None and stage != "answered" else ""
+        yield "note", item.note or ""
     yield "why", item.decision.rationale
-    for hold in item.in_flight if stage != "answered" else ():
+    for hold in item.in_flight if waits else ():
         yield "in flight", hold.course
     for reason in item.instead_of:
         yield "instead", reason
@@ -185,7 +201,7 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
     yield "undoes", _output_text(item.undone)
     yield "preview", _output_text(item.preview)
     yield "requested by", " and ".join(item.askers)
-    if stage != "answered":
+    if waits:
         yield "requires", item.required.words
         yield "approved so far by", " and ".join(vote.by for vote in item.approvals)
     yield "agent", item.agent_id
@@ -297,7 +313,8 @@ def send_by_apprise(url: str, message: NotificationMessage, waits: bool) -> None
     from apprise import NotifyFormat, NotifyType
 
     is_mail = kind_of(url) in _MAIL
-    result = _service(url).notify(
+    address = _in_thread(url, message.thread) if is_mail and message.thread else url
+    result = _service(address).notify(
         body=message.html() if is_mail else message.text(),
         title=message.title,
         body_format=NotifyFormat.HTML if is_mail else NotifyFormat.TEXT,
@@ -306,6 +323,16 @@ def send_by_apprise(url: str, message: NotificationMessage, waits: bool) -> None
     if not result:
         errors = "; ".join(entry.message for attempt in result.results for entry in attempt.logs())
         raise SendError(f"{kind_of(url)} failed: {_without_url(errors, url) or result.status.name}")
+
+
+def _in_thread(url: str, thread: str) -> str:
+    """An address of mail with the headers that join it to a thread.
+
+    Apprise makes each Message-ID itself, so all messages refer to one that was never sent; RFC 5256
+    threads them nevertheless.
+    """
+    root = quote(f"<{thread}@boyd>")
+    return f"{url}{'&' if '?' in url else '?'}+In-Reply-To={root}&+References={root}"
 
 
 def _service(url: str) -> Apprise:

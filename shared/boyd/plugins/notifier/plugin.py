@@ -17,7 +17,9 @@ from pydantic import (
 )
 
 from boyd.models import (
+    ASKING,
     LEVELS,
+    OUTCOMES,
     STAGES,
     Actor,
     ApprovalItem,
@@ -29,6 +31,7 @@ from boyd.models import (
     NotificationStage,
     ProcedureRecord,
     TrackRecord,
+    describe_outcome,
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
@@ -181,11 +184,19 @@ class RecipientGroup(Audience):
             return value
         return [{"url": item} if isinstance(item, str) else item for item in value]
 
+    def recipient(self, number: int, not_before: datetime | None) -> NotificationRecipient:
+        """The recipient of that number, as the core knows it."""
+        kind = self.recipients[number].kind
+        return NotificationRecipient(
+            id=f"{self.name}/{number}", group=self.name, kind=kind, not_before=not_before
+        )
+
 
 class Notifier(Plugin):
     """Notifies groups of people of approvals, and of actions and procedures that need them.
 
-    It does so when an approval waits, at half of its time, and when it is answered.
+    It does so when an approval waits, at half of its time, when it is answered, and when its
+    outcome is there.
     """
 
     id = "notifier"
@@ -213,30 +224,42 @@ class Notifier(Plugin):
     def notification_recipients(
         self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
     ) -> Iterator[NotificationRecipient]:
-        """The recipients in the groups that the policy names, else in the default groups."""
-        for group in audiences_of(approval, self.options.groups):
+        """The recipients in the groups that the policy names, else in the default groups.
+
+        Who has approved it is also told what became of it, in any group.
+        """
+        audiences = audiences_of(approval, self.options.groups)
+        voters = {vote.by for vote in approval.approvals} if stage in OUTCOMES else set()
+        for group in self.options.groups:
             if not group.wants(approval, stage):
                 continue
             not_before = group.not_before(approval, ctx.now())
             for number, recipient in enumerate(group.recipients):
-                yield NotificationRecipient(
-                    id=f"{group.name}/{number}",
-                    group=group.name,
-                    kind=recipient.kind,
-                    not_before=not_before,
-                )
+                if group in audiences or recipient.as_principal in voters:
+                    yield group.recipient(number, not_before)
 
     def on_approval(
         self, approval: ApprovalItem, stage: NotificationStage, recipient: str, ctx: Context
     ) -> None:
         """Send one message, once."""
         target = self._recipient(recipient)
-        to = target.actor if stage != "answered" else None
+        waits = stage in ASKING
+        to = target.actor if waits else None
         message = approval_message(approval, stage, ctx.approval_link(approval, to), ctx.now())
-        body: JsonObject = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
+        body: JsonObject = {
+            "stage": stage,
+            "agent": ctx.agent.id,
+            "thread": message.thread,
+            "approval": approval.to_wire(),
+        }
+        outcome = describe_outcome(approval)
+        if outcome is not None:
+            body["outcome"] = str(outcome)
         # The same for each attempt, so that receivers recognise repetitions.
         id = f"approval_{approval.id}_{stage}"
-        self._send(target, message, body, id, ctx, waits=stage != "answered")
+        if stage in ("acknowledged", "reminder") and approval.acknowledgement is not None:
+            id += f"_{approval.acknowledgement.number}"
+        self._send(target, message, body, id, ctx, waits=waits)
 
     def on_suspend(self, hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
         """Tell everybody in the groups for the action at once, also in quiet hours."""

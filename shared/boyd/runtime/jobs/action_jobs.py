@@ -137,7 +137,7 @@ class ApprovedActionHandler:
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
         """End with the ledger's result, or as failed."""
-        execution = _execution(read_item(fields), id)
+        execution = read_item(fields).execution_id
         result = self._engine.store.executions.settle(execution)
         return self._finish(id, result or action_call.failure(fields["actionId"], reason))
 
@@ -165,7 +165,7 @@ class ApprovedActionHandler:
         if refusal:
             return action_call.failure(item.action_id, refusal, prevented="refused")
         request = act.Request(
-            execution_id=_execution(item, item.id),
+            execution_id=item.execution_id,
             decision=_decision(item),
             requester=act.Requester(
                 by=item.acted_by or "",

@@ -10,19 +10,25 @@ from __future__ import annotations
 import json
 import logging
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from boyd import naming
 from boyd.errors import Overrun
 from boyd.models import (
-    STAGES,
+    ASKING,
+    FOLLOWING,
     ApprovalItem,
     Delivery,
     Fence,
     NotificationRecipient,
     NotificationRecord,
     NotificationStage,
+    Occasion,
+    awaits_outcome,
+    current_stages,
     from_ms,
+    next_stage_at,
 )
 from boyd.outbound import retry_delay
 from boyd.phases import time_limit
@@ -37,6 +43,8 @@ log = logging.getLogger("boyd.runtime")
 
 #: Seconds after which a stage is checked that has no deadline; an answer comes at once.
 _RECHECK = 86400.0
+#: The same for an outcome, which also comes at once unless its message is lost.
+_RECHECK_OUTCOME = 30.0
 #: Characters of an error in a record.
 _MAX_ERROR = 300
 _ENDED = Done("succeeded", 0.0)
@@ -57,17 +65,16 @@ class NotificationHandler:
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Plan the notifications of the stage that the item has reached, and wait for the next."""
-        item = self._engine.store.approvals.get(id)
+        item = self._engine.store.find_approval(id)
         if item is None:
             return _ENDED
+        now = self._engine.store.clock.now()
+        for occasion in current_stages(item, now):
+            self._plan(item, occasion)
         if item.status != "pending":
-            self._plan(item, "answered")
-            return _ENDED
-        now = from_ms(float(fields["executionStartedAt"]))
-        stage = next(candidate for candidate in STAGES if candidate == fields["stage"])
-        if stage != "answered":
-            self._plan(item, stage)
-        return _next(item, stage, now)
+            return Later(_RECHECK_OUTCOME) if awaits_outcome(item, now) else _ENDED
+        moment = next_stage_at(item, now)
+        return Later(_RECHECK if moment is None else _seconds(now, moment))
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Try it again later."""
@@ -80,8 +87,8 @@ class NotificationHandler:
         """Fail the job: every worker that ran it died."""
         return _FAILED
 
-    def _plan(self, item: ApprovalItem, stage: NotificationStage) -> None:
-        engine, now = self._engine, self._engine.store.clock.now()
+    def _plan(self, item: ApprovalItem, occasion: Occasion) -> None:
+        engine, now, stage = self._engine, self._engine.store.clock.now(), occasion.stage
         records: dict[str, NotificationRecord] = {}
         waits: dict[str, float] = {}
         failures: list[Exception] = []
@@ -92,7 +99,7 @@ class NotificationHandler:
                 failures.append(error)
                 continue
             for recipient in recipients:
-                record = _record(hook.plugin_id, recipient, stage)
+                record = _record(hook.plugin_id, recipient, occasion)
                 if _is_news(item, record):
                     records[record.name] = record
                     if recipient.not_before is not None and recipient.not_before > now:
@@ -137,6 +144,10 @@ class DeliveryHandler:
         now = self._engine.store.clock.now()
         if recipient.not_before is not None and recipient.not_before > now:
             return self._put_off(item, record, fence, recipient.not_before)
+        keeper = item.keeper(now) if record.stage == "escalated" else None
+        if keeper is not None:
+            until = keeper.until or item.expires_at or now + timedelta(seconds=_RECHECK)
+            return self._put_off(item, record, fence, until)
         return self._attempt(item, record, fence, now)
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
@@ -156,7 +167,7 @@ class DeliveryHandler:
 
     def _find(self, id: str) -> tuple[ApprovalItem | None, NotificationRecord | None]:
         approval_id, _, name = id.partition(":")
-        item = self._engine.store.approvals.get(approval_id)
+        item = self._engine.store.find_approval(approval_id)
         records = item.notifications if item else []
         return item, next((record for record in records if record.name == name), None)
 
@@ -232,10 +243,12 @@ def _recipients(
     if plugin is None:
         return []
     ctx = engine.context(plugin_id)
-    recipients: list[NotificationRecipient] = time_limit.call(
-        lambda: list(plugin.notification_recipients(item, stage, ctx)), HOOK_TIMEOUT
-    )
-    return recipients
+
+    if stage == "escalated":
+        name_recipients = partial(plugin.escalation_recipients, item, ctx)
+    else:
+        name_recipients = partial(plugin.notification_recipients, item, stage, ctx)
+    return list(time_limit.call(lambda: list(name_recipients()), HOOK_TIMEOUT))
 
 
 def _hook(engine: Engine, plugin_id: str) -> Hook:
@@ -244,10 +257,11 @@ def _hook(engine: Engine, plugin_id: str) -> Hook:
 
 
 def _record(
-    plugin_id: str, recipient: NotificationRecipient, stage: NotificationStage
+    plugin_id: str, recipient: NotificationRecipient, occasion: Occasion
 ) -> NotificationRecord:
     return NotificationRecord(
-        stage=stage,
+        stage=occasion.stage,
+        occasion=occasion.number,
         plugin=plugin_id,
         recipient=recipient.id,
         group=recipient.group,
@@ -257,14 +271,14 @@ def _record(
 
 
 def _is_news(item: ApprovalItem, record: NotificationRecord) -> bool:
-    """Report whether the recipient needs to know: of an answer only if it knows of the question."""
+    """Report whether it is news to its recipient: what follows is not, without the question."""
     earlier = [
         notification
         for notification in item.notifications
         if notification.is_obsolete_after(record)
     ]
     return (
-        record.stage != "answered"
+        record.stage not in FOLLOWING
         or not earlier
         or any(notification.attempts for notification in earlier)
     )
@@ -272,7 +286,7 @@ def _is_news(item: ApprovalItem, record: NotificationRecord) -> bool:
 
 def _reason_to_skip(item: ApprovalItem, record: NotificationRecord) -> str | None:
     """Return why a notification is no longer sent, if so."""
-    if record.stage != "answered" and item.status != "pending":
+    if record.stage in (*ASKING, "acknowledged") and item.status != "pending":
         return f"the approval is {item.status}"
     later = next(
         (
@@ -283,16 +297,6 @@ def _reason_to_skip(item: ApprovalItem, record: NotificationRecord) -> str | Non
         None,
     )
     return f"the notification {later} replaces it" if later else None
-
-
-def _next(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Later:
-    """Wait for the next stage; *now* is on the Redis server's clock, as deadlines are."""
-    if item.expires_at is None:
-        return Later(_RECHECK, {"stage": "answered"})
-    if stage == "waiting":
-        half = item.created_at + (item.expires_at - item.created_at) / 2
-        return Later(_seconds(now, half), {"stage": "half-time"})
-    return Later(_seconds(now, item.expires_at), {"stage": "answered"})
 
 
 def _again(fields: Fields) -> Done | Later:

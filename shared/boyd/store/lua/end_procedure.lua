@@ -9,7 +9,7 @@
 -- Returns 1, or 0 when the job is lost
 local job, execution, loop, held_actions, in_flight, due, audit_open = unpack(KEYS)
 local attempt, worker, id, state, outcome, result, note, hold_for, keep = unpack(ARGV)
--- @include audit executes expect flight_limits hold time
+-- @include audit executes expect flight_limits hold notices time
 if not executes(job, attempt, worker) then
   return 0
 end
@@ -24,6 +24,7 @@ end
 local origin = key(id)
 expect(execution, 'hash', loop, 'hash', held_actions, 'zset', hold_key(have[1], have[2]), 'hash', audit_open, 'stream',
   origin, 'hash', in_flight, 'hash', due, 'zset')
+expect_notice(id)
 local known = redis.call('HMGET', execution, 'host', 'worker', 'by', 'symptoms')
 audit('action.' .. outcome, 'execution', id, 'action', have[1], 'host', known[1], 'worker', known[2],
   'before', 'running', 'after', outcome, 'note', note, 'who', known[3])
@@ -43,6 +44,7 @@ if redis.call('EXISTS', execution) == 1 then
   redis.call('HSET', execution, 'state', outcome, 'result', result, 'endedAt', now, 'progress', state)
   redis.call('PEXPIRE', execution, keep)
 end
+wake_notice(id)
 redis.call('HINCRBY', loop, 'procedure:' .. state, 1)
 redis.call('HSET', job, 'state', state, 'endedAt', now, 'reason', note)
 return 1

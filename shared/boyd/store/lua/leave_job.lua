@@ -9,7 +9,7 @@
 -- Events  approval.executed, call.executed, callback.executed, procedure.executed, investigation.ended, run.completed, run.failed
 local job, due, events, runs, runs_finished, audit_open, usage = unpack(KEYS)
 local name, attempt, worker, state, keep, retention, ends = unpack(ARGV, 1, 7)
--- @include executes expect rest settle_run wake
+-- @include executes expect notices rest settle_run
 local fields = rest(8)
 local have = redis.call('HMGET', job, 'executionAttempt', 'executionState', 'title', 'status', 'ending', 'wakes')
 local gives_up = worker == '' and have[1] == attempt and (have[2] == 'queued' or have[2] == 'running')
@@ -25,6 +25,7 @@ end
 retention, ends = cjson.decode(retention), cjson.decode(ends)
 expect(usage, 'hash')
 expect_jobs(have[6])
+expect_notice(name)
 for _, run in ipairs(ends) do
   expect_runs(run[1])
 end
@@ -55,6 +56,7 @@ elseif have[4] ~= 'ended' then
   emit('investigation.ended', 'investigation', id)
 end
 wake(have[6])
+wake_notice(name)
 for _, run in ipairs(ends) do
   settle_run(run[1], run[2], 'result', run[3], kind, id)
 end

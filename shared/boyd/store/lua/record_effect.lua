@@ -13,7 +13,7 @@
 -- Events  execution.verified, autonomy.withdrawn
 local job, execution, loop, events, audit_open, held_actions, in_flight, due = unpack(KEYS)
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
--- @include audit count_outcome emit executes expect flight_limits hold rest time touch
+-- @include audit count_outcome emit executes expect flight_limits hold notices rest time touch
 local fields = rest(8)
 local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'symptoms', 'startedAt')
 if not executes(job, attempt, worker) or not have[1] then
@@ -23,6 +23,7 @@ local harms = key('harms', have[1] .. ':' .. have[2])
 local unclear = key('unclear', have[1] .. ':' .. have[2])
 expect(harms, 'zset', unclear, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
   hold_key(have[1], ''), 'hash', in_flight, 'hash')
+expect_notice(id)
 local MONTH = 30 * 86400000
 local known = {}
 for i = 1, #fields, 2 do
@@ -86,5 +87,6 @@ if known.verdict ~= 'worse' then
   leave_flight(flight_field(have[1], have[2]), id)
   leave_flight(have[1], id)
 end
+wake_notice(id)
 emit('execution.verified', 'execution', id, 'action', have[1], 'target', have[2], 'verdict', known.verdict or have[4])
 return known.verdict or have[4]
