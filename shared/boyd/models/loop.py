@@ -183,7 +183,7 @@ class HistoryFilter(Model):
         until: ended before that.
         host: a host where an observer or action ran.
         worker: a process that ran one.
-        action: the action decided or executed.
+        action: the action decided or executed; with a host or worker, the action that ran there.
         source: an observer, or the source of an observation.
         trigger: what began it.
         status: how it ended.

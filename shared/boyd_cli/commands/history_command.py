@@ -285,7 +285,7 @@ _check_cursor = check_shape(
     "--action",
     callback=not_empty,
     shell_complete=completion.completer(completion.actions),
-    help="The action decided or executed.",
+    help="The action decided or executed; with --host or --worker, the one that ran there.",
 )
 @click.option("--source", callback=not_empty, help="An observer, or a source of observations.")
 @click.option("--trigger", callback=not_empty, help="What began it, such as beat.")

@@ -150,15 +150,17 @@ def audit_name(entry: AuditEntry) -> str:
 
 def query_terms(query: HistoryFilter) -> list[Term]:
     """The terms that iterations need to match *query*, besides its period."""
-    fields = {
-        "host": query.host,
-        "worker": query.worker,
-        "action": query.action,
-        "source": query.source,
-        "trigger": query.trigger,
-        "status": query.status,
-    }
-    return [*sorted(_terms(**fields)), *_word_terms(query.q or "")]
+    fields = {"source": query.source, "trigger": query.trigger, "status": query.status}
+    places = list(filter(None, (query.host, query.worker)))
+    if query.action and places:
+        where = frozenset(Term("ran", cut(_place(query.action, place))) for place in places)
+    else:
+        where = _terms(host=query.host, worker=query.worker, action=query.action)
+    return [*sorted(where | _terms(**fields)), *_word_terms(query.q or "")]
+
+
+def _place(action: str, place: str) -> str:
+    return f"{action} on {place}"
 
 
 def fits(query: HistoryFilter, result: LoopResult) -> bool:
@@ -213,6 +215,12 @@ def _terms_of(result: LoopResult) -> Iterator[Term]:
         "host": [*(item.host for item in runs), *(item.host for item in done)],
         "worker": [*(item.worker for item in runs), *(item.worker for item in done)],
         "action": [*decided, *(item.action for item in done)],
+        "ran": [
+            _place(item.action, place)
+            for item in done
+            for place in (item.host, item.worker)
+            if place
+        ],
         "source": [*(item.id for item in runs), *(item.source for item in result.observations)],
         "trigger": [result.trigger],
         "status": ["ok" if result.success else "failed"],
