@@ -44,8 +44,8 @@ from boyd_cli.views.approval_view import fields_of, show_manifest
 
 EXECUTION_COLUMNS = (
     *(label("execution", least=17), whole("started", drop=1), label("action")),
-    *(whole("state"), whole("effect"), label("target", drop=3)),
-    *(whole("took", drop=4), label("host", drop=2), label("by", drop=5)),
+    *(whole("state"), whole("effect"), label("target", drop=2)),
+    *(whole("took", drop=4), label("host", drop=3), label("by", drop=5)),
 )
 
 
@@ -107,8 +107,8 @@ def actions() -> None:
 actions.add_command(executions)
 
 HOLD_COLUMNS = (
-    *(label("action"), label("target", drop=2), whole("kind"), label("execution", least=17)),
-    *(whole("until"), label("or gone", drop=1), sentence("evidence", drop=1)),
+    *(whole("action"), label("target"), whole("kind"), label("execution", least=17, drop=3)),
+    *(whole("until"), label("or gone", drop=2), sentence("evidence", drop=1)),
 )
 
 

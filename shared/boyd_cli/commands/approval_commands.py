@@ -23,7 +23,7 @@ from boyd.text.formatting import counted
 from boyd_cli import api_access, completion, output
 from boyd_cli.api_access import WHOLE, Api, find_by_prefix, resolve_prefix
 from boyd_cli.options import data_options, id_argument, wait_option, yes_option
-from boyd_cli.output import label, sentence, whole
+from boyd_cli.output import sentence, whole
 from boyd_cli.terminal import Spinner
 from boyd_cli.views import approval_view, iteration_view
 
@@ -312,8 +312,8 @@ def withdraw(api: Api, approvals: Sequence[str], note: str | None, ask: bool, fo
 
 
 COLUMNS = (
-    *(label("action"), sentence("situation", least=20), whole("effective"), whole("at least")),
-    *(whole("waiting", drop=1), whole("better by"), whole("alone until")),
+    *(whole("action"), sentence("situation", least=12), whole("effective"), whole("at least")),
+    *(whole("waiting", drop=2), whole("better by", drop=1), whole("alone until")),
     *(sentence("limited to", drop=3), whole("Brier", drop=5), whole("base rate", drop=5)),
     *(whole("class", drop=4), sentence("note", drop=2)),
 )

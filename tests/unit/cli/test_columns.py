@@ -12,6 +12,7 @@ from rich.console import Console
 from boyd_cli import output
 from boyd_cli.commands import (
     action_commands,
+    approval_commands,
     control_commands,
     history_command,
     investigation_commands,
@@ -54,6 +55,22 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
             *("succeeded", "cannot tell", "web-1", "10 min 50 s", "host-b", BY),
         ],
         ["scratch:clean", "succeeded", "cannot tell"],
+    ),
+    "holds": (
+        action_commands.HOLD_COLUMNS,
+        [
+            *("scratch:clean", "web-1", "no effect", "call:c7cb2ff9-8bdd-5c21-8d67-f943979f0de7"),
+            *("Nov 21 23:58", "disk-full", WHY),
+        ],
+        ["scratch:clean", "web-1", "no effect"],
+    ),
+    "track records": (
+        approval_commands.COLUMNS,
+        [
+            *("scratch:clean", WHY, "9 of 10", "0.70", "3 of 7", "not shown", "14:05:10"),
+            *("web-*", "0.12", "0.30", "c7cb2ff9", WHY),
+        ],
+        ["scratch:clean", "9 of 10", "14:05:10"],
     ),
     "runs": (
         run_commands.COLUMNS,
@@ -178,6 +195,8 @@ def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
         "keys": "keys list",
         "actions": "actions list",
         "executions": "actions executions",
+        "holds": "actions holds",
+        "track records": "autonomy list",
         "workers": "status",
         "goals": "goals list",
         "facts": "graph show",
