@@ -12,7 +12,7 @@ from boyd import naming
 from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
 from boyd.models.coverage import Coverage
 from boyd.models.situation import CallScope
-from boyd.text.formatting import seconds
+from boyd.text.formatting import counted, seconds
 from boyd.text.sequential_bounds import DropTest, lower_bound, stake, uplift_bound
 
 #: What an action has achieved. "ok" alone means only that its call returned.
@@ -252,6 +252,7 @@ PRIOR = 5
 FEWEST = 10
 #: The probability with which the lower bound that is shown is ever wrong.
 ERROR = 0.05
+_SURE = f"{100 * (1 - ERROR):g} % confidence"
 #: An uplift that is not there is shown this many times more rarely: few cases wait, and three in
 #: vain would do.
 STRICTER = 10
@@ -359,7 +360,7 @@ class WaitingTrial(Model):
         counts += f", {unclear} could not be told" if unclear > 0 else ""
         if uplift <= 0:
             return f"{counts}; nothing shows that it is better than waiting"
-        return f"{counts}; better by at least {floor(uplift * 100) / 100:.2f}"
+        return f"{counts}; better by at least {floor(uplift * 100)} percentage points"
 
 
 class OutcomeCounts(Model):
@@ -412,18 +413,32 @@ class OutcomeCounts(Model):
         unclear = f", {self.unclear} could not be told" if self.unclear else ""
         if not self.outcomes:
             return f"no verified outcome yet{unclear}"
-        share = f"{self.effective} of {self.outcomes} effective{unclear}"
-        share += f", at least {self.bound(ERROR):.2f}"
-        if not self.scored:
-            return share
-        brier, base = self.stated_error / self.scored, self.base_error / self.scored
-        return f"{share}; Brier score {brier:.3f}, base rate {base:.3f}"
+        least = floor(self.bound(ERROR) * 100)
+        times = counted(self.outcomes, "time")
+        return f"worked {self.effective} of {times}{unclear}; at least {least} % ({_SURE})"
 
     def about(self, stated: Confidence) -> str:
         """The record in one line, with what a *stated* confidence is worth."""
         calibrated = self.calibrate(stated)
-        worth = "no calibration yet" if calibrated is None else f"calibrated {calibrated:.2f}"
-        return f"{worth}; {self.words}"
+        chance = "" if calibrated is None else f"; this time with a chance of {calibrated:.0%}"
+        return f"{self.words}{chance.replace('%', ' %')}"
+
+    @property
+    def arithmetic(self) -> str:
+        """The origin of the figures in `about`."""
+        text = (
+            "The bound stays valid no matter how often you check it: a bet on a higher share"
+            f" than that has multiplied by {1 / ERROR:g}; what cannot be told counts as a failure."
+            f" The chance counts the stated confidence as {PRIOR} outcomes:"
+            f" (effective + {PRIOR} * stated) / (outcomes + {PRIOR})."
+        )
+        if not self.scored:
+            return text
+        brier, base = self.stated_error / self.scored, self.base_error / self.scored
+        return (
+            f"{text} Mean squared error of the stated confidence (Brier score) {brier:.3f},"
+            f" of the share of effective executions so far {base:.3f}."
+        )
 
 
 class TrackRecord(OutcomeCounts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
 from typing import Any
 
 import click
@@ -312,7 +313,7 @@ def withdraw(api: Api, approvals: Sequence[str], note: str | None, ask: bool, fo
 
 
 COLUMNS = (
-    *(whole("action"), sentence("situation", least=12), whole("effective"), whole("at least")),
+    *(whole("action"), sentence("situation", least=12), whole("worked"), whole("at least")),
     *(whole("waiting", drop=2), whole("better by", drop=1), whole("alone until")),
     *(sentence("limited to", drop=3), whole("Brier", drop=5), whole("base rate", drop=5)),
     *(whole("class", drop=4), sentence("note", drop=2)),
@@ -329,7 +330,8 @@ def autonomy() -> None:
 def list_grants(api: Api, form: str) -> None:
     """List the track records of the actions by class of situation.
 
-    WAITING has the cases that were well without the action, of those that have waited, and BETTER
+    AT LEAST is the lower bound of the share that works, with 95 % confidence at any time. WAITING
+    has the cases that were well without the action, of those that have waited, and BETTER
     BY the lower bound of what the action adds.
     """
     records = api.agent.get("/autonomy", TrackRecordList).records
@@ -342,7 +344,7 @@ def _row(record: TrackRecord) -> list[str]:
     waited = f"{trial.well_without} of {trial.waited}" if trial.waited else ""
     return [
         *(record.action, record.label, f"{record.effective} of {record.outcomes}"),
-        *(_share(record.lower_bound), waited, _uplift(record.uplift)),
+        *(_percent(record.lower_bound), waited, _uplift(record.uplift)),
         output.short_date(grant.until) if grant else "",
         grant.covers.words if grant else "",
         *(_share(record.brier), _share(record.base_brier), record.situation, record.ended or ""),
@@ -353,8 +355,12 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{floor(100 * value)} %"
+
+
 def _uplift(value: float | None) -> str:
-    return "not shown" if value is not None and value <= 0 else _share(value)
+    return "not shown" if value is not None and value <= 0 else _percent(value)
 
 
 @autonomy.command()

@@ -67,7 +67,7 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
     "track records": (
         approval_commands.COLUMNS,
         [
-            *("scratch:clean", WHY, "9 of 10", "0.70", "3 of 7", "not shown", "14:05:10"),
+            *("scratch:clean", WHY, "9 of 10", "70 %", "3 of 7", "not shown", "14:05:10"),
             *("web-*", "0.12", "0.30", "c7cb2ff9", WHY),
         ],
         ["scratch:clean", "9 of 10", "14:05:10"],

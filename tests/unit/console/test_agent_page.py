@@ -297,7 +297,7 @@ def test_a_click_revokes_a_grant(server: Any) -> None:
     lab.client.hset("boyd:{test}:track:p:do", "s", json.dumps(record))
 
     page = ann.get(PAGE)
-    assert "runs alone p:do : slow (high) 99 of 100 effective, at least 0.9" in page.text
+    assert "runs alone p:do : slow (high) worked 99 of 100 times; at least 9" in page.text
     assert "allowed by bob" in page.text
     page = ann.send(page.form("/revoke-grant"))
     site.services.stop()

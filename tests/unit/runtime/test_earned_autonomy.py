@@ -193,7 +193,7 @@ def test_a_person_is_asked_until_the_action_has_earned_to_run_alone() -> None:
     assert done.result.success
     gate = gate_of(office.decide())
     assert gate.outcome == "automatic"
-    assert f"grant {naming.short(offer.id)} by ann: 7 of 7 effective" in gate.reason
+    assert f"grant {naming.short(offer.id)} by ann: worked 7 of 7 times" in gate.reason
     assert (gate.grant, gate.at_least) == (offer.id, 0.5)
     assert events(office) == ["autonomy.granted"] == audited(office)
 
@@ -207,7 +207,7 @@ def test_an_offer_has_the_record_and_a_replay_as_its_evidence() -> None:
     assert isinstance(evidence, dict)
     assert evidence["wouldHaveRunAlone"] == evidence["decidedInSuchSituations"] == 2
     assert evidence["iterations"] == ["2: effective", "1: effective"]
-    assert "6 of 6 effective" in str(evidence["trackRecord"])
+    assert "worked 6 of 6 times" in str(evidence["trackRecord"])
 
 
 @pytest.mark.parametrize("page", [1, 2])
@@ -390,7 +390,7 @@ def test_unclear_outcomes_count_as_failures_for_a_grant() -> None:
     strict.decide()
 
     assert strict.waiting(naming.GRANT) is None
-    assert "34 of 34 effective, 21 could not be told, at least 0.4" in strict.record.words
+    assert "worked 34 of 34 times, 21 could not be told; at least 4" in strict.record.words
 
 
 @given(share=st.floats(0.3, 0.85), seed=st.integers(0, 10_000))
@@ -584,9 +584,8 @@ def test_confidence_is_shown_with_its_record() -> None:
     assert item is not None
     assert item.record is not None
 
-    assert item.record.about(0.9) == (
-        "no calibration yet; 1 of 1 effective, at least 0.04; Brier score 0.010, base rate 0.250"
-    )
+    assert item.record.about(0.9) == "worked 1 of 1 time; at least 3 % (95 % confidence)"
+    assert "(Brier score) 0.010" in item.record.arithmetic
 
 
 def test_a_calibrated_confidence_decides_once_it_is_known() -> None:
