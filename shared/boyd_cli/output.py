@@ -122,8 +122,8 @@ def clock(moment: datetime) -> str:
 
 
 def date(moment: datetime | None) -> str:
-    """The local date and time."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+    """The local date and time, with the offset from UTC."""
+    return moment.astimezone().isoformat(" ", "seconds") if moment else ""
 
 
 def short_date(moment: datetime | None, now: datetime | None = None) -> str:

@@ -8,7 +8,9 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
@@ -131,6 +133,21 @@ def test_a_page_that_cannot_be_read_again_is_not_live(console: Console) -> None:
         page.get_by_text(re.compile(r"stale \d+ s")).wait_for()
         page.unroute("**/console/")
         page.locator("#stream[data-state=live]").wait_for()
+
+
+def test_times_are_in_the_zone_of_the_reader_with_utc_beside_them(console: Console) -> None:
+    with console.person(timezone_id="Asia/Kolkata") as context:
+        [page] = context.pages
+        page.goto(console.page_of(console.waiting("at this time")))
+        exact = page.locator("time[data-exact]").first
+        text = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \(.*\d\d:\d\d:\d\d UTC\)$")
+        page.locator("time[data-exact]", has_text=text).first.wait_for()
+        at = datetime.fromisoformat(exact.get_attribute("datetime"))
+        local, _, utc = exact.text_content().partition("(")
+        assert local.startswith(f"{at.astimezone(ZoneInfo('Asia/Kolkata')):%Y-%m-%d %H:%M:%S}")
+        assert f"{at:%H:%M:%S} UTC" in utc
+        page.goto(f"{console.url}/console/agents/desk/history")
+        assert page.locator("input[name=zone]").input_value() in ("Asia/Calcutta", "Asia/Kolkata")
 
 
 def test_signing_out_ends_the_stream_of_all_tabs(console: Console) -> None:

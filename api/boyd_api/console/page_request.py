@@ -6,13 +6,14 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flask import g, request
 from pydantic import ValidationError
@@ -221,8 +222,9 @@ def read_version(text: str) -> int | None:
     return int(text) if _VERSION.fullmatch(text) else None
 
 
-#: Fields that people write as ages or days; times without a zone are UTC, as all of the console.
+#: Fields that people write as ages or days, and the one with the zone of those that name none.
 _TIMES = ("since", "until")
+_ZONE = "zone"
 #: Fields that select a page of what was filtered.
 _PLACE = ("cursor", "limit")
 
@@ -257,6 +259,20 @@ class Filter(Generic[_M]):
         return f"{path or self.path}?{query}" if query else path or self.path
 
 
+def _read_times(sent: Mapping[str, str], now: datetime) -> dict[str, str]:
+    """The fields with a time as times in full. Raises `ValueError`."""
+    texts = {name: sent[name] for name in _TIMES if name in sent}
+    try:
+        zone = ZoneInfo(_zone_name())
+    except (ValueError, ZoneInfoNotFoundError, OSError):
+        raise ValueError(f"there is no time zone {_zone_name()!r}") from None
+    return {name: parse_moment(text, now, zone).isoformat() for name, text in texts.items()}
+
+
+def _zone_name() -> str:
+    return request.args.get(_ZONE, "").strip() or "UTC"
+
+
 def read_filter(page: PageRequest, model: type[_M], **fixed: str) -> Filter[_M]:
     """Read the filter in the address of a page as *model*, with those *fixed* values."""
     names = [name for name in model.model_fields if name not in fixed]
@@ -264,10 +280,9 @@ def read_filter(page: PageRequest, model: type[_M], **fixed: str) -> Filter[_M]:
     sent = {name: text for name, text in sent.items() if text}
     fields = {name: text for name, text in sent.items() if name not in _PLACE}
     try:
-        now = page.ctx.now or utc_now()
-        times = {
-            name: parse_moment(sent[name], now, UTC).isoformat() for name in _TIMES if name in sent
-        }
+        times = _read_times(sent, page.ctx.now or utc_now())
+        if times and _ZONE in request.args:
+            fields[_ZONE] = _zone_name()
         query = model.model_validate(
             {**sent, **times, **fixed}, strict=False, by_alias=True, by_name=False
         )

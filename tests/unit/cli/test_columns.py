@@ -250,4 +250,4 @@ def test_a_date_in_a_column_says_no_more_than_needed(
     monkeypatch.setattr(output, "is_terminal", lambda: True)
     assert output.short_date(moment, now) == moment.strftime(shown)
     monkeypatch.setattr(output, "is_terminal", lambda: False)
-    assert output.short_date(moment, now) == moment.strftime("%Y-%m-%d %H:%M:%S")
+    assert output.short_date(moment, now) == moment.astimezone().isoformat(" ")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from unittest import mock
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from api_kit import MAKER, Site
-from boyd.models import Actor
+from boyd.models import Actor, utc_now
 from boyd.store.keys import Keys
 from boyd_api.console import administration_page
 from console_kit import Browser
@@ -66,6 +68,19 @@ def test_a_filter_shows_what_matches_and_keeps_what_was_written(alice: Browser, 
     assert 'name="kind" value="action"' in shown.source
     assert f'href="{TRAIL}/export?since=2h&amp;kind=action"' in shown.source
     assert "No entry matches." in alice.get(f"{TRAIL}?by=nobody").text
+
+
+def test_times_of_a_filter_are_in_the_zone_that_comes_with_them(alice: Browser, desk: Site) -> None:
+    record(desk)
+    at = utc_now().astimezone(ZoneInfo("Asia/Kolkata")) + timedelta(hours=1)
+    hour = f"{at:%Y-%m-%dT%H:%M}"
+
+    assert "No entry matches." in alice.get(f"{TRAIL}?since={hour}&zone=Asia/Kolkata").text
+    shown = alice.get(f"{TRAIL}?until={hour}&zone=Asia/Kolkata")
+    assert "test.done" in shown.text
+    assert "Times without a zone are in Asia/Kolkata" in shown.text
+    assert "zone=Asia%2FKolkata" in shown.source
+    assert "no time zone '../x'" in alice.get(f"{TRAIL}?until={hour}&zone=../x").text
 
 
 def test_a_wrong_filter_shows_why_and_no_entries(alice: Browser, desk: Site) -> None:

@@ -141,6 +141,7 @@
   document.addEventListener("htmx:after:swap", () => {
     shownAt = readAt;
     showTimes();
+    showZone();
     showState();
   });
   document.addEventListener("htmx:error", () => setTimeout(refreshSoon, RETRY));
@@ -180,12 +181,33 @@
   function showTimes() {
     const now = Date.now() + skew;
     for (const each of document.querySelectorAll("time[datetime]")) {
+      if (each.title) each.title = inZone(each.title, each.dateTime);
+      if ("exact" in each.dataset) {
+        each.textContent = inZone(each.textContent, each.dateTime);
+        continue;
+      }
       const seconds = (now - Date.parse(each.dateTime)) / 1000;
       let text = seconds > -1 ? `${span(seconds)} ago` : `in ${span(-seconds)}`;
       if ("left" in each.dataset) text = seconds < 0 ? span(-seconds) : "0 s";
       if (each.textContent !== text) each.textContent = text;
     }
   }
+  // A time in UTC, behind the same one in the zone of the reader. A text that has both stays.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const zoned = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" });
+  function inZone(text, datetime) {
+    const at = new Date(datetime);
+    const ahead = -at.getTimezoneOffset();
+    if (!ahead || !text.endsWith(" UTC")) return text;
+    const local = new Date(at.getTime() + ahead * 60000).toISOString().slice(0, 19).replace("T", " ");
+    const name = zoned.formatToParts(at).find((part) => part.type === "timeZoneName").value;
+    return `${local} ${name} (${text.startsWith(local.slice(0, 10)) ? text.slice(11) : text})`;
+  }
+
+  function showZone() {
+    for (const each of document.querySelectorAll("[data-zone]")) each[each.matches("input") ? "value" : "textContent"] = zone;
+  }
+
   const server = Date.parse(document.getElementById("stream")?.dataset.at ?? "");
   if (server) skew = server - Date.now();
   setInterval(() => {
@@ -252,5 +274,6 @@
   });
 
   showTimes();
+  showZone();
   showState();
 })();
