@@ -36,6 +36,7 @@ from boyd_api.http.routing import ActionId, JsonResponse, Rest, Route, RouteResu
 from boyd_api.http.services import Services
 from boyd_api.mcp import mcp_routes
 from boyd_api.routes import (
+    acknowledgement_routes,
     action_routes,
     administration_routes,
     agent_routes,
@@ -60,6 +61,8 @@ _RESOURCES = (
     approval_routes.autonomy_routes,
     action_routes.procedure_routes,
     approval_routes.approval_routes,
+    acknowledgement_routes.approval_routes,
+    acknowledgement_routes.anomaly_routes,
     run_routes.routes,
     investigation_routes.routes,
     intake_routes.routes,

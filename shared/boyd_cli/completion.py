@@ -97,6 +97,15 @@ def pending_approvals(api: Api) -> Offers:
     return [(item.id, f"{item.action_id}: {item.decision.rationale}") for item in queue.pending]
 
 
+def acknowledgeable(api: Api) -> Offers:
+    """Open anomalies, then pending approvals."""
+    from boyd.models.responses import AnomalyList
+
+    for anomaly in api.agent.get("/anomalies", AnomalyList).anomalies:
+        yield anomaly.id or "", anomaly.description
+    yield from pending_approvals(api)
+
+
 def procedures(api: Api) -> Offers:
     """The latest procedures."""
     for procedure in api.agent.get("/procedures", ProcedureList, limit=_MOST).procedures:

@@ -34,6 +34,7 @@ COMMANDS = {
     "autonomy": "boyd_cli.commands.approval_commands:autonomy",
     "procedures": "boyd_cli.commands.action_commands:procedures",
     "approvals": "boyd_cli.commands.approval_commands:approvals",
+    "ack": "boyd_cli.commands.ack_command:ack",
     "pause": "boyd_cli.commands.control_commands:pause",
     "abandon": "boyd_cli.commands.control_commands:abandon",
     "retire": "boyd_cli.commands.control_commands:retire",

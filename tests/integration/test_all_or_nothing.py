@@ -510,6 +510,13 @@ def approvals(store: Store, a: AgentStore) -> None:
     first = a.approvals.enqueue(proposal(1, run_ids=["run3"]), KEEP, "loop:1", notify=True)
     assert a.approvals.enqueue(proposal(1), KEEP, "loop:2") == first
     a.approvals.refresh(first, done())
+    assert a.acknowledgements.acknowledge_approval(first, ANN) == "done"
+    assert a.acknowledgements.release_approval(first, ANN) == "done"
+    row = ["p", "web is down", "web", "down", "high", "", 1]
+    store.client.set("boyd:{a}:symptoms", json.dumps({"open": [row], "more": 0, "blind": []}))
+    [anomaly] = a.acknowledgements.anomalies()
+    assert a.acknowledgements.acknowledge_anomaly(anomaly, ANN) == "done"
+    assert a.acknowledgements.release_anomaly(anomaly, ANN) == "done"
     told = NotificationRecord(
         stage="waiting", plugin="notifier", recipient="ops", group="ops", kind="mailto"
     )

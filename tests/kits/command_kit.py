@@ -89,6 +89,7 @@ COMMANDS = {
     "approvals list": "\n--all",
     "approvals show": "{known.approval}",
     "approvals withdraw": "{known.approval} --yes",
+    "ack": "\n{known.approval} --note mine\n{known.anomaly} --for 30m\n{known.anomaly} --release",
     "pause": "--reason pause",
     "resume": "",
     "freeze": "\n--all --redis --reason maintenance",

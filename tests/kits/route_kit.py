@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,10 @@ PATHS = {
     "approvals.show": "/approvals/{known.approval}",
     "approvals.preview": "/approvals/{known.approval}/preview",
     "approvals.approve": "/approvals/{known.approval}/approve",
+    "approvals.acknowledge": "/approvals/{known.approval}/acknowledge",
+    "approvals.release": "/approvals/{known.approval_in_care}/release",
+    "anomalies.acknowledge": "/anomalies/{known.anomaly}/acknowledge",
+    "anomalies.release": "/anomalies/{known.anomaly}/release",
     "approvals.deny": "/approvals/{known.approval}/deny",
     "approvals.withdraw": "/approvals/{known.approval}/withdraw",
     "runs.show": "/runs/{known.run}",
@@ -130,6 +135,21 @@ class Known:
         order = CallRequest(kind="execute", action="counter:add", actor=Actor(principal="ann"))
         id, _ = self._running.agent("routed").calls.submit(order, "nowhere")
         return naming.call(id)
+
+    @property
+    def approval_in_care(self) -> str:
+        """An approval that somebody takes care of."""
+        id = self.approval
+        self._ask("POST", f"{BASE}/agents/routed/approvals/{id}/acknowledge", {}, 200)
+        return id
+
+    @property
+    def anomaly(self) -> str:
+        """An open anomaly."""
+        row = ["counter", "counts are late", "counts", "late", "high", "The counts are late.", 1]
+        sight = json.dumps({"open": [row], "more": 0, "blind": []})
+        self._running.store.client.set("boyd:{routed}:symptoms", sight)
+        return hashlib.sha256("\n".join(map(str, row[:2])).encode()).hexdigest()[:8]
 
     @property
     def held(self) -> str:

@@ -32,7 +32,7 @@ from boyd.store.budgets import BudgetUse
 from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.page_request import PageRequest, Part, read_part
+from boyd_api.console.page_request import PageRequest, Part, read_part, read_seconds
 from boyd_api.console.rendering import ago, render_page, span
 from boyd_api.http.problems import HttpProblem
 from boyd_api.routes import (
@@ -267,6 +267,18 @@ def lift(page: PageRequest) -> PageResult:
     page.ctx.agent.store.holds.lift(
         form.get("action", ""), form.get("target", ""), page.ctx.actor, form.get("note", "")[:1000]
     )
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/anomalies/acknowledge", scope="approvals")
+def acknowledge_anomaly(page: PageRequest) -> PageResult:
+    """Take care of an open anomaly, or leave it to others; nothing happens to one that is over."""
+    store, id = page.ctx.agent.store.acknowledgements, request.form.get("id", "")
+    for anomaly in store.anomalies():
+        if anomaly.id == id and request.form.get("verb") == "release":
+            store.release_anomaly(anomaly, page.ctx.actor)
+        elif anomaly.id == id:
+            store.acknowledge_anomaly(anomaly, page.ctx.actor, read_seconds())
     return _back(page)
 
 

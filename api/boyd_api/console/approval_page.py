@@ -23,7 +23,13 @@ from boyd.store import Verdict
 from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.inbox_list import ANSWERABLE, InboxFilter, InboxList
-from boyd_api.console.page_request import HOME, PageRequest, read_note, read_version
+from boyd_api.console.page_request import (
+    HOME,
+    PageRequest,
+    read_note,
+    read_seconds,
+    read_version,
+)
 from boyd_api.console.pages import to_login
 from boyd_api.console.rendering import read_frame, render_page
 from boyd_api.http.problems import HttpProblem, not_found
@@ -204,6 +210,17 @@ def answer(page: PageRequest, id: str) -> PageResult:
     if resolution.counts:
         return redirect(address(item), 303)
     return _show_refusal(page, id, resolution, note)
+
+
+@pages.post("/agents/<agent>/approvals/<id>/acknowledge", scope="approvals")
+def acknowledge(page: PageRequest, id: str) -> PageResult:
+    """Take care of the approval, or leave it to others; nothing happens to one that is answered."""
+    item, store = _item(page, id), page.ctx.agent.store.acknowledgements
+    if request.form.get("verb") == "release":
+        store.release_approval(item.id, page.ctx.actor)
+    else:
+        store.acknowledge_approval(item.id, page.ctx.actor, read_seconds())
+    return redirect(address(item), 303)
 
 
 @pages.post("/agents/<agent>/approvals/<id>/preview", scope="approvals")

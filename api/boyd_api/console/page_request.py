@@ -31,6 +31,7 @@ from boyd_api.console.session import VISITOR, BrowserSession, cookie_value
 from boyd_api.http.problems import FieldError, HttpProblem, invalid, problem_of
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.services import Services
+from boyd_api.routes.acknowledgement_routes import LONGEST
 from boyd_api.routes.approval_routes import ApprovalAnswer
 
 #: The path of the console, and its first page.
@@ -215,6 +216,16 @@ def read_note() -> str:
     # Forms send a line break as two characters, and text fields count it as one.
     text = request.form.get("note", "").replace("\r\n", "\n").strip()
     return read_form(ApprovalAnswer, note=text).note or ""
+
+
+def read_seconds() -> float | None:
+    """Seconds until an acknowledgement lapses, if it does. Raises `HttpProblem`."""
+    text = request.form.get("minutes", "")
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 5 or not 0 < int(text) * 60 <= LONGEST:
+        raise HttpProblem("bad-request", "the form is not one of this page: open it again")
+    return int(text) * 60.0
 
 
 def read_version(text: str) -> int | None:

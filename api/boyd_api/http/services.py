@@ -78,7 +78,7 @@ class AgentAccess:
 
     def approval(self, id: str) -> ApprovalItem | None:
         """An approval in Redis, compared with the code of now."""
-        item = self.store.approvals.get(id)
+        item = self.store.find_approval(id)
         return self.entry.compare_code(item) if item is not None else None
 
     def past_approval(self, id: str) -> ApprovalItem | None:

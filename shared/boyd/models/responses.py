@@ -148,6 +148,12 @@ class AgentState(DeclaredAgent):
         return rank, -level, since, self.id
 
 
+class AnomalyList(Model):
+    """The open anomalies of an agent, worst first."""
+
+    anomalies: list[OpenAnomaly]
+
+
 class AgentList(Model):
     """The agents that the key may access; `frozen` is the reason of a deployment-wide freeze."""
 

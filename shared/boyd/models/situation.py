@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from textwrap import shorten
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +24,7 @@ from boyd.models.base import (
     Timestamp,
     utc_now,
 )
+from boyd.models.notification import Acknowledgement
 
 #: The most characters of a class of situation in words.
 MAX_LABEL = 200
@@ -113,9 +115,11 @@ class OpenAnomaly(Model):
     """An anomaly on one resource that has not ended.
 
     `symptom` is its family and resource in one line, such as `endpoint on web`; it lasts, whatever
-    the type and severity, since the time in `since`.
+    the type and severity, since the time in `since`. `id` is a short name for addresses and
+    commands; `acknowledgement` is the latest one.
     """
 
+    id: str | None = None
     plugin_id: str
     symptom: str
     resource: str
@@ -123,6 +127,12 @@ class OpenAnomaly(Model):
     severity: Level
     description: str
     since: Timestamp | None = None
+    acknowledgement: Acknowledgement | None = None
+
+    def keeper(self, now: datetime) -> Acknowledgement | None:
+        """The acknowledgement that is in force, if there is one."""
+        latest = self.acknowledgement
+        return latest if latest is not None and latest.is_in_force(now) else None
 
 
 class Correlation(Model):

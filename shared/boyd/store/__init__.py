@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from boyd.store.acknowledgements import Acknowledged
 from boyd.store.agent_store import AgentStore
 from boyd.store.api_keys import Admission, ApiKeys
 from boyd.store.approvals import ItemAnswer, Verdict, fingerprint, read_item
@@ -47,6 +48,7 @@ from boyd.store.track_records import TrackRecords
 
 __all__ = [
     "DEPLOYMENT",
+    "Acknowledged",
     "ActionLedger",
     "Admission",
     "AgentEntry",

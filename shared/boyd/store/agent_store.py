@@ -9,6 +9,7 @@ from typing import TypeVar
 from boyd.models.approval import ApprovalItem
 from boyd.models.base import Model
 from boyd.models.tape import PublishedReplay
+from boyd.store.acknowledgements import Acknowledgements
 from boyd.store.approvals import Approvals
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
@@ -145,6 +146,11 @@ class AgentStore:
     def notification_records(self) -> NotificationRecords:
         """Sent notifications."""
         return NotificationRecords(self._scripts, self._keys, self._timing.resend_after)
+
+    @cached_property
+    def acknowledgements(self) -> Acknowledgements:
+        """Acknowledgements of approvals and anomalies."""
+        return Acknowledgements(self._client, self._scripts, self._keys)
 
     @cached_property
     def calls(self) -> Calls:

@@ -6,6 +6,7 @@ late messages are normal.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 from boyd.models import (
     LEVELS,
+    Acknowledgement,
     ActionResult,
     Actor,
     Fence,
@@ -399,8 +401,11 @@ def _urgency(anomaly: OpenAnomaly) -> tuple[int, float]:
 
 
 def _open_anomaly(row: Sequence[Any]) -> OpenAnomaly:
-    *texts, began = row
-    return OpenAnomaly(**dict(zip(_ROW, texts, strict=True)), since=from_ms(began))
+    texts, began, *acknowledgement = row[: len(_ROW)], *row[len(_ROW) :]
+    fields = dict(zip(_ROW, texts, strict=True))
+    keeper = Acknowledgement.model_validate(acknowledgement[0]) if any(acknowledgement) else None
+    name = hashlib.sha256("\n".join(texts[:2]).encode()).hexdigest()[:8]
+    return OpenAnomaly(id=name, **fields, since=from_ms(began), acknowledgement=keeper)
 
 
 def _sight(situation: Situation, blind: Iterable[str]) -> dict[str, Any]:

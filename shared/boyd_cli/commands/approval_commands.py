@@ -37,7 +37,7 @@ _TRIES = 10
 _PASSING = {
     *("preview_at", "first_preview"),
     *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
-    *("asked", "approvals", "in_flight"),
+    *("asked", "approvals", "in_flight", "acknowledgement"),
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from boyd.errors import UnknownAgent
-from boyd.models import Event, LoopStatus, responses
+from boyd.models import Event, LoopStatus, responses, utc_now
 from boyd.text.formatting import counted
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api
@@ -158,6 +158,8 @@ def problem_text(entry: responses.AgentState) -> str:
     if entry.anomalies:
         worst, more = entry.anomalies[0], entry.open_anomalies - 1
         parts.append(f"{worst.severity}: {worst.description}{f' (and {more} more)' * bool(more)}")
+        keeper = worst.keeper(utc_now())
+        parts.append(f"{keeper.by} has it" if keeper else "")
     return "; ".join(filter(None, parts))
 
 

@@ -14,6 +14,7 @@ from boyd.models import (
     ApprovalItem,
     JsonObject,
     NotificationRecord,
+    describe_outcome,
 )
 from boyd.text.formatting import counted
 from boyd_cli import output
@@ -96,12 +97,13 @@ def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
     """The rows of items; the last cell is the time left of a pending one, or how it ended."""
     for item in items:
         is_pending = item.status == "pending"
+        rationale = item.decision.rationale
         yield [
             output.short(item.id),
             # The id of the execution to undo is too long for a column.
             item.title.partition(" (")[0],
             item.risk or "",
-            item.decision.rationale,
+            f"{keeper.by} has it: {rationale}" if (keeper := item.keeper(now)) else rationale,
             ", ".join(item.askers),
             f"{item.seen}x",
             f"{len(item.approvals)}/{item.required.min_approvals}",
@@ -115,6 +117,8 @@ def outcome(item: ApprovalItem) -> str:
     """The outcome of an approved action; empty until there is one."""
     if item.result is None:
         return ""
+    if item.effect is not None and item.effect.verdict is not None:
+        return str(describe_outcome(item))
     return iteration_view.action_outcome(item.result, item.title if item.undoes else "")
 
 
@@ -186,6 +190,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
         yield "instead", reason
     yield "code", item.change_of_code or item.code or ""
     yield "problem", item.end_of_problem or ", ".join(item.symptoms)
+    yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
     yield "because", item.reason or ""
     for step in item.plan:
         yield "step", f"{step.id}: {step.action or step.ask}"

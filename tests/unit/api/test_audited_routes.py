@@ -29,6 +29,27 @@ def _run(desk: Site, **more: Any) -> str:
     return str(desk.post("/runs", body).json["id"])
 
 
+def _acknowledge(desk: Site) -> str:
+    """An approval that somebody takes care of."""
+    id = desk.waiting()
+    desk.post(f"/approvals/{id}/acknowledge")
+    return id
+
+
+def _anomaly(desk: Site) -> str:
+    """An open anomaly."""
+    row = ["desk", "news are late", "news", "late", "high", "The news are late.", 1]
+    sight = {"open": [row], "more": 0, "blind": []}
+    desk.lab.client.set("boyd:{desk}:symptoms", json.dumps(sight))
+    return str(desk.get("/anomalies").json["anomalies"][0]["id"])
+
+
+def _acknowledge_anomaly(desk: Site) -> str:
+    id = _anomaly(desk)
+    desk.post(f"/anomalies/{id}/acknowledge")
+    return id
+
+
 def _called_back(desk: Site) -> str:
     return _run(desk, callbackUrl="https://example.com/hook")
 
@@ -126,6 +147,19 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
     "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
     "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),
+    "POST /approvals/<id>/acknowledge": lambda desk: (
+        f"/approvals/{desk.waiting()}/acknowledge",
+        None,
+    ),
+    "POST /approvals/<id>/release": lambda desk: (f"/approvals/{_acknowledge(desk)}/release", None),
+    "POST /anomalies/<id>/acknowledge": lambda desk: (
+        f"/anomalies/{_anomaly(desk)}/acknowledge",
+        None,
+    ),
+    "POST /anomalies/<id>/release": lambda desk: (
+        f"/anomalies/{_acknowledge_anomaly(desk)}/release",
+        None,
+    ),
     "POST /approvals/approve": lambda desk: ("/approvals/approve", {"ids": [desk.waiting()]}),
     "POST /approvals/deny": lambda desk: ("/approvals/deny", {"ids": [desk.waiting()]}),
     "POST /approvals/withdraw": lambda desk: ("/approvals/withdraw", {"ids": [desk.waiting()]}),

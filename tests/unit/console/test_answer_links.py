@@ -77,7 +77,7 @@ def test_a_link_answers_once(desk: Site, signer: LinkSigner, done: list[str]) ->
     assert "denied by mail:jane@example.com" in late.text
     assert "mine" in late.text
     assert done == []
-    assert "Your answer is recorded. The link cannot be used again." in second.get(link).text
+    assert "This link can't be used again." in second.get(link).text
 
 
 def test_an_approval_that_needs_a_login_has_no_form(desk: Site, signer: LinkSigner) -> None:

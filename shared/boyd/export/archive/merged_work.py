@@ -193,7 +193,7 @@ class MergedWork:
 
     def approval(self, id: str) -> ApprovalItem | None:
         """One approval."""
-        return self._store.approvals.get(id) or self._read("approval", id, ApprovalItem)
+        return self._store.find_approval(id) or self._read("approval", id, ApprovalItem)
 
     def approvals(
         self, limit: int, cursor: str | None = None, history: bool = True

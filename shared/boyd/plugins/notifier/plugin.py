@@ -164,8 +164,8 @@ _A = TypeVar("_A", bound=Audience)
 
 def audiences_of(approval: ApprovalItem, groups: Sequence[_A]) -> list[_A]:
     """The groups that the policy of *approval* names, else the default ones."""
-    named = [group for group in groups if group.name in approval.required.groups]
-    return named or [group for group in groups if group.default]
+    chosen = [group for group in groups if group.name in approval.required.groups]
+    return chosen or [group for group in groups if group.default]
 
 
 class RecipientGroup(Audience):

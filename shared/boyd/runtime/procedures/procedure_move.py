@@ -121,8 +121,8 @@ class ProcedureMove:
     def _outcome(self, result: ActionResult) -> Done | Later:
         if result.waits_for:
             approval_id = result.waits_for
-            asked = {"approvalId": approval_id, "askedAt": _to_text(self._now)}
-            self._note(asked, state="asked", approval=approval_id)
+            question = {"approvalId": approval_id, "askedAt": _to_text(self._now)}
+            self._note(question, state="asked", approval=approval_id)
             return Later(self._steps.recheck_after(approval_id, _RECHECK))
         if result.unknown:
             reason = result.error or "its outcome is unknown"

@@ -1,10 +1,15 @@
 -- @include hold keys time
 -- Uses held_actions, symptoms
--- read_symptoms(): return what is wrong now, as far as the agent has seen it: a list of {plugin, symptom, resource, type,
--- severity, description, since in ms}. What cannot be read is forgotten.
-local function read_symptoms()
+-- read_sight(): return what the agent has seen last, as `update_symptoms` keeps it. What cannot be read is forgotten.
+local function read_sight()
   local readable, sight = pcall(cjson.decode, redis.call('GET', symptoms) or '{}')
-  return readable and sight.open or {}
+  return readable and sight or {}
+end
+
+-- read_symptoms(): return what is wrong now, as far as the agent has seen it: a list of {plugin, symptom, resource, type,
+-- severity, description, since in ms, acknowledgement}.
+local function read_symptoms()
+  return read_sight().open or {}
 end
 
 -- closest_symptoms(action, target): return what an action may be meant to end, at most 50: the symptoms of its target, or else
@@ -34,10 +39,10 @@ local function symptoms_of(action, target)
 end
 
 -- update_symptoms(sight): replace the symptoms by those in *sight.open*, but keep those of plugins in *sight.blind*, which
--- could not look. A symptom that lasts keeps the time of its beginning. Holds of actions without effect end when all their
+-- could not look. A symptom that lasts keeps the time of its beginning and its acknowledgement. Holds of actions without effect end when all their
 -- symptoms are gone, but not while *sight.more*, a number of further symptoms, is above 0. A hold that cannot be read stays.
 local function update_symptoms(sight)
-  local now, began, blind = {}, {}, {}
+  local now, before, blind = {}, {}, {}
   for _, plugin in ipairs(sight.blind) do
     blind[plugin] = true
   end
@@ -45,13 +50,14 @@ local function update_symptoms(sight)
     now[symptom[2]] = true
   end
   for _, symptom in ipairs(read_symptoms()) do
-    began[symptom[1] .. '\n' .. symptom[2]] = symptom[7]
+    before[symptom[1] .. '\n' .. symptom[2]] = symptom
     if blind[symptom[1]] and not now[symptom[2]] then
       sight.open[#sight.open + 1], now[symptom[2]] = symptom, true
     end
   end
   for _, symptom in ipairs(sight.open) do
-    symptom[7] = began[symptom[1] .. '\n' .. symptom[2]] or now_ms()
+    local same = before[symptom[1] .. '\n' .. symptom[2]]
+    symptom[7], symptom[8] = same and same[7] or now_ms(), same and same[8]
   end
   redis.call('SET', symptoms, cjson.encode(sight), 'PX', 2592000000)
   if sight.more > 0 then
