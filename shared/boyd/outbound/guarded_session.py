@@ -290,7 +290,8 @@ class BoundedSession(GuardedSession):
         limit.start()
         try:
             response = super().send(request, **{**options, "stream": True})
-            body = response.raw.read(MAX_BYTES + 1, decode_content=True)
+            with response:
+                body = response.raw.read(MAX_BYTES + 1, decode_content=True)
         except HTTPError as error:
             raise RequestException(f"the response broke off: {error}") from error
         finally:
