@@ -9,8 +9,11 @@ import base64
 import json
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
+from html import escape
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -19,6 +22,8 @@ MARK = "[redacted]"
 #: Minimum lengths of registered secrets, and of secrets from the environment.
 MIN_LENGTH = 6
 MIN_ENVIRONMENT = 8
+#: Minimum length of a value of a reference of which a half is found, too.
+MIN_CUT = 16
 
 Span = tuple[int, int]
 
@@ -35,7 +40,7 @@ _NAME_END = (
 #: Words in place of a secret.
 _WORDS = (
     r"(?!(?:true|false|null|none|nil|undefined|string|required|optional|missing|invalid|expired|"
-    r"incorrect|rejected|unknown|empty|unset|hidden|masked)\b|\[redacted\])"
+    r"incorrect|rejected|unknown|empty|unset|hidden|masked)\b|\[redacted\]|secret://)"
 )
 _TOKEN = r"(?<![A-Za-z0-9_-])"  # noqa: S105 - the start of a token
 _IS = r"[ \t]{0,4}(?:=>|:=|[:=])[ \t]{0,4}"
@@ -111,6 +116,8 @@ _OPENING = re.compile(
     r"-----BEGIN|(?i:authorization|basic|bearer)|AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|xox[a-z]-"
     rf"|sk-|AIza|eyJ|boyd_|://|{_NAME}"
 )
+#: A reference names a secret, and is none; its field may be called like one.
+_REFERENCE = re.compile(r"secret://[\w.~+@:/-]{1,500}(?:#[\w.-]{1,200})?", re.ASCII)
 _SECRET_NAME = re.compile(rf".*{_NAME}{_NAME_END}")
 _ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
 #: A text is searched in slices, as a search holds the interpreter until it ends. The overlap shows
@@ -129,12 +136,26 @@ class Redactor:
     Known *values* of at least six characters are found verbatim, in JSON, in URLs and in base64.
     """
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        stripped = {value.strip() for value in values}
-        long = {value for value in stripped if len(value) >= MIN_LENGTH and value not in MARK}
-        self._forms = sorted({form for value in long for form in _forms(value)})
+    def __init__(
+        self, values: Iterable[str] = (), referenced: Iterable[str] = (), patterns: bool = True
+    ) -> None:
+        """Without *patterns* only values are found, those of *referenced* in part, too."""
+        self._patterns = patterns
+        forms = [
+            {form for value in _long(group) for form in _forms(value)}
+            for group in (values, referenced)
+        ]
+        self._forms = sorted(forms[0] | forms[1])
+        self._halves = [
+            (form, form[: len(form) // 2], form[len(form) // 2 :])
+            for form in sorted(forms[1])
+            if len(form) >= MIN_CUT
+        ]
         #: Forms within which a stream may be cut.
-        self._apart = [form for form in self._forms if not form.isascii() or len(form.split()) > 1]
+        tails = [tail for _, _, tail in self._halves]
+        self._apart = [
+            form for form in (*self._forms, *tails) if not form.isascii() or len(form.split()) > 1
+        ]
 
     def redact(self, text: str) -> str:
         """*text* with secrets replaced."""
@@ -168,10 +189,13 @@ class Redactor:
                 span = (start, start + len(form))
                 yield span, span
                 start = text.find(form, start + 1)
-        for pattern in _PATTERNS:
-            for match in matches(pattern, text):
-                yield match.span(), match.span("secret")
-        yield from _assignments(text)
+        for halves in self._halves:
+            yield from ((span, span) for span in _cut_spans(*halves, text))
+        if self._patterns:
+            for pattern in _PATTERNS:
+                for match in matches(pattern, text):
+                    yield match.span(), match.span("secret")
+            yield from _assignments(text)
 
     def opens(self, text: str) -> int:
         """The index in *text* from which a secret may begin that is not complete yet."""
@@ -182,8 +206,11 @@ class Redactor:
         return min(starts, default=len(text))
 
     def _field(self, key: str, value: Any) -> Any:
-        is_secret = (
-            isinstance(value, str) and value and _SECRET_NAME.fullmatch(key[-_LONGEST_NAME:])
+        if not (self._patterns and isinstance(value, str) and value):
+            return self.redact_json(value)
+        # A reference to a secret is none.
+        is_secret = not value.startswith("secret://") and _SECRET_NAME.fullmatch(
+            key[-_LONGEST_NAME:]
         )
         return MARK if is_secret else self.redact_json(value)
 
@@ -242,6 +269,11 @@ class RedactedStream:
 _PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s@/]+@")
 _QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
 _registered: set[str] = set()
+#: Values of references and their parts, the latest ones last; replaced as a whole.
+referenced: tuple[str, ...] = ()
+_lock = threading.Lock()
+#: The most values of references that are found: rotation brings new ones.
+_MAX_REFERENCED = 500
 
 
 def clean(text: str) -> str:
@@ -259,14 +291,44 @@ def register(*values: str) -> None:
     _registered.update(values)
 
 
+def register_referenced(*values: str) -> None:
+    """Register what references stand for, each value with its lines and with its texts in JSON."""
+    global referenced
+    parts = dict.fromkeys(part for value in values for part in (value, *_parts_of(value)))
+    with _lock:
+        if fresh := [part for part in parts if part not in referenced]:
+            referenced = (*referenced, *fresh)[-_MAX_REFERENCED:]
+
+
+def _parts_of(value: str) -> Iterator[str]:
+    """The parts of a secret that may appear alone."""
+    if value.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            yield from _strings([*json.loads(value).values()])
+    lines = value.split("\n")
+    if len(lines) > 1:
+        yield from (line for line in lines if len(line) >= MIN_CUT and not line.startswith("--"))
+
+
 def redactor() -> Redactor:
     """The redactor of this process: registered values, its environment, and patterns."""
-    return _redactor(frozenset(environment_secrets() | _registered))
+    return _redactor(frozenset(environment_secrets() | _registered), referenced)
 
 
-@lru_cache(maxsize=2)
-def _redactor(values: frozenset[str]) -> Redactor:
-    return Redactor(values)
+def mask_json(text: str) -> str:
+    """The JSON *text* with what references stand for replaced in its strings."""
+    values = _redactor(frozenset(), referenced, patterns=False)
+    if not any(values.secret_spans(text)):
+        return text
+    # A number may look like a secret, and stays a number.
+    return json.dumps(values.redact_json(json.loads(text)), ensure_ascii=False)
+
+
+@lru_cache(maxsize=4)
+def _redactor(
+    values: frozenset[str], referenced: tuple[str, ...] = (), patterns: bool = True
+) -> Redactor:
+    return Redactor(values, referenced, patterns)
 
 
 def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
@@ -307,6 +369,9 @@ def _assignments(text: str) -> Iterator[tuple[Span, Span]]:
     for name in matches(_NAMES, text):
         if name.start() < end:
             continue
+        if reference := _REFERENCE.match(text, name.start()):
+            end = reference.end()
+            continue
         match = _ASSIGNED.match(text, name.end())
         if match and match.lastgroup:
             end = match.end()
@@ -340,12 +405,40 @@ def _merge_spans(spans: Iterable[Span]) -> list[Span]:
     return merged
 
 
+def _long(values: Iterable[str]) -> set[str]:
+    """The values that are long enough to be found."""
+    stripped = {value.strip() for value in values}
+    return {value for value in stripped if len(value) >= MIN_LENGTH and value not in MARK}
+
+
+def _cut_spans(form: str, head: str, tail: str, text: str) -> Iterator[Span]:
+    """The spans of at least the first or the last half of *form*, as far as it goes on there."""
+    start = text.find(head)
+    while start >= 0:
+        shared = _prefix_length(form, text[start : start + len(form)])
+        yield start, start + shared
+        start = text.find(head, start + 1)
+    start = text.find(tail)
+    while start >= 0:
+        end = start + len(tail)
+        before = text[max(0, end - len(form)) : end]
+        yield end - _prefix_length(form[::-1], before[::-1]), end
+        start = text.find(tail, start + 1)
+
+
+def _prefix_length(text: str, other: str) -> int:
+    """The number of characters with which both begin."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(text), len(other)))
+
+
 def _forms(value: str) -> set[str]:
     """The encodings of a secret."""
     escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     raw = value.encode("utf-8", "surrogatepass")
-    quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw)}
-    return {value, *escaped, *quoted, *_base64_forms(raw)}
+    python = {repr(value)[1:-1], repr(raw)[2:-1]}
+    quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw), escape(value)}
+    return {value, *escaped, *python, *quoted, raw.hex(), *_base64_forms(raw)}
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from html import escape
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from boyd.text import redaction
 from boyd.text.redaction import (
     _OVERLAP,
     _SLICE,
@@ -18,7 +20,10 @@ from boyd.text.redaction import (
     RedactedStream,
     Redactor,
     environment_secrets,
+    mask_json,
     matches,
+    redactor,
+    register_referenced,
 )
 from costs import MOST, growth
 
@@ -264,3 +269,98 @@ def test_a_value_is_safe_only_if_redacting_leaves_it_as_it_is(value: Any, safe: 
 
     assert redactor.is_safe(value) is safe
     assert (redactor.redact_json(value) == value) is safe
+
+
+REFERENCED = "pä\"ss/w'rd\\of+the horse & more"
+
+
+@pytest.mark.parametrize("size", [15, 17, 20, 25])
+def test_a_half_of_what_a_reference_stands_for_is_found_and_what_follows(size: int) -> None:
+    redactor = Redactor([], [REFERENCED])
+
+    assert redactor.redact(f"it is {REFERENCED[:size]}… ok") == f"it is {MARK}… ok"
+    assert redactor.redact(f"it is …{REFERENCED[-size - 1 :]} ok") == f"it is …{MARK} ok"
+
+
+def test_less_than_a_half_is_left() -> None:
+    assert Redactor([], [REFERENCED]).redact(REFERENCED[:12]) == REFERENCED[:12]
+
+
+@pytest.mark.parametrize("value", [REFERENCED, REFERENCED.encode(), {"a": REFERENCED}])
+def test_python_shows_no_secret_either(value: Any) -> None:
+    redacted = Redactor([], [REFERENCED]).redact(repr(value))
+
+    assert MARK in redacted
+    assert "horse" not in redacted
+
+
+def test_other_forms_of_a_value_are_found() -> None:
+    for text in (REFERENCED.encode().hex(), escape(REFERENCED)):
+        assert Redactor([REFERENCED]).redact(f"x {text} y") == f"x {MARK} y"
+
+
+@given(st.lists(st.integers(1, 12), max_size=20), st.integers(0, 30), st.integers(0, 30))
+def test_a_stream_hides_halves_as_the_whole_text_does(cuts: list[int], a: int, b: int) -> None:
+    redactor = Redactor([], [REFERENCED])
+    text = f"one {REFERENCED[:a]} two {REFERENCED[b:]} three {REFERENCED} end"
+    stream, at = RedactedStream(redactor), 0
+    parts: list[str] = []
+    for size in [*cuts, len(text)]:
+        parts.append(stream.feed(text[at : at + size]))
+        at += size
+
+    assert "".join([*parts, stream.flush()]) == redactor.redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "secret://vault/db/prod#password could not be read: it is sealed",
+        "password=secret://vault/db/prod#password",
+        'token: "secret://aws/arn:aws:secretsmanager:eu-central-1:1:secret:db#api_key"',
+    ],
+)
+def test_a_reference_is_no_secret(text: str) -> None:
+    fields = {"password": "secret://vault/db"}
+
+    assert Redactor().redact(text) == text
+    assert Redactor().redact_json(fields) == fields
+
+
+@pytest.mark.parametrize(
+    "text", ["secret://a/b?password=hunter2", "secret://me:hunter2@host/", "secret: hunter22"]
+)
+def test_nothing_hides_behind_a_reference(text: str) -> None:
+    assert "hunter2" not in Redactor().redact(text)
+
+
+@pytest.fixture
+def nothing_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "referenced", ())
+
+
+@pytest.mark.usefixtures("nothing_referenced")
+def test_json_is_masked_in_its_strings_and_stays_json() -> None:
+    assert mask_json('{"a": "correct-horse"}') == '{"a": "correct-horse"}'
+    register_referenced("correct-horse", "12345678", '{"user": "the-one-user"}')
+    text = json.dumps({"correct-horse": ["x correct-horse", 12345678, "password=hunter22"]})
+
+    assert json.loads(mask_json(text)) == {MARK: [f"x {MARK}", 12345678, "password=hunter22"]}
+    assert json.loads(mask_json('["the-one-user"]')) == [MARK]
+
+
+@pytest.mark.usefixtures("nothing_referenced")
+def test_each_line_of_a_key_is_found_but_not_its_frame() -> None:
+    register_referenced("-----BEGIN X-----\nMIIEvQIBADANBgkqhkiG\nabc\n-----END X-----")
+
+    assert redactor().redact("line MIIEvQIBADANBgkqhkiG of it") == f"line {MARK} of it"
+    assert redactor().redact("-----BEGIN X-----") == "-----BEGIN X-----"
+
+
+@pytest.mark.usefixtures("nothing_referenced")
+def test_rotation_does_not_fill_the_memory() -> None:
+    for number in range(1200):
+        register_referenced(f"rotated-value-{number}")
+
+    assert len(redaction.referenced) == 500
+    assert redactor().redact("rotated-value-1199") == MARK
