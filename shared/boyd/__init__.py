@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         strategy,
         tool,
     )
+    from boyd.settings.secret_references import SecretProvider
 
 __all__ = [
     "Action",
@@ -87,6 +88,7 @@ __all__ = [
     "ProcedureStep",
     "Sandbox",
     "Secret",
+    "SecretProvider",
     "Situation",
     "SituationAssessment",
     "StepAction",
@@ -104,7 +106,13 @@ __all__ = [
 ]
 
 #: Where the names are, the quickest to import first.
-_HOMES = ("boyd.errors", "boyd.models", "boyd.plugin", "boyd.agent")
+_HOMES = (
+    "boyd.errors",
+    "boyd.models",
+    "boyd.plugin",
+    "boyd.agent",
+    "boyd.settings.secret_references",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
     BoydError
     ├── ConfigError         invalid settings or agent file
+    │   └── SecretUnavailable  a secret cannot be read
     ├── PluginError         a faulty plugin; carries its id
     │   └── InitFailed         its `init` raised
     ├── StoreError
@@ -49,6 +50,10 @@ class BoydError(Exception):
 
 class ConfigError(BoydError):
     """The configuration cannot be used."""
+
+
+class SecretUnavailable(ConfigError):
+    """A secret that a reference names cannot be read."""
 
 
 class PluginError(BoydError):

@@ -13,6 +13,7 @@ from boyd.phases.action_call import ConfinedCall
 from boyd.phases.observe import Isolate, dump, load, validate_observations
 from boyd.sandbox import confined_call, host_means, subprocess_call
 from boyd.settings.process_settings import Settings
+from boyd.settings.secret_references import SecretReader, SuppliedSecrets, use_reader
 
 
 class ActionConfiner:
@@ -67,6 +68,7 @@ def perform_action(request: str) -> str:
     from boyd.plugin import Context
 
     fields = json.loads(request)
+    use_reader(SuppliedSecrets(fields["secrets"]))
     agent = load_agents(fields["agents"])[fields["agent"]]
     before = fields["result"]
     call = ConfinedCall(
@@ -139,6 +141,7 @@ def _observe(request: dict[str, Any]) -> str:
     from boyd.store import Store, connect
 
     settings = Settings.model_validate_json(request["settings"])
+    use_reader(SecretReader(settings.secrets))
     agent = load_agents(settings.agents)[request["agent"]]
     assert settings.redis_url is not None
     store = Store(connect(settings.redis_url)).agent(agent.id)

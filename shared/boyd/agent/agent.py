@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from boyd.agent.agent_rules import Circumstances, Rules
 from boyd.agent.observer_digests import judge_digest, observer_digest
 from boyd.agent.procedure_plans import compose
+from boyd.agent.secret_rules import SecretRules
 from boyd.errors import ConfigError, PluginError
 from boyd.models import (
     AgentBuild,
@@ -163,6 +164,7 @@ class Agent:
         self._check_model()
         compose(self.host)
         self.rules = Rules(self.info, self.settings, self.host, folder)
+        self.secrets = SecretRules(self.settings.secrets, self.host)
         self._sandboxes = {id: self._sandbox(id) for id in self.host.actions}
 
     def _check_model(self) -> None:

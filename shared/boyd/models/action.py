@@ -141,7 +141,7 @@ Reversibility = Literal[
 ]
 #: The reason why an action was not executed: a hook or guard, a freeze or revocation, the end of
 #: its runs, a difference to what was approved, no worker, a hold, a closed window, a sandbox
-#: that the host cannot enforce, or that its target was well already.
+#: that the host cannot enforce, that its target was well already, or a secret that cannot be read.
 Prevention = Literal[
     "vetoed",
     "frozen",
@@ -153,6 +153,7 @@ Prevention = Literal[
     "closed",
     "unsandboxed",
     "unneeded",
+    "unresolved",
 ]
 
 #: The error of a result that says that an action waits for a person.

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
-from boyd.errors import ActionHeld, AgentRevoked, Veto
+from boyd.agent.secret_rules import CHECKED
+from boyd.errors import ActionHeld, AgentRevoked, SecretUnavailable, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
     CANCELLED,
@@ -39,6 +40,7 @@ from boyd.phases.action_call import (
     failure,
     no_such_action,
     sandbox_obstacle,
+    with_secrets,
     without_secrets,
 )
 from boyd.phases.gate import conclude, judge, refuse
@@ -46,6 +48,7 @@ from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.verify import check_before
 from boyd.plugin import Context, Procedure
 from boyd.plugin.plugin_values import params_to_json, validate
+from boyd.settings.secret_references import SCHEME
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
 
@@ -104,6 +107,8 @@ class Requester:
         by_hand: whether they have ordered just this: it is executed even where all is well.
         ordered_at: when a person has ordered it; a revocation since then ends it.
         decided_at: when an approved action was decided on; harm since then ends it.
+        writer: the strategy or procedure that has written the params, which decides on the secrets
+            that they may name; empty: a client or a model.
     """
 
     by: str = ""
@@ -113,6 +118,7 @@ class Requester:
     by_hand: bool = False
     ordered_at: datetime | None = None
     decided_at: datetime | None = None
+    writer: str = ""
 
 
 @dataclass(frozen=True)
@@ -236,6 +242,8 @@ class _Attempt:
             return earlier
         if request.undoes and (outcome := self._find_execution_to_undo(request.undoes)):
             return outcome
+        if refusal := self._refuse_secrets(request.decision.params):
+            return refusal
         # What was claimed by an earlier attempt has passed the gate, whatever time it is now.
         if self.verdict and not (request.retry and self.ledger.get(request.execution_id)):
             if self.verdict.outcome == "refused":
@@ -273,6 +281,17 @@ class _Attempt:
         # Already rolled back: no further approval needed.
         return self.ledger.find(self.request.execution_id)
 
+    def _refuse_secrets(self, params: JsonObject) -> ActionResult | None:
+        """The result if it may not use a secret that *params*, valid or not, name."""
+        if SCHEME not in str(params):
+            return None
+        request, rules = self.request, self.ctx.agent.secrets
+        writer = CHECKED if request.undoes else request.requester.writer
+        refusal = rules.refusal(self.action, request.decision.params, params, writer)
+        if refusal is None:
+            return None
+        return failure(self.action.id, f"Not executed: {refusal}", prevented="refused")
+
     def _doubt(self) -> str | None:
         """Ask the action itself for a reason to ask a person, although it could run alone."""
         action, request = self.action, self.request
@@ -306,9 +325,9 @@ class _Attempt:
         return failure(self.action.id, error, lost=lost, prevented=claim.prevention)
 
     def _execute(self) -> ActionResult:
-        refusal = self._run_before_hooks()
-        if refusal:
-            return self._run_after_hooks(failure(self.action.id, refusal, prevented="vetoed"))
+        veto = self._run_before_hooks()
+        if veto:
+            return self._run_after_hooks(failure(self.action.id, veto, prevented="vetoed"))
         try:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
@@ -318,6 +337,15 @@ class _Attempt:
         stored = params_to_json(params)
         if self._is_checked_before() and (outcome := self._find_well(stored)):
             return self._run_after_hooks(outcome)
+        if refusal := self._refuse_secrets(stored):
+            return self._run_after_hooks(refusal)
+        try:
+            params = with_secrets(self.ctx, self.action, params, stored)
+        except ValueError as error:
+            return self._run_after_hooks(failure(self.action.id, str(error)))
+        except SecretUnavailable as error:
+            reason = f"Not executed: {error}"
+            return self._run_after_hooks(failure(self.action.id, reason, prevented="unresolved"))
         return self._claim_and_execute(params, stored)
 
     def _claim_and_execute(self, params: Any, stored: JsonObject) -> ActionResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -27,6 +27,8 @@ from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context, Procedure
 from boyd.plugin.plugin_values import params_to_json, validate
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
+from boyd.settings.secret_references import SCHEME, fill_secrets, read_secret
+from boyd.text import redaction
 from boyd.text.redaction import clean, redactor
 from boyd.text.references import MissingValue
 
@@ -46,6 +48,8 @@ class ConfinedCall:
     iteration: int | None = None
     execution_id: str | None = None
     result: ActionResult | None = None
+    #: The values of the references in the options of its plugin.
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 class Confiner(Protocol):
@@ -133,11 +137,31 @@ def call_confined(
     if ctx.confiner is None:
         raise CannotConfine("this process makes no sandboxes")
     confiner, limit = ctx.confiner, min(timeout, sandbox.time or timeout)
+    call = replace(call, secrets=_option_secrets(ctx, action))
     # The sandbox ends by itself; the alarm is for the case that it does not.
     answer: ConfinedAnswer = time_limit.call(
         lambda: confiner.call(sandbox, call, limit), limit + _GRACE
     )
     return answer
+
+
+def with_secrets(ctx: PhaseContext, action: Action, params: Any, stored: JsonObject) -> Any:
+    """The *params* with the secrets that they name, for the call alone; *stored* keeps the names.
+
+    Raises:
+        SecretUnavailable: one of them, or of the options of a plugin in a sandbox, cannot be read.
+        ValueError: the action does not accept them.
+    """
+    if isinstance(action, Procedure):
+        return params  # its steps use them
+    if ctx.agent.sandbox(action.id):
+        _option_secrets(ctx, action)
+    return validate(action, fill_secrets(stored)) if SCHEME in str(stored) else params
+
+
+def _option_secrets(ctx: PhaseContext, action: Action) -> dict[str, str]:
+    """The values of the references in the options of the action's plugin."""
+    return {text: read_secret(text) for text in ctx.agent.secrets.options(action.plugin_id)}
 
 
 def perform(action: Action, call: ConfinedCall, here: Context) -> str:
@@ -204,7 +228,10 @@ def _result(action: Action, function: str, answer: Any, duration: float) -> Acti
         else:
             plainly = answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
             result = ActionResult(action=action.id, success=True, output=plainly, duration=duration)
-        size = len(result.to_json())
+        text = result.to_json()
+        size = len(text)
+        if redaction.referenced and (masked := redaction.mask_json(text)) is not text:
+            result = ActionResult.from_json(masked)
     except ValueError as error:
         reason = explain(error) if isinstance(error, ValidationError) else describe(error)
         return failure(action.id, f"it ran, but its output is not JSON: {reason}", duration)

@@ -29,6 +29,7 @@ from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Observer
 from boyd.plugin.plugin_values import unchecked
+from boyd.text import redaction
 
 log = logging.getLogger("boyd.phases")
 
@@ -371,7 +372,8 @@ def _dump_limited(observations: list[Observation], max_bytes: int) -> str:
 
 def dump(observations: list[Observation]) -> str:
     """Observations as JSON text."""
-    return _observations.dump_json(observations, by_alias=True, exclude_none=True).decode()
+    text = _observations.dump_json(observations, by_alias=True, exclude_none=True).decode()
+    return redaction.mask_json(text) if redaction.referenced else text
 
 
 def load(text: str) -> list[Observation]:

@@ -16,6 +16,7 @@ from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
 from boyd.plugin.plugin_values import unchecked, validate
 from boyd.sandbox.confined_call import ConfinedAnswer
+from boyd.settings.secret_references import fill_secrets
 from boyd.text.redaction import clean
 
 #: Characters of the evidence for a verdict.
@@ -54,6 +55,7 @@ def _check(ctx: PhaseContext, action: Action, call: ConfinedCall, limit: float) 
     context = replace(ctx.context(action.plugin_id), execution_id=call.execution_id)
     sandbox = ctx.agent.sandbox(action.id)
     try:
+        call = replace(call, params=fill_secrets(call.params))
         if sandbox is not None:
             if reason := sandbox_obstacle(ctx, action):
                 return EffectCheck("cannot tell", reason[:MAX_EVIDENCE])

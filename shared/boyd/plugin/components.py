@@ -43,7 +43,7 @@ from pydantic import (
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox
+from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox, StepAction
 from boyd.models.base import strip_prefix
 from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
@@ -336,13 +336,16 @@ class Strategy(Component):
 
     With `withdraw_when_clear` an approval it requested is withdrawn once it no longer applies or
     decides on no-op. `state` names the keys of the plugin's state that it reads: every iteration
-    records them, so that a replay can choose the strategy where it was not chosen.
+    records them, so that a replay can choose the strategy where it was not chosen. `templates` are
+    the actions that it takes from the agent file, with `${…}` for what differs from call to call;
+    secrets that they name are used.
     """
 
     functions: ClassVar = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
 
     withdraw_when_clear: bool = False
     state: tuple[str, ...] = ()
+    templates: tuple[StepAction, ...] = ()
 
 
 class Action(Component):

@@ -9,19 +9,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SecretBytes,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from boyd.errors import ConfigError, PluginError
 from boyd.models import ApprovalItem, Catalog, NotificationRecipient, NotificationStage
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 from boyd.plugin.decorators import Declared
+from boyd.settings.secret_references import LazySecret, SecretReference, make_lazy, read_secret
 from boyd.settings.validation import mistakes, read_text
 from boyd.text.redaction import register
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """All `SecretStr` and `SecretBytes` nested in a value, as text."""
+    """All `SecretStr` and `SecretBytes` nested in a value, as text, but not what is a reference."""
+    if isinstance(value, LazySecret):
+        return
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, SecretBytes):
@@ -94,7 +105,7 @@ class Plugin(metaclass=_PluginType):
         """
         kind = type(self).Options
         try:
-            self.options = kind(**options)
+            self.options = make_lazy(kind(**options))
         except ValidationError as error:
             raise PluginError(self.id or type(self).__name__, mistakes(error, kind)) from None
         # Errors may quote options, as a failed request quotes its URL.
@@ -159,32 +170,47 @@ class Plugin(metaclass=_PluginType):
 
 
 class Secret(BaseModel):
-    """A secret in a file or an environment variable, read whenever it is used.
+    """A secret in a file or an environment variable, or a reference, read whenever it is used.
 
     Only the workers that use it need to have it, and a new one counts at once.
 
     Attributes:
         file: the path of the file.
         env: the name of the variable.
+        ref: the reference, such as `secret://vault/db#password`; a text alone is one, too.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     file: Path | None = None
     env: str | None = None
+    ref: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, value: object) -> object:
+        return {"ref": value} if isinstance(value, str) else value
+
+    @field_validator("ref")
+    @classmethod
+    def _readable(cls, ref: str | None) -> str | None:
+        return ref and SecretReference.parse(ref).text
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.file is None) == (self.env is None):
-            raise ValueError("needs either `file` or `env`")
+        if [self.file, self.env, self.ref].count(None) != 2:
+            raise ValueError("needs one of `file`, `env` and `ref`")
         return self
 
     def read(self) -> str:
         """The secret, without white space around it; errors and logs will not show it.
 
         Raises:
-            ConfigError: the file cannot be read, or there is no such variable.
+            ConfigError: the file cannot be read, there is no such variable, or the provider does
+                not give it.
         """
+        if self.ref is not None:
+            return read_secret(self.ref).strip()
         text = self._look_up()
         if not text:
             raise ConfigError(f"{self.file or self.env}: holds no secret on this worker")

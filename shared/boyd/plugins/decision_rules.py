@@ -26,6 +26,7 @@ from boyd.models import (
     Severity,
     Situation,
     SituationAssessment,
+    StepAction,
 )
 from boyd.plugin import Context, Plugin, Strategy, orienter
 from boyd.settings.validation import nearest
@@ -181,6 +182,7 @@ class DecisionRules(Plugin):
         return Strategy(
             name=rule.name,
             description=rule.rationale or f"Decide on {rule.action}.",
+            templates=(StepAction(action=rule.action, params=rule.params),),
             applicable_when=lambda situation: bool(self._matches(rule, situation)),
             decide=lambda situation, ctx: self._decide(rule, situation, ctx),
         )

@@ -432,7 +432,11 @@ class _Phases:
         """The gate's answer to a decision; nothing is executed or proposed."""
         acting = self.begin("act", after)
         request = act.Request(
-            "replay", decision, asked_by=trace.approval_required_by, situation=situation
+            "replay",
+            decision,
+            asked_by=trace.approval_required_by,
+            situation=situation,
+            requester=act.Requester(writer=trace.chosen or ""),
         )
         ledger = ShadowLedger(self._agent, self._record, self._gaps, self._past)
         earlier = len(self._gaps.late)

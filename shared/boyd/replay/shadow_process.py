@@ -38,6 +38,7 @@ from boyd.replay.playback import UnrecordedRead
 from boyd.replay.shadow import CannotTell, Shadow
 from boyd.sandbox.kernel import confine
 from boyd.sandbox.subprocess_call import follow_parent
+from boyd.settings.secret_references import ReferencesOnly, use_reader
 from boyd.text.version import VERSION
 
 #: Audit events that act, and the argument that names what they act on.
@@ -222,6 +223,7 @@ class _Judging:
             UnrecordedRead: it acts when it is loaded.
         """
         task = self._task
+        use_reader(ReferencesOnly())
         agent = load_agent(task.agent, task.plugins, task.options)
         self._shadow = Shadow(agent)
         self._past = CarriedPast() if self._task.closed_loop else None

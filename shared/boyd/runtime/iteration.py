@@ -314,6 +314,7 @@ class IterationSteps:
             obstacle=entry.fields.get("unserved", ""),
             gate=record.gate,
             fence=entry.fence,
+            requester=act.Requester(writer=(record.trace and record.trace.chosen) or ""),
         )
         ledger = self._engine.ledger()
         result, gate = act.act(ctx, request, ledger, self._engine.approvals)

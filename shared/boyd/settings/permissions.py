@@ -229,10 +229,34 @@ class Window(AgentGroup):
         return min((at for at in openings if at is not None), default=None)
 
 
+class SecretRule(AgentGroup):
+    """A permission of actions to use secrets, for all decisions alike.
+
+    All are patterns: `references`, ids of `actions`, `params` that may hold the secret (nested ones
+    as `headers.token`), and `targets` that the actions act on.
+    """
+
+    references: list[str] = Field(min_length=1)
+    actions: list[str] = Field(min_length=1)
+    params: list[str] = Field(min_length=1)
+    targets: list[str] = Field(default=["*"], min_length=1)
+
+    def permits(self, reference: str, action: str, param: str, target: str) -> bool:
+        """Report whether the action may use that secret in that parameter, on *target*."""
+        pairs = [
+            (self.references, reference),
+            (self.actions, action),
+            (self.params, param),
+            (self.targets, target),
+        ]
+        return all(matches_any(patterns, text) for patterns, text in pairs)
+
+
 class PermissionSettings(AgentGroup):
     """Settings that decide whether an action runs alone, waits, or needs a person.
 
-    `sandbox` has limits of actions, which are tighter than their own.
+    `sandbox` has limits of actions, which are tighter than their own. `secrets` says which secrets
+    actions may use besides those that the agent file names for them.
     """
 
     approvals: ApprovalSettings = ApprovalSettings()
@@ -240,6 +264,7 @@ class PermissionSettings(AgentGroup):
     autonomy: dict[str, AutonomyRule] = Field(default_factory=dict)
     windows: list[Window] = []
     sandbox: dict[str, Sandbox] = Field(default_factory=dict)
+    secrets: list[SecretRule] = []
 
 
 def matches_any(patterns: list[str], action: str) -> bool:

@@ -34,6 +34,7 @@ from pydantic_settings import (
 
 from boyd.errors import ConfigError
 from boyd.settings.oidc_settings import OidcSettings
+from boyd.settings.secret_references import SecretReader, SecretSettings, use_reader
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import mistakes, read_text, read_toml, state_folder
 from boyd.text.redaction import register
@@ -249,6 +250,7 @@ class Settings(BaseSettings):
         intake: settings of `/intake`.
         callbacks: settings of callbacks.
         oidc: sign-in with an OpenID Connect provider.
+        secrets: providers of secrets that agents name by reference.
         traces: export of traces to OpenTelemetry.
         embedded: the Redis server that `boyd up` starts.
     """
@@ -279,6 +281,7 @@ class Settings(BaseSettings):
     intake: IntakeSettings = IntakeSettings()
     callbacks: CallbackSettings = CallbackSettings()
     oidc: OidcSettings = OidcSettings()
+    secrets: SecretSettings = SecretSettings()
     traces: TracesSettings = TracesSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
@@ -324,6 +327,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
     except ValidationError as error:
         raise ConfigError(f"settings: {mistakes(error, Settings)}") from None
     register(*_secrets(settings))
+    use_reader(SecretReader(settings.secrets))
     return settings
 
 

@@ -119,6 +119,7 @@ def _check(reference: str, references_by_id: dict[str, str], show_all: bool) -> 
         *_find_unknown_actions(agent),
         *_find_unknown_formats(agent),
         *agent.rules.problems(),
+        *agent.secrets.problems(),
     ):
         output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True

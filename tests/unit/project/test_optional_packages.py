@@ -20,7 +20,7 @@ class Hiding:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hiding())
-for group in ("boyd.plugins", "boyd.intakes", "boyd.commands", "boyd.pages"):
+for group in ("boyd.plugins", "boyd.intakes", "boyd.commands", "boyd.pages", "boyd.secrets"):
     for point in entry_points(group=group):
         if point.dist.name == "boyd":
             point.load()

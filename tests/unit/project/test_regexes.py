@@ -31,6 +31,7 @@ PACKAGES = (
     "boyd_connectors",
     "boyd_goals",
     "boyd_proof",
+    "boyd_secrets",
     "boyd_worker",
     "boyd_api",
 )

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
+from boyd.agent.secret_rules import CHECKED
 from boyd.models import (
     NO_SITUATION,
     ActionPerformed,
@@ -174,6 +175,7 @@ class ApprovedActionHandler:
                 by_hand=_is_ordered(self._engine, item),
                 ordered_at=item.resolved_at,
                 decided_at=item.resolved_at,
+                writer=CHECKED,
             ),
             approved=True,
             record=item.record,

@@ -31,6 +31,7 @@ from boyd.runtime.jobs.job_runner import Done, Fields
 from boyd.runtime.leases import SMALL
 from boyd.store import StuckJob, read_call
 from boyd.store.calls import KEEP, seconds_to_keep
+from boyd.text.redaction import mask_json
 
 log = logging.getLogger(__name__)
 
@@ -224,7 +225,7 @@ def _error_reply(status: int, error: str) -> Done:
 
 def _finish(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
     parts = {"result": result, "reply": reply}
-    fields = {name: value.to_json() for name, value in parts.items() if value is not None}
+    fields = {n: mask_json(value.to_json()) for n, value in parts.items() if value is not None}
     approval_id = result.waits_for if result else None
     if approval_id:
         # The call has succeeded: it requested an approval, which has its own state.

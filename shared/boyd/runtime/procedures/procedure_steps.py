@@ -227,6 +227,7 @@ class ProcedureSteps:
                 tuple(self._record.requesters),
                 by_hand=run.polls or is_by_hand(self._engine, self._record.id),
                 decided_at=self._record.started_at,
+                writer=self._record.action,
             ),
             proposal=act.ProposalTerms(run.origin, wakes=self._job),
             approved=covered,
