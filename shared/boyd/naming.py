@@ -86,6 +86,51 @@ def compensation(execution: str, step_id: str, number: int = 0) -> str:
     return f"compensation:{execution}:{step_id}" + (f".{number}" if number else "")
 
 
+def wave(execution: str, step_id: str) -> str:
+    """The targets of a procedure's step."""
+    return f"{execution}:{step_id}"
+
+
+def parts_of_wave(wave: str) -> tuple[str, str]:
+    """The execution of the procedure, and the id of the step, in a name by `wave`."""
+    execution, _, step_id = wave.rpartition(":")
+    return execution, step_id
+
+
+def target(wave: str, number: int) -> str:
+    """The job that is at work on a target of a step."""
+    return f"target:{wave}@{number}"
+
+
+def procedure_of(job: str) -> str | None:
+    """The execution of the procedure that a job goes on with, or a target of which."""
+    kind, id = parts(job)
+    if kind == "target":
+        return parts_of_wave(parts_of_target(id)[0])[0]
+    return id if kind == "procedure" else None
+
+
+def parts_of_target(target: str) -> tuple[str, int]:
+    """The wave and the number of a target in the id of its job, `<wave>@<number>`."""
+    wave, _, number = target.rpartition("@")
+    return wave, int(number)
+
+
+def of_target(step_id: str, number: int) -> str:
+    """A step for one of its targets; its executions and what undoes them have this name."""
+    return f"{step_id}@{number}"
+
+
+def is_target(name: str) -> bool:
+    """Report whether that is the name of a step for one of its targets."""
+    return "@" in name
+
+
+def step_of(name: str) -> str:
+    """The id of the step in the end of an execution's name, as in `drain@17.1`."""
+    return name.partition(".")[0].partition("@")[0]
+
+
 def verification(execution: str) -> str:
     """The job that verifies the effect of an execution."""
     return f"{_VERIFICATION}:{execution}"

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import redis
 
+from boyd import naming
 from boyd.errors import StoreError
 from boyd.models import (
     ActionResult,
@@ -43,6 +44,7 @@ from boyd.models import (
     Sandbox,
     Situation,
     StepProgress,
+    TargetState,
     Triple,
     VerificationPlan,
     utc_now,
@@ -476,6 +478,57 @@ def procedures(a: AgentStore) -> None:
     assert a.procedures.end(record, fence, "failed", done(), "why", 60)
     assert a.holds.lift("p:do", "t", ANN) == "lifted"
     assert a.jobs.leave(Fence("procedure:call:c8", 1, "w/2"), "failed", {}, 60)
+    waves(a)
+
+
+def waves(a: AgentStore) -> None:
+    """A step over three targets: one fails, is repeated, and the others are undone."""
+    call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
+    a.calls.submit(call, None, "c10")
+    assert a.jobs.enter("call:c10", 1, "w/1")
+    assert claim(a, "call:c10", Fence("call:c10", 1, "w/1")) == "claimed"
+    step = ProcedureStep(id="one", action="p:one", for_each=["x", "y", "z"])
+    now = utc_now()
+    record = ProcedureRecord(
+        id="call:c10",
+        action="p:do",
+        params={},
+        target="t",
+        state="running",
+        steps=[step],
+        progress=[StepProgress()],
+        started_at=now,
+        until=now + timedelta(seconds=60),
+    )
+    assert a.procedures.begin("token", record, done())
+    assert a.jobs.enter("procedure:call:c10", 1, "w/2")
+    fence, wave = Fence("procedure:call:c10", 1, "w/2"), "call:c10:one"
+    limits = {"atOnce": 1, "stopAt": 1, "queue": "act", "idempotent": 0}
+    forth = {**limits, "mode": "forth", "limit": 3}
+    assert a.waves.open(wave, fence, forth) == [naming.target(wave, 0)]
+    assert move(a, wave, 0, "done") == [naming.target(wave, 1)]
+    assert move(a, wave, 1, "failed") == []
+    assert a.waves.repeat(wave, fence, back=False)
+    assert a.waves.open(wave, fence, forth, resumed=True) == [naming.target(wave, 1)]
+    assert a.procedures.record(record, fence, {"wave": "one"})
+    assert a.procedures.cancel("call:c10", ANN) == "ok"
+    assert move(a, wave, 1, "pending") == []
+    assert a.waves.halt(wave, fence, "cancelled")
+    assert a.waves.open(wave, fence, {**limits, "mode": "back"}) == [naming.target(wave, 0)]
+    assert move(a, wave, 0, "stuck") == []
+    assert a.procedures.end(record, fence, "failed", done(), "why", 60)
+
+
+def move(a: AgentStore, wave: str, number: int, state: TargetState) -> list[str] | None:
+    """Let a worker end a target."""
+    name = naming.target(wave, number)
+    assert a.jobs.enter(name, 1, "w/3")
+    fence = Fence(name, 1, "w/3")
+    target = a.waves.get(wave, number)
+    assert target
+    names = a.waves.move(wave, fence, target.patched({"state": state, "detail": "why"}))
+    assert a.jobs.leave(fence, "succeeded", {}, 0)
+    return names
 
 
 def questions(store: Store, a: AgentStore) -> None:

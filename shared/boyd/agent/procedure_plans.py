@@ -1,4 +1,4 @@
-"""Plans of procedures: checks them when an agent is loaded, and fills in the values of steps.
+"""Plans of procedures: checks them when an agent is loaded, and fills in targets and values.
 
 A step refers to a value by `${params.NAME}` or `${steps.ID.output.NAME}`, which is the whole text,
 or a part of its question; conditions in CEL use the same names. Only earlier steps are known.
@@ -6,7 +6,9 @@ or a part of its question; conditions in CEL use the same names. Only earlier st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,14 +18,20 @@ from boyd.agent.conditions import ANY, OBJECT, ConditionError, Language, names_o
 from boyd.errors import ConfigError
 from boyd.models import (
     LEVELS,
+    MAX_NAMED,
     MAX_STEPS,
+    MAX_TARGETS,
+    MAX_TARGETS_SIZE,
     Autonomy,
     AutonomyMode,
+    Json,
     JsonObject,
+    ObservedItems,
     ProcedureStep,
     Reversibility,
     StepAction,
 )
+from boyd.models.procedure import AT_ONCE
 from boyd.plugin import Action, PluginHost, Procedure
 from boyd.plugin.composed_action import ASK
 from boyd.plugin.plugin_values import validate
@@ -74,6 +82,88 @@ def params_of(step: ProcedureStep, values: Mapping[str, Any]) -> JsonObject:
     return params
 
 
+def name_targets(
+    steps: Sequence[ProcedureStep], latest_data: Callable[[str], Sequence[JsonObject]]
+) -> list[ProcedureStep]:
+    """Return the *steps* with the targets of each as a list without repetitions.
+
+    *latest_data* returns the data of the last observations of an observer.
+
+    Raises:
+        ValueError: a step has too many targets, or its observer has reported none.
+    """
+    return [_with_targets(step, latest_data) for step in steps]
+
+
+def _with_targets(
+    step: ProcedureStep, latest_data: Callable[[str], Sequence[JsonObject]]
+) -> ProcedureStep:
+    source = step.for_each
+    if source is None:
+        return step
+    if isinstance(source, list):
+        items = source
+    else:
+        items = [
+            item for data in latest_data(source.observer) for item in _items(data, source.path)
+        ]
+        if not items:
+            raise ValueError(f"step {step.id}: {source.observer} has reported no {source.path}")
+    targets = list({json.dumps(item, sort_keys=True): item for item in items}.values())
+    if len(targets) > MAX_TARGETS or len(json.dumps(targets)) > MAX_TARGETS_SIZE:
+        most = f"at most {MAX_TARGETS}, and {MAX_TARGETS_SIZE} characters, are possible"
+        raise ValueError(f"step {step.id}: it has {len(targets)} targets; {most}")
+    return step.patched({"for_each": targets})
+
+
+def _items(data: JsonObject, path: str) -> list[Json]:
+    value: Json = data
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def fits(steps: Sequence[ProcedureStep], approved: Sequence[ProcedureStep]) -> bool:
+    """Report whether *approved* are the same steps, with targets for those that are observed."""
+    return len(steps) == len(approved) and all(map(_fits, steps, approved))
+
+
+def _fits(step: ProcedureStep, approved: ProcedureStep) -> bool:
+    if not isinstance(step.for_each, ObservedItems):
+        return _with_targets(step, lambda observer: ()) == approved
+    listed = isinstance(approved.for_each, list)
+    return listed and step.patched({"for_each": approved.for_each}) == approved
+
+
+def first_item(step: ProcedureStep) -> JsonObject:
+    """The value of `item` for the first of the targets of a step, if it has some."""
+    return {"item": step.for_each[0]} if isinstance(step.for_each, list) and step.for_each else {}
+
+
+def outline(step: ProcedureStep) -> JsonObject:
+    """The number of targets of a step, the first of them, its waves and limits, for people."""
+    if not isinstance(step.for_each, list):
+        return {}
+    total = len(step.for_each)
+    ends = wave_ends(step, total)
+    sizes: list[Json] = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    limits: JsonObject = {"atOnce": step.at_once or AT_ONCE, "stopAt": step.stop_at or 1}
+    return {"targets": total, "first": step.for_each[:MAX_NAMED], "waves": sizes, **limits}
+
+
+def wave_ends(step: ProcedureStep, total: int) -> list[int]:
+    """The number of targets after each wave; the last one has the rest."""
+    ends: list[int] = []
+    for size in step.wave or []:
+        share = size if isinstance(size, int) else math.ceil(total * int(size[:-1]) / 100)
+        ends.append(min(total, (ends[-1] if ends else 0) + share))
+        if ends[-1] == total:
+            return ends
+    return [*ends, total]
+
+
 def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | str | None:
     """The action that undoes a step, `rollback`, or None."""
     if step.compensate == "none":
@@ -105,6 +195,7 @@ class _Check:
         self._actions = actions
         self._schema = _schema(procedure)
         self._earlier: list[str] = []
+        self._has_item = False
 
     def run(self) -> None:
         steps = self._procedure.steps
@@ -113,8 +204,19 @@ class _Check:
         for step in steps:
             if step.id in self._earlier:
                 raise self._error(step.id, "two steps have this id")
+            self._targets(step)
             self._step(step)
             self._earlier.append(step.id)
+
+    def _targets(self, step: ProcedureStep) -> None:
+        self._has_item = step.for_each is not None
+        if self._has_item and self._procedure.approve == "each":
+            raise self._error(step.id, "`for_each` cannot be approved step by step")
+        if isinstance(step.for_each, list):
+            try:
+                name_targets([step], lambda observer: ())
+            except ValueError as error:
+                raise self._error("", str(error)) from None
 
     def _step(self, step: ProcedureStep) -> None:
         planned = action_of(step)
@@ -135,6 +237,9 @@ class _Check:
             self._params(f"{step.id}.compensate", undoing, undo.params, [*self._earlier, step.id])
         elif undo == "rollback" and not action.has("rollback"):
             raise self._error(step.id, f"compensate: {action.id} has no rollback")
+        if step.otherwise is not None:
+            instead = self._action(step.id, step.otherwise.action)
+            self._params(f"{step.id}.else", instead, step.otherwise.params, self._earlier)
 
     def _action(self, step: str, id: str) -> Action:
         action = self._actions.get(id)
@@ -179,8 +284,13 @@ class _Check:
 
     def _reference(self, step: str, text: str, earlier: Sequence[str]) -> None:
         reference = parse_reference(text)
+        if reference is not None and reference.name == "item" and self._has_item:
+            return
         if reference is None or reference.name not in ("params", "steps") or not reference.path:
-            syntax = "a reference is the whole text: ${params.NAME} or ${steps.ID.output.NAME}"
+            syntax = (
+                "a reference is the whole text: ${params.NAME} or ${steps.ID.output.NAME}, or "
+                "${item} with `for_each`"
+            )
             raise self._error(step, f"{text!r}: {syntax}")
         first, *rest = reference.path
         if reference.name == "params":
@@ -217,12 +327,14 @@ def _classify(procedure: Procedure, actions: Mapping[str, Action]) -> None:
 
 
 def acting(steps: Sequence[ProcedureStep]) -> Iterator[StepAction]:
-    """The actions of *steps*, and those that undo them by an action of their own."""
+    """The actions of *steps*, those that undo them by an action of their own, and alternatives."""
     for step in steps:
         if step.ask is None:
             yield action_of(step)
         if isinstance(step.compensate, StepAction):
             yield step.compensate
+        if step.otherwise is not None:
+            yield step.otherwise
 
 
 def _mandatory_params(schema: Mapping[str, Any] | None) -> list[str]:

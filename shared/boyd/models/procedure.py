@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from boyd.models.base import Confidence, JsonObject, Model, Timestamp
+from boyd.models.base import Confidence, Json, JsonObject, Model, Timestamp
 
-#: The most steps of a procedure.
-MAX_STEPS = 20
+#: The most steps of a procedure, targets of a step, and characters of those as JSON.
+MAX_STEPS, MAX_TARGETS, MAX_TARGETS_SIZE = 20, 5000, 250_000
+#: Targets of a step that run at the same time, by default.
+AT_ONCE = 10
+#: Targets that its progress names.
+MAX_NAMED = 20
 #: Who approves: a person the whole procedure, or each of its steps.
 ProcedureApproval = Literal["whole", "each"]
 #: `stopped`: a person has to resume or cancel it.
@@ -21,7 +26,28 @@ StepState = Literal[
 #: `left`: a person resumed the procedure without it.
 StepCompensationState = Literal["running", "asked", "done", "failed", "unknown", "left"]
 
+#: `no effect`: that or an effect that could not be told; `stuck`: it could not be undone.
+TargetState = Literal[
+    "pending",
+    "running",
+    "asked",
+    "verifying",
+    "done",
+    "skipped",
+    "failed",
+    "no effect",
+    "worse",
+    "unknown",
+    "undoing",
+    "undo asked",
+    "undone",
+    "left",
+    "stuck",
+]
+
 StepId = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,39}$")]
+#: The size of a wave: a number of targets, or a share of all.
+WaveSize = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^([1-9][0-9]?|100)%$")]
 
 
 class StepAction(Model):
@@ -29,6 +55,19 @@ class StepAction(Model):
 
     action: str
     params: JsonObject = Field(default_factory=dict)
+
+
+class ObservedItems(Model):
+    """The items that an observer has reported last.
+
+    Attributes:
+        observer: its id.
+        path: leads to them in the data of each observation, as `servers.names`; a list there
+            stands for its items.
+    """
+
+    observer: str
+    path: str = Field(min_length=1)
 
 
 class ProcedureStep(Model):
@@ -42,9 +81,15 @@ class ProcedureStep(Model):
         when: a condition in CEL; the step is skipped if it is false.
         until: a condition in CEL on `output`; the action is repeated until it is true.
         every: seconds between two repetitions.
-        within: seconds in which `until` has to become true.
+        within: seconds in which `until` has to become true, or for which a target waits for its
+            turn.
         verify: whether the next step waits for the verdict on its effect, if it can be verified.
         compensate: what undoes it; absent: the rollback of its action, if it has one.
+        otherwise: what is executed instead if `when` is false, or it fails without an effect.
+        for_each: its targets, for each of which it is executed; `${item}` stands for one.
+        wave: the sizes of the first waves; the rest is another one. Absent: all are one wave.
+        at_once: the most targets at the same time.
+        stop_at: the number of failures at which it waits for a person; the default is 1.
     """
 
     id: StepId
@@ -57,6 +102,11 @@ class ProcedureStep(Model):
     within: float = Field(default=300.0, gt=0, le=86400)
     verify: bool = True
     compensate: StepAction | Literal["rollback", "none"] | None = None
+    otherwise: StepAction | None = Field(default=None, alias="else")
+    for_each: list[Json] | ObservedItems | None = None
+    wave: list[WaveSize] | None = Field(default=None, max_length=100)
+    at_once: int | None = Field(default=None, ge=1, le=100)
+    stop_at: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -64,6 +114,11 @@ class ProcedureStep(Model):
             raise ValueError("give either `action` or `ask`")
         if self.ask is not None and (self.params or self.until or self.compensate):
             raise ValueError("`ask` takes no `params`, `until` or `compensate`")
+        if self.for_each is not None and (self.ask or self.until or self.otherwise):
+            raise ValueError("`for_each` takes no `ask`, `until` or `else`")
+        limits = (self.wave, self.at_once, self.stop_at)
+        if self.for_each is None and any(limit is not None for limit in limits):
+            raise ValueError("`wave`, `at_once` and `stop_at` need `for_each`")
         return self
 
 
@@ -77,6 +132,87 @@ class StepCompensation(Model):
     tries: int = 0
 
 
+class WaveTarget(Model):
+    """One target of a step; `number` counts them from 0.
+
+    Attributes:
+        execution: its latest execution in the ledger.
+        detail: why it failed, or what it waits for, in one line.
+        started_at: the beginning of the wait for its turn, if another execution was in the way.
+        tries: how often a person has ordered to repeat it, while something is done.
+    """
+
+    number: int
+    item: Json
+    state: TargetState
+    execution: str | None = None
+    approval: str | None = None
+    detail: str | None = None
+    started_at: Timestamp | None = None
+    tries: int = 0
+
+    @property
+    def label(self) -> str:
+        """The item in one line."""
+        return self.item if isinstance(self.item, str) else json.dumps(self.item)
+
+
+class WaveProgress(Model):
+    """The progress of a step over its targets, a few seconds old at most while it runs.
+
+    Attributes:
+        total: the number of targets.
+        ends: the number of targets after each wave.
+        begun: the number of targets in the waves that were begun.
+        counts: the number of targets in each state that some are in.
+        problems: the first targets that failed or wait for a person.
+        halted: why no other target is begun.
+        back: whether it is being undone.
+    """
+
+    total: int
+    ends: list[int]
+    begun: int = 0
+    counts: dict[TargetState, int] = Field(default_factory=dict)
+    problems: list[WaveTarget] = Field(default_factory=list)
+    halted: str | None = None
+    back: bool = False
+
+    def count(self, *states: TargetState) -> int:
+        """The number of targets in one of those *states*."""
+        return sum(self.counts.get(state, 0) for state in states)
+
+    @property
+    def busy(self) -> int:
+        """The number of targets that somebody or something is at work on."""
+        return self.count("running", "asked", "verifying", "undoing", "undo asked")
+
+    @property
+    def failures(self) -> int:
+        """The number of targets that did not become as they should."""
+        return self.count("failed", "no effect", "worse", "unknown")
+
+    @property
+    def over(self) -> int:
+        """The number of targets that nothing more happens to, unless they are undone."""
+        return self.total - self.count("pending") - self.busy
+
+    @property
+    def summary(self) -> str:
+        """The progress in a few words, as in `120 of 1000, wave 2 of 4, 3 failed`."""
+        parts = [f"{self.over} of {self.total}"]
+        if len(self.ends) > 1 and self.begun:
+            number = sum(end <= self.begun for end in self.ends)
+            parts.append(f"wave {number} of {len(self.ends)}")
+        numbers = {
+            "failed": self.failures,
+            "waiting for approval": self.count("asked", "undo asked"),
+            "undone": self.count("undone"),
+            "not undone": self.count("stuck"),
+        }
+        return ", ".join([*parts, *(f"{n} {word}" for word, n in numbers.items() if n)])
+
+
 class StepProgress(Model):
     """The progress of a step.
 
@@ -88,6 +224,8 @@ class StepProgress(Model):
         polls: how often `until` was evaluated.
         tries: how often a person has ordered to repeat it.
         compensation: of its effect; absent: none was begun.
+        instead: whether the action of `else` is executed instead.
+        wave: of its targets, if it has some.
     """
 
     state: StepState = "pending"
@@ -100,6 +238,8 @@ class StepProgress(Model):
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
     compensation: StepCompensation | None = None
+    instead: bool = False
+    wave: WaveProgress | None = None
 
 
 class ProcedureRecord(Model):
@@ -134,6 +274,18 @@ class ProcedureRecord(Model):
     ended_at: Timestamp | None = None
     cancelled_by: str | None = None
 
+    def step(self, index: int) -> ProcedureStep:
+        """A step as it is executed: its alternative, if that is its branch."""
+        step = self.steps[index]
+        if step.otherwise is None or not self.progress[index].instead:
+            return step
+        return ProcedureStep(
+            id=step.id,
+            action=step.otherwise.action,
+            params=step.otherwise.params,
+            verify=step.verify,
+        )
+
     @property
     def has_ended(self) -> bool:
         """True once no step or compensation will run."""
@@ -164,6 +316,8 @@ class ProcedureRecord(Model):
         progress = self.progress[self.at] if self.at < len(self.progress) else StepProgress()
         if self.state == "running" and progress.state == "asked":
             return f"{where} waits for approval {(progress.approval or '')[:8]}"
+        if progress.wave is not None:
+            where += f": {progress.wave.summary}"
         return f"{self.state}, {where}"
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
+from boyd.agent.procedure_plans import name_targets
 from boyd.agent.secret_rules import CHECKED
 from boyd.errors import ActionHeld, AgentRevoked, SecretUnavailable, Veto
 from boyd.models import (
@@ -29,6 +30,7 @@ from boyd.models import (
     JsonObject,
     Level,
     ProcedureRecord,
+    ProcedureStep,
     Proposal,
     Situation,
     TrackRecord,
@@ -131,6 +133,7 @@ class ProposalTerms:
         wakes: the job that waits for it; other requests do not join it.
         by_person: a person has to approve it, whatever hooks, policies and grants say.
         instead_of: the reasons why the actions that were decided first are not repeated.
+        plan: the steps of a procedure, with their targets, once a person has approved them.
     """
 
     origin: str = ""
@@ -138,6 +141,7 @@ class ProposalTerms:
     wakes: str = ""
     by_person: bool = False
     instead_of: tuple[str, ...] = ()
+    plan: tuple[ProcedureStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -215,6 +219,7 @@ class _Attempt:
     Attributes:
         verdict: the gate's, unless a person has approved the action.
         undone: the execution that it rolls back.
+        plan: the steps of a procedure, once they were needed.
     """
 
     def __init__(
@@ -232,6 +237,7 @@ class _Attempt:
         self.ledger = ledger
         self.approvals = approvals
         self.undone: ExecutionEntry | None = None
+        self.plan: tuple[ProcedureStep, ...] | None = None
         self.verdict = request.gate
         if self.verdict is None and not request.approved:
             self.verdict = judge(ctx.agent, circumstances, request.asked_by)
@@ -330,6 +336,7 @@ class _Attempt:
             return self._run_after_hooks(failure(self.action.id, veto, prevented="vetoed"))
         try:
             params = validate(self.action, self.request.decision.params)
+            self._plan()
         except ValueError as error:
             return self._run_after_hooks(failure(self.action.id, str(error)))
         if reason := sandbox_obstacle(self.ctx, self.action):
@@ -497,7 +504,7 @@ class _Attempt:
             params=params,
             target=procedure.target_of(params),
             state="running",
-            steps=list(procedure.steps),
+            steps=list(self._plan()),
             approve=procedure.approve,
             by=self.request.requester.by or f"agent:{self.ctx.agent.id}",
             requesters=list(self.request.requester.principals),
@@ -540,6 +547,7 @@ class _Attempt:
         action, request = self.action, self.request
         try:
             validate(action, request.decision.params)
+            self._plan()
         except Exception as error:  # noqa: BLE001 - the plugin's own validation
             text = str(error) if isinstance(error, ValueError) else describe(error)
             return failure(action.id, text)
@@ -563,6 +571,7 @@ class _Attempt:
             decision = decision.patched({"risk": least_risk})
             circumstances = self.ctx.circumstances(action, decision, circumstances.situation)
         doubt, policy = agent.rules.policy_doubt(circumstances), agent.policy(circumstances)
+        may_approve_plan = isinstance(action, Procedure) and action.approve == "whole"
         return Proposal(
             decision=decision.patched({"requires_approval": True}),
             action_id=action.id,
@@ -581,7 +590,7 @@ class _Attempt:
             target=action.target_of(decision.params),
             concurrency=action.in_flight_limit,
             required=policy.patched({"person": True}) if terms.by_person else policy,
-            plan=action.steps_to_approve if isinstance(action, Procedure) else [],
+            plan=list(self._plan()) if may_approve_plan else [],
             situation=agent.rules.policy_situation(circumstances.situation),
             requested_by=list(request.requester.principals),
             undoes=request.undoes,
@@ -592,6 +601,14 @@ class _Attempt:
             record=None if request.undoes else self._own_record(),
             code=agent.code_of(action.id),
         )
+
+    def _plan(self) -> tuple[ProcedureStep, ...]:
+        """Return the steps of a procedure, with their targets as they were first named."""
+        if self.plan is None and isinstance(self.action, Procedure):
+            latest_data = self.ctx.context(self.action.plugin_id).latest_data
+            approved = self.request.proposal.plan
+            self.plan = approved or tuple(name_targets(self.action.steps, latest_data))
+        return self.plan or ()
 
     def _own_record(self) -> TrackRecord | None:
         """Return the track record in which it counts, if the agent itself has decided on it."""

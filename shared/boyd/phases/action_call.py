@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from boyd.agent.procedure_plans import action_of, params_of
+from boyd.agent.procedure_plans import action_of, first_item, name_targets, outline, params_of
 from boyd.errors import Overrun
 from boyd.models import (
     APPROVAL_REQUIRED,
@@ -282,17 +282,21 @@ def dry_run(
 def _plan(
     ctx: PhaseContext, procedure: Procedure, params: Mapping[str, Any], for_model: bool
 ) -> ActionResult:
-    """The steps of a procedure, each with its dry run if it has one and its params are known."""
+    """The steps of a procedure, each with its dry run if it has one and its params are known.
+
+    For a step with targets it is that of the first.
+    """
     try:
         values = {"params": params_to_json(validate(procedure, params))}
+        planned_steps = name_targets(procedure.steps, ctx.context(procedure.plugin_id).latest_data)
     except ValueError as error:
         return failure(procedure.id, str(error))
     steps: list[Json] = []
-    for step in procedure.steps:
+    for step in planned_steps:
         planned = action_of(step)
-        entry: JsonObject = {"step": step.id, "action": planned.action}
+        entry: JsonObject = {"step": step.id, "action": planned.action, **outline(step)}
         try:
-            entry["params"] = params_of(step, values)
+            entry["params"] = params_of(step, {**values, **first_item(step)})
         except MissingValue:
             entry |= {"params": planned.params, "preview": "it depends on an earlier step"}
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from pydantic import BaseModel
 
 from boyd.errors import ConfigError
-from boyd.models import Actor, ApprovalItem, Catalog, Mode, Place, Triple, utc_now
+from boyd.models import Actor, ApprovalItem, Catalog, JsonObject, Mode, Place, Triple, utc_now
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
@@ -248,7 +248,8 @@ class Context:
     and serves as an idempotency key for other systems, `requester` is the principal for whom it is
     executed; both are None elsewhere. `catalog` lists the agent's components. `host` and `worker`
     name the host and process. `not_due` tells orienters and hooks which observers this iteration
-    skipped because of their intervals, and their due times.
+    skipped because of their intervals, and their due times. `latest_data` returns that of the last
+    observations of an observer.
     """
 
     agent: AgentInfo
@@ -269,6 +270,7 @@ class Context:
     requester: str | None = None
     _identity: IdentitySigner | None = None
     _watch: ReadWatch | None = None
+    latest_data: Callable[[str], Sequence[JsonObject]] = lambda observer: ()
     #: The only ones that `http` reaches; None: any.
     _destinations: Sequence[str] | None = None
 

@@ -16,6 +16,7 @@ from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
 from boyd.runtime.jobs.verification_job import VerificationHandler
 from boyd.runtime.leases import Leases
 from boyd.runtime.procedures.procedure_move import ProcedureHandler
+from boyd.runtime.procedures.wave_moves import TargetHandler
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
 
@@ -54,6 +55,7 @@ def job_runner(engine: Engine) -> JobRunner:
             "delivery": DeliveryHandler(engine),
             "investigation": InvestigationHandler(engine),
             "procedure": ProcedureHandler(engine),
+            "target": TargetHandler(engine),
             "verify": VerificationHandler(engine),
             "wait": WaitHandler(engine),
         },

@@ -158,6 +158,7 @@ class Engine:
             host=self.settings.host,
             worker=self.settings.worker,
             _identity=self._identity_signer(),
+            latest_data=store.history.latest_data,
         )
 
     def _identity_signer(self) -> IdentitySigner | None:

@@ -45,6 +45,7 @@ from boyd.store.storage_budget import StorageBudget
 from boyd.store.timing import ServerClock, Timing
 from boyd.store.trace_progress import TraceProgress
 from boyd.store.track_records import TrackRecords
+from boyd.store.waves import WaveStore
 
 _M = TypeVar("_M", bound=Model)
 
@@ -203,6 +204,11 @@ class AgentStore:
     def procedures(self) -> ProcedureStore:
         """Procedures and their progress."""
         return ProcedureStore(self._client, self._scripts, self._keys)
+
+    @cached_property
+    def waves(self) -> WaveStore:
+        """The targets of the steps of procedures."""
+        return WaveStore(self._client, self._scripts, self._keys)
 
     @cached_property
     def budgets(self) -> BudgetBook:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from boyd.models import ActionResult, LoopResult, Situation, from_ms
+from boyd.models import ActionResult, JsonObject, LoopResult, Situation, from_ms
 from boyd.models.responses import IterationSummary
 from boyd.store.hashes import ByteBudget, readable, reading
 from boyd.store.iteration_record import Record
@@ -18,6 +19,8 @@ from boyd.store.server.scripts import KeyedScripts
 FIELDS = ("outline", "endedAt")
 #: The fields of the loop that tell which iteration has ended last.
 _NEWEST = ("iteration", "active")
+#: Iterations in which the last observations of an observer are looked for.
+_RECENT = 100
 #: The most characters of an action's error in a summary.
 REASON = 200
 
@@ -145,6 +148,26 @@ class History:
                 )
         with reading("the latest situation"):
             return Situation.from_json(current) if current else None
+
+    def latest_data(self, observer: str) -> list[JsonObject]:
+        """The data of the last observations of an observer, of the latest iterations only."""
+        keys, last = self._keys, self._newest()
+        hashes = [
+            keys.iteration,
+            *map(keys.past_iteration, range(last, max(0, last - _RECENT), -1)),
+        ]
+        with translate_errors():
+            pipe = self._client.pipeline(transaction=False)
+            for key in hashes:
+                pipe.hget(key, "observers")
+            for key, observers in zip(hashes, pipe.execute(), strict=True):
+                names = json.loads(observers or "[]")
+                fields = [f"seen:{index}" for index, name in enumerate(names) if name == observer]
+                texts = self._client.hmget(key, fields) if fields else []
+                if any(text not in (None, "[]") for text in texts):
+                    reports = [json.loads(text or "[]") for text in texts]
+                    return [entry["data"] for report in reports for entry in report]
+        return []
 
     def _summary(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
         if not fields:

@@ -1,12 +1,25 @@
-"""Procedures: each is a hash, which is also its job, with the progress of its steps."""
+"""Procedures: each is a hash, which is also its job, with the progress of its steps.
+
+The targets of a step are in `waves`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Literal
 
 from boyd import naming
-from boyd.models import ActionResult, Actor, Fence, ProcedureRecord, ProcedureState, StepProgress
+from boyd.models import (
+    MAX_NAMED,
+    ActionResult,
+    Actor,
+    Fence,
+    ProcedureRecord,
+    ProcedureState,
+    ProcedureStep,
+    StepProgress,
+)
 from boyd.models.actor import actor_fields
 from boyd.store.executions import KEEP
 from boyd.store.hashes import flatten, readable, reading, restore
@@ -31,6 +44,12 @@ class ProcedureStore:
 
     def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
         """Turn the execution claimed by *token* into a procedure; False: the claim was lost."""
+        waves = [
+            {"step": step.id, "items": list(map(json.dumps, step.for_each))}
+            for step in record.steps
+            if isinstance(step.for_each, list)
+        ]
+        record = record.patched({"steps": list(map(_with_few_targets, record.steps))})
         fields = dict(zip(*[iter(flatten(record))] * 2, strict=True))
         own = {name: text for name, text in fields.items() if name not in _SCRIPTED}
         has_begun = self._scripts.run(
@@ -42,6 +61,7 @@ class ProcedureStore:
             result=result.to_json(),
             within=milliseconds((record.until - record.started_at).total_seconds()),
             keep=milliseconds(KEEP),
+            waves=waves,
             fields=flat(own),
         )
         return bool(has_begun)
@@ -120,6 +140,7 @@ class ProcedureStore:
             note=note,
             hold_for=milliseconds(hold_for),
             keep=milliseconds(KEEP),
+            waves=[step.id for step in record.steps if step.for_each is not None],
         )
         return bool(has_ended)
 
@@ -154,6 +175,13 @@ class ProcedureStore:
 
     def _job(self, id: str) -> str:
         return self._keys.job(naming.procedure(id))
+
+
+def _with_few_targets(step: ProcedureStep) -> ProcedureStep:
+    """A step as the record has it, which every move reads: with the first of its targets."""
+    if not isinstance(step.for_each, list):
+        return step
+    return step.patched({"for_each": step.for_each[:MAX_NAMED]})
 
 
 def step_field(index: int) -> str:

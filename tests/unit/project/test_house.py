@@ -38,12 +38,14 @@ KERNEL = {
     "phases, the plugins' side, the loop and its jobs": 15_000,
     "secrets by reference: checked and read before the claim, and passed to one call": 120,
     "notifications of outcomes, escalations and acknowledgements": 40,
+    "steps of procedures over many targets: the last data of observers, plans with a list": 55,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
     "series of observed numbers, which the proof and the history of a target share": 135,
+    "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
@@ -61,6 +63,7 @@ MODULES = {
     "the outcome of an approval, told and acknowledged; rotas": 5,
     "an inbox of thousands of approvals: what lists need of each, and filters": 2,
     "plots over time, which the proof and the history of a target share": 1,
+    "steps of procedures over many targets: their states, and what moves them": 2,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -120,13 +120,14 @@ def trace_of_execution(execution: str) -> str:
     """The name of the trace that has the span of an execution.
 
     What an iteration, a procedure or an approval executes is in their trace, everything else is in
-    one of its own.
+    one of its own, also the targets of a step: there may be thousands.
     """
     kind, rest = naming.parts(execution)
     if kind == "loop":
         return iteration_trace(rest)
     if kind in ("step", "compensation"):
-        return naming.procedure(rest.rpartition(":")[0])
+        procedure, _, step = rest.rpartition(":")
+        return execution if naming.is_target(step) else naming.procedure(procedure)
     return execution
 
 

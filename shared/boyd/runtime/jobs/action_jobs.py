@@ -8,6 +8,7 @@ from datetime import datetime
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
+from boyd.agent.procedure_plans import fits
 from boyd.agent.secret_rules import CHECKED
 from boyd.models import (
     NO_SITUATION,
@@ -89,8 +90,8 @@ def _is_ordered(engine: Engine, item: ApprovalItem) -> bool:
     if not item.wakes:
         by_loop = item.run_ids or f"agent:{item.agent_id}" in item.requested_by
         return bool(item.requested_by) and not by_loop
-    kind, id = naming.parts(item.wakes[0])
-    return kind == "procedure" and is_by_hand(engine, id)
+    procedure = naming.procedure_of(item.wakes[0])
+    return procedure is not None and is_by_hand(engine, procedure)
 
 
 def _is_same(decision: Decision, other: Decision) -> bool:
@@ -181,6 +182,7 @@ class ApprovedActionHandler:
             record=item.record,
             retry=retry,
             undoes=item.undoes,
+            proposal=act.ProposalTerms(plan=tuple(item.plan)),
             fence=fence,
         )
         engine = self._engine
@@ -197,7 +199,7 @@ class ApprovedActionHandler:
         action = self._engine.agent.host.actions.get(item.action_id)
         if action is None:
             return None  # `act` reports the unknown action
-        if isinstance(action, Procedure) and action.steps_to_approve != item.plan:
+        if isinstance(action, Procedure) and not fits(action.steps_to_approve, item.plan):
             return "Refused: the steps of the procedure differ from those that were approved"
         # As it was when the approval was requested, with the params that were approved.
         situation = item.situation or NO_SITUATION

@@ -213,9 +213,11 @@ class VerificationHandler:
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
         action, plan = self._action(entry), self._plan(entry)
         step = self._step(entry.id)
-        if step is not None and step.verify:
+        planned = compensation_of(step, action) if step else "rollback"
+        # One target that has become worse does not end a procedure, which would undo it.
+        if step is not None and step.verify and (step.for_each is None or planned != "rollback"):
             return Compensation(state="none", detail="its procedure undoes it")
-        if step is not None and compensation_of(step, action) != "rollback":
+        if planned != "rollback":
             return Compensation(state="none", detail="its procedure has not waited for the verdict")
         if action is None or plan is None or not action.has("rollback"):
             return Compensation(state="none", detail="the action has no rollback")
@@ -265,15 +267,12 @@ class VerificationHandler:
         store = self._engine.store
         if kind == "approval":
             item = store.approvals.get(rest)
-            jobs = [naming.parts(name) for name in (item.wakes if item else [])]
-            procedure_id = next((id for kind, id in jobs if kind == "procedure"), None)
-            record = store.procedures.get(procedure_id) if procedure_id else None
-            pairs = zip(record.steps, record.progress, strict=True) if record else ()
-            return next((step for step, progress in pairs if progress.approval == rest), None)
+            bound_to = (item.bound_to if item else None) or ""
+            kind, rest = naming.parts(bound_to)
         procedure, _, name = rest.rpartition(":")
         record = store.procedures.get(procedure) if kind == "step" else None
         steps = record.steps if record else []
-        return next((step for step in steps if step.id == name.partition(".")[0]), None)
+        return next((step for step in steps if step.id == naming.step_of(name)), None)
 
     def _action(self, entry: ExecutionEntry) -> Action | None:
         return self._engine.agent.host.actions.get(entry.action)

@@ -22,6 +22,8 @@ from boyd.models import (
     ProcedureStep,
     StepCompensation,
     StepProgress,
+    TargetState,
+    WaveProgress,
     from_ms,
     to_ms,
 )
@@ -31,6 +33,7 @@ from boyd.plugin.components import Action
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
+from boyd.runtime.procedures.wave_moves import Waves
 from boyd.store import Stale, StuckJob, read_procedure, step_field
 from boyd.store.executions import KEEP
 from boyd.text import queues
@@ -38,10 +41,14 @@ from boyd.text.references import MissingValue
 
 #: Seconds between two checks of something that wakes the procedure anyway.
 _RECHECK = 300.0
+#: Seconds between two checks of the targets of a step, whose last one wakes the procedure.
+_WATCH = 2.0
 #: Seconds between attempts to notify people, and their number.
 _RETRY, _TRIES = 60.0, 30
 #: Reasons for which a step was not executed, without having failed: a person may resume it.
 _OBSTACLES = ("frozen", "revoked", "held", "closed", "unserved", "unsandboxed")
+#: Targets that a reason names.
+_LISTED = 5
 #: The longest reason that is kept.
 _MAX_REASON = 500
 
@@ -101,22 +108,52 @@ class ProcedureMove:
         step = self._step
         try:
             if step.when is not None and not is_true(step.when, self._steps.values()):
-                return self._next("skipped", detail=f"false: {step.when}")
+                reason = f"false: {step.when}"
+                return self._branch(reason) or self._next("skipped", detail=reason)
         except ConditionError as error:
             return self._fail_step(f"when: {error}")
+        if step.for_each == []:
+            return self._next("skipped", detail="it has no targets")
         queue = self._queue(self._steps.action(action_of(step).action))
         if not self._engine.fleet.serving(queue):
             return self._stop(queues.no_worker_message(queue))
+        if step.for_each is not None:
+            self._note({"wave": step.id}, state="running", started_at=self._now)
+            return Later(0, queue=queues.ACT)
         name = self._steps.name(step, self._progress)
         self._note({}, state="running", execution=name, started_at=self._now)
         return Later(0, queue=queue)
 
     def _execute(self) -> Done | Later:
+        if self._step.for_each is not None:
+            return self._watch_wave()
+        execution, repeats = self._progress.execution or "", self._progress.tries > 0
         try:
-            result = self._steps.execute(self._step, self._progress.execution or "")
+            result = self._steps.execute(self._step, execution, repeats)
         except MissingValue as error:
             return self._fail_step(str(error))
         return self._outcome(result)
+
+    def _watch_wave(self) -> Done | Later:
+        """Begin the next wave once the last one has ended."""
+        waves, queue = self._waves(self._record.at), self._wave_queue(self._record.at)
+        progress = waves.progress()
+        if progress is None:
+            return self._stop("its targets are no longer kept")
+        if progress.busy or (not progress.halted and waves.go_on(progress, queue)):
+            self._note_wave(progress)
+            return Later(_WATCH)
+        failures = _failures(progress)
+        self._note_wave(progress)
+        if not progress.halted:
+            return self._next("done", detail=failures or None)
+        reason = f"{progress.halted}; {failures}" if failures else progress.halted
+        return self._stop(reason)
+
+    def _note_wave(self, progress: WaveProgress) -> None:
+        if progress != self._progress.wave:
+            took_effect = progress.count("done", "no effect", "worse") > 0
+            self._note({}, wave=progress, took_effect=took_effect)
 
     def _outcome(self, result: ActionResult) -> Done | Later:
         if result.waits_for:
@@ -192,10 +229,22 @@ class ProcedureMove:
 
     def _next(self, state: StepState, **changes: Any) -> Later:
         at = self._record.at + 1
-        self._note({"at": str(at), "resumed": ""}, state=state, ended_at=self._now, **changes)
+        self._note(
+            {"at": str(at), "resumed": "", "wave": ""}, state=state, ended_at=self._now, **changes
+        )
+        return Later(0, queue=queues.ACT)
+
+    def _branch(self, reason: str) -> Later | None:
+        """Go on with the alternative of the step, if it has one and nothing has been done."""
+        if self._step.otherwise is None or self._progress.took_effect:
+            return None
+        changes = {"state": "pending", "instead": True, "detail": _short(reason), "polls": 0}
+        self._note({}, **changes, approval=None)
         return Later(0, queue=queues.ACT)
 
     def _fail_step(self, reason: str) -> Done | Later:
+        if branch := self._branch(f"failed: {reason}"):
+            return branch
         self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
         return self._go_back(f"step {self._step.id} failed: {reason}")
 
@@ -236,6 +285,8 @@ class ProcedureMove:
     def _give_up_step(self, reason: str) -> Done | Later | None:
         """Go back, or return None if the current step is executing and has to end first."""
         progress = self._progress
+        if self._step.for_each is not None and progress.state == "running":
+            return self._give_up_wave(reason)
         if progress.state == "asked":
             if not self._steps.withdraw(progress.approval or "", reason):
                 return None
@@ -243,6 +294,17 @@ class ProcedureMove:
             return None
         if progress.state != "pending":
             self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
+        return self._go_back(reason)
+
+    def _give_up_wave(self, reason: str) -> Done | Later | None:
+        waves = self._waves(self._record.at)
+        waves.halt(_short(reason))
+        wave = waves.progress()
+        if wave is not None:
+            self._note_wave(wave)
+            if wave.busy:
+                return None
+        self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
         return self._go_back(reason)
 
     def _is_executing(self, progress: StepProgress) -> bool:
@@ -255,6 +317,10 @@ class ProcedureMove:
         if self._record.state == "compensating":
             return self._resume_compensation(repeat)
         progress = self._progress
+        if self._step.for_each is not None and progress.state == "running":
+            self._waves(self._record.at).resume(repeat, self._wave_queue(self._record.at))
+            self._note({"resumed": ""}, detail=None)
+            return Later(_WATCH)
         if progress.state == "unknown" and not repeat:
             detail = "a person says that it is done"
             return self._next("done", detail=detail, took_effect=True)
@@ -278,7 +344,7 @@ class ProcedureMove:
 
     def _compensate(self) -> Done | Later:
         for index in range(len(self._record.steps) - 1, -1, -1):
-            step, done = self._record.steps[index], self._record.progress[index]
+            step, done = self._record.step(index), self._record.progress[index]
             if not done.took_effect:
                 continue
             compensation = done.compensation
@@ -296,17 +362,47 @@ class ProcedureMove:
         return self._end(state, self._record.reason or "it failed")
 
     def _begin_compensation(self, index: int, compensation: StepCompensation) -> Later:
-        step = self._record.steps[index]
-        planned = compensation_of(step, self._steps.action(action_of(step).action))
-        step_action = action_of(step) if planned is None or isinstance(planned, str) else planned
-        queue = self._queue(self._steps.action(step_action.action))
+        queue = self._undo_queue(index)
         if not self._engine.fleet.serving(queue):
             return self._wait_for_person(queues.no_worker_message(queue), {})
         self._write(self._compensation_field(index, compensation))
         return Later(0, queue=queue)
 
+    def _undo_queue(self, index: int) -> str:
+        step = self._record.step(index)
+        planned = compensation_of(step, self._steps.action(action_of(step).action))
+        step_action = action_of(step) if planned is None or isinstance(planned, str) else planned
+        return self._queue(self._steps.action(step_action.action))
+
+    def _undo_wave(self, index: int, compensation: StepCompensation) -> Done | Later:
+        """Undo a step for its targets, a few at a time."""
+        waves = self._waves(index)
+        progress = waves.progress()
+        if progress is None:
+            return self._wait_for_person("its targets are no longer kept", {})
+        fields = self._progress_field(index, {"wave": progress})
+        if progress.back and progress.halted and not progress.busy:
+            return self._wait_for_person(progress.halted, fields)
+        if progress.busy or progress.count("done", "no effect", "worse"):
+            if not progress.busy:
+                waves.undo(self._undo_queue(index))
+            self._write(fields)
+            return Later(_WATCH)
+        if not progress.count("stuck"):
+            changes = compensation.patched({"state": "done"})
+            self._write({**fields, **self._compensation_field(index, changes)})
+            return Later(0, queue=queues.ACT)
+        detail = _short(_list(progress, "not undone", "stuck"))
+        changes = compensation.patched({"state": "failed", "detail": detail})
+        fields |= self._compensation_field(index, changes)
+        return self._wait_for_person(
+            f"undoing step {self._record.steps[index].id}: {detail}", fields
+        )
+
     def _undo(self, index: int, compensation: StepCompensation) -> Done | Later:
-        step = self._record.steps[index]
+        step = self._record.step(index)
+        if step.for_each is not None:
+            return self._undo_wave(index, compensation)
         try:
             result = self._steps.undo(step, self._record.progress[index], compensation)
         except MissingValue as error:
@@ -354,18 +450,33 @@ class ProcedureMove:
         fields: dict[str, str] = {"resumed": ""}
         for index, done in enumerate(self._record.progress):
             compensation = done.compensation
+            if compensation is not None and done.wave is not None and done.wave.back:
+                fields |= self._resume_undoing(index, compensation, repeat)
+                continue
             if compensation is None or compensation.state not in ("failed", "unknown"):
                 continue
             if not repeat:
                 fields |= self._compensation_field(index, compensation.patched({"state": "left"}))
                 continue
             tries = compensation.tries + 1
-            step = self._record.steps[index]
+            step = self._record.step(index)
             name = self._steps.compensation_name(step, done, tries)
             changes = {"state": "running", "tries": tries, "execution": name, "approval": None}
             fields |= self._compensation_field(index, compensation.patched(changes))
         self._write(fields)
         return Later(0, queue=queues.ACT)
+
+    def _resume_undoing(
+        self, index: int, compensation: StepCompensation, repeat: bool
+    ) -> dict[str, str]:
+        """Go on to undo a step for its targets; return the fields to store."""
+        if compensation.state == "failed" and not repeat:
+            return self._compensation_field(index, compensation.patched({"state": "left"}))
+        if compensation.state in ("failed", "running"):
+            self._waves(index).resume(repeat, self._undo_queue(index), back=True)
+            changes = compensation.patched({"state": "running", "detail": None})
+            return self._compensation_field(index, changes)
+        return {}
 
     # The end
 
@@ -373,7 +484,7 @@ class ProcedureMove:
         action, record = self._record.action, self._record
         if state == "succeeded":
             states: dict[str, Any] = {
-                step.id: progress.state
+                step.id: progress.wave.summary if progress.wave else progress.state
                 for step, progress in zip(record.steps, record.progress, strict=True)
             }
             result = ActionResult(
@@ -393,7 +504,9 @@ class ProcedureMove:
         """Fail it after its workers were lost repeatedly; nothing is undone."""
         if self._record.has_ended:
             return Done("failed", KEEP)
-        if self._record.at < len(self._record.steps) and self._progress.state == "running":
+        if self._record.at < len(self._record.steps) and self._step.for_each is not None:
+            self._waves(self._record.at).halt(_short(reason))
+        elif self._record.at < len(self._record.steps) and self._progress.state == "running":
             result = self._engine.store.executions.settle(self._progress.execution or "")
             state: StepState = "unknown" if result and result.unknown else "failed"
             self._note({}, state=state, detail=_short(reason))
@@ -414,11 +527,17 @@ class ProcedureMove:
 
     @property
     def _step(self) -> ProcedureStep:
-        return self._record.steps[self._record.at]
+        return self._record.step(self._record.at)
 
     @property
     def _progress(self) -> StepProgress:
         return self._record.progress[self._record.at]
+
+    def _waves(self, index: int) -> Waves:
+        return Waves(self._engine, self._record, self._fence, self._record.steps[index])
+
+    def _wave_queue(self, index: int) -> str:
+        return self._queue(self._steps.action(action_of(self._record.steps[index]).action))
 
     def _queue(self, action: Action | None) -> str:
         return (action.queue if action else None) or queues.ACT
@@ -452,6 +571,18 @@ class ProcedureMove:
 def _to_text(time: datetime) -> str:
     """A time as the job's hash has it."""
     return str(int(to_ms(time)))
+
+
+def _failures(progress: WaveProgress) -> str:
+    """The targets that failed, in one line, with the first reasons."""
+    states: tuple[TargetState, ...] = ("worse", "unknown", "failed", "no effect")
+    return _list(progress, f"{progress.failures} failed", *states) if progress.failures else ""
+
+
+def _list(progress: WaveProgress, title: str, *states: TargetState) -> str:
+    targets = [target for target in progress.problems if target.state in states][:_LISTED]
+    reasons = [f"{target.label}: {target.detail or target.state}" for target in targets]
+    return f"{title} ({'; '.join(reasons)})"
 
 
 def _short(reason: str) -> str:

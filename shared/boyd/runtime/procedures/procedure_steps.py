@@ -16,6 +16,7 @@ from boyd.models import (
     ApprovalItem,
     Decision,
     Fence,
+    Json,
     JsonObject,
     Level,
     ProcedureRecord,
@@ -70,13 +71,16 @@ class _StepRun:
 
 
 class ProcedureSteps:
-    """The executions of one procedure, under the fence of its job."""
+    """The executions of one procedure, or for the *item* of one target, under a job's fence."""
 
-    def __init__(self, engine: Engine, record: ProcedureRecord, fence: Fence) -> None:
+    def __init__(
+        self, engine: Engine, record: ProcedureRecord, fence: Fence, item: Json = None
+    ) -> None:
         self._engine = engine
         self._record = record
         self._fence = fence
-        self._job = naming.procedure(record.id)
+        self._item = item
+        self._job = str(fence.origin)
         self._ledger = engine.store.executions
 
     def action(self, id: str) -> Action | None:
@@ -89,11 +93,13 @@ class ProcedureSteps:
         return {
             "params": self._record.params,
             "steps": {s.id: self._step_value(p) for s, p in pairs},
+            "item": self._item,
         }
 
     def name(self, step: ProcedureStep, progress: StepProgress) -> str:
         """The name of the next execution of a step."""
-        return naming.step(self._record.id, step.id, progress.polls + progress.tries)
+        id = f"{step.id}.else" if progress.instead else step.id
+        return naming.step(self._record.id, id, progress.polls + progress.tries)
 
     def was_claimed(self, execution: str) -> bool:
         """Report whether an execution was ever claimed."""
@@ -103,8 +109,8 @@ class ProcedureSteps:
         """The result of an execution that has ended."""
         return self._ledger.find(execution) if execution else None
 
-    def execute(self, step: ProcedureStep, execution: str) -> ActionResult:
-        """Execute a step once, or propose it to a person.
+    def execute(self, step: ProcedureStep, execution: str, repeats: bool) -> ActionResult:
+        """Execute a step once, or propose it to a person; *repeats* after a person has ordered it.
 
         Raises:
             MissingValue: one of its params has no value.
@@ -116,14 +122,13 @@ class ProcedureSteps:
         if step.ask is not None:
             reason += self._circumstances()
         each = self._record.approve == "each" and step.until is None
-        tries = self._record.progress[self._record.steps.index(step)].tries
         run = _StepRun(
             execution,
             planned.action,
             params,
             reason,
             each=each,
-            repeats=tries > 0,
+            repeats=repeats,
             polls=step.until is not None,
         )
         return self._run(run)
@@ -279,5 +284,8 @@ class ProcedureSteps:
         return self._engine.store.approvals.get(id) if kind == "approval" else None
 
     def _step_value(self, progress: StepProgress) -> dict[str, Any]:
+        if progress.wave is not None:
+            counts = {"done": progress.wave.count("done"), "failed": progress.wave.failures}
+            return {"state": progress.state, "output": {"total": progress.wave.total, **counts}}
         result = self.result(progress.execution) if progress.took_effect else None
         return {"state": progress.state, "output": result.output if result else None}

@@ -6,9 +6,9 @@
 -- Events  procedure.changed
 local job, due, events, audit_open = unpack(KEYS)
 local id, by, note = unpack(ARGV, 1, 3)
--- @include audit emit expect rest wake
+-- @include audit emit expect rest wake waves
 local actor = rest(4)
-local have = redis.call('HMGET', job, 'state', 'cancelledBy', 'action', 'approvalId')
+local have = redis.call('HMGET', job, 'state', 'cancelledBy', 'action', 'approvalId', 'wave')
 if not have[1] then
   return 'unknown'
 end
@@ -21,6 +21,9 @@ if have[2] and have[1] ~= 'stopped' then
 end
 local approval = key('approval', have[4] or '')
 expect(due, 'zset', audit_open, 'stream', approval, 'hash')
+if have[5] then
+  expect_wave(id .. ':' .. have[5])
+end
 audit('procedure.cancelled', 'execution', id, 'action', have[3], 'before', have[1], 'note', note, unpack(actor))
 -- An approval of this procedure that no worker has started yet is not executed.
 if redis.call('HGET', approval, 'status') == 'approved' then
@@ -28,6 +31,9 @@ if redis.call('HGET', approval, 'status') == 'approved' then
 end
 -- A claim of the current step is refused from now on.
 redis.call('HSET', job, 'cancelled', 1, 'cancelledBy', by)
+if have[5] and redis.call('HGET', key('wave', id .. ':' .. have[5]), 'mode') == 'forth' then
+  halt_wave(id .. ':' .. have[5], 'cancelled')
+end
 wake('procedure:' .. id)
 emit('procedure.changed', 'procedure', id, 'progress', 'cancelled')
 return 'ok'

@@ -6,9 +6,10 @@
 -- note       for the audit
 -- hold_for   ms for which the action is not repeated while its symptoms last, or 0
 -- keep       ms that the execution is kept
+-- waves      JSON: the ids of the steps with targets
 -- Returns 1, or 0 when the job is lost
 local job, execution, loop, held_actions, in_flight, due, audit_open = unpack(KEYS)
-local attempt, worker, id, state, outcome, result, note, hold_for, keep = unpack(ARGV)
+local attempt, worker, id, state, outcome, result, note, hold_for, keep, waves = unpack(ARGV)
 -- @include audit executes expect flight_limits hold notices time
 if not executes(job, attempt, worker) then
   return 0
@@ -45,6 +46,11 @@ if redis.call('EXISTS', execution) == 1 then
   redis.call('PEXPIRE', execution, keep)
 end
 wake_notice(id)
+for _, step in ipairs(cjson.decode(waves)) do
+  for _, kind in ipairs({'wave', 'wave-states', 'wave-targets', 'wave-details'}) do
+    redis.call('PEXPIRE', key(kind, id .. ':' .. step), keep)
+  end
+end
 redis.call('HINCRBY', loop, 'procedure:' .. state, 1)
 redis.call('HSET', job, 'state', state, 'endedAt', now, 'reason', note)
 return 1
