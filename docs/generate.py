@@ -28,7 +28,7 @@ from boyd.models.loop import ArchiveStatus, TraceStatus
 from boyd.plugin import hooks
 from boyd.plugin.installed_plugins import attributes
 from boyd.plugins.example import Example
-from boyd.settings.process_settings import Settings
+from boyd.settings.process_settings import Settings, settings_model
 from boyd.store import Store
 from boyd.testing import Lab
 from boyd_api.app import ALL
@@ -160,7 +160,7 @@ def settings() -> Iterator[str]:
     yield "[Configuration](../configuration.md) explains where settings come from."
     yield "Times are in seconds.\n"
     groups: list[tuple[str, str, type[BaseModel]]] = [("General", "", Settings)]
-    for name, field in Settings.model_fields.items():
+    for name, field in settings_model().model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             groups.append((name, f"{name}.", field.annotation))
     for title, prefix, model in groups:

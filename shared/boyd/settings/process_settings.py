@@ -11,6 +11,9 @@ import difflib
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -22,6 +25,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    create_model,
     field_validator,
 )
 from pydantic_settings import (
@@ -308,6 +312,22 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
+#: The group of entry points; each names a model with the settings of a package, as `[name]`.
+GROUP = "boyd.settings"
+
+
+@cache
+def settings_model() -> type[Settings]:
+    """The settings of a process, with those of the packages that are installed."""
+    groups: dict[str, Any] = {}
+    for point in sorted(entry_points(group=GROUP)):
+        # One distribution has several packages, and some may have been left out of an image.
+        if find_spec(point.module.partition(".")[0]):
+            group = point.load()
+            groups[point.name] = (group, group())
+    return create_model("Settings", __base__=Settings, **groups)
+
+
 def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = None) -> Settings:
     """Load the settings of this process.
 
@@ -321,11 +341,12 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
     _drop_carriage_returns()
     _read_secret_files()
     _check_environment()
+    model = settings_model()
     try:
-        over_file = _merge(_read(file), EnvSettingsSource(Settings)())
-        settings = Settings(**_merge(over_file, flags or {}))
+        over_file = _merge(_read(file), EnvSettingsSource(model)())
+        settings = model(**_merge(over_file, flags or {}))
     except ValidationError as error:
-        raise ConfigError(f"settings: {mistakes(error, Settings)}") from None
+        raise ConfigError(f"settings: {mistakes(error, model)}") from None
     register(*_secrets(settings))
     use_reader(SecretReader(settings.secrets))
     return settings
@@ -338,6 +359,9 @@ def _secrets(settings: Settings) -> Iterator[str]:
     for secret in (*secrets, settings.identity_key, settings.oidc.client_secret):
         if secret is not None:
             yield secret.get_secret_value()
+    for name in settings_model().model_fields.keys() - Settings.model_fields.keys():
+        values = dict(getattr(settings, name)).values()
+        yield from (value.get_secret_value() for value in values if isinstance(value, SecretStr))
     for url in (settings.redis_url, *settings.broker_urls, settings.archive_url):
         password = urlsplit(url).password if url else None
         if password:
@@ -399,10 +423,10 @@ def environment_names() -> list[str]:
     return [PREFIX + path.replace(".", "__").upper() for path in setting_paths()]
 
 
-def setting_paths(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+def setting_paths(model: type[BaseModel] | None = None, prefix: str = "") -> list[str]:
     """All settings as dotted paths, as in the TOML file."""
     paths = []
-    for name, field in model.model_fields.items():
+    for name, field in (model or settings_model()).model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             paths += setting_paths(kind, f"{prefix}{name}.")
