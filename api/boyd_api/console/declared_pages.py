@@ -63,12 +63,16 @@ class NavigationLink:
 
     Attributes:
         section: that of the pages that belong to it.
-        path: of its first page, below that of the agent: `/goals`.
+        path: of its first page, below that of the agent, as `/goals`, or below the console.
+        of: what it is about; a page about the deployment is listed in the menu of the reader.
+        needs: a setting without which it is not listed, as `slack.workspace`.
     """
 
     title: str
     section: str
     path: str
+    of: Literal["agent", "deployment"] = "agent"
+    needs: str = ""
 
 
 class Pages:

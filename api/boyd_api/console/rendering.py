@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -21,7 +21,7 @@ from boyd.store import DEPLOYMENT
 from boyd.store.freezes import Stop
 from boyd.text.formatting import counted, dollars, visible
 from boyd.text.version import VERSION
-from boyd_api.console.declared_pages import load_guest_pages
+from boyd_api.console.declared_pages import NavigationLink, load_guest_pages
 from boyd_api.console.inbox_list import Inbox, read_inbox
 from boyd_api.console.page_request import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
@@ -104,7 +104,7 @@ def render_page(page: PageRequest, template: str, code: int = 200, /, **values: 
     common = {
         "page": page,
         "frame": values.pop("frame", None) or read_frame(page),
-        "links": [pages.link for pages in load_guest_pages().values() if pages.link],
+        "links": _guest_links(page),
         "now": page.ctx.now or utc_now(),
         "layout": "layout.html",
         # Read again, the page would lose why a form was refused, and what was written in it.
@@ -113,6 +113,17 @@ def render_page(page: PageRequest, template: str, code: int = 200, /, **values: 
         "unreadable": unreadable_names(page.ctx.key),
     }
     return _respond(template, code, page.nonce, {**common, **values})
+
+
+def _guest_links(page: PageRequest) -> list[NavigationLink]:
+    links = [pages.link for pages in load_guest_pages().values() if pages.link]
+    settings: Any = page.services.settings
+    return [
+        link
+        for link in links
+        if not link.needs
+        or reduce(lambda group, name: getattr(group, name, None), link.needs.split("."), settings)
+    ]
 
 
 def render_public(template: str, nonce: str, status: int = 200, **values: Any) -> Response:
