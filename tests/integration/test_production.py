@@ -124,6 +124,7 @@ PAGES = {
         "/console/agents/routed/investigations/{known.investigation}/calls/1"
     ),
     "/console/agents/<agent>/proof": "/console/agents/routed/proof",
+    "/console/slack/link/<token>": "/console/slack/link/{known.slack_token}",
     "/console/agents/<agent>/goals": "/console/agents/control/goals",
     "/console/agents/<agent>/goals/<id>": "/console/agents/control/goals/{known.goal}",
     "/console/static/<digest>/<path:name>": asset("console.css"),

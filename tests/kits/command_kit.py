@@ -12,6 +12,7 @@ from typing import Any
 
 from boyd.models import Actor
 from boyd.security.links import LinkSigner
+from boyd_slack.slack_accounts import SlackAccount, SlackAccounts
 from cli_kit import PATIENCE, leaves
 from harness import PYTHONPATH, nursery
 from mcp_kit import Rogue
@@ -63,6 +64,8 @@ COMMANDS = {
     "graph search": "--agent control whale",
     "graph show": "--agent control Whale",
     "trigger": "--wait",
+    "slack list": "--redis",
+    "slack unlink": "--redis {known.slack_account}",
     "runs cancel": "{known.waiting_run}",
     "runs list": "",
     "runs redeliver": "{known.run}",
@@ -253,6 +256,20 @@ class Things(Known):
         secret = (self._site.running.guarded.secrets / "approval-secret").read_text().strip()
         jane = Actor(principal="mail:jane@example.com")
         return LinkSigner(secret).sign(item, jane, self._site.running.store.clock.now())
+
+    @property
+    def slack_token(self) -> str:
+        """The token of a page that links a Slack account."""
+        account = SlackAccount(workspace="T0123ABCD", user="U0ALICE", name="alice")
+        return SlackAccounts(self._site.running.store).offer(account)
+
+    @property
+    def slack_account(self) -> str:
+        """A linked Slack account."""
+        account = SlackAccount(workspace="T0123ABCD", user="U0BOB", name="bob")
+        store = self._site.running.store
+        SlackAccounts(store).renew(account, store.api_keys.all()[0])
+        return account.id
 
     @property
     def mcp_agent(self) -> Path:

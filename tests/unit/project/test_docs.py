@@ -40,6 +40,7 @@ from boyd_connectors.dns.plugin import WatchedName
 from boyd_connectors.prometheus import WatchedQuery
 from boyd_connectors.tls.plugin import TlsEndpoint
 from boyd_goals.goal_toolbox import ForeignTool
+from boyd_slack.plugin import SlackChannel
 from reference import PAGES as REFERENCE
 
 ROOT = Path(__file__).parents[3]
@@ -76,7 +77,7 @@ COMMANDS = commands()
 BUILT_IN = sorted(
     name
     for name, point in discovery._entry_points().items()
-    if point.value.startswith(("boyd.plugins.", "boyd_goals."))
+    if point.value.startswith(("boyd.plugins.", "boyd_goals.", "boyd_slack."))
 )
 
 
@@ -205,6 +206,7 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("## rules", DecisionRule),
         ("### A group of the notifier", RecipientGroup),
         ("### A recipient of the notifier", Recipient),
+        ("### A channel of slack", SlackChannel),
         ("## Credentials for HTTP", HttpAccess),
         ("## dns", WatchedName),
         ("## prometheus", WatchedQuery),
@@ -252,6 +254,7 @@ def test_every_component_of_a_built_in_plugin_is_named() -> None:
         "tls": {"endpoints": [{"host": "a"}]},
         "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
         "notifier": {"groups": [{"name": "all", "recipients": ["http://a"]}]},
+        "slack": {"token": {"env": "A"}, "groups": [{"name": "a", "channel": "C012345"}]},
         "rules": {"rules": [{"name": "none", "source": "none", "action": "a:b"}]},
     }
     for name in BUILT_IN:

@@ -32,6 +32,7 @@ PACKAGES = (
     "boyd_goals",
     "boyd_proof",
     "boyd_secrets",
+    "boyd_slack",
     "boyd_worker",
     "boyd_api",
 )

@@ -1,0 +1,1 @@
+"""Slack: a message for each approval with buttons, and the answers that people give there."""

@@ -1,0 +1,322 @@
+"""Interactions: what Slack sends when somebody clicks a button or submits a dialog.
+
+A request changes something only if it is signed, recent, new, and of the workspace and the app that
+the settings name. A button only opens a dialog; what answers is its submission, with the rights
+that the principal has by then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qs, quote
+
+from flask import Response, g, request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from boyd.errors import UnknownAgent
+from boyd.intake.sender_checks import SenderRefused, check_sender
+from boyd.models import ApiKey, ApprovalItem, ApprovalOutcome
+from boyd.plugin.http_session import Session
+from boyd.plugins.notifier.message import approval_message
+from boyd.runtime import Resolution
+from boyd.settings.intake_settings import HmacAuth
+from boyd.store import DEPLOYMENT
+from boyd.store.login_sessions import digest
+from boyd_api.console.declared_pages import PageResult
+from boyd_api.console.page_request import PageRequest
+from boyd_api.http.auth import Caller
+from boyd_api.http.problems import HttpProblem
+from boyd_api.http.request_context import RequestContext
+from boyd_api.http.services import Services
+from boyd_api.routes import approval_routes
+from boyd_slack import blocks
+from boyd_slack.accounts_page import pages
+from boyd_slack.blocks import ApprovalReference, Block
+from boyd_slack.slack_accounts import SlackAccount, SlackAccounts
+from boyd_slack.slack_settings import SlackSettings, slack_settings
+from boyd_slack.web_api import SlackApi, SlackError
+
+log = logging.getLogger("boyd.slack")
+
+#: Slack waits three seconds for an answer, and as long for a dialog.
+_DIALOG = 2.0
+_FORM = "application/x-www-form-urlencoded"
+#: The name under which refused requests are logged and counted.
+_SOURCE = "slack-interactions"
+#: Slack's scheme of signatures.
+_SIGNED = HmacAuth(
+    method="hmac",
+    header="X-Slack-Signature",
+    prefix="v0=",
+    signed="v0:{X-Slack-Request-Timestamp}:{body}",
+    timestamp="X-Slack-Request-Timestamp",
+    secret="slack",  # noqa: S106 - a name, which nothing looks up
+)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Workspace(_Part):
+    id: str
+
+
+class _User(_Part):
+    id: str = Field(pattern=r"^[UW][A-Z0-9]{1,40}$")
+    name: str = Field(default="", max_length=200)
+    team_id: str | None = None
+
+
+class _Click(_Part):
+    action_id: str = ""
+    value: str = ""
+
+
+class _Text(_Part):
+    value: str | None = None
+
+
+class _State(_Part):
+    values: dict[str, dict[str, _Text]] = Field(default_factory=dict)
+
+
+class _View(_Part):
+    id: str
+    callback_id: str = ""
+    private_metadata: str = ""
+    state: _State = _State()
+
+    def text(self, block: str) -> str:
+        """The text in a field of the dialog."""
+        return (self.state.values.get(block, {}).get(blocks.FIELD, _Text()).value or "").strip()
+
+
+class Interaction(_Part):
+    """The payload of an interaction, as far as it is used."""
+
+    type: Literal["block_actions", "view_submission", "view_closed"]
+    api_app_id: str
+    team: _Workspace
+    user: _User
+    trigger_id: str = ""
+    actions: list[_Click] = Field(default_factory=list)
+    view: _View | None = None
+
+    @property
+    def account(self) -> SlackAccount:
+        """The Slack account that sent it."""
+        return SlackAccount(workspace=self.team.id, user=self.user.id, name=self.user.name)
+
+
+@pages.post("/slack/interactions", scope=None, signed=True)
+def receive(page: PageRequest) -> PageResult:
+    """Answer an interaction; a sender that Slack is not learns nothing."""
+    services = page.services
+    try:
+        interaction = read_interaction(services, slack_settings(services.settings))
+    except SenderRefused as error:
+        services.refusals.know([_SOURCE])
+        services.refusals.report(_SOURCE, "unauthenticated", f"{request.remote_addr}: {error}")
+        return Response(status=401)
+    desk = _Desk(services, interaction)
+    if interaction.type == "block_actions":
+        desk.open_dialog()
+    elif interaction.type == "view_submission" and interaction.view is not None:
+        return Response(desk.submit(interaction.view), mimetype="application/json")
+    return Response()
+
+
+def read_interaction(services: Services, settings: SlackSettings) -> Interaction:
+    """The interaction in the request.
+
+    Raises:
+        SenderRefused: it is not signed by Slack, was sent before, or is not for this deployment.
+    """
+    if not settings.is_set:
+        raise SenderRefused("the settings slack are not set")
+    if request.mimetype != _FORM:
+        raise SenderRefused(f"it is no form but {request.mimetype[:50]!r}")
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    body, now = request.get_data(), time.time()
+    message = check_sender(_SIGNED, settings.signing_secrets, headers, lambda: body, now, {})
+    try:
+        [text] = parse_qs(body.decode(), strict_parsing=True)["payload"]
+        interaction = Interaction.model_validate(json.loads(text))
+    except (ValidationError, ValueError, KeyError, RecursionError):
+        raise SenderRefused("it is no interaction that is known here") from None
+    workspaces = {interaction.team.id, interaction.user.team_id or interaction.team.id}
+    if (workspaces, interaction.api_app_id) != ({settings.workspace}, settings.app):
+        whose = f"{interaction.user.id} of {', '.join(sorted(workspaces))}"
+        raise SenderRefused(f"it is of {whose} with the app {interaction.api_app_id}")
+    if not SlackAccounts(services.store).is_first(message or ""):
+        raise SenderRefused(f"it was sent before, by {interaction.account.id}")
+    return interaction
+
+
+class _Refused(Exception):
+    """An answer that is not possible from Slack; *link* is where it may be."""
+
+    def __init__(self, reason: str, link: str = "") -> None:
+        super().__init__(reason)
+        self.link = link
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """Serves one interaction."""
+
+    services: Services
+    interaction: Interaction
+
+    def open_dialog(self) -> None:
+        """Open the dialog of the button that was clicked."""
+        click = next(iter(self.interaction.actions), _Click())
+        if click.action_id not in blocks.BUTTONS:
+            return
+        view = self._confirmation(click)
+        settings = slack_settings(self.services.settings)
+        token = settings.token.get_secret_value() if settings.token else ""
+        try:
+            with Session() as session:
+                slack = SlackApi(session, settings.url, token, _DIALOG)
+                slack.call("views.open", trigger_id=self.interaction.trigger_id, view=view)
+        except SlackError as error:
+            log.warning("no dialog for %s: %s", self.interaction.account.id, error)
+
+    def submit(self, view: _View) -> str:
+        """Do what a dialog was submitted for; the JSON that replaces it."""
+        if view.callback_id == blocks.LINK:
+            return self._link(view)
+        if view.callback_id != blocks.ANSWER:
+            return ""
+        try:
+            reference = ApprovalReference.from_json(view.private_metadata)
+            resolution = self._answer(view, reference)
+        except (_Refused, ValidationError, ValueError) as error:
+            return blocks.replacement(blocks.notice(str(error), getattr(error, "link", "")))
+        if resolution.outcome == ApprovalOutcome.NOTE_REQUIRED:
+            return blocks.errors(blocks.NOTE, "The policy requires a note with the reason.")
+        return blocks.replacement(blocks.notice(_outcome(resolution)))
+
+    def _confirmation(self, click: _Click) -> Block:
+        key = self._key()
+        if key is None:
+            return self._invitation()
+        verb = blocks.BUTTONS[click.action_id]
+        try:
+            reference = ApprovalReference.from_json(click.value).patched({"verb": verb})
+            item = self._item(key, reference)
+        except (_Refused, ValidationError, ValueError) as error:
+            return blocks.notice(str(error), getattr(error, "link", ""))
+        frozen = self.services.store.freezes.all().keys() & {DEPLOYMENT, item.agent_id}
+        message = approval_message(item, "waiting", "", self.services.store.clock.now())
+        return blocks.confirmation(
+            message, item, reference.verb, key.principal, is_frozen=bool(frozen)
+        )
+
+    def _answer(self, view: _View, reference: ApprovalReference) -> Resolution:
+        """Answer as the principal, by the same path as console and API."""
+        key = self._key()
+        if key is None:
+            raise _Refused("Your Slack account is no longer linked: click the button again.")
+        item = self._item(key, reference)
+        actor = key.actor(f"slack:{self.interaction.account.id}")
+        g.caller = Caller(actor, key)
+        ctx = RequestContext(
+            *(self.services, actor, key, self.services.agent(item.agent_id, key)),
+            # A dialog that is submitted twice answers once.
+            *(f"slack:{view.id}", None, lambda: False),
+        )
+        verdict: Literal["approved", "denied"] = (
+            "approved" if reference.verb == "approve" else "denied"
+        )
+        note = view.text(blocks.NOTE) or None
+        try:
+            return approval_routes.answer(ctx, item.id, verdict, note, reference.version)
+        except HttpProblem as problem:
+            raise _Refused(str(problem)) from None
+
+    def _item(self, key: ApiKey, reference: ApprovalReference) -> ApprovalItem:
+        """The approval, if *key* may answer it from Slack.
+
+        Raises:
+            _Refused: it may not, and why.
+        """
+        try:
+            item = self.services.agent(reference.agent, key).approval(reference.id)
+        except UnknownAgent:
+            item = None
+        if item is None:
+            raise _Refused("This approval is no longer kept, or is not yours to see.")
+        if not key.allows("approvals"):
+            raise _Refused(f"{key.principal} lacks the scope 'approvals'.")
+        if item.status == "pending" and item.required.links == "never":
+            raise _Refused("Its policy allows answers in the console only.")
+        if item.status == "pending" and item.is_risky and reference.verb == "approve":
+            where = f"/console/agents/{quote(item.agent_id)}/approvals/{quote(item.id)}"
+            public = self.services.settings.api.url
+            raise _Refused(
+                "Its risk is high, critical or unknown: approve it in the console, which asks for"
+                " a login within the last five minutes.",
+                f"{public}{where}" if public else "",
+            )
+        refusal = item.refusal(key.actor()) if reference.verb == "approve" else None
+        if refusal is None and item.status != "pending":
+            refusal = ApprovalOutcome.NOT_PENDING
+        if refusal is not None:
+            raise _Refused(_sentence(approval_routes.refusal_text(refusal, item)))
+        return item
+
+    def _key(self) -> ApiKey | None:
+        """The identity of the Slack account with its rights of now, if it is linked."""
+        accounts = SlackAccounts(self.services.store)
+        account = accounts.get(self.interaction.account.id)
+        return accounts.identity(account, self.services.settings) if account else None
+
+    def _invitation(self) -> Block:
+        """The dialog to link an account, or to sign in again."""
+        public = self.services.settings.api.url
+        if public is None:
+            return blocks.notice("Accounts cannot be linked: the setting api.url is missing.")
+        accounts = SlackAccounts(self.services.store)
+        account = accounts.get(self.interaction.account.id)
+        if account is not None and account.identity is not None:
+            text = f"Your last login as {account.principal} is too long ago: renew it on the page."
+            return blocks.notice(text, f"{public}/console/slack")
+        token = accounts.offer(self.interaction.account)
+        return blocks.linking(f"{public}/console/slack/link/{token}", digest(token))
+
+    def _link(self, view: _View) -> str:
+        accounts = SlackAccounts(self.services.store)
+        account = accounts.complete(
+            view.private_metadata, self.interaction.account, view.text(blocks.CODE)
+        )
+        if account is None:
+            text = "This is not the code, or it is too old. Click a button again for a new one."
+        else:
+            text = f"You are {account.principal} in Boyd from now on. Click the button again."
+        return blocks.replacement(blocks.notice(text))
+
+
+def _outcome(resolution: Resolution) -> str:
+    outcome, item = resolution.outcome, resolution.item
+    if item is None:
+        return "This approval is no longer kept."
+    if not outcome.counts:
+        refusal = approval_routes.refusal_text(outcome, item)
+        return f"Your answer does not count: {refusal}."
+    if outcome == ApprovalOutcome.COUNTED:
+        missing = item.required.min_approvals - len(item.approvals)
+        return f"Your approval counts. It needs {missing} more."
+    if outcome == ApprovalOutcome.APPROVED:
+        return "Approved. The message shows what becomes of it."
+    return "Denied. Nothing is executed."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
