@@ -26,6 +26,7 @@ _ALL: tuple[Pages, ...] = (
     approval_page.pages,
     answer_link_page.pages,
     agent_page.list_pages,
+    agent_page.kiosk_pages,
     agent_page.pages,
     history_page.pages,
     history_page.replay_pages,

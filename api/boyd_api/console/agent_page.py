@@ -33,8 +33,9 @@ from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest, Part, read_part, read_seconds
-from boyd_api.console.rendering import ago, render_page, span
+from boyd_api.console.rendering import ago, render_page, render_public, span
 from boyd_api.http.problems import HttpProblem
+from boyd_api.http.request_context import unreadable_names
 from boyd_api.routes import (
     action_routes,
     agent_routes,
@@ -45,8 +46,11 @@ from boyd_api.routes import (
 from boyd_api.routes.agent_routes import ControlRequest
 
 list_pages = Pages(section="agents")
+kiosk_pages = Pages(section="kiosk")
 pages = Pages(section="agent")
 
+#: Agents that a display has room for.
+_WALL = 6
 #: Iterations on the strip, and items that wait which are shown.
 _STRIP = 60
 _WAITING = 8
@@ -87,12 +91,39 @@ class ConditionGroup:
 @list_pages.get("/agents")
 def agents(page: PageRequest) -> PageResult:
     """Show an overview of all agents, the one that most needs a person first."""
-    listing = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
+    groups = _by_condition(agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True)))
+    return render_page(page, "agents.html", groups=groups, headline=_headline(groups))
+
+
+def _by_condition(listing: responses.AgentList) -> list[ConditionGroup]:
     urgent_first = sorted(listing.agents, key=lambda agent: agent.urgency)
     by_condition = groupby(urgent_first, key=lambda agent: agent.condition.name)
-    groups = [ConditionGroup(name, list(members)) for name, members in by_condition]
-    headline = ", ".join(group.title for group in groups if group.name != "retired")
-    return render_page(page, "agents.html", groups=groups, headline=headline or "none")
+    return [ConditionGroup(name, list(members)) for name, members in by_condition]
+
+
+def _headline(groups: Sequence[ConditionGroup]) -> str:
+    return ", ".join(group.title for group in groups if group.name != "retired") or "none"
+
+
+@kiosk_pages.get("/kiosk", scope="kiosk")
+def kiosk(page: PageRequest) -> PageResult:
+    """Show the overview on a display that nobody touches."""
+    listing = agent_routes.show(page.ctx, agent_routes.AgentsQuery())
+    groups = _by_condition(listing)
+    urgent = [agent for group in groups if not group.is_folded for agent in group.agents]
+    unreadable = unreadable_names(page.key)
+    room = _WALL - bool(listing.frozen) - bool(unreadable)
+    return render_public(
+        "kiosk.html",
+        page.nonce,
+        page=page,
+        now=page.ctx.now or utc_now(),
+        headline=_headline(groups),
+        agents=urgent[:room],
+        more=len(urgent) - room,
+        frozen=listing.frozen,
+        unreadable=unreadable,
+    )
 
 
 @dataclass(frozen=True)

@@ -96,10 +96,18 @@ def cookie_value(name: str = SESSION) -> str | None:
     return request.cookies.get(cookie_name(name)) or None
 
 
-def set_cookie(response: Response, name: str, value: str, secure: bool) -> None:
-    """Have the browser keep a value until it is closed."""
+def set_cookie(
+    response: Response, name: str, value: str, secure: bool, lifetime: int | None = None
+) -> None:
+    """Have the browser keep a value until it is closed, or for a *lifetime* in seconds."""
     response.set_cookie(
-        cookie_name(name), value, path="/", secure=secure, httponly=True, samesite="Lax"
+        cookie_name(name),
+        value,
+        lifetime,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="Lax",
     )
 
 

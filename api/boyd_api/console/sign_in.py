@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from flask import Response, redirect, request
 
 from boyd.models import Actor, ApiKey
-from boyd.store.login_sessions import IDLE, LINK, LONGEST
+from boyd.store.login_sessions import IDLE, KIOSK, LINK, LONGEST
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, local_path
@@ -114,8 +114,8 @@ def open_session(page: PageRequest, key: ApiKey, where: str, age: float | None =
     secret = sessions.open(key, address=request.remote_addr, browser=browser, age=age)
     if before is not None:
         sessions.close(before.id, key.actor(request.remote_addr))
-    response = redirect(where, 303)
-    set_cookie(response, SESSION, secret, is_secure())
+    response = redirect(f"{BASE}/kiosk" if key.is_kiosk else where, 303)
+    set_cookie(response, SESSION, secret, is_secure(), KIOSK if key.is_kiosk else None)
     return response
 
 

@@ -16,7 +16,7 @@ from boyd_api.http.event_streams import EventFeed, ServerSentEvent
 pages = Pages()
 
 
-@pages.get("/stream")
+@pages.get("/stream", scope="kiosk")
 def follow(page: PageRequest) -> PageResult:
     """Send hints, as they come, while the session is open."""
     services = page.services

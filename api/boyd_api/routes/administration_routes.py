@@ -127,7 +127,7 @@ def revoke(ctx: RequestContext, id: str) -> Revoked:
     return Revoked(id=id)
 
 
-@key_routes.post("/login-links", scope="read", reach="visible", answers={201: LoginLink})
+@key_routes.post("/login-links", scope="kiosk", reach="visible", answers={201: LoginLink})
 def create_login_link(ctx: RequestContext) -> JsonResponse:
     """Create a link that signs a browser in to the console once, with the key of this request."""
     if ctx.key is None or ctx.now is None:

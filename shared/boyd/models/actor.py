@@ -8,9 +8,12 @@ from pydantic import Field
 
 from boyd.models.base import Model, Timestamp
 
-Scope = Literal["read", "trigger", "runs", "actions", "approvals", "admin"]
+Scope = Literal["read", "trigger", "runs", "actions", "approvals", "admin", "kiosk"]
 
-SCOPES: tuple[Scope, ...] = ("read", "trigger", "runs", "actions", "approvals", "admin")
+SCOPES: tuple[Scope, ...] = (
+    *("read", "trigger", "runs", "actions", "approvals", "admin"),
+    "kiosk",
+)
 
 #: The beginning of the principal of an agent.
 _AGENT = "agent:"
@@ -98,8 +101,14 @@ class ApiKey(Model):
         )
 
     def allows(self, scope: Scope) -> bool:
-        """Check whether the key has *scope*; `admin` includes all."""
-        return scope in self.scopes or "admin" in self.scopes
+        """Check whether the key has *scope*; `admin` includes all, and `read` the kiosk."""
+        is_part = scope == "kiosk" and "read" in self.scopes
+        return scope in self.scopes or "admin" in self.scopes or is_part
+
+    @property
+    def is_kiosk(self) -> bool:
+        """True for the key of a display, which may do nothing but show the overview."""
+        return self.scopes == ["kiosk"]
 
     def sees(self, agent_id: str) -> bool:
         """Check whether the key may access that agent."""

@@ -24,6 +24,8 @@ from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 #: Seconds without a request after which a session ends, and after which it ends in any case.
 IDLE = 30 * 60.0
 LONGEST = 12 * 3600.0
+#: The same for a display on a wall: as long as browsers keep a cookie.
+KIOSK = 400 * 86_400
 #: Seconds for which a login link is valid.
 LINK = 15 * 60.0
 #: The most characters kept of the name of a browser.
@@ -82,13 +84,16 @@ class LoginSessions:
         id = digest(secret)
         whose = {"identity": key.to_json()} if key.is_identity else {"keyId": key.id}
         fields = {**whose, "address": address or "", "browser": browser[:_BROWSER]}
+        idle, longest = (KIOSK, KIOSK) if key.is_kiosk else (IDLE, LONGEST)
+        if key.is_kiosk:
+            fields["longest"] = str(milliseconds(longest))
         self._scripts.run(
             "open_session",
             session=session(id),
             id=id,
             holder=f"{key.name!r} of {key.principal}",
-            idle=milliseconds(IDLE),
-            longest=milliseconds(LONGEST),
+            idle=milliseconds(idle),
+            longest=milliseconds(longest),
             age=-1 if age is None else milliseconds(age),
             name=key.name if key.is_identity else "",
             principal=key.principal,

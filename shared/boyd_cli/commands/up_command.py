@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -34,7 +35,7 @@ from boyd.embedded.state_folder import (
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
-from boyd.models.responses import LoginLink
+from boyd.models.responses import LoginLink, NewKey
 from boyd.settings.process_settings import ApiSettings, Settings
 from boyd.store import Store, connect, mask_url, translate_errors
 from boyd.store.api_keys import id_of
@@ -45,6 +46,9 @@ from boyd_cli.api_access import Api, actor, user
 from boyd_cli.commands.export_commands import check_installed
 from boyd_cli.options import deployment_api_options, settings_options, with_agents
 from boyd_cli.views import iteration_view
+
+if TYPE_CHECKING:
+    from boyd_cli.client import Client
 
 
 def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> None:
@@ -328,21 +332,40 @@ class _Watch:
             output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
 
 
+#: The name and principal of the keys of displays.
+_KIOSK = {"name": "kiosk", "principal": "kiosk"}
+
+
 @click.command("open")
 @click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--kiosk", is_flag=True, help="Print a link for a display on a wall; see below.")
 @deployment_api_options
-def open_console(api: Api, only_print: bool) -> None:
+def open_console(api: Api, only_print: bool, kiosk: bool) -> None:
     """Open the console, signed in with your key.
 
-    The link works once, and only for a few minutes.
+    The link works once, and only for a few minutes. With --kiosk it signs in a display that shows
+    the overview and can do nothing else, with a key of its own.
     """
-    link = api.deployment.post("/login-links", LoginLink)
+    client = _kiosk_client(api) if kiosk else api.deployment
+    link = client.post("/login-links", LoginLink)
     if link.path is None:
         output.stop(output.FAILED, "the link was lost on the way: try again")
     url = f"{api.url}{link.path}"
     output.say(url)
-    if not only_print and _has_screen():
+    if not (only_print or kiosk) and _has_screen():
         webbrowser.open(url)
+
+
+def _kiosk_client(api: Api) -> Client:
+    """Create a key that may only show the overview, and use it."""
+    from boyd_cli.client import Client
+
+    key = api.deployment.post("/keys", NewKey, {**_KIOSK, "scopes": ["kiosk"]})
+    if key.key is None:
+        output.stop(output.FAILED, f"key {key.id} was created, but its text was lost: revoke it")
+    revoke = f"`{output.command_name()} keys revoke {key.id}`"
+    output.note(f"Open this on the display, within 15 minutes; {revoke} ends it:")
+    return Client(api.url, key.key)
 
 
 def _has_screen() -> bool:

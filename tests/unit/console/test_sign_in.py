@@ -11,7 +11,7 @@ import pytest
 from api_kit import MAKER, Site
 from boyd.errors import StoreReadOnly
 from boyd.models import AuditEntry
-from boyd.store.keys import API_KEYS
+from boyd.store.keys import API_KEYS, session
 from boyd.store.login_sessions import LoginSessions, digest
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
@@ -208,6 +208,42 @@ def test_a_link_of_a_revoked_key_opens_nothing(desk: Site) -> None:
 
     browser = Browser(desk)
     assert browser.send(browser.get(link).form(link)).status == 403
+
+
+def test_a_display_shows_the_overview_and_nothing_else(desk: Site) -> None:
+    wall = desk.key("kiosk", principal="wall")
+    browser = Browser(desk, wall)
+    shown = browser.get("/console/kiosk")
+
+    assert shown.status == 200
+    assert "1 quiet" in shown.text
+    assert "<a " not in shown.source
+    assert "<form" not in shown.source
+    for path in ("/console/", "/console/agents", "/console/fleet", "/console/keys"):
+        assert browser.get(path).status == 403
+    assert desk.get("/agents", headers=wall).status_code == 403
+    assert Browser(desk, desk.key("read")).get("/console/kiosk").status == 200
+    assert Browser(desk, desk.key("runs")).get("/console/kiosk").status == 403
+
+
+def test_the_session_of_a_display_ends_only_with_its_key(desk: Site) -> None:
+    wall = desk.key("kiosk", principal="wall")
+    link = desk.post("/login-links", headers=wall).json["path"]
+    browser = Browser(desk)
+    signed_in = browser.send(browser.get(link).form(link), follow=False)
+    assert "Max-Age=34560000" in signed_in.headers["Set-Cookie"]
+    assert signed_in.headers["Location"] == "/console/kiosk"
+
+    [opened] = desk.store.login_sessions.all()
+    name = session(opened.id)
+    desk.store.client.hincrby(name, "openedAt", -30 * 86_400_000)
+    assert desk.store.client.pttl(name) > 300 * 86_400_000
+    assert browser.get("/console/kiosk").status == 200
+    Browser(desk, desk.key("read"))
+    assert len(desk.store.login_sessions.all()) == 2
+
+    desk.store.api_keys.revoke(wall["Authorization"].split("_")[1], MAKER)
+    assert browser.get("/console/kiosk").path.startswith("/console/login")
 
 
 def test_a_risky_approval_needs_a_recent_login(alice: Browser, desk: Site) -> None:

@@ -236,7 +236,7 @@
 
   function press(key) {
     if (key === "?") {
-      document.getElementById("help").showModal();
+      document.getElementById("help")?.showModal();
       return true;
     }
     const selected = document.activeElement?.closest("[data-item]");

@@ -16,7 +16,7 @@ expect(session, 'hash', sessions, 'zset', people, 'hash', audit_open, 'stream')
 local now = now_ms()
 redis.call('ZREMRANGEBYSCORE', sessions, '-inf', now)
 redis.call('ZADD', sessions, now + longest, id)
-redis.call('PEXPIRE', sessions, longest)
+redis.call('PEXPIRE', sessions, math.max(longest, redis.call('PTTL', sessions)))
 redis.call('HSET', session, 'openedAt', now, 'seenAt', now, 'confirmedAt', tonumber(age) < 0 and 0 or now - age,
   unpack(cjson.decode(fields)))
 redis.call('PEXPIRE', session, math.min(idle, longest))
