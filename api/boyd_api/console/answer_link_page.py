@@ -137,6 +137,7 @@ def _page(
         here=request.path,
         steps=_steps(agent, item),
         outcome=describe_outcome(item),
+        has_executed=has_executed,
         awaits=_refresh_seconds(item, now),
         refused=refused,
         note=note,

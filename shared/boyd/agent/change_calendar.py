@@ -101,7 +101,7 @@ class ChangeCalendar:
         try:
             if len(raw) > MAX_BYTES:
                 raise CalendarError(f"it is longer than {MAX_BYTES} bytes")
-            return _parse(raw), ""
+            return parse_calendar(raw), ""
         except CalendarError as error:
             return None, str(error)
         except Exception as error:  # noqa: BLE001 - whatever the library makes of a broken file
@@ -117,7 +117,12 @@ class ChangeCalendar:
         return (at if at.tzinfo else at.replace(tzinfo=self._zone)).astimezone(UTC)
 
 
-def _parse(raw: bytes) -> Any:
+def parse_calendar(raw: bytes) -> Any:
+    """A query for the events of a calendar, as `recurring_ical_events` has it.
+
+    Raises:
+        CalendarError: it is not one, or has an event that cannot be evaluated.
+    """
     try:
         import icalendar
         import recurring_ical_events

@@ -31,7 +31,7 @@ from boyd.plugins.http_monitor import (
     MonitoredEndpoint,
 )
 from boyd.plugins.http_service import HttpAccess
-from boyd.plugins.notifier import Recipient, RecipientGroup
+from boyd.plugins.notifier import Escalation, Recipient, RecipientGroup, Rota
 from boyd.plugins.process import Program
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
@@ -206,6 +206,8 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("## rules", DecisionRule),
         ("### A group of the notifier", RecipientGroup),
         ("### A recipient of the notifier", Recipient),
+        ("### An escalation of the notifier", Escalation),
+        ("### A rota of the notifier", Rota),
         ("### A channel of slack", SlackChannel),
         ("## Credentials for HTTP", HttpAccess),
         ("## dns", WatchedName),

@@ -62,7 +62,7 @@ MODULES = {
     "the condition of an agent in one word, for the console, the command line and the API": 1,
     "replay: what plugins keep in their process": 1,
     "the plugin baseline: measurements, learners, the memory of series, anomalies": 6,
-    "the outcome of an approval, told and acknowledged; rotas": 5,
+    "the outcome of an approval, told and acknowledged; rotas": 6,
     "an inbox of thousands of approvals: what lists need of each, and filters": 2,
     "plots over time, which the proof and the history of a target share": 1,
     "steps of procedures over many targets: their states, and what moves them": 2,

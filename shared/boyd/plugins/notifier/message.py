@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,10 @@ class NotificationMessage:
     link: str
     command: str
     thread: str = ""
+
+    def add(self, label: str, text: str) -> NotificationMessage:
+        """The message with a further line, unless *text* is empty."""
+        return replace(self, lines=(*self.lines, (label, _one_line(text)))) if text else self
 
     def text(self) -> str:
         """The message as plain text, without its title."""

@@ -18,6 +18,7 @@ from pydantic import (
 
 from boyd.models import (
     ASKING,
+    FOLLOWING,
     LEVELS,
     OUTCOMES,
     STAGES,
@@ -32,6 +33,7 @@ from boyd.models import (
     ProcedureRecord,
     TrackRecord,
     describe_outcome,
+    start_of_wait,
 )
 from boyd.plugin import Context, Plugin
 from boyd.plugins.approval_policy import Hours
@@ -46,6 +48,7 @@ from boyd.plugins.notifier.message import (
     suspension_message,
     withdrawal_message,
 )
+from boyd.plugins.notifier.rota import Rota, RotaError, is_on_call
 
 #: The step in which the end of quiet hours is searched; zones are offset by quarters of an hour.
 _STEP = timedelta(minutes=15)
@@ -89,6 +92,8 @@ class Recipient(_Part):
         as_principal: the principal who may answer by a signed link; none: links need a login.
         person: whether that principal is a person.
         groups: the groups of that principal.
+        on_call: the names in the rota of the group, each a name or a mail address; by default that
+            of the principal.
     """
 
     url: SecretStr
@@ -97,6 +102,7 @@ class Recipient(_Part):
     as_principal: str | None = Field(default=None, alias="as", min_length=1, max_length=200)
     person: bool = False
     groups: list[str] = Field(default_factory=list)
+    on_call: list[str] = Field(default_factory=list)
 
     @field_validator("url")
     @classmethod
@@ -118,6 +124,11 @@ class Recipient(_Part):
     def kind(self) -> str:
         """The kind of service."""
         return kind_of(self.url.get_secret_value())
+
+    @property
+    def rota_names(self) -> list[str]:
+        """Its names in a rota."""
+        return self.on_call or [(self.as_principal or "").removeprefix("mail:")]
 
     @property
     def actor(self) -> Actor | None:
@@ -173,9 +184,11 @@ class RecipientGroup(Audience):
 
     Attributes:
         recipients: a table or just a `url` for each.
+        rota: by which only those on call are told, or everybody if it cannot be read.
     """
 
     recipients: list[Recipient] = Field(min_length=1)
+    rota: Rota | None = None
 
     @field_validator("recipients", mode="before")
     @classmethod
@@ -184,12 +197,47 @@ class RecipientGroup(Audience):
             return value
         return [{"url": item} if isinstance(item, str) else item for item in value]
 
+    @model_validator(mode="after")
+    def _check_names(self) -> RecipientGroup:
+        if self.rota is not None:
+            for recipient in self.recipients:
+                if not any(recipient.rota_names):
+                    raise ValueError("with a rota, each recipient needs `on_call` or `as`")
+        return self
+
+    def on_call(self, ctx: Context, timeout: float) -> tuple[set[int], str]:
+        """The numbers of the recipients on call, and why that is everybody, if so."""
+        everybody = set(range(len(self.recipients)))
+        if self.rota is None:
+            return everybody, ""
+        try:
+            people = self.rota.people(ctx.now(), ctx.http, timeout)
+        except RotaError as error:
+            ctx.logger.warning("the rota of group %s cannot be read: %s", self.name, error)
+            return everybody, f"the rota of {self.name} cannot be read: {error}"
+        chosen = {n for n in everybody if is_on_call(self.recipients[n].rota_names, people)}
+        return chosen or everybody, "" if chosen else f"nobody in {self.name} is on call"
+
     def recipient(self, number: int, not_before: datetime | None) -> NotificationRecipient:
         """The recipient of that number, as the core knows it."""
         kind = self.recipients[number].kind
         return NotificationRecipient(
             id=f"{self.name}/{number}", group=self.name, kind=kind, not_before=not_before
         )
+
+
+class Escalation(_Part):
+    """A group that is told of an approval that nobody has acknowledged or answered.
+
+    Attributes:
+        group: the group.
+        after: seconds that it has waited for somebody then.
+        asked: only of approvals for one of these groups; empty: of all.
+    """
+
+    group: str
+    after: float = Field(gt=0, le=7 * 86400)
+    asked: list[str] = Field(default_factory=list)
 
 
 class Notifier(Plugin):
@@ -206,10 +254,12 @@ class Notifier(Plugin):
 
         Attributes:
             groups: the groups of recipients.
+            escalations: the groups to tell later if nobody acknowledges or answers.
             timeout: seconds for one attempt of a webhook.
         """
 
         groups: list[RecipientGroup] = Field(min_length=1)
+        escalations: list[Escalation] = Field(default_factory=list)
         timeout: float = Field(default=10.0, gt=0, le=25)
 
         @field_validator("groups")
@@ -219,6 +269,14 @@ class Notifier(Plugin):
                 raise ValueError("two groups have the same name")
             return groups
 
+        @model_validator(mode="after")
+        def _complete(self) -> Notifier.Options:
+            names = {group.name for group in self.groups}
+            for escalation in self.escalations:
+                for name in {escalation.group, *escalation.asked} - names:
+                    raise ValueError(f"escalations: there is no group {name!r}")
+            return self
+
     options: Options
 
     def notification_recipients(
@@ -226,26 +284,60 @@ class Notifier(Plugin):
     ) -> Iterator[NotificationRecipient]:
         """The recipients in the groups that the policy names, else in the default groups.
 
-        Who has approved it is also told what became of it, in any group.
+        Of a group with a rota, those on call are asked. What follows is for all who know of it,
+        and the outcome also for those who approved it, in any group.
         """
         audiences = audiences_of(approval, self.options.groups)
         voters = {vote.by for vote in approval.approvals} if stage in OUTCOMES else set()
+        informed = {record.recipient for record in approval.notifications if record.attempts}
         for group in self.options.groups:
             if not group.wants(approval, stage):
                 continue
             not_before = group.not_before(approval, ctx.now())
+            is_asked = group in audiences and not (group.rota and stage in FOLLOWING)
+            on_call = group.on_call(ctx, self.options.timeout)[0] if is_asked else set()
             for number, recipient in enumerate(group.recipients):
-                if group in audiences or recipient.as_principal in voters:
-                    yield group.recipient(number, not_before)
+                entry = group.recipient(number, not_before)
+                follows = stage != "waiting" and entry.id in informed
+                if number in on_call or follows or recipient.as_principal in voters:
+                    yield entry
+
+    def escalation_recipients(
+        self, approval: ApprovalItem, ctx: Context
+    ) -> Iterator[NotificationRecipient]:
+        """The recipients of further groups, with the time when each is told.
+
+        Who is on call is known when that time has come; until then it is everybody in the group.
+        """
+        now = ctx.now()
+        audiences = audiences_of(approval, self.options.groups)
+        names = {group.name for group in audiences}
+        for escalation in sorted(self.options.escalations, key=lambda step: step.after):
+            group = self._group(escalation.group)
+            concerns = not escalation.asked or not names.isdisjoint(escalation.asked)
+            if group in audiences or not concerns or not group.wants(approval, "escalated"):
+                continue
+            audiences.append(group)
+            at = start_of_wait(approval, now) + timedelta(seconds=escalation.after)
+            at = group.not_before(approval, at) or at
+            if approval.expires_at is not None and at >= approval.expires_at:
+                continue
+            on_call = group.on_call(ctx, self.options.timeout)[0] if at <= now else None
+            for number in range(len(group.recipients)):
+                if on_call is None or number in on_call:
+                    yield group.recipient(number, at)
 
     def on_approval(
         self, approval: ApprovalItem, stage: NotificationStage, recipient: str, ctx: Context
     ) -> None:
         """Send one message, once."""
-        target = self._recipient(recipient)
+        group, target = self._recipient(recipient)
         waits = stage in ASKING
         to = target.actor if waits else None
-        message = approval_message(approval, stage, ctx.approval_link(approval, to), ctx.now())
+        link = ctx.approval_link(approval, to)
+        message = approval_message(approval, stage, link, ctx.now())
+        if waits:
+            message = message.add("rota", group.on_call(ctx, self.options.timeout)[1])
         body: JsonObject = {
             "stage": stage,
             "agent": ctx.agent.id,
@@ -333,7 +425,10 @@ class Notifier(Plugin):
         headers["webhook-id"] = id
         post_webhook(ctx.http, url, body, headers, self.options.timeout)
 
-    def _recipient(self, id: str) -> Recipient:
+    def _group(self, name: str) -> RecipientGroup:
+        return next(group for group in self.options.groups if group.name == name)
+
+    def _recipient(self, id: str) -> tuple[RecipientGroup, Recipient]:
         name, _, number = id.rpartition("/")
-        group = next(candidate for candidate in self.options.groups if candidate.name == name)
-        return group.recipients[int(number)]
+        group = self._group(name)
+        return group, group.recipients[int(number)]
