@@ -160,6 +160,28 @@ def _find_unknown_actions(agent: Agent) -> Iterator[str]:
                 yield f"{table}: {problem}{nearest(id, actions)}"
     yield from _find_unused_verifications(agent)
     yield from _find_sandbox_problems(agent)
+    yield from _find_records_without_anomalies(agent)
+
+
+def _find_records_without_anomalies(agent: Agent) -> Iterator[str]:
+    """Yield actions that earn autonomy without anomalies to tell their situations apart."""
+    host = agent.host
+    orienters = [each.orient for each in host.orienters.values()]  # type: ignore[attr-defined]
+    if any(map(_mentions_anomalies, [*orienters, *map(type, host.plugins.values())])):
+        return
+    for id in host.actions:
+        if agent.rules.earning_rule(id):
+            problem = "no plugin reports an anomaly, so all situations are one class"
+            yield f"autonomy.{id}: {problem}: what the action earns in one, it may do in all"
+
+
+def _mentions_anomalies(code: object) -> bool:
+    """Check whether the module of *code* speaks of anomalies; True if nobody can tell."""
+    try:
+        module = inspect.getmodule(inspect.unwrap(code))  # type: ignore[arg-type]
+        return module is None or "anomal" in inspect.getsource(module).lower()
+    except (OSError, TypeError):
+        return True
 
 
 def _find_unused_verifications(agent: Agent) -> Iterator[str]:

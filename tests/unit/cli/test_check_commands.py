@@ -342,3 +342,36 @@ def test_a_sandbox_of_no_action_is_a_warning(tmp_path: Path) -> None:
     box = '[sandbox."web:restrat"]\ncpu = 5\n[[plugins]]\nuse = "web"\n'
 
     assert "sandbox: no action has the id 'web:restrat'" in checked(tmp_path, FOLDER + box).stderr
+
+
+USES = f"""{FOLDER}
+[[plugins]]
+use = "web"
+"""
+EARNS = f"""{USES}
+[autonomy."web:restart"]
+mode = "earned"
+"""
+VERIFIED = f"""{WEB}
+    @restart.verify(within=10, every=1)
+    def _runs(self):
+        return True
+"""
+ORIENTED = f"""{VERIFIED}
+    @orienter()
+    def judge(self):
+        return SituationAssessment(source="web", findings=[], anomalies=[])
+""".replace("import Plugin", "import Plugin, SituationAssessment, orienter")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "warns"),
+    [(EARNS, VERIFIED, True), (EARNS, ORIENTED, False), (USES, VERIFIED, False)],
+)
+def test_an_action_that_earns_without_anomalies_gets_a_warning(
+    tmp_path: Path, text: str, code: str, warns: bool
+) -> None:
+    done = checked(tmp_path, text, code)
+    assert done.exit_code == 0
+    doubt = "autonomy.web:restart: no plugin reports an anomaly"
+    assert (doubt in done.output) is warns
