@@ -388,10 +388,9 @@ class Rules:
         """Check that an action can have the track record on which its autonomy depends."""
         place, earned = f"autonomy.{action.id}", self.earning_rule(action.id) is not None
         if earned and action.autonomy.mode == "human-only":
-            raise ConfigError(f"{place}.mode: the action is human-only, which it never outgrows")
+            raise ConfigError(f"{place}.mode: human-only actions cannot earn autonomy")
         if (earned or self.calibrates(action.id)) and not action.has("verify"):
-            reason = "it has no `verify`, so nothing is known of its effects"
-            raise ConfigError(f"{place}: the action can have no track record: {reason}")
+            raise ConfigError(f"{place}: the action needs a `verify`, or its effects stay unknown")
         rule = self.earning_rule(action.id)
         obstacle = _obstacle_to_wait(action)
         if rule and rule.require_uplift and obstacle:

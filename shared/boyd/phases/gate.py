@@ -63,7 +63,7 @@ def _reason_to_ask(rules: Rules, circumstances: Circumstances, asked_by: str | N
     """Return why the decision or the action itself needs a person's approval, if so."""
     mode = circumstances.action.autonomy.mode
     if circumstances.decision.requires_approval:
-        return f"{asked_by or 'the decision'} requires approval"
+        return f"{asked_by or 'the decision'} asked for an approval"
     # What is human-only never earns to run alone.
     if mode == "human-only" or (mode != "auto" and _rule(rules, circumstances) is None):
         return f"the action is {mode}"

@@ -446,7 +446,7 @@ class _Phases:
         late = self._gaps.late[earlier:]
         if gate is None or not late:
             return gate
-        reason = f"the gate lets it pass; what follows cannot be told: {late[0]}"
+        reason = f"it would pass the gate; the rest is unknown: {late[0]}"
         return gate.patched({"outcome": "automatic", "reason": reason})
 
 

@@ -43,7 +43,7 @@ def test_the_addressee_answers_without_a_login(
     id = waiting(desk)
     browser, link = Browser(desk), link_to(desk, signer, id)
     shown = browser.get(link)
-    assert "You answer as mail:jane@example.com" in shown.text
+    assert "You are answering as mail:jane@example.com" in shown.text
 
     after = browser.send(shown.form(link), verb="approve", note="ok")
     assert "approved by mail:jane@example.com" in after.text

@@ -30,7 +30,7 @@ def test_the_page_shows_everything_that_is_approved(alice: Browser, desk: Site) 
     assert text.strip() in shown.text, "params are never cut"
     assert desk.get(f"/approvals/{id}").json["fingerprint"] in shown.text
     assert "no, the action has no rollback" in shown.text
-    assert "reversibility not declared" in shown.text
+    assert "reversibility unknown" in shown.text
     assert "Policy: one approval, by anyone, not by the requester." in shown.text
 
 

@@ -151,7 +151,7 @@ def test_an_inbox_that_leaves_approvals_out_says_so(
     inbox = alice.get("/console/")
 
     assert "Mine to answer 2+" in inbox.text
-    assert "Further approvals wait" in inbox.text
+    assert "More approvals wait" in inbox.text
     assert "text 2" not in inbox.text
 
 

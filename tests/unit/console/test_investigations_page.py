@@ -173,8 +173,8 @@ def test_a_call_is_shown_in_full_wherever_it_is(case: Case, ann: Browser) -> Non
 
 def test_an_agent_without_a_model_says_how_to_give_it_one(alice: Browser) -> None:
     page = alice.get("/console/agents/desk/investigations")
-    assert "No investigation is kept." in page.text
-    assert "desk has no model" in page.text
+    assert "No investigations yet." in page.text
+    assert "This agent has no model" in page.text
     assert "[llm]" in page.text
 
 

@@ -123,7 +123,7 @@ def test_a_decision_the_reviewer_objects_to_waits_with_its_reason(
     show(item, utc_now())
 
     assert rig.risky.done == []
-    assert item.reason == "reviewer requires approval"
+    assert item.reason == "reviewer asked for an approval"
     assert item.to_wire()["decision"]["reviews"] == [
         {"by": "reviewer", "verdict": verdict, "reason": "the log names another host"}
     ]

@@ -253,7 +253,7 @@ def test_a_call_waits_for_an_approval_whose_preview_says_what_would_run(ran: Stu
     assert called(lab, "ls").success
     assert called(lab, "ls > x").waits_for
     [item] = lab.store.approvals.page(10).pending
-    assert item.reason == "shell requires approval"
+    assert item.reason == "shell asked for an approval"
     assert item.preview is not None
     assert isinstance(item.preview.output, dict)
     assert item.preview.output["says"] == "Would run it with an approval: it has a redirection"

@@ -345,7 +345,7 @@ def gated(decision: Any = None, **settings: Any) -> tuple[Lab, LoopResult]:
             "confidence 0.9 is below 0.95",
         ),
         ({"autonomy": Autonomy(mode="human-only")}, {}, "asked", "the action is human-only"),
-        ({}, {"requires_approval": True}, "asked", "the decision requires approval"),
+        ({}, {"requires_approval": True}, "asked", "the decision asked for an approval"),
         ({}, {"action": "p:none"}, "refused", "Unknown action 'p:none'"),
     ],
 )

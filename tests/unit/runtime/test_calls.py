@@ -164,7 +164,7 @@ def test_a_policy_plugin_may_require_an_approval() -> None:
     assert error(found) == "Approval required"
     assert found.result is not None
     assert found.result.waits_for == item.id
-    assert (item.requested_by, item.reason) == (["ann"], "approval-policy requires approval")
+    assert (item.requested_by, item.reason) == (["ann"], "approval-policy asked for an approval")
     assert recorder.calls == []
 
 
@@ -192,7 +192,7 @@ def test_the_caller_may_ask_for_an_approval() -> None:
     call(lab, requires_approval=True)
     [item] = pending(lab)
 
-    assert (item.reason, recorder.calls) == ("ann requires approval", [])
+    assert (item.reason, recorder.calls) == ("ann asked for an approval", [])
 
 
 def test_on_before_act_may_veto_a_call_and_on_after_act_gets_the_result() -> None:

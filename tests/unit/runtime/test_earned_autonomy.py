@@ -302,7 +302,7 @@ def test_nothing_is_granted_by_a_decision_that_requires_an_approval_or_a_closed_
     office.granted()
     office.requires_approval = True
 
-    assert gate_of(office.decide(approve=False)).reason == "the decision requires approval"
+    assert gate_of(office.decide(approve=False)).reason == "the decision asked for an approval"
 
 
 def test_a_freeze_stops_what_runs_alone() -> None:
@@ -325,7 +325,7 @@ def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
 @pytest.mark.parametrize(
     ("rule", "settings", "why"),
     [
-        (RULE, {"autonomy": Autonomy(mode="human-only")}, "human-only, which it never outgrows"),
+        (RULE, {"autonomy": Autonomy(mode="human-only")}, "human-only actions cannot earn"),
         (RULE, {"verify": None}, "it has no `verify`"),
         ({"confidence": "calibrated"}, {}, "the action has no min_confidence"),
         ({"at_least": 0.9}, {}, "only with mode"),
