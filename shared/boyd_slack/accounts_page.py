@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from flask import redirect
 
-from boyd.models import ApiKey
+from boyd.models import Actor, ApiKey
 from boyd_api.console.declared_pages import NavigationLink, PageResult, Pages
 from boyd_api.console.page_request import PageRequest
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.services import Services
 from boyd_slack.slack_accounts import LINK, SlackAccount, SlackAccounts
 from boyd_slack.slack_settings import slack_settings
 
@@ -72,6 +73,15 @@ def unlink(page: PageRequest, workspace: str, user: str) -> PageResult:
     account = _account(page, workspace, user)
     SlackAccounts(page.services.store).unlink(account, page.ctx.actor)
     return redirect(_HERE, 303)
+
+
+@pages.on_logout
+def unlink_identity(services: Services, by: Actor) -> None:
+    """Remove the accounts of a person whom the identity provider has signed out."""
+    accounts = SlackAccounts(services.store)
+    for account in accounts.all():
+        if account.identity is not None and account.principal == by.principal:
+            accounts.unlink(account, by)
 
 
 def _show_link(page: PageRequest, account: SlackAccount, code: str = "") -> PageResult:

@@ -15,7 +15,7 @@ from typing import Self
 from boyd.models import SCOPES, Actor, ApiKey, Model, Timestamp
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
-from boyd.store.hashes import readable
+from boyd.store.hashes import readable, reading
 from boyd.store.login_sessions import digest
 from boyd.store.server.connection import translate_errors
 from boyd_slack.slack_settings import slack_settings
@@ -99,7 +99,8 @@ class SlackAccounts:
         """A linked account."""
         with translate_errors(_ACCOUNTS):
             text = self._client.hget(_ACCOUNTS, id)
-        return SlackAccount.from_json(text) if text else None
+        with reading(f"Slack account {id}"):
+            return SlackAccount.from_json(text) if text else None
 
     def offer(self, account: SlackAccount) -> str:
         """A token for the page that links *account* to the principal of a login."""

@@ -24,7 +24,8 @@ from typing import Literal, TypeVar
 from flask import Response
 from werkzeug.wrappers import Response as AnyResponse
 
-from boyd.models import Scope
+from boyd.models import Actor, Scope
+from boyd_api.http.services import Services
 
 PageResult = Response | AnyResponse
 _V = TypeVar("_V", bound=Callable[..., PageResult])
@@ -75,6 +76,10 @@ class NavigationLink:
     needs: str = ""
 
 
+#: Ends what a principal may still do; the actor is for the audit.
+Logout = Callable[[Services, Actor], None]
+
+
 class Pages:
     """The pages of one module, or of a package that adds some.
 
@@ -92,6 +97,7 @@ class Pages:
         section: str = "",
     ) -> None:
         self.all: list[Page] = []
+        self.logouts: list[Logout] = []
         self.package = package
         self.link = link
         self._section = section
@@ -105,6 +111,11 @@ class Pages:
     ) -> Callable[[_V], _V]:
         """Declare the receiver of a form, or of a signed message."""
         return self._add("POST", path, scope, fresh, signed)
+
+    def on_logout(self, end: Logout) -> Logout:
+        """Declare what else ends when an identity provider has signed a person out."""
+        self.logouts.append(end)
+        return end
 
     def _add(
         self,

@@ -13,7 +13,7 @@ from flask import Response, redirect, request
 from boyd.models import Actor, ApiKey
 from boyd.store.login_sessions import IDLE, KIOSK, LINK, LONGEST
 from boyd_api.console import rendering
-from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.declared_pages import PageResult, Pages, load_guest_pages
 from boyd_api.console.page_request import BASE, HOME, PageRequest, csrf_token, local_path
 from boyd_api.console.session import (
     LOGIN_STATE,
@@ -195,6 +195,8 @@ def log_out_everywhere(page: PageRequest) -> PageResult:
         raise HttpProblem("unavailable", str(error)) from None
     by = Actor(principal=principal, address=request.remote_addr)
     page.services.store.login_sessions.close_all(principal, by)
+    for end in (end for pages in load_guest_pages().values() for end in pages.logouts):
+        end(page.services, by)
     return Response(status=200)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -507,3 +508,18 @@ def test_an_identity_whose_login_is_too_old_has_to_renew_it(site: Site, slack: S
 
     assert "renew it on the page" in words(slack.view()["blocks"])
     assert address_in(slack) == "http://localhost/console/slack"
+
+
+def test_a_person_whom_the_provider_signs_out_is_unlinked(
+    site: Site, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts, ann = SlackAccounts(site.store), identity(site, ["ops"])
+    accounts.renew(SlackAccount(workspace=WORKSPACE, user="U0ALICE"), ann)
+    others = link(site, site.key("approvals", principal="bob"), "U0BOB")
+    provider = SimpleNamespace(read_logout=lambda token: ann.principal)
+    monkeypatch.setattr(site.services, "provider", provider)
+    form = {"logout_token": "signed"}
+    answer = site.app.test_client().post("/console/oidc/backchannel-logout", data=form)
+
+    assert answer.status_code == 200
+    assert [account.id for account in accounts.all()] == [others.id]
