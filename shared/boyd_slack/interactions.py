@@ -24,7 +24,7 @@ from boyd.plugin.http_session import Session
 from boyd.plugins.notifier.message import approval_message
 from boyd.runtime import Resolution
 from boyd.settings.intake_settings import HmacAuth
-from boyd.store import DEPLOYMENT
+from boyd.store import DEPLOYMENT, Verdict
 from boyd.store.login_sessions import digest
 from boyd_api.console.declared_pages import PageResult
 from boyd_api.console.page_request import PageRequest
@@ -195,10 +195,9 @@ class _Desk:
         if view.callback_id != blocks.ANSWER:
             return ""
         try:
-            reference = ApprovalReference.from_json(view.private_metadata)
-            resolution = self._answer(view, reference)
-        except (_Refused, ValidationError, ValueError) as error:
-            return blocks.replacement(blocks.notice(str(error), getattr(error, "link", "")))
+            resolution = self._answer(view, _reference(view.private_metadata))
+        except _Refused as error:
+            return blocks.replacement(blocks.notice(str(error), error.link))
         if resolution.outcome == ApprovalOutcome.NOTE_REQUIRED:
             return blocks.errors(blocks.NOTE, "The policy requires a note with the reason.")
         return blocks.replacement(blocks.notice(_outcome(resolution)))
@@ -209,15 +208,12 @@ class _Desk:
             return self._invitation()
         verb = blocks.BUTTONS[click.action_id]
         try:
-            reference = ApprovalReference.from_json(click.value).patched({"verb": verb})
-            item = self._item(key, reference)
-        except (_Refused, ValidationError, ValueError) as error:
-            return blocks.notice(str(error), getattr(error, "link", ""))
+            item = self._item(key, _reference(click.value).patched({"verb": verb}))
+        except _Refused as error:
+            return blocks.notice(str(error), error.link)
         frozen = self.services.store.freezes.all().keys() & {DEPLOYMENT, item.agent_id}
         message = approval_message(item, "waiting", "", self.services.store.clock.now())
-        return blocks.confirmation(
-            message, item, reference.verb, key.principal, is_frozen=bool(frozen)
-        )
+        return blocks.confirmation(message, item, verb, key.principal, is_frozen=bool(frozen))
 
     def _answer(self, view: _View, reference: ApprovalReference) -> Resolution:
         """Answer as the principal, by the same path as console and API."""
@@ -232,9 +228,7 @@ class _Desk:
             # A dialog that is submitted twice answers once.
             *(f"slack:{view.id}", None, lambda: False),
         )
-        verdict: Literal["approved", "denied"] = (
-            "approved" if reference.verb == "approve" else "denied"
-        )
+        verdict: Verdict = "approved" if reference.verb == "approve" else "denied"
         note = view.text(blocks.NOTE) or None
         try:
             return approval_routes.answer(ctx, item.id, verdict, note, reference.version)
@@ -256,7 +250,7 @@ class _Desk:
         if not key.allows("approvals"):
             raise _Refused(f"{key.principal} lacks the scope 'approvals'.")
         if item.status == "pending" and item.required.links == "never":
-            raise _Refused("Its policy allows answers in the console only.")
+            raise _Refused("Its policy allows no answers from messages.")
         if item.status == "pending" and item.is_risky and reference.verb == "approve":
             where = f"/console/agents/{quote(item.agent_id)}/approvals/{quote(item.id)}"
             public = self.services.settings.api.url
@@ -286,7 +280,7 @@ class _Desk:
         accounts = SlackAccounts(self.services.store)
         account = accounts.get(self.interaction.account.id)
         if account is not None and account.identity is not None:
-            text = f"Your last login as {account.principal} is too long ago: renew it on the page."
+            text = f"Your login as {account.principal} no longer counts: renew it on the page."
             return blocks.notice(text, f"{public}/console/slack")
         token = accounts.offer(self.interaction.account)
         return blocks.linking(f"{public}/console/slack/link/{token}", digest(token))
@@ -301,6 +295,13 @@ class _Desk:
         else:
             text = f"You are {account.principal} in Boyd from now on. Click the button again."
         return blocks.replacement(blocks.notice(text))
+
+
+def _reference(text: str) -> ApprovalReference:
+    try:
+        return ApprovalReference.from_json(text)
+    except ValidationError:
+        raise _Refused("This button is of another version of Boyd: open the approval.") from None
 
 
 def _outcome(resolution: Resolution) -> str:

@@ -305,7 +305,7 @@ def test_a_note_that_the_policy_requires_is_asked_for(
         ({"agents": ["other"]}, {}, "not yours to see"),
         ({}, {"person": True}, "It requires a person."),
         ({}, {"groups": ["dba"]}, "members of dba"),
-        ({}, {"links": "never"}, "answers in the console only"),
+        ({}, {"links": "never"}, "allows no answers from messages"),
         ({}, {"risk": "high"}, "approve it in the console"),
         ({}, {"risk": None}, "approve it in the console"),
     ],
