@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Literal
 
 from pydantic import Field
@@ -77,14 +78,14 @@ class ExecutionsQuery(PageQuery, PeriodQuery):
     host: str | None = Field(default=None, max_length=255)
     worker: str | None = Field(default=None, max_length=300)
     action: str | None = Field(default=None, max_length=200)
+    target: str | None = Field(default=None, max_length=1000)
     state: Literal["running", "succeeded", "failed", "unknown"] | None = None
 
     @property
     def filter(self) -> ExecutionFilter:
         """The filter in the query."""
-        return ExecutionFilter(
-            self.host, self.worker, self.action, self.state, self.since, self.until
-        )
+        names = (field.name for field in fields(ExecutionFilter))
+        return ExecutionFilter(**{name: getattr(self, name) for name in names})
 
 
 class ProceduresQuery(Model):

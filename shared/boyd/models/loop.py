@@ -184,6 +184,7 @@ class HistoryFilter(Model):
         host: a host where an observer or action ran.
         worker: a process that ran one.
         action: the action decided or executed; with a host or worker, the action that ran there.
+        target: a resource of an anomaly, or the name of something in an alert.
         source: an observer, or the source of an observation.
         trigger: what began it.
         status: how it ended.
@@ -195,6 +196,7 @@ class HistoryFilter(Model):
     host: str | None = Field(default=None, min_length=1, max_length=255)
     worker: str | None = Field(default=None, min_length=1, max_length=300)
     action: str | None = Field(default=None, min_length=1, max_length=200)
+    target: str | None = Field(default=None, min_length=1, max_length=1000)
     source: str | None = Field(default=None, min_length=1, max_length=500)
     trigger: str | None = Field(default=None, min_length=1, max_length=200)
     status: OutcomeFilter | None = None

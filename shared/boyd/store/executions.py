@@ -79,13 +79,14 @@ class ExecutionFilter:
     worker: str | None = None
     action: str | None = None
     state: str | None = None
+    target: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
     @property
     def fields(self) -> dict[str, str]:
         """The fields to match, without the times."""
-        names = ("host", "worker", "action", "state")
+        names = ("host", "worker", "action", "state", "target")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from boyd.errors import BadCursor, StoreError, StoreUnavailable, UnreadableRecord
 from boyd.models import Model, from_ms
-from boyd.store.server.connection import Client, pairs, replies_by_type, translate_errors
+from boyd.store.server.connection import Client, pairs, translate_errors
 from boyd.store.server.scripts import KeyedScripts
 
 log = logging.getLogger(__name__)
@@ -362,13 +362,9 @@ class Search:
         """The places of the hashes that match, judged by the filtered fields only."""
         if not filters or not places:
             return places
-        with translate_errors():
-            pipe = self._client.pipeline(transaction=False)
-            for name, _ in places:
-                pipe.hmget(self._scripts.keys.of(self._kind, name), list(filters))
-            answers = replies_by_type(pipe)
-        expected = list(filters.values())
-        return [place for place, values in zip(places, answers, strict=True) if values == expected]
+        names = [name for name, _ in places]
+        hashes = ByteBudget(self._scripts).read(self._kind, names, list(filters))
+        return [place for place, hash in zip(places, hashes, strict=False) if _fits(hash, filters)]
 
 
 def _fits(hash: Mapping[str, str], filters: Mapping[str, str]) -> bool:

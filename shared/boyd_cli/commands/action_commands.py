@@ -53,6 +53,7 @@ EXECUTION_COLUMNS = (
 @click.option("--host", help="Only executions on this host.")
 @click.option("--worker", help="Only executions by this worker.")
 @click.option("--action", help="Only executions of this action.")
+@click.option("--target", help="Only executions on this target.")
 @click.option(
     "--state",
     type=click.Choice(["running", "succeeded", "failed", "unknown"]),

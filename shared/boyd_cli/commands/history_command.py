@@ -287,6 +287,7 @@ _check_cursor = check_shape(
     shell_complete=completion.completer(completion.actions),
     help="The action decided or executed; with --host or --worker, the one that ran there.",
 )
+@click.option("--target", callback=not_empty, help="What an anomaly or alert is about.")
 @click.option("--source", callback=not_empty, help="An observer, or a source of observations.")
 @click.option("--trigger", callback=not_empty, help="What began it, such as beat.")
 @click.option("--status", type=click.Choice(["ok", "failed"]), help="How it ended.")

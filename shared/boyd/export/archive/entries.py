@@ -18,7 +18,9 @@ from boyd.models import (
     AuditEntry,
     ExecutionEntry,
     LoopResult,
+    Observation,
     Run,
+    Situation,
 )
 from boyd.models.loop import HistoryFilter, InvestigationRecord
 from boyd.store.history import summary_of
@@ -30,12 +32,19 @@ STEPS = 1024
 SLOT = 1024
 #: Above the key of any record, and the highest that a database takes.
 HIGHEST = 2**63 - 1
-#: The most words of one record that can be found, and the most characters of a term.
+#: The most words and targets of one record that can be found, and characters of a term.
 WORDS = 100
+TARGETS = 1000
 LONGEST = 200
 #: Shorter words of a search match whole words only, longer ones also the beginnings of words.
 BEGINNING = 3
 _WORD = re.compile(r"\w+")
+#: Fields and labels of alerts that name what an alert is about.
+_NAMING = frozenset(
+    {"target", "host", "hostname", "instance", "node", "pod", "service", "job", "resource"}
+    | {"endpoint", "device", "entity", "server", "deployment", "container", "database", "queue"}
+)
+_PORT = re.compile(r":\d{1,5}$")
 
 
 class Term(NamedTuple):
@@ -97,12 +106,14 @@ def of_run(agent: str, run: Run, at: float, stamp: str) -> ArchiveEntry:
 def of_approval(agent: str, item: ApprovalItem, at: float, stamp: str) -> ArchiveEntry:
     """A resolved approval; it is open while its action is to be executed."""
     going = item.execution is not None and item.execution.state in ("queued", "running")
-    return ArchiveEntry("approval", agent, item.id, at, stamp, item.to_json(), open=going)
+    terms = _terms(target=item.target)
+    return ArchiveEntry("approval", agent, item.id, at, stamp, item.to_json(), "", terms, going)
 
 
 def of_execution(agent: str, entry: ExecutionEntry, at: float, stamp: str) -> ArchiveEntry:
     """An execution in the ledger; it is open while it runs."""
-    terms = _terms(host=entry.host, worker=entry.worker, action=entry.action, state=entry.state)
+    names = ("host", "worker", "action", "state", "target")
+    terms = _terms(**{name: getattr(entry, name) for name in names})
     return ArchiveEntry(
         kind="execution",
         agent=agent,
@@ -150,7 +161,8 @@ def audit_name(entry: AuditEntry) -> str:
 
 def query_terms(query: HistoryFilter) -> list[Term]:
     """The terms that iterations need to match *query*, besides its period."""
-    fields = {"source": query.source, "trigger": query.trigger, "status": query.status}
+    names = ("target", "source", "trigger", "status")
+    fields = {name: getattr(query, name) for name in names}
     places = list(filter(None, (query.host, query.worker)))
     if query.action and places:
         where = frozenset(Term("ran", cut(_place(query.action, place))) for place in places)
@@ -171,6 +183,26 @@ def fits(query: HistoryFilter, result: LoopResult) -> bool:
         return False
     terms = query_terms(query)
     return not terms or _holds(frozenset(_terms_of(result)), terms)
+
+
+def targets_of(situation: Situation | None, observations: Iterable[Observation]) -> list[str]:
+    """The targets of an iteration: resources of its anomalies, and names in its alerts."""
+    anomalies = situation.anomalies if situation else []
+    names = [name for anomaly in anomalies for name in anomaly.affected_resources or []]
+    for observation in observations:
+        if observation.type == "alert":
+            names += alert_targets(observation)
+    return list(dict.fromkeys(names))[:TARGETS]
+
+
+def alert_targets(observation: Observation) -> list[str]:
+    """The names in an alert that may be its target, also without the port behind one."""
+    data = observation.data
+    payload = data.get("payload")
+    places = [data, *(item for item in (data.get("labels"), payload) if isinstance(item, dict))]
+    fields = {name: value for place in places for name, value in place.items()}
+    names = [value for name, value in fields.items() if name in _NAMING and isinstance(value, str)]
+    return [*names, *(_PORT.sub("", name) for name in names)]
 
 
 def terms_for(**values: str | None) -> list[Term]:
@@ -221,6 +253,7 @@ def _terms_of(result: LoopResult) -> Iterator[Term]:
             for place in (item.host, item.worker)
             if place
         ],
+        "target": targets_of(result.situation, result.observations),
         "source": [*(item.id for item in runs), *(item.source for item in result.observations)],
         "trigger": [result.trigger],
         "status": ["ok" if result.success else "failed"],
