@@ -22,6 +22,7 @@ COMMANDS = {
     "open": "boyd_cli.commands.up_command:open_console",
     "status": "boyd_cli.commands.status_command:status",
     "history": "boyd_cli.commands.history_command:history",
+    "incidents": "boyd_cli.commands.incidents_command:incidents",
     "agents": "boyd_cli.commands.control_commands:agents",
     "observers": "boyd_cli.commands.status_command:observers",
     "events": "boyd_cli.commands.status_command:events",

@@ -315,15 +315,18 @@ agents_option = click.option(
 )
 
 
+_FORMS = ("table", "json", "yaml")
 _output = functools.partial(
     click.option,
     *("-o", "--output", "form"),
-    type=click.Choice(["table", "json", "yaml"]),
+    type=click.Choice(_FORMS),
     default="table",
     show_default=True,
 )
 #: Gives a command the option `-o table|json|yaml`, as `form`.
 output_option = _output(help="Output format.")
+#: The same for commands that write reports.
+report_option = _output(type=click.Choice([*_FORMS, "markdown"]), help="Output format.")
 #: The same for commands that stream; see `print_item`.
 lines_option = _output(help="Output format; json prints one object per line.")
 

@@ -23,7 +23,10 @@ HOSTILE = (
     "{{7*7}}" + "W" * 300
 )
 #: The parts of addresses that differ between pages of one kind.
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=/iterations/)[\w.]+|[0-9a-f]{32,}")
+_ID = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=/iterations/)[\w.]+|[0-9a-f]{32,}"
+    r"|(?<=[?&]id=)[^&]+|(?<=&since=)[^&]+|(?<=&until=)[^&]+"
+)
 #: So many pages of one kind are tried.
 _OF_A_KIND = 1
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "open": "--print",
     "status": "",
     "history": "\n1\n--since yesterday --host nowhere --search a",
+    "incidents": "web --since yesterday\nweb -o markdown\nweb {known.incident}",
     "agents": "\n--retired",
     "observers": "",
     "events": "",

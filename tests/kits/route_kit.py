@@ -11,7 +11,7 @@ from uuid import uuid4
 import requests
 
 from boyd import naming
-from boyd.models import Actor, CallRequest
+from boyd.models import Actor, CallRequest, to_ms, utc_now
 from boyd.testing.model_server import Received, Reply, hang, say
 from boyd_api.app import ALL
 from boyd_api.http.routing import BASE, Route
@@ -37,6 +37,9 @@ PATHS = {
     "anomalies.release": "/anomalies/{known.anomaly}/release",
     "approvals.deny": "/approvals/{known.approval}/deny",
     "approvals.withdraw": "/approvals/{known.approval}/withdraw",
+    "incidents.list": "/incidents?target=web",
+    "incidents.show": "/incidents/{known.incident}?target=web",
+    "incidents.report": "/incident-reports/{known.incident}?target=web",
     "runs.show": "/runs/{known.run}",
     "runs.cancel": "/runs/{known.waiting_run}/cancel",
     "runs.callback": "/runs/{known.run}/callback",
@@ -185,6 +188,20 @@ class Known:
         client.hset(f"boyd:{{routed}}:procedure:{id}", mapping=fields)
         client.zadd("boyd:{routed}:procedures", {id: fields["startedAt"]})
         return id
+
+    @property
+    def incident(self) -> str:
+        """An anomaly on `web`, in an iteration that has just ended."""
+        at = utc_now().replace(microsecond=0)
+        anomaly = {"type": "down", "description": "d", "severity": "low"}
+        situation = {"anomalies": [{**anomaly, "affectedResources": ["web"]}]}
+        number, now = 900_000, to_ms(at)
+        fields = {"iteration": number, "trigger": "test", "startedAt": now, "endedAt": now}
+        record = {**fields, "situation": json.dumps(situation)}
+        client = self._running.store.client
+        client.hset(f"boyd:{{routed}}:iteration:{number}", mapping=record)
+        client.zadd("boyd:{routed}:history", {str(number): now})
+        return at.isoformat().replace("+00:00", "Z")
 
     @property
     def approval(self) -> str:

@@ -15,6 +15,7 @@ from boyd_api.console import (
     runs_page,
     sign_in,
     stream,
+    target_page,
 )
 from boyd_api.console.declared_pages import Pages, load_guest_pages
 from boyd_api.console.pages import CONSOLE, mount
@@ -35,6 +36,7 @@ _ALL: tuple[Pages, ...] = (
     administration_page.key_pages,
     runs_page.pages,
     investigations_page.pages,
+    target_page.pages,
     stream.pages,
 )
 

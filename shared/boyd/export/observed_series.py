@@ -12,8 +12,6 @@ from boyd.models.situation import NumberSeries, SeriesPoint
 
 #: The most series that are followed, the most that are shown, and the most spans of each.
 FOLLOWED, SHOWN, SPANS = 64, 6, 400
-#: The first length of a span in seconds.
-_SHORTEST = 1.0
 
 
 class _Span:
@@ -38,8 +36,8 @@ class _Span:
 class _Follower:
     """One series; spans double in length when there are too many."""
 
-    def __init__(self) -> None:
-        self.length = _SHORTEST
+    def __init__(self, length: float) -> None:
+        self.length = length
         self.spans: dict[int, _Span] = {}
 
     def add(self, time: float, value: float) -> None:
@@ -61,7 +59,9 @@ class _Follower:
 class ObservedSeries:
     """The numbers of observations, by source and field."""
 
-    def __init__(self) -> None:
+    def __init__(self, shortest: float = 1.0) -> None:
+        """Follow them in spans of at least *shortest* seconds."""
+        self._shortest = shortest
         self._followers: dict[str, _Follower] = {}
 
     def add(self, time: float, observations: Iterable[Observation]) -> None:
@@ -71,7 +71,8 @@ class ObservedSeries:
                 name = f"{observation.source} {path}"
                 if name not in self._followers and len(self._followers) >= FOLLOWED:
                     continue
-                self._followers.setdefault(name, _Follower()).add(time, value)
+                follower = self._followers.setdefault(name, _Follower(self._shortest))
+                follower.add(time, value)
 
     def most_telling(self, labels: Sequence[tuple[float, float]]) -> list[NumberSeries]:
         """The series that differ most between the *labels*, from start to end, and other times."""

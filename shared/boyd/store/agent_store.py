@@ -223,7 +223,7 @@ class AgentStore:
     @cached_property
     def ended_work(self) -> EndedWork:
         """Indexes of ended work, for archive and traces."""
-        return EndedWork(self._client, self._keys)
+        return EndedWork(self._client, self._scripts, self._keys)
 
     @property
     def latest_replay(self) -> LatestReport[PublishedReplay]:

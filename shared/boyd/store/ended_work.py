@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from boyd import naming
 from boyd.models import LoopResult, Run
 from boyd.models.loop import ArchiveStatus, FollowerStatus, TraceStatus
-from boyd.store.hashes import Place, restore
+from boyd.store.hashes import ByteBudget, Place, Search, restore
 from boyd.store.iteration_record import Record
 from boyd.store.keys import ARCHIVE, TRACES, Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import milliseconds
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 _S = TypeVar("_S", bound=FollowerStatus)
 
@@ -103,8 +103,9 @@ class WorkMark:
 class EndedWork:
     """The ended work of one agent."""
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
         self._client = client
+        self._scripts = scripts
         self._keys = keys
         self._indexes: dict[IndexedKind, str] = {
             "iteration": keys.history,
@@ -132,6 +133,26 @@ class EndedWork:
             same = sum(score == last for _, score in rows)
             skip = skip + same if last == since else same
             since = last
+
+    def newest(self, kind: IndexedKind, since: float, until: float, limit: int) -> list[Place]:
+        """Up to *limit* members of the index between two scores, newest first."""
+        with translate_errors():
+            rows: list[Place] = self._client.zrevrangebyscore(
+                self._indexes[kind], until, since, start=0, num=limit, withscores=True
+            )
+        return rows
+
+    def within_budget(self, kind: IndexedKind, members: Sequence[str]) -> Iterator[dict[str, str]]:
+        """Their records with all fields, in order, as many as a `ByteBudget` allows."""
+        return ByteBudget(self._scripts).read(kind, members)
+
+    def approvals_on(self, target: str) -> list[str]:
+        """The ids of all approvals for actions on *target*, pending and resolved."""
+        indexes = (self._keys.approvals_pending, self._keys.approvals_history)
+        searches = [
+            Search(self._client, self._scripts, index, "approval", "status") for index in indexes
+        ]
+        return [id for search in searches for id in search.every({"target": target})]
 
     def places(self, kind: IndexedKind, members: Sequence[str]) -> list[Place]:
         """The places of those *members* that the index has."""

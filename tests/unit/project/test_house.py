@@ -48,6 +48,7 @@ LIBRARY = {
     "series of observed numbers, which the proof and the history of a target share": 135,
     "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,
     "settings of installed packages": 30,
+    "the history of a target: events, grouping, reading from Redis and archive, a report": 830,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
@@ -67,6 +68,7 @@ MODULES = {
     "plots over time, which the proof and the history of a target share": 1,
     "steps of procedures over many targets: their states, and what moves them": 2,
     "Slack: the plugin, messages, calls, answers, settings, accounts, their page and command": 8,
+    "the history of a target: events, grouping, reading, a report, routes, a page, a command": 9,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

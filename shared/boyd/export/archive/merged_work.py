@@ -214,6 +214,19 @@ class MergedWork:
             missing=page.missing,
         )
 
+    def approvals_on(
+        self, target: str, since: datetime, limit: int
+    ) -> tuple[list[ApprovalItem], str | None]:
+        """Approvals on *target* that were resolved since a time or wait, up to *limit* of each.
+
+        With the reason why archived ones are missing, if they are.
+        """
+        here = self._store.approvals.some(self._store.ended_work.approvals_on(target)[:limit])
+        terms = entries.terms_for(target=target)
+        selection = _Selection("approval", _Bookmark(None, None), limit, terms, since)
+        page = self._page(selection, ApprovalItem.from_json, Listing([]))
+        return [*here, *page.records], page.missing
+
     def execution(self, id: str) -> ExecutionEntry | None:
         """One execution; `loop:12` names that of iteration 12."""
         entry = self._store.executions.get(id)

@@ -113,6 +113,28 @@ class ArchiveReader:
             time: int | None = connection.scalar(query.limit(1))
         return time
 
+    def names(
+        self,
+        agent: str,
+        kind: Kind,
+        period: tuple[float, float],
+        limit: int,
+        required: Sequence[Term] = (),
+    ) -> dict[int, str]:
+        """The names, by key, of the newest *limit* records with all *required* terms.
+
+        *period* has its first millisecond, and the one before which it ends.
+        """
+        span = _Span(lowest_key(period[1]), lowest_key(period[0]))
+        query = select(records.c.key, records.c.name).where(_belongs_to(agent, kind))
+        query = query.where(*span.of(records.c.key)).order_by(records.c.key.desc()).limit(limit)
+        with self._database.begin() as connection:
+            for term in required:
+                ids = _term_ids(connection, agent, kind, term)
+                marked = postings.c.term.in_(ids), *span.of(postings.c.key)
+                query = query.where(records.c.key.in_(select(postings.c.key).where(*marked)))
+            return {row.key: row.name for row in connection.execute(query)}
+
     def page(
         self,
         agent: str,

@@ -1,0 +1,158 @@
+"""Groups what happened to a target into incidents.
+
+An incident begins with an anomaly or an alert. It goes on while one is open, an approval waits, an
+action runs or is verified, or less than `QUIET` has passed since the last of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from boyd import naming
+from boyd.models import LEVELS, OpenAnomaly
+from boyd.models.incident import Incident, TargetEvent, worst
+from boyd.text.formatting import counted
+
+#: The time without anything after which an incident is over, and an anomaly is a new one.
+QUIET = timedelta(minutes=5)
+#: The most events of one incident, and of those outside of incidents.
+MOST = 500
+
+#: The kinds of events that an incident begins with.
+_BEGINNINGS = ("anomaly", "alert")
+#: The most actions that are named in the outcome of an incident.
+_TOLD = 3
+#: The states of an action in a sentence about it.
+_STATES = {
+    "effective": "was effective",
+    "no effect": "had no effect",
+    "worse": "made it worse",
+    "worse, undone": "made it worse and was undone",
+    "worse, not restored": "made it worse, and undoing it restored nothing",
+    "cannot tell": "ended, and nobody can tell whether it helped",
+    "being verified": "is being verified",
+    "running": "is running",
+    "succeeded": "ended without a check of its effect",
+    "unknown": "was lost while it ran: outcome unknown",
+}
+
+
+@dataclass(frozen=True)
+class AnomalySighting:
+    """An iteration that saw anomalies on the target.
+
+    Attributes:
+        name: of the iteration.
+        run: the same for iterations in a row that all have the target.
+        is_latest: no later iteration of the agent ended in the period.
+    """
+
+    agent_id: str
+    name: str
+    run: int
+    began: datetime
+    ended: datetime
+    anomalies: Sequence[OpenAnomaly]
+    is_latest: bool = False
+
+
+#: A sighting of one symptom, with its place among all sightings that were read.
+_Seen = tuple[int, AnomalySighting, OpenAnomaly]
+
+
+def anomaly_events(sightings: Sequence[AnomalySighting]) -> list[TargetEvent]:
+    """The anomalies that the *sightings* of one agent, oldest first, are of."""
+    by_symptom: dict[tuple[str, str], list[_Seen]] = {}
+    for index, sighting in enumerate(sightings):
+        for anomaly in sighting.anomalies:
+            key = (anomaly.plugin_id, anomaly.symptom)
+            by_symptom.setdefault(key, []).append((index, sighting, anomaly))
+    return [_event(part) for row in by_symptom.values() for part in _split(row)]
+
+
+def _split(row: Sequence[_Seen]) -> list[list[_Seen]]:
+    parts = [[row[0]]]
+    for earlier, later in pairwise(row):
+        if _is_unbroken(earlier, later) or later[1].began - earlier[1].ended < QUIET:
+            parts[-1].append(later)
+        else:
+            parts.append([later])
+    return parts
+
+
+def _is_unbroken(earlier: _Seen, later: _Seen) -> bool:
+    """Report whether no iteration between the two was without the anomaly, as far as is known."""
+    return later[0] == earlier[0] + 1 and later[1].run == earlier[1].run
+
+
+def _event(part: Sequence[_Seen]) -> TargetEvent:
+    first, last = part[0][1], part[-1][1]
+    anomaly = max((it for _, _, it in part), key=lambda it: LEVELS.index(it.severity))
+    gaps = sum(not _is_unbroken(earlier, later) for earlier, later in pairwise(part))
+    return TargetEvent(
+        at=first.began,
+        until=last.ended,
+        agent_id=first.agent_id,
+        kind="anomaly",
+        state="open" if last.is_latest else "over",
+        title=anomaly.description or anomaly.type,
+        detail=anomaly.symptom + (f", came back {counted(gaps, 'time')}" if gaps else ""),
+        severity=anomaly.severity,
+        ref=first.name,
+    )
+
+
+def group(events: Iterable[TargetEvent]) -> tuple[list[Incident], list[TargetEvent]]:
+    """The incidents that *events* make, and the events outside of them, both newest first."""
+    groups: list[list[TargetEvent]] = []
+    others: list[TargetEvent] = []
+    end = datetime.min.replace(tzinfo=UTC)
+    for event in sorted(events, key=lambda event: (event.at, event.kind not in _BEGINNINGS)):
+        if groups and (event.at - end < QUIET or groups[-1][-1].is_open):
+            groups[-1].append(event)
+            end = max(end, event.until)
+        elif event.kind in _BEGINNINGS:
+            groups.append([event])
+            end = event.until
+        else:
+            others.append(event)
+    return [_incident(group) for group in reversed(groups)], others[::-1]
+
+
+def _incident(events: Sequence[TargetEvent]) -> Incident:
+    since = events[0].at
+    first = worst([event for event in events if event.kind == "anomaly"]) or events[0]
+    return Incident(
+        id=since.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        since=since,
+        until=max(event.until for event in events),
+        open=any(event.is_open for event in events),
+        severity=first.severity,
+        title=first.title,
+        outcome=_outcome(events),
+        events=sorted(events, key=lambda event: event.moment)[:MOST],
+        more=max(0, len(events) - MOST),
+    )
+
+
+def _outcome(events: Sequence[TargetEvent]) -> str:
+    """The actions with their effects, and the approval that waits, in one line."""
+    verdicts = {event.ref: event for event in events if event.kind == "verdict"}
+    actions = [
+        event for event in events if event.kind == "action" and not naming.is_rollback(event.ref)
+    ]
+    done = [_sentence(action, verdicts.get(action.ref)) for action in actions]
+    left = len(done) - _TOLD
+    parts = [f"{counted(left, 'earlier action')}" if left > 0 else "", *done[-_TOLD:]]
+    waiting = [event.title for event in events if event.kind == "approval" and event.is_open]
+    parts += [f"waits for approval: {title}" for title in waiting[-1:]]
+    return "; ".join(filter(None, parts)) or "no action ran"
+
+
+def _sentence(action: TargetEvent, verdict: TargetEvent | None) -> str:
+    by = f" by {action.by}" if action.by else ""
+    state = verdict.state if verdict else action.state
+    return f"{action.title}{by} {_STATES.get(state, state)}"
