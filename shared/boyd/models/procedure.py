@@ -178,6 +178,11 @@ class WaveProgress(Model):
     halted: str | None = None
     back: bool = False
 
+    @classmethod
+    def of(cls, total: int) -> Self:
+        """That of a step which has not begun."""
+        return cls(total=total, ends=[total], counts={"pending": total})
+
     def count(self, *states: TargetState) -> int:
         """The number of targets in one of those *states*."""
         return sum(self.counts.get(state, 0) for state in states)

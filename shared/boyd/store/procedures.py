@@ -19,6 +19,7 @@ from boyd.models import (
     ProcedureState,
     ProcedureStep,
     StepProgress,
+    WaveProgress,
 )
 from boyd.models.actor import actor_fields
 from boyd.store.executions import KEEP
@@ -44,11 +45,12 @@ class ProcedureStore:
 
     def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
         """Turn the execution claimed by *token* into a procedure; False: the claim was lost."""
-        waves = [
-            {"step": step.id, "items": list(map(json.dumps, step.for_each))}
-            for step in record.steps
-            if isinstance(step.for_each, list)
-        ]
+        waves, progress = [], {}
+        for index, step in enumerate(record.steps):
+            if isinstance(step.for_each, list):
+                waves.append({"step": step.id, "items": list(map(json.dumps, step.for_each))})
+                wave = WaveProgress.of(len(step.for_each))
+                progress[step_field(index)] = StepProgress(wave=wave).to_json()
         record = record.patched({"steps": list(map(_with_few_targets, record.steps))})
         fields = dict(zip(*[iter(flatten(record))] * 2, strict=True))
         own = {name: text for name, text in fields.items() if name not in _SCRIPTED}
@@ -62,7 +64,7 @@ class ProcedureStore:
             within=milliseconds((record.until - record.started_at).total_seconds()),
             keep=milliseconds(KEEP),
             waves=waves,
-            fields=flat(own),
+            fields=flat({**own, **progress}),
         )
         return bool(has_begun)
 

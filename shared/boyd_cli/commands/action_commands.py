@@ -23,6 +23,7 @@ from boyd.models import (
     ProcedureRecord,
     ProcedureStep,
     StepProgress,
+    WaveProgress,
 )
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
 from boyd_cli import api_access, completion, output
@@ -407,6 +408,13 @@ STEP_COLUMNS = (
     *(label("execution", least=17, drop=1), sentence("detail", drop=2)),
 )
 
+TARGET_COLUMNS = (
+    *(label("target"), whole("state"), label("execution", least=17, drop=1)),
+    sentence("detail", least=20),
+)
+#: Characters of a bar.
+_BAR = 20
+
 procedure_argument = id_argument("procedure", completion.procedures)
 note_option = click.option("--note", default="", help="Reason; shown in the audit trail.")
 
@@ -434,12 +442,42 @@ def list_procedures(api: Api, limit: int, form: str) -> None:
 
 @procedures.command("show")
 @procedure_argument
+@click.option("--wait", is_flag=True, help="Wait until it has ended, or is stopped for a person.")
 @data_options
-def show_procedure(api: Api, procedure: str, form: str) -> None:
-    """Show a procedure with the state of each step."""
-    record = api.agent.get(_path(api, procedure), ProcedureRecord)
+def show_procedure(api: Api, procedure: str, wait: bool, form: str) -> None:
+    """Show a procedure with the state of each step.
+
+    With --wait, the exit status is 1 unless it has succeeded.
+    """
+    path = _path(api, procedure)
+    record = _await_procedure(api, path) if wait else api.agent.get(path, ProcedureRecord)
     if not output.print_data(form, record):
         _show(record)
+    if wait and record.state != "succeeded":
+        output.stop(output.FAILED, f"procedure {naming.short(record.id)}: {record.summary}")
+
+
+def _await_procedure(api: Api, path: str) -> ProcedureRecord:
+    with Spinner(None) as waiting:
+        while True:
+            record = waiting.insist(lambda: api.agent.get(path, ProcedureRecord))
+            if record.has_ended or record.state == "stopped":
+                return record
+            waiting.pause(" ".join(_course_of(record)))
+
+
+def _course_of(record: ProcedureRecord) -> Iterator[str]:
+    """The progress of a procedure in one line, with a bar for the targets of its step."""
+    wave = record.progress[record.at].wave if record.at < len(record.steps) else None
+    if wave is not None:
+        yield _bar(wave)
+    yield f"{record.action}: {record.summary}"
+
+
+def _bar(wave: WaveProgress) -> str:
+    """A bar of the targets that are over."""
+    full = _BAR * wave.over // max(1, wave.total)
+    return "━" * full + "·" * (_BAR - full)
 
 
 @procedures.command("cancel")
@@ -492,6 +530,22 @@ def _show(record: ProcedureRecord) -> None:
     pairs = list(zip(record.steps, record.progress, strict=True))
     rows = [list(_row(step, progress)) for step, progress in pairs]
     output.print_list("table", pairs, STEP_COLUMNS, rows, "")
+    for step, progress in pairs:
+        if progress.wave is not None and progress.state != "pending":
+            _show_wave(step.id, progress.wave)
+
+
+def _show_wave(step: str, wave: WaveProgress) -> None:
+    """Print how far a step is with its targets, and those that failed or wait."""
+    output.say("")
+    output.say(f"{step} {_bar(wave)} {wave.summary}")
+    if not wave.problems:
+        return
+    rows = [
+        [target.label, target.state, target.execution or "", target.detail or target.approval or ""]
+        for target in wave.problems
+    ]
+    output.print_list("table", wave.problems, TARGET_COLUMNS, rows, "")
 
 
 def _row(step: ProcedureStep, progress: StepProgress) -> Iterator[str]:
@@ -501,4 +555,5 @@ def _row(step: ProcedureStep, progress: StepProgress) -> Iterator[str]:
     yield progress.state
     yield undone.state if undone else ""
     yield progress.execution or ""
-    yield (undone.detail if undone else None) or progress.detail or progress.approval or ""
+    detail = (undone.detail if undone else None) or progress.detail or progress.approval
+    yield detail or (progress.wave.summary if progress.wave else "")

@@ -14,8 +14,10 @@ from boyd.models import (
     ApprovalItem,
     JsonObject,
     NotificationRecord,
+    ProcedureStep,
     describe_outcome,
 )
+from boyd.models.procedure import AT_ONCE
 from boyd.text.formatting import counted
 from boyd_cli import output
 from boyd_cli.api_access import Api
@@ -25,6 +27,9 @@ from boyd_cli.views import iteration_view
 
 if TYPE_CHECKING:
     from rich.console import Group
+
+#: Targets that are named.
+_FIRST = 5
 
 
 def show_manifest(action: ActionInfo) -> None:
@@ -178,6 +183,17 @@ def show(item: ApprovalItem, now: datetime) -> None:
         output.say(f"  result  {output.one_line(': '.join(filter(None, parts)))}")
 
 
+def _targets(step: ProcedureStep) -> str:
+    """The number of targets of a step, the first of them, and how it goes through them."""
+    if not isinstance(step.for_each, list):
+        return ""
+    first = ", ".join(str(item) for item in step.for_each[:_FIRST])
+    more = ", …" if len(step.for_each) > _FIRST else ""
+    wave = f", waves of {', '.join(map(str, step.wave))} and the rest" if step.wave else ""
+    limits = f"{step.at_once or AT_ONCE} at once, stops at {counted(step.stop_at or 1, 'failure')}"
+    return f" for {counted(len(step.for_each), 'target')} ({first}{more}){wave}, {limits}"
+
+
 def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "id", item.id
     yield "action", item.action_id
@@ -193,7 +209,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
     yield "because", item.reason or ""
     for step in item.plan:
-        yield "step", f"{step.id}: {step.action or step.ask}"
+        yield "step", f"{step.id}: {step.action or step.ask}{_targets(step)}"
     for review in item.decision.reviews or []:
         yield "review", str(review)
     yield "situation", item.situation_summary or ""

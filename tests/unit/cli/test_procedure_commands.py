@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +61,37 @@ def test_a_procedure_is_listed_shown_and_cancelled(cli: Cli, lab: Lab) -> None:
     go_on(lab)
     assert cli.json("procedures", "show", f"call:{call_id}")["state"] == "cancelled"
     assert "no procedure 'loop:9'" in cli("procedures", "show", "loop:9", status=4)
+
+
+def test_the_progress_over_many_targets_is_shown(
+    store: Store, redis_url: str, tmp_path: Path
+) -> None:
+    def patch(params: dict[str, Any]) -> None:
+        if params["host"] == "web-2":
+            raise OSError("no space left")
+
+    steps = [
+        ProcedureStep(
+            id="patch",
+            action="p:patch",
+            params={"host": "${item}"},
+            for_each=["web-1", "web-2", "web-3", "web-4"],
+            at_once=1,
+        )
+    ]
+    lab = lab_of(store, Procedure(name="all", steps=steps), Action(name="patch", execute=patch))
+    lab.launcher.call(
+        CallRequest(kind="execute", action="p:all", actor=Actor(principal="ann")), None
+    )
+    for _ in range(8):
+        for name in lab.client.zrange("boyd:{test}:due", 0, -1):
+            if name.startswith(("procedure:", "call:", "target:")):
+                overdue(lab, name)
+    key = new_key(redis_url, "ann", "admin", person=True)
+    with serving(redis_url) as api:
+        cli = Cli(tmp_path, BOYD_API_KEY=key, BOYD_URL=api.url)
+        [record] = lab.store.procedures.all()
+        shown = cli("procedures", "show", record.id, "--wait", status=1)
+
+    assert "patch ━━━━━━━━━━·········· 2 of 4, 1 failed" in shown
+    assert "OSError: no space left" in shown

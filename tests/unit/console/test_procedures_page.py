@@ -7,6 +7,7 @@ from typing import Any
 
 import fakeredis
 import pytest
+from pydantic import BaseModel
 
 from api_kit import Site
 from boyd import Procedure, ProcedureStep
@@ -17,6 +18,14 @@ from console_kit import Browser
 from kit import agent, overdue
 
 PAGE = "/console/agents/test"
+
+
+class Host(BaseModel):
+    """The params of an action on a host."""
+
+    host: str
+
+
 ASKING = Autonomy(mode="approval-required")
 
 
@@ -145,3 +154,45 @@ def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:
     assert place.get(f"/executions/{id}").json["progress"] == "cancelled"
     kinds = [entry["kind"] for entry in place.get("/audit?limit=50").json["entries"]]
     assert {"procedure.started", "procedure.cancelled", "procedure.compensating"} <= set(kinds)
+
+
+def test_the_page_shows_how_far_a_step_is_with_its_targets(server: Any) -> None:
+    def patch(params: Host) -> None:
+        if params.host == "<b>3":
+            raise OSError("no space left")
+
+    steps = [
+        ProcedureStep(
+            id="patch",
+            action="p:patch",
+            params={"host": "${item}"},
+            for_each=["web-1", "web-2", "<b>3", "web-4", "web-5", "web-6"],
+            wave=[1, "50%"],
+            at_once=1,
+        )
+    ]
+    parts = (
+        Procedure(name="all", steps=steps, autonomy=ASKING),
+        Action(name="patch", execute=patch, params=Host),
+    )
+    lab = Lab(agent(*parts), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    site = Site(lab, server)
+    try:
+        ann = Browser(site, site.key("admin", principal="ann", person=True))
+        bob = site.key("approvals", principal="bob", person=True)
+        asked = site.post("/actions/p:all").json["approvalId"]
+        plan = ann.get(f"{PAGE}/approvals/{asked}").text
+        assert "for 6 targets: web-1, web-2, <b>3, web-4, web-5 …; in waves of 1, 50%" in plan
+        assert "1 at once; stops at 1 failure" in plan
+
+        site.post(f"/approvals/{asked}/approve?wait=0", headers=bob)
+        for _ in range(12):
+            for name in lab.client.zrange("boyd:{test}:due", 0, -1):
+                if name.startswith(("procedure:", "approval:", "target:")):
+                    overdue(lab, name)
+        page = ann.get(PAGE)
+        assert "3 of 6, wave 2 of 3, 1 failed" in page.text
+        assert "failed <b>3 OSError: no space left" in page.text
+        assert '<progress max="6" value="3"' in page.source
+    finally:
+        site.services.stop()
