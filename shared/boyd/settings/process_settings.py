@@ -361,7 +361,8 @@ def _secrets(settings: Settings) -> Iterator[str]:
             yield secret.get_secret_value()
     for name in settings_model().model_fields.keys() - Settings.model_fields.keys():
         values = dict(getattr(settings, name)).values()
-        yield from (value.get_secret_value() for value in values if isinstance(value, SecretStr))
+        texts = (value.get_secret_value() for value in values if isinstance(value, SecretStr))
+        yield from (word for text in texts for word in text.split())
     for url in (settings.redis_url, *settings.broker_urls, settings.archive_url):
         password = urlsplit(url).password if url else None
         if password:
