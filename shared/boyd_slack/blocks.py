@@ -12,6 +12,7 @@ from typing import Any, Literal
 from boyd import naming
 from boyd.models import ApprovalItem, Model
 from boyd.plugins.notifier.message import NotificationMessage
+from boyd.text.formatting import visible
 
 Block = dict[str, Any]
 Verb = Literal["approve", "deny"]
@@ -23,6 +24,8 @@ BUTTONS: dict[str, Verb] = {"boyd.approve": "approve", "boyd.deny": "deny"}
 NOTE, CODE, FIELD = "note", "code", "text"
 #: The most characters of a header, of a section, and of the note that a text field takes.
 _HEADER, _SECTION, _INPUT = 150, 3000, 3000
+#: The most characters of parameters in a dialog.
+MAX_PARAMS = 30_000
 
 
 class ApprovalReference(Model):
@@ -66,7 +69,7 @@ def confirmation(
     is_frozen: bool,
 ) -> Block:
     """The dialog in which *principal* confirms an answer."""
-    required = item.required.require_note
+    required, text = item.required.require_note, params_text(item)
     reference = ApprovalReference(agent=item.agent_id, id=item.id, version=item.version, verb=verb)
     label = "Note" if required else "Note (optional)"
     note = _input(NOTE, label, optional=not required, multiline=True, max_length=_INPUT)
@@ -76,6 +79,8 @@ def confirmation(
             section(message.title),
             section(consequence(item, verb, is_frozen=is_frozen)),
             section(_lines(message)),
+            section("Parameters:"),
+            *(section(text[start : start + _SECTION]) for start in range(0, len(text), _SECTION)),
             section(f"You answer as {principal}."),
             note,
         ],
@@ -83,6 +88,11 @@ def confirmation(
         submit=verb.title(),
         data=reference.to_json(),
     )
+
+
+def params_text(item: ApprovalItem) -> str:
+    """The parameters as the dialog shows them: whole, for messages cut them."""
+    return visible(json.dumps(item.params, ensure_ascii=False, indent=1))
 
 
 def consequence(item: ApprovalItem, verb: Verb, *, is_frozen: bool) -> str:

@@ -251,20 +251,29 @@ class _Desk:
             raise _Refused(f"{key.principal} lacks the scope 'approvals'.")
         if item.status == "pending" and item.required.links == "never":
             raise _Refused("Its policy allows no answers from messages.")
-        if item.status == "pending" and item.is_risky and reference.verb == "approve":
-            where = f"/console/agents/{quote(item.agent_id)}/approvals/{quote(item.id)}"
-            public = self.services.settings.api.url
-            raise _Refused(
-                "Its risk is high, critical or unknown: approve it in the console, which asks for"
-                " a login within the last five minutes.",
-                f"{public}{where}" if public else "",
-            )
+        if item.status == "pending" and reference.verb == "approve":
+            self._check_console(item)
         refusal = item.refusal(key.actor()) if reference.verb == "approve" else None
         if refusal is None and item.status != "pending":
             refusal = ApprovalOutcome.NOT_PENDING
         if refusal is not None:
             raise _Refused(_sentence(approval_routes.refusal_text(refusal, item)))
         return item
+
+    def _check_console(self, item: ApprovalItem) -> None:
+        """Raise `_Refused` if *item* is approved in the console only."""
+        reason = ""
+        if item.is_risky:
+            reason = (
+                "Its risk is high, critical or unknown: approve it in the console, with a login"
+            )
+            reason += " within the last five minutes."
+        elif len(blocks.params_text(item)) > blocks.MAX_PARAMS:
+            reason = "Its parameters are too long for Slack: approve it in the console."
+        if reason:
+            public = self.services.settings.api.url
+            where = f"/console/agents/{quote(item.agent_id)}/approvals/{quote(item.id)}"
+            raise _Refused(reason, f"{public}{where}" if public else "")
 
     def _key(self) -> ApiKey | None:
         """The identity of the Slack account with its rights of now, if it is linked."""

@@ -223,6 +223,21 @@ def test_a_button_opens_a_confirmation_and_its_submission_answers(
     assert (entry.who, entry.address) == ("alice", f"slack:{ALICE}")
 
 
+def test_a_confirmation_shows_the_parameters_whole(
+    site: Site, slack: Slack, alice: Any, done: list[str]
+) -> None:
+    text = "x" * 7000 + "y"
+    post_message(site, slack, site.waiting(text))
+    send(site, slack.click("boyd.approve"))
+    text_shown = words(slack.view()["blocks"]).replace("\n", "")
+    assert text in text_shown
+
+    post_message(site, slack, site.waiting("x" * 40_000))
+    send(site, slack.click("boyd.approve"))
+    assert "too long for Slack" in words(slack.view()["blocks"])
+    assert done == []
+
+
 def test_a_denial_executes_nothing(site: Site, slack: Slack, alice: Any, done: list[str]) -> None:
     id = site.waiting()
     post_message(site, slack, id)
