@@ -17,7 +17,7 @@ from boyd_api.app import ALL
 from boyd_api.http.routing import BASE, Route
 from harness import Deployment, wait_until
 
-#: Where the routes with a name in their path lie, with the names of things that there are.
+#: Where the routes with a name in path or query lie, with the names of things that there are.
 PATHS = {
     "loop.one": "/loop/history/1",
     "actions.take": "/actions/counter:add",

@@ -137,8 +137,13 @@ class EndedWork:
     def newest(self, kind: IndexedKind, since: float, until: float, limit: int) -> list[Place]:
         """Up to *limit* members of the index between two scores, newest first."""
         with translate_errors():
-            rows: list[Place] = self._client.zrevrangebyscore(
-                self._indexes[kind], until, since, start=0, num=limit, withscores=True
+            rows: list[Place] = self._client.zrange(
+                *(self._indexes[kind], until, since),
+                desc=True,
+                byscore=True,
+                offset=0,
+                num=limit,
+                withscores=True,
             )
         return rows
 
