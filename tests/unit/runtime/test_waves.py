@@ -297,6 +297,25 @@ def test_a_freeze_on_the_way_back_waits_for_a_person_too() -> None:
     assert fleet.done[3:] == [f"undo web-{n}" for n in (2, 1, 0)]
 
 
+def test_a_restart_of_redis_halts_it_until_a_person_resumes_it() -> None:
+    fleet = Fleet()
+
+    def execute(params: Host) -> None:
+        fleet.done.append(params.host)
+        if params.host == "web-2":
+            [record] = fleet.lab.store.procedures.all()
+            fleet.lab.client.hset(f"boyd:{{test}}:wave:{record.id}:patch", "server", "another run")
+
+    record = fleet.start(at_once=1, settings={"execute": execute})
+    assert record.state == "stopped"
+    assert "Redis restarted and may have forgotten" in (record.reason or "")
+    assert fleet.done == HOSTS[:3]
+
+    assert fleet.lab.store.procedures.resume(record.id, "go on", ANN) == "ok"
+    assert fleet.go_on().state == "succeeded"
+    assert fleet.done == HOSTS
+
+
 def test_a_cancellation_executes_no_target_that_no_worker_has_begun() -> None:
     fleet = Fleet()
 
