@@ -618,7 +618,7 @@ def test_earned_autonomy_is_listed_and_revoked(cli: Cli, store: Store) -> None:
     store.client.hset("boyd:{test}:track:p:do", "c1", json.dumps(record))
 
     listed = cli("autonomy", "list")
-    assert re.search(r"p:do +slow \(high\) +99 of 100 +0\.9", listed)
+    assert re.search(r"p:do +slow \(high\) +99 of 100 +9\d %", listed)
     assert cli("autonomy", "revoke", "p:do", "c1").strip() == "p:do: 1 grant revoked"
     assert "revoked" in cli("autonomy", "list")
     assert "has no such grant" in cli("autonomy", "revoke", "p:do", status=4)
