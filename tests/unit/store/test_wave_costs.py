@@ -1,4 +1,4 @@
-"""What a wave costs Redis: as many commands per move for ten targets as for a thousand."""
+"""The cost of a wave in Redis: as many commands per move for ten targets as for a thousand."""
 
 from __future__ import annotations
 
