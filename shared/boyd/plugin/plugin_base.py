@@ -24,17 +24,16 @@ from boyd.models import ApprovalItem, Catalog, NotificationRecipient, Notificati
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 from boyd.plugin.decorators import Declared
-from boyd.settings.secret_references import LazySecret, SecretReference, make_lazy, read_secret
+from boyd.settings.secret_references import SCHEME, SecretReference, read_secret
 from boyd.settings.validation import mistakes, read_text
 from boyd.text.redaction import register
 
 
 def secrets_in(value: Any) -> Iterator[str]:
     """All `SecretStr` and `SecretBytes` nested in a value, as text, but not what is a reference."""
-    if isinstance(value, LazySecret):
-        return
     if isinstance(value, SecretStr):
-        yield value.get_secret_value()
+        text = value.get_secret_value()
+        yield from [] if text.startswith(SCHEME) else [text]
     elif isinstance(value, SecretBytes):
         yield value.get_secret_value().decode("utf-8", "replace")
     elif isinstance(value, BaseModel):
@@ -105,7 +104,7 @@ class Plugin(metaclass=_PluginType):
         """
         kind = type(self).Options
         try:
-            self.options = make_lazy(kind(**options))
+            self.options = kind(**options)
         except ValidationError as error:
             raise PluginError(self.id or type(self).__name__, mistakes(error, kind)) from None
         # Errors may quote options, as a failed request quotes its URL.

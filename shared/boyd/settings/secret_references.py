@@ -258,11 +258,10 @@ def provider_problem(reference: SecretReference) -> str | None:
 
 def places_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """The references in *value*, and texts that begin like one, each after its dotted path."""
-    if isinstance(value, LazySecret):
-        yield path, value.reference
-    elif isinstance(value, str):
-        if value.startswith(SCHEME):
-            yield path, value
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if isinstance(text, str):
+        if text.startswith(SCHEME):
+            yield path, text
     else:
         for name, item in _items_of(value):
             yield from places_in(item, f"{path}.{name}" if path else str(name))
@@ -298,39 +297,14 @@ def _replace(value: Any, secrets: Mapping[str, str]) -> Any:
     return [_replace(item, secrets) for item in value] if isinstance(value, list) else value
 
 
-class LazySecret(SecretStr):
-    """A `SecretStr` in options that holds a reference: it is read whenever it is used."""
+def reveal(secret: SecretStr) -> str:
+    """The value of an option, read now if the option holds a reference.
 
-    @property
-    def reference(self) -> str:
-        """The reference."""
-        return self._secret_value
-
-    def get_secret_value(self) -> str:
-        """The secret.
-
-        Raises:
-            SecretUnavailable: it cannot be read.
-        """
-        return read_secret(self._secret_value)
-
-    def _display(self) -> str:
-        return self._secret_value
-
-
-def make_lazy(value: Any) -> Any:
-    """*value* with a `LazySecret` for each `SecretStr` that holds a reference; models in place."""
-    if isinstance(value, SecretStr) and not isinstance(value, LazySecret):
-        text = value.get_secret_value()
-        return LazySecret(text) if text.startswith(SCHEME) else value
-    if isinstance(value, BaseModel):
-        for name, item in value.__dict__.items():
-            value.__dict__[name] = make_lazy(item)
-    elif isinstance(value, dict):
-        return {name: make_lazy(item) for name, item in value.items()}
-    elif type(value) in (list, tuple):
-        return type(value)(map(make_lazy, value))
-    return value
+    Raises:
+        SecretUnavailable: it cannot be read.
+    """
+    text = secret.get_secret_value()
+    return read_secret(text) if text.startswith(SCHEME) else text
 
 
 def _kind(name: str) -> type[SecretProvider]:

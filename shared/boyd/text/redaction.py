@@ -437,8 +437,10 @@ def _forms(value: str) -> set[str]:
     escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     raw = value.encode("utf-8", "surrogatepass")
     python = {repr(value)[1:-1], repr(raw)[2:-1]}
+    # JSON within JSON, or in Python's notation, as dictionaries in a log have it.
+    twice = {json.dumps(form)[1:-1] for form in escaped | python}
     quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw), escape(value)}
-    return {value, *escaped, *python, *quoted, raw.hex(), *_base64_forms(raw)}
+    return {value, *escaped, *python, *twice, *quoted, raw.hex(), *_base64_forms(raw)}
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:

@@ -20,6 +20,7 @@ from boyd.settings.secret_references import (
     fill_secrets,
     places_in,
     read_secret,
+    reveal,
     use_reader,
 )
 from boyd.text.redaction import clean
@@ -216,39 +217,31 @@ class Caller(Plugin):
 
         url: SecretStr
         logins: dict[str, Login] = Field(default_factory=dict)
-        tokens: list[SecretStr] = Field(default_factory=list)
 
 
 def test_options_are_read_when_they_are_used() -> None:
-    with keep_secrets({"url": VALUE, "db": "second-value", "t": "third-value"}) as keeper:
-        login = {"password": "secret://keeper/db", "token": "secret://keeper/t"}
-        caller = Caller(
-            url="secret://keeper/url",
-            logins={"a": login},
-            tokens=["secret://keeper/t", "plain-one"],
-        )
-        assert keeper.reads == 0
+    with keep_secrets({"url": VALUE, "t": "third-value"}) as keeper:
+        login = {"password": "plain-one", "token": "secret://keeper/t"}
+        caller = Caller(url="secret://keeper/url", logins={"a": login})
         options = caller.options
+        assert keeper.reads == 0
 
-        assert options.url.get_secret_value() == VALUE
-        assert options.logins["a"].password.get_secret_value() == "second-value"
+        assert reveal(options.url) == VALUE
         assert options.logins["a"].token.read() == "third-value"
-        assert [token.get_secret_value() for token in options.tokens] == [
-            "third-value",
-            "plain-one",
-        ]
+        assert reveal(options.logins["a"].password) == "plain-one"
         keeper.secrets["url"] = "rotated-value"
-        assert options.url.get_secret_value() == "rotated-value"
+        assert reveal(options.url) == "rotated-value"
 
 
-def test_options_show_and_hash_the_reference() -> None:
-    with keep_secrets({"url": VALUE}):
-        caller = Caller(url="secret://keeper/url")
-        caller.options.url.get_secret_value()
-        text = caller.options.model_dump_json() + repr(caller.options)
+def test_options_show_no_value_and_are_not_read_for_that() -> None:
+    with keep_secrets({"url": VALUE, "t": VALUE}) as keeper:
+        login = {"password": "plain-one", "token": "secret://keeper/t"}
+        options = Caller(url="secret://keeper/url", logins={"a": login}).options
+        text = options.model_dump_json() + repr(options)
 
-        assert "secret://keeper/url" in text
+        assert "secret://keeper/t" in text
         assert VALUE not in text
+        assert keeper.reads == 0
 
 
 @pytest.mark.parametrize("text", ["secret://Keeper/db", "hunter22", {"ref": "hunter22"}])

@@ -26,6 +26,7 @@ from boyd.plugin.discovery import import_object
 from boyd.plugin.http_session import Session, proxy_for
 from boyd.plugins.bounded_calls import BoundedCall, BoundedCalls, StillHangs
 from boyd.plugins.command import run_checked
+from boyd.settings.secret_references import reveal
 
 
 def _http_url(url: str) -> str:
@@ -150,7 +151,7 @@ class Options(Plugin.Options):
 
 def plain(headers: Headers) -> dict[str, str]:
     """The headers with their secret values."""
-    return {name: value.get_secret_value() for name, value in headers.items()}
+    return {name: reveal(value) for name, value in headers.items()}
 
 
 def public_url(url: str) -> str:

@@ -49,6 +49,7 @@ from boyd.plugins.notifier.message import (
     withdrawal_message,
 )
 from boyd.plugins.notifier.rota import Rota, RotaError, is_on_call
+from boyd.settings.secret_references import reveal
 
 #: The step in which the end of quiet hours is searched; zones are offset by quarters of an hour.
 _STEP = timedelta(minutes=15)
@@ -421,7 +422,7 @@ class Notifier(Plugin):
             body = {"text": f"{message.title}\n{message.text()}"}
         elif message.link:
             body = {**body, "link": message.link}
-        headers = {name: value.get_secret_value() for name, value in to.headers.items()}
+        headers = {name: reveal(value) for name, value in to.headers.items()}
         headers["webhook-id"] = id
         post_webhook(ctx.http, url, body, headers, self.options.timeout)
 
