@@ -132,6 +132,8 @@ PAGES = {
 }
 #: Pages that answer with another status here, and the reason in it.
 OTHERWISE = {
+    "/console/incident": (422, "target"),
+    "/console/incident/report": (422, "target"),
     "/console/oidc/login": (404, "identity provider"),
     "/console/oidc/callback": (404, "identity provider"),
     "/console/agents/<agent>/investigations/<id>/calls/<int:number>": (404, "no call"),

@@ -149,6 +149,7 @@ def test_without_a_name_the_page_asks_for_one(alice: Browser) -> None:
 
     assert page.status == 200
     assert 'name="target"' in page.source
+    assert alice.get("/console/incident").status == 422
 
 
 def test_an_approval_leads_to_the_history_of_its_target(alice: Browser, desk: Site) -> None:
