@@ -1,4 +1,4 @@
-"""An agent that proposes to write a line; `NOTIFIED` names the groups that it notifies, as JSON."""
+"""An agent that proposes to write a line, and notifies the groups in its environment."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Writer(Plugin):
 
 def _plugins() -> list[Plugin]:
     groups = json.loads(os.environ.get("NOTIFIED", "[]"))
-    return [Writer(), *([Notifier(groups=groups)] if groups else [])]
+    further = json.loads(os.environ.get("ESCALATIONS", "[]"))
+    return [Writer(), *([Notifier(groups=groups, escalations=further)] if groups else [])]
 
 
 agent = Agent("notified", plugins=_plugins(), approvals={"required": {"links": "bearer"}})

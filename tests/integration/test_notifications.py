@@ -128,6 +128,52 @@ def test_a_worker_killed_while_it_sends_is_followed_by_another_that_sends_again(
     assert records(deployment, item)["waiting ops/0"].attempts == 2
 
 
+def state_of(deployment: Deployment, item: ApprovalItem, name: str) -> str | None:
+    """The state of a notification, if it has been planned."""
+    notification = records(deployment, item).get(name)
+    return notification.state if notification else None
+
+
+def test_an_acknowledgement_stops_the_next_escalation(
+    deployment: Deployment,
+) -> None:
+    with site() as ops, site() as leads, site() as boss:
+        notify(deployment, ops.url)
+        sites = {"ops": ops, "leads": leads, "boss": boss}
+        groups = [
+            {"name": name, "recipients": [place.url], "default": name == "ops"}
+            for name, place in sites.items()
+        ]
+        steps = [{"group": "leads", "after": 3}, {"group": "boss", "after": 15}]
+        deployment.environment |= {
+            "NOTIFIED": json.dumps(groups),
+            "ESCALATIONS": json.dumps(steps),
+        }
+        deployment.worker("w0", MODULE)
+        item = propose(deployment)
+        wait_until(lambda: ops.requests)
+        deployment.kill("w0", signal.SIGKILL)
+        deployment.worker("w1", MODULE)
+        wait_until(lambda: leads.requests)
+
+        base, eve = deployment.api("api"), deployment.key("eve", "read", "approvals")
+        path = f"{base}/api/v0/approvals/{item.id}"
+        answer = requests.post(f"{path}/acknowledge", headers=eve, timeout=60)
+        assert answer.json()["acknowledgement"]["by"] == "eve"
+        wait_until(lambda: state_of(deployment, item, "acknowledged ops/0") == "succeeded")
+        clock = deployment.agent("notified").clock
+        wait_until(lambda: (clock.now() - item.created_at).total_seconds() > 16)
+        held = "escalated boss/0"
+        wait_until(lambda: records(deployment, item)[held].next_at == item.expires_at)
+        requests.post(f"{path}/deny", headers=eve, timeout=60)
+        wait_until(lambda: state_of(deployment, item, held) == "skipped")
+        wait_until(lambda: state_of(deployment, item, "answered leads/0") == "succeeded")
+
+        texts = [json.loads(body)["text"].partition(":")[0] for _, _, _, body in leads.requests]
+        assert texts == ["Escalated, approval needed", "eve has it", "Denied by eve"]
+        assert boss.requests == []
+
+
 def test_a_target_that_is_down_delays_no_other_and_gets_its_message_when_it_is_up(
     deployment: Deployment,
 ) -> None:

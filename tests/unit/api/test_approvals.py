@@ -580,3 +580,32 @@ def test_an_approval_with_a_key_that_was_revoked_since_does_not_count(
     assert "approval.vote-dropped" in [one["kind"] for one in desk.get("/audit").json["entries"]]
     desk.post(f"/approvals/{id}/approve", {}, headers=cid)
     assert done == ["publish news"]
+
+
+# Acknowledgements
+
+
+def test_an_acknowledgement_names_the_principal_and_a_release_ends_it(
+    desk: Site, bob: dict[str, str]
+) -> None:
+    id = desk.waiting()
+    body = {"seconds": 600, "note": "mine"}
+    kept = desk.post(f"/approvals/{id}/acknowledge", body, headers=bob)
+    assert kept.status_code == 200
+    latest = kept.json["acknowledgement"]
+    assert (latest["by"], latest["note"], latest["number"]) == ("bob", "mine", 1)
+    assert kept.json["version"] == 1
+
+    released = desk.post(f"/approvals/{id}/release", headers=bob).json["acknowledgement"]
+    assert released["releasedBy"] == "bob"
+
+
+def test_an_answered_approval_cannot_be_acknowledged(desk: Site) -> None:
+    id = desk.waiting()
+    desk.post(f"/approvals/{id}/deny")
+
+    refused = desk.post(f"/approvals/{id}/acknowledge")
+    assert (refused.status_code, refused.json["type"]) == (404, "/problems/not-pending")
+    assert desk.post("/approvals/unknown/acknowledge").status_code == 404
+    assert desk.post("/anomalies/unknown/acknowledge").status_code == 404
+    assert desk.post("/anomalies/unknown/release").status_code == 404

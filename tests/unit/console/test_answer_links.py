@@ -103,3 +103,18 @@ def test_without_a_secret_no_link_is_valid(desk: Site) -> None:
     link = link_to(desk, LinkSigner(SECRET), id)
 
     assert Browser(desk).get(link).status == 404
+
+
+def test_the_addressee_takes_care_of_it_and_can_still_answer(
+    desk: Site, signer: LinkSigner, done: list[str]
+) -> None:
+    id = waiting(desk)
+    browser, link = Browser(desk), link_to(desk, signer, id)
+    kept = browser.send(browser.get(link).form(link), verb="acknowledge", minutes="60")
+    assert "mail:jane@example.com has it" in kept.text
+    assert desk.get(f"/approvals/{id}").json["acknowledgement"]["by"] == "mail:jane@example.com"
+
+    after = browser.send(browser.get(link).form(link), verb="approve")
+    assert "Succeeded" in after.text or "queued" in after.text
+    assert "This link can't be used again." in browser.get(link).text
+    assert done == ["publish news"]
