@@ -302,7 +302,7 @@ PROTECTIONS = (
         "leases are renewed while the work goes on",
         f"{RUNTIME}/leases.py",
         "            for key, lease in leases:\n",
-        "            for key, lease in held[:0]:\n",
+        "            for key, lease in leases[:0]:\n",
         "unit/runtime/test_leases.py",
         ("test_a_lease_is_renewed_while_the_work_goes_on",),
     ),

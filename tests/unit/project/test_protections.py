@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,18 @@ def test_an_entry_changes_something_and_its_tests_exist(protection: Protection) 
     assert protection.old != protection.new
     assert protection.tests
     assert set(protection.tests) <= there
+
+
+def test_code_without_its_protection_names_nothing_undefined(tmp_path: Path) -> None:
+    """A test that fails with a `NameError` has not noticed that the protection is missing."""
+    in_python = [each for each in PROTECTIONS if each.file.endswith(".py")]
+    for number, protection in enumerate(in_python):
+        text = (PROJECT / protection.file).read_text().replace(protection.old, protection.new)
+        (tmp_path / f"{number:03}_{Path(protection.file).name}").write_text(text)
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
+    lint = [*ruff, "--select=F821,E9", str(tmp_path)]
+    done = subprocess.run(lint, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("promise", PROMISES)
