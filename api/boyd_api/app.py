@@ -47,6 +47,7 @@ from boyd_api.routes import (
     loop_routes,
     monitoring_routes,
     plugin_routes,
+    rights_routes,
     run_routes,
 )
 from boyd_api.routes.intake_routes import agree
@@ -77,6 +78,7 @@ _RESOURCES = (
     monitoring_routes.metric_routes,
     administration_routes.audit_routes,
     administration_routes.key_routes,
+    rights_routes.routes,
     documentation.routes,
 )
 

@@ -137,6 +137,10 @@ class AgentPaused(BoydError):
     """The agent is paused; resume it first."""
 
 
+class ActionsFrozen(BoydError):
+    """No action of the agent starts now: it is frozen, or its right to act is revoked."""
+
+
 class AgentRevoked(BoydError):
     """The agent's right to act is revoked; restore it first."""
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "audit": "boyd_cli.commands.audit_commands:audit",
     "intake": "boyd_cli.commands.observe_commands:intake",
     "keys": "boyd_cli.commands.key_commands:keys",
+    "can": "boyd_cli.commands.key_commands:can",
     "init": "boyd_cli.commands.init_command:init",
     "plugins": "boyd_cli.commands.plugin_commands:plugins",
     "check": "boyd_cli.commands.check_commands:check",

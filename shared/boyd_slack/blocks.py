@@ -105,7 +105,7 @@ def consequence(item: ApprovalItem, verb: Verb, *, is_frozen: bool) -> str:
     if item.action_id == naming.GRANT:
         return "The action then runs without a person in such situations, until it is revoked."
     if is_frozen:
-        return "Actions are frozen: if you approve it now, it fails."
+        return "Actions are frozen: it cannot be approved until that is lifted."
     return "A worker then runs it, with exactly these parameters."
 
 

@@ -258,6 +258,9 @@ class _Desk:
             refusal = ApprovalOutcome.NOT_PENDING
         if refusal is not None:
             raise _Refused(_sentence(approval_routes.refusal_text(refusal, item)))
+        permission = self.services.rights.judge(key.actor(), "approve", item.action_id, item.target)
+        if not permission.allowed:
+            raise _Refused(_sentence(permission.reason))
         return item
 
     def _check_console(self, item: ApprovalItem) -> None:
@@ -318,8 +321,7 @@ def _outcome(resolution: Resolution) -> str:
     if item is None:
         return "This approval is no longer kept."
     if not outcome.counts:
-        refusal = approval_routes.refusal_text(outcome, item)
-        return f"Your answer does not count: {refusal}."
+        return f"Your answer does not count: {approval_routes.refusal_of(resolution)}."
     if outcome == ApprovalOutcome.COUNTED:
         missing = item.required.min_approvals - len(item.approvals)
         return f"Your approval counts. It needs {missing} more."

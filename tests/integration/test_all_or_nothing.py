@@ -582,7 +582,7 @@ def approvals(store: Store, a: AgentStore) -> None:
     a.approvals.resolve(first, ItemAnswer("approved", revoked), policy, KEEP)
     voted = a.approvals.get(first)
     assert voted is not None
-    assert a.approvals.drop_revoked(voted)
+    assert a.approvals.drop_votes(first, [(voted.approvals[0], "revoked")])
     a.approvals.resolve(first, ItemAnswer("approved", ANN), policy, KEEP)
     a.approvals.resolve(first, ItemAnswer("approved", person("bob")), policy, KEEP)
     second = a.approvals.enqueue(proposal(2, run_ids=["run3"], wakes=["call:c3"]), KEEP)

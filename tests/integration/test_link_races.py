@@ -9,6 +9,7 @@ from threading import Barrier
 import pytest
 
 from boyd.models import Actor, ApprovalPolicy, Decision, Proposal, utc_now
+from boyd.models.actor import GroupRights
 from boyd.runtime import Resolution, Resolver
 from boyd.runtime.approvals import enqueue_approval
 from boyd.security.links import LinkSigner
@@ -43,7 +44,10 @@ def test_fifty_uses_of_a_link_and_other_answers_have_one_outcome(redis_url: str,
     def answer(number: int) -> tuple[str, str, Resolution]:
         dice = random.Random(seed * 1000 + number)
         resolver = Resolver(
-            Store(patient_client(redis_url)).agent("race"), ManualDispatcher(), store.retention()
+            Store(patient_client(redis_url)).agent("race"),
+            ManualDispatcher(),
+            store.retention(),
+            rights=GroupRights(),
         )
         verdict = dice.choice(["approved", "denied"])
         ready.wait()

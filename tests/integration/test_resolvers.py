@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from boyd.models import ApprovalItem, ApprovalPolicy, Autonomy, Decision, Proposal, RunRequest
+from boyd.models.actor import GroupRights
 from boyd.runtime import Resolution, Resolver
 from boyd.store import AgentStore, ItemAnswer, Retention, Store
 from boyd.testing import TESTER, Lab, ManualDispatcher
@@ -102,7 +103,9 @@ def test_racing_answers_have_one_outcome_that_everyone_learns(
     """Eight threads to a principal, so that votes of one principal race, too."""
     items = enqueued(lab)
     dispatcher = Counting()
-    resolvers = [Resolver(door, dispatcher, lab.engine.retention) for door in doors]
+    resolvers = [
+        Resolver(door, dispatcher, lab.engine.retention, rights=GroupRights()) for door in doors
+    ]
     pending = "boyd:{test}:approvals:pending"
 
     def work(number: int) -> list[tuple[str, Resolution]]:
@@ -155,7 +158,9 @@ def test_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
 ) -> None:
     [item_id, *_] = enqueued(lab)
     dispatcher = Counting()
-    resolvers = [Resolver(door, dispatcher, lab.engine.retention) for door in doors]
+    resolvers = [
+        Resolver(door, dispatcher, lab.engine.retention, rights=GroupRights()) for door in doors
+    ]
 
     def approve(number: int, principal: str) -> str:
         return resolvers[number % DOORS].answer(item_id, "approved", person(principal)).outcome
@@ -201,7 +206,7 @@ def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
     lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)), client=client)
     retention = lab.engine.retention
     dispatcher = Counting()
-    resolvers = [Resolver(door, dispatcher, retention) for door in doors]
+    resolvers = [Resolver(door, dispatcher, retention, rights=GroupRights()) for door in doors]
     for _ in range(20):
         run_id = lab.launcher.submit_run(RunRequest(title="x", description="x"), TESTER).run.id
         lab.deliver()

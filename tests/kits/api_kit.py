@@ -94,12 +94,14 @@ class Site:
         server: Any,
         intake: dict[str, Any] | None = None,
         oidc: dict[str, Any] | None = None,
+        rights: dict[str, list[str]] | None = None,
         **api: Any,
     ) -> None:
         self.lab = lab
         self.server = server
         self.dispatcher = InlineDispatcher(lab)
         groups = {"api": {"max_wait": 0.2, **api}, "intake": intake or {}, "oidc": oidc or {}}
+        groups["rights"] = rights or {}
         settings = load_settings(groups)
         self.services = Services(settings, open_store=self._open, dispatcher=self.dispatcher)
         self.app = application(settings, self.services)

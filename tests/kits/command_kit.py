@@ -107,6 +107,7 @@ COMMANDS = {
     "audit verify": "--all\n--all --redis",
     "intake list": "",
     "intake try": f"{ROOT}/tests/data/intake/github/firing.json",
+    "can": "me run counter:add",
     "keys create": "eve --principal eve --scope read\neve --principal eve --scope read --redis",
     "keys list": "\n--redis",
     "keys revoke": "{known.key}",

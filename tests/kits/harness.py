@@ -22,6 +22,7 @@ from boyd.embedded.redis_server import find_program
 from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
+from boyd.models.actor import GroupRights
 from boyd.runtime import Launcher, Resolver
 from boyd.security.approval_signatures import ApprovalSigner
 from boyd.store import AgentStore, Retention, Store, connect
@@ -224,7 +225,13 @@ class Deployment:
     def resolver(self, agent_id: str) -> Resolver:
         """A resolver for the approvals of one agent, which signs as the API does."""
         signer = ApprovalSigner(self.environment["BOYD_APPROVAL_SECRET"])
-        return Resolver(self.agent(agent_id), CeleryDispatcher(self._app), Retention(), signer)
+        return Resolver(
+            self.agent(agent_id),
+            CeleryDispatcher(self._app),
+            Retention(),
+            signer,
+            rights=GroupRights(),
+        )
 
     def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
         """The result of an iteration, once it has ended."""

@@ -198,6 +198,7 @@ def _read_form() -> dict[str, object]:
         "scopes": form.getlist("scopes"),
         "groups": [word for word in re.split(r"[\s,]+", form.get("groups", "")) if word],
         "agents": form.getlist("agents"),
+        "may": [line.strip() for line in form.get("may", "").splitlines() if line.strip()],
         "expiresIn": days * _DAY or None,
     }
 

@@ -12,7 +12,6 @@ from flask import redirect, request
 
 from boyd.models import ApprovalItem, awaits_outcome, describe_outcome
 from boyd.models.approval_outcome import has_executed
-from boyd.runtime import Resolver
 from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
 from boyd_api.console import rendering
 from boyd_api.console.declared_pages import PageResult, Pages
@@ -52,14 +51,12 @@ def answer_by_link(page: PageRequest, token: str) -> PageResult:
         return _acknowledge(link, agent, verb == "release")
     if verb not in _LINK_VERDICTS:
         raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
-    services = page.services
-    resolver = Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
-    resolution = resolver.answer_link(link, _LINK_VERDICTS[verb], note or None, request.remote_addr)
+    resolution = agent.resolver.answer_link(
+        link, _LINK_VERDICTS[verb], note or None, request.remote_addr
+    )
     if resolution.counts:
         return redirect(request.path, 303)
-    refused = (
-        approval_routes.refusal_text(resolution.outcome, resolution.item) if resolution.item else ""
-    )
+    refused = approval_routes.refusal_of(resolution) if resolution.item else ""
     return _page(page, link, agent, 409, refused=refused, note=note)
 
 
@@ -124,6 +121,8 @@ def _page(
         raise not_found("the approval is no longer kept")
     now = agent.store.clock.now()
     problem = link.problem(item, now)
+    permission = page.services.rights.judge(link.to, "approve", item.action_id, item.target)
+    why_not = "" if permission.allowed else f"You may not answer it: {permission.reason}."
     return rendering.render_public(
         "answer.html",
         page.nonce,
@@ -132,7 +131,8 @@ def _page(
         link=link,
         now=now,
         csrf=csrf_token(),
-        problem=_PROBLEMS[problem] if problem else "",
+        problem=_PROBLEMS[problem] if problem else why_not,
+        stop=page.services.store.freezes.stop_of(item.agent_id),
         is_used=problem is LinkProblem.USED,
         here=request.path,
         steps=_steps(agent, item),

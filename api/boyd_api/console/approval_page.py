@@ -101,9 +101,10 @@ def answer_several(page: PageRequest) -> PageResult:
             return to_login("confirm", HOME)
         if len({item.title for item in pending}) > 1:
             raise HttpProblem("bad-request", "the ticked approvals are for different actions")
-        return render_page(
-            page, "confirm_several.html", verb=verb, items=pending, gone=len(items) - len(pending)
-        )
+        agents, freezes = {item.agent_id for item in pending}, page.services.store.freezes
+        stops = {name: stop for name in sorted(agents) if (stop := freezes.stop_of(name))}
+        values = {"items": pending, "gone": len(items) - len(pending), "stops": stops}
+        return render_page(page, "confirm_several.html", verb=verb, **values)
     note = read_note() or None
     done = [_answer(page, agent, id, verb, note, version) for agent, id, version in chosen]
     return render_page(page, "answered_several.html", verb=verb, results=done)
@@ -141,7 +142,9 @@ def _find_approval(page: PageRequest, agent: str, id: str) -> ApprovalItem | Non
     """The approval; None if the reader may see none of that name."""
     if agent not in page.ctx.agents:
         return None
-    return page.of(agent).ctx.agent.approval(id)
+    ctx = page.of(agent).ctx
+    item = ctx.agent.approval(id)
+    return approval_routes.for_reader(ctx, item) if item is not None else None
 
 
 def _answer(
@@ -155,11 +158,7 @@ def _answer(
     resolution = approval_routes.answer(page.of(agent).ctx, id, VERDICTS[verb], note, version)
     text = resolution.outcome.value
     if not resolution.counts:
-        text = (
-            approval_routes.refusal_text(resolution.outcome, resolution.item)
-            if resolution.item
-            else "no longer known"
-        )
+        text = approval_routes.refusal_of(resolution)
     return Answered(resolution.item, id, resolution.counts, text)
 
 
@@ -236,7 +235,7 @@ def _show_refusal(page: PageRequest, id: str, resolution: Resolution, note: str)
     """The page with the reason why the answer does not count, and the note that was written."""
     if resolution.item is None:
         raise not_found(f"no approval {id!r}")
-    reason = approval_routes.refusal_text(resolution.outcome, resolution.item)
+    reason = approval_routes.refusal_of(resolution)
     return _show(page, resolution.item, 409, note=note, refused=reason)
 
 
@@ -245,8 +244,11 @@ def _show(
 ) -> PageResult:
     refusal = item.refusal(page.ctx.actor)
     why_not = approval_routes.refusal_text(refusal, item) if refusal else ""
+    item = approval_routes.for_reader(page.ctx, item)
+    why_not = item.no_right or why_not
     if not page.allows("approvals"):
         why_not = "your key lacks the scope 'approvals'"
+    stop = page.services.store.freezes.stop_of(item.agent_id)
     verb = request.values.get("answer", request.form.get("verb", ""))
     return render_page(
         page,
@@ -255,8 +257,9 @@ def _show(
         item=item,
         evidence=_evidence(page, item),
         why_not=why_not,
-        asked=verb if item.status == "pending" and verb in VERDICTS else "",
-        may_deny=item.status == "pending" and page.allows("approvals"),
+        stop=stop,
+        asked=verb if _can_be_given(item, verb, stop) else "",
+        may_deny=item.status == "pending" and page.allows("approvals") and not item.no_right,
         is_risky=item.is_risky,
         is_old=_is_old(page, item),
         note=note,
@@ -264,6 +267,12 @@ def _show(
         is_offer=item.action_id == naming.GRANT,
         NOT_PENDING=ApprovalOutcome.NOT_PENDING,
     )
+
+
+def _can_be_given(item: ApprovalItem, verb: str, stop: str | None) -> bool:
+    """Check that an answer can be given now, as far as neither policy nor key decide it."""
+    may = item.status == "pending" and verb in VERDICTS and not item.no_right
+    return may and not (stop and verb == "approve")
 
 
 def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:

@@ -14,6 +14,8 @@ from boyd.store import Store
 from boyd.store.hashes import readable
 from boyd.store.pending_approvals import PendingApproval, PendingPage
 from boyd_api.console.page_request import PageRequest
+from boyd_api.http.request_context import RequestContext
+from boyd_api.routes.approval_routes import for_reader
 
 #: Approvals on one page.
 PAGE_SIZE = 50
@@ -56,7 +58,8 @@ def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
     may_answer = page.allows("approvals")
     pages = [pending for pending in read if pending is not None]
     for item in (item for pending in pages for item in pending.items):
-        (mine if may_answer and item.refusal is None else others).append(item)
+        has_right = page.ctx.may("approve", item.action_id, item.target).allowed
+        (mine if may_answer and has_right and item.refusal is None else others).append(item)
     return Inbox(mine, others, any(pending.more for pending in pages))
 
 
@@ -126,6 +129,12 @@ class InboxFilter:
         return f"/console/?{urlencode(fields)}" if fields else "/console/"
 
 
+def _read_now(ctx: RequestContext, ids: list[str]) -> list[ApprovalItem]:
+    """The items as the reader sees them now."""
+    items = ctx.agent.of_now(ctx.agent.store.approvals.some(ids))
+    return [for_reader(ctx, item) for item in items]
+
+
 _LAST = float("inf")
 
 
@@ -187,11 +196,10 @@ class InboxList:
         ids: dict[str, list[str]] = {}
         for item in self.items:
             ids.setdefault(item.agent_id, []).append(item.id)
-        store = page.services.store
         whole = {
             (name, item.id): item
             for name, own in ids.items()
-            for item in store.agent(name).approvals.some(own)
+            for item in _read_now(page.of(name).ctx, own)
             if item.status == "pending"
         }
         order = [(item.agent_id, item.id) for item in self.items]

@@ -65,8 +65,8 @@ Send `Authorization: Bearer boyd_<id>_<secret>`. The key is missing, unknown, re
 On the host of Redis, `boyd keys create` creates one.
 
 403 forbidden: The key does not allow this
-The key is valid, but lacks the required scope, or is limited to some agents while the request
-concerns the whole deployment.
+The key is valid, but lacks the required scope, or a right to the action and its target, or is
+limited to some agents while the request concerns the whole deployment.
 
 403 requester: The requester may not approve
 The policy of the approval requires somebody other than the requester.
@@ -102,6 +102,10 @@ own, `POST /procedures/{id}/cancel`.
 
 409 not-stopped: The procedure is not stopped
 Only a procedure that waits for a person can be resumed.
+
+409 frozen: No action starts now
+The agent is frozen, or its right to act is revoked. What waits for approval still waits: it can be
+denied, and approved once that is lifted.
 
 409 paused: The agent is paused
 It accepts no triggers until it is resumed: `POST /resume`.

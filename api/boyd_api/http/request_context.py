@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, TypeVar
@@ -17,6 +17,8 @@ from pydantic import BeforeValidator, Field, ValidationError
 from boyd import intake
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp, utc_now
+from boyd.models.actor import Permission
+from boyd.models.rights import Verb, describe_right
 from boyd.store import AgentEntry
 from boyd.store.calls import seconds_to_keep
 from boyd.store.storage_budget import DAY
@@ -31,6 +33,14 @@ from boyd_api.http.services import AgentAccess, Services, is_loopback
 CALL_BYTES = 4096
 #: How often what was sent is kept: in the call, an approval that it waits for, and the ledger.
 CALL_COPIES = 3
+
+#: The right that a call of a kind needs; the dry run of an approval is for who answers it.
+_VERBS: Mapping[tuple[str, bool], Verb] = {
+    ("execute", False): "propose",
+    ("dry-run", False): "propose",
+    ("dry-run", True): "approve",
+    ("rollback", False): "rollback",
+}
 
 _T = TypeVar("_T")
 
@@ -76,6 +86,24 @@ class RequestContext:
         """The agents that the key may see."""
         return self.services.visible(self.key)
 
+    def may(self, verb: Verb, action: str, target: str | None) -> Permission:
+        """Judge whether the rights of the caller allow it; without a *target*, on any target."""
+        return self.services.rights.judge(self.actor, verb, action, target)
+
+    def check_right(self, verb: Verb, action: str, target: str | None) -> None:
+        """Raise `HttpProblem` unless the rights of the caller allow it."""
+        permission = self.may(verb, action, target)
+        if not permission.allowed:
+            right = describe_right(verb, action, target)
+            raise HttpProblem("forbidden", permission.reason, right=right)
+
+    def actor_with_rights(self, action: str | None = None) -> Actor:
+        """The caller with all rights that limit it, those of its groups too, as workers see it.
+
+        With an *action*, only with those that concern it.
+        """
+        return self.actor.patched({"rights": self.services.rights.limits(self.actor, action)})
+
     def idempotent_id(self) -> str:
         """An id for a new object: the same id when the request is repeated with its key."""
         return idempotency_keys.derive_id(self.actor, self.idempotency_key)
@@ -109,8 +137,17 @@ class RequestContext:
 
         return self.services.streams.respond(feed, key.id if key else None, is_valid)
 
-    def call_worker(self, work: CallRequest, queue: str | None) -> str:
-        """Have a worker do *work*; the id of the call. Raises `HttpProblem` without a worker."""
+    def call_worker(self, work: CallRequest, queue: str | None, target: str | None = None) -> str:
+        """Have a worker do *work*; the id of the call. Raises `HttpProblem` without a worker.
+
+        The rights of the caller are checked here as far as the *target* is known, and by the
+        worker, which knows it. An endpoint may ask for any action, so only the worker checks it.
+        """
+        if work.kind == "endpoint":
+            work = work.patched({"actor": self.actor_with_rights()})
+        else:
+            self.check_right(_VERBS[work.kind, bool(work.previews)], work.action, target)
+            work = work.patched({"actor": self.actor_with_rights(work.action)})
         where = queue or queues.ACT
         if not self.agent.store.fleet.serving(where):
             raise HttpProblem("no-worker", f"no live worker consumes queue {where!r}")

@@ -21,7 +21,8 @@ from boyd.health.reader import brokers_of
 from boyd.intake.sns import SnsVerifier
 from boyd.messaging.dispatcher import SpreadDispatcher
 from boyd.models import ApiKey, ApprovalItem, Phase
-from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
+from boyd.models.actor import GroupRights
+from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases, Resolver
 from boyd.security.approval_signatures import ApprovalSigner, read_signer
 from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.process_settings import Settings
@@ -60,11 +61,19 @@ class AgentAccess:
     store: AgentStore
     dispatcher: Dispatcher
     archive: ArchiveAccess
+    signer: ApprovalSigner | None
+    rights: GroupRights
 
     @cached_property
     def launcher(self) -> Launcher:
         """Starts iterations, runs and calls."""
         return Launcher(self.store, self.dispatcher, self.entry.mode)
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """Answers approvals, as far as the rights of groups allow."""
+        retention = self.entry.retention
+        return Resolver(self.store, self.dispatcher, retention, self.signer, rights=self.rights)
 
     @cached_property
     def past(self) -> MergedHistory:
@@ -77,14 +86,19 @@ class AgentAccess:
         return MergedWork(self.store, self.archive)
 
     def approval(self, id: str) -> ApprovalItem | None:
-        """An approval in Redis, compared with the code of now."""
+        """An approval in Redis, as it is now."""
         item = self.store.find_approval(id)
-        return self.entry.compare_code(item) if item is not None else None
+        return self.of_now([item])[0] if item is not None else None
 
     def past_approval(self, id: str) -> ApprovalItem | None:
-        """An approval in Redis or, once Redis has dropped it, in the archive; compared likewise."""
+        """An approval in Redis or, once Redis has dropped it, in the archive; as it is now."""
         item = self.past_work.approval(id)
-        return self.entry.compare_code(item) if item is not None else None
+        return self.of_now([item])[0] if item is not None else None
+
+    def of_now(self, items: Sequence[ApprovalItem]) -> list[ApprovalItem]:
+        """The approvals, compared with the code and the keys of now."""
+        marked = self.store.approvals.mark_revoked(items)
+        return [self.entry.compare_code(item) for item in marked]
 
 
 class Services:
@@ -105,6 +119,7 @@ class Services:
         _check_open(settings)
         self.settings = settings
         self.provider = _open_provider(settings)
+        self.rights = GroupRights(settings.rights)
         self.stopping = threading.Event()
         self.leases = Leases(LEASE / 4)
         self._open_store = open_store or self._connect
@@ -216,9 +231,8 @@ class Services:
             read_entry(self.store.client, agent_id)
         if agent_id not in visible:
             raise UnknownAgent(f"no agent {agent_id!r}; known: {', '.join(visible) or 'none'}")
-        return AgentAccess(
-            visible[agent_id], self.store.agent(agent_id), self.dispatcher, self.archive
-        )
+        entry, store = visible[agent_id], self.store.agent(agent_id)
+        return AgentAccess(entry, store, self.dispatcher, self.archive, self.signer, self.rights)
 
     def _default(self, visible: dict[str, AgentEntry], key: ApiKey | None) -> str:
         configured = self.settings.agent

@@ -191,7 +191,7 @@ def rollback(
     work = CallRequest(
         kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **options
     )
-    return _execute(ctx, work, query.wait)
+    return _execute(ctx, work, query.wait, entry.target)
 
 
 @action_routes.post("/executions/<id>/cancel", scope="actions", problems=["finished", "started"])
@@ -205,6 +205,7 @@ def cancel(ctx: RequestContext, id: str, body: ExecutionCancellation | None) -> 
     call = agent.calls.get(call_id) if kind == "call" else None
     if call is None:
         raise not_found(f"no queued execution {id!r}")
+    ctx.check_right("propose", call.action, None)
     note = body.note if body else ""
     cancelled = agent.calls.cancel(call, agent.approvals.id_for(id), ctx.actor, note)
     if cancelled.outcome == "started":
@@ -237,6 +238,7 @@ def show_procedure(ctx: RequestContext, id: str) -> ProcedureRecord:
 def cancel_procedure(ctx: RequestContext, id: str, body: ProcedureAnswer | None) -> ProcedureRecord:
     """Start no further step, and undo those that took effect, the latest first."""
     note = body.note if body else ""
+    _check_answer(ctx, show_procedure(ctx, id))
     if ctx.agent.store.procedures.cancel(id, ctx.actor, note) == "over":
         raise HttpProblem("finished", f"procedure {id} has ended: {show_procedure(ctx, id).state}")
     return show_procedure(ctx, id)
@@ -249,14 +251,18 @@ def resume_procedure(ctx: RequestContext, id: str, body: ResumeRequest | None) -
     With `repeat` it is executed again.
     """
     options = body or ResumeRequest()
-    _check_person(ctx, show_procedure(ctx, id))
+    record = show_procedure(ctx, id)
+    _check_answer(ctx, record)
+    _check_person(ctx, record)
     mode: ResumeMode = "repeat" if options.repeat else "go on"
     if ctx.agent.store.procedures.resume(id, mode, ctx.actor, options.note) == "not stopped":
         raise HttpProblem("not-stopped", f"procedure {id}: {show_procedure(ctx, id).summary}")
     return show_procedure(ctx, id)
 
 
-def _execute(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:
+def _execute(
+    ctx: RequestContext, work: CallRequest, wait: float, target: str | None = None
+) -> JsonResponse:
     agent = ctx.agent.entry
     action = next(
         (manifest for manifest in agent.catalog.actions if manifest.id == work.action), None
@@ -265,7 +271,9 @@ def _execute(ctx: RequestContext, work: CallRequest, wait: float) -> JsonRespons
         raise not_found(f"agent {agent.id!r} has no action {work.action!r}")
     if work.kind == "rollback" and not action.rollback:
         raise HttpProblem("rollback-refused", f"action {action.id!r} has no rollback")
-    call_id = ctx.call_worker(work, action.queue)
+    if target is None and action.target in work.params:
+        target = str(work.params[action.target])
+    call_id = ctx.call_worker(work, action.queue, target)
     call = ctx.await_call(call_id, wait)
     execution_id = naming.call(call_id)
     result = call.result if call else None
@@ -305,6 +313,11 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     if item.execution is None:
         return document.patched({"state": "failed"})
     return document.patched({"state": item.execution.state, "result": item.result})
+
+
+def _check_answer(ctx: RequestContext, record: ProcedureRecord) -> None:
+    """Refuse an answer to a procedure that the caller may not approve."""
+    ctx.check_right("approve", record.action, record.target)
 
 
 def _check_person(ctx: RequestContext, record: ProcedureRecord) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field
 from boyd.export.archive.merged_work import MergedAudit
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
 from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
+from boyd.models.rights import RightList
 from boyd.store import Audit
 from boyd.store.login_sessions import LINK, login_path
 from boyd_api.http.problems import HttpProblem, not_found
@@ -54,7 +55,10 @@ class VerifyQuery(Model):
 
 
 class KeyRequest(Model):
-    """A key to create; `expiresIn` is in seconds, empty `agents` mean all."""
+    """A key to create; `expiresIn` is in seconds, empty `agents` mean all.
+
+    `may` has rights such as `approve restart:* on web-*`: with any, it may do nothing else.
+    """
 
     name: str = Field(min_length=1, max_length=200)
     principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
@@ -62,6 +66,7 @@ class KeyRequest(Model):
     scopes: list[Scope] = Field(min_length=1, max_length=6)
     groups: list[_Word] = Field(default_factory=list, max_length=100)
     agents: list[_Word] = Field(default_factory=list, max_length=100)
+    may: RightList = Field(default_factory=list)
     expires_in: float | None = Field(default=None, gt=0, le=_LONGEST)
 
 

@@ -18,7 +18,7 @@ from boyd.models import (
     TrackRecordList,
 )
 from boyd.models.responses import Resolved, RevokedAutonomy
-from boyd.runtime import Resolution, Resolver
+from boyd.runtime import Resolution
 from boyd.store import Verdict
 from boyd_api.http.problems import HttpProblem, ProblemDocument, not_found
 from boyd_api.http.request_context import PageQuery, RequestContext, WaitQuery
@@ -86,7 +86,9 @@ def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
 
     An approval past its deadline is listed as expired.
     """
-    return ctx.agent.past_work.approvals(query.limit, query.cursor, query.include_history)
+    page = ctx.agent.past_work.approvals(query.limit, query.cursor, query.include_history)
+    pending = [for_reader(ctx, item) for item in ctx.agent.of_now(page.pending)]
+    return page.patched({"pending": pending})
 
 
 @approval_routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
@@ -95,7 +97,7 @@ def show(ctx: RequestContext, id: str) -> JsonResponse:
     item = ctx.agent.past_approval(id)
     if item is None:
         raise not_found(f"no approval {id!r}")
-    return _with_etag(item, item)
+    return _with_etag(for_reader(ctx, item), item)
 
 
 @approval_routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
@@ -150,7 +152,7 @@ def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
     work = CallRequest(
         kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ctx.actor
     )
-    done = ctx.await_call(ctx.call_worker(work, item.queue), query.wait)
+    done = ctx.await_call(ctx.call_worker(work, item.queue, item.target), query.wait)
     current = _pending(ctx, id)
     return _with_etag(current, current, None if done else 202)
 
@@ -198,10 +200,12 @@ def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
     return item
 
 
-def _resolver(ctx: RequestContext) -> Resolver:
-    agent = ctx.agent
-    services = ctx.services
-    return Resolver(agent.store, services.dispatcher, agent.entry.retention, services.signer)
+def for_reader(ctx: RequestContext, item: ApprovalItem) -> ApprovalItem:
+    """The item with the right that the caller would need to answer it, if it lacks that."""
+    permission = ctx.may("approve", item.action_id, item.target)
+    if permission.allowed or item.status != "pending":
+        return item
+    return item.patched({"no_right": permission.reason})
 
 
 def _submit_answer(
@@ -224,7 +228,7 @@ def answer(
 ) -> Resolution:
     """Answer an approval of the chosen agent, which must still have that *version*, if any."""
     actor = ctx.actor.patched({"claims": claims or None})
-    return _resolver(ctx).answer(id, verdict, actor, note, version, ctx.repeatable_id)
+    return ctx.agent.resolver.answer(id, verdict, actor, note, version, ctx.repeatable_id)
 
 
 def _resolve(
@@ -248,11 +252,20 @@ def _refusal(id: str, resolution: Resolution) -> HttpProblem:
     if item is None:
         return HttpProblem(ApprovalOutcome.NOT_PENDING, f"no approval {id!r}", approvalId=id)
     more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
-    return HttpProblem(resolution.outcome, refusal_text(resolution.outcome, item), **more)
+    return HttpProblem(resolution.outcome, refusal_of(resolution), **more)
+
+
+def refusal_of(resolution: Resolution) -> str:
+    """The reason for refusing an answer."""
+    if resolution.item is None:
+        return "no longer known"
+    if resolution.outcome == ApprovalOutcome.FROZEN:
+        return f"{resolution.reason}. It stays pending: approve it once that is lifted, or deny it"
+    return resolution.reason or refusal_text(resolution.outcome, resolution.item)
 
 
 def refusal_text(outcome: ApprovalOutcome, item: ApprovalItem) -> str:
-    """The reason for refusing an answer to *item*."""
+    """The reason for refusing an answer to *item* with that outcome."""
     by = f" by {item.acted_by}" if item.acted_by else ""
     details = {
         ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
@@ -293,11 +306,12 @@ def _latest(ctx: RequestContext, item: ApprovalItem) -> ApprovalItem:
 
 
 def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult:
-    resolver = _resolver(ctx)
     actor = ctx.actor.patched({"claims": body.acted_by or None})
     results = []
     for id in dict.fromkeys(body.ids):
-        resolution = resolver.answer(id, verdict, actor, body.note, None, ctx.repeatable_id)
+        resolution = ctx.agent.resolver.answer(
+            id, verdict, actor, body.note, None, ctx.repeatable_id
+        )
         problem = None if resolution.counts else _refusal(id, resolution).document
         results.append(
             BulkItem(id=id, success=resolution.counts, approval=resolution.item, problem=problem)

@@ -55,7 +55,7 @@ def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
     _check_shape(body.answer)
     retention = agent.entry.retention
     ctx.take_storage(len(body.to_json().encode()))
-    id = agent.launcher.ask(body, ctx.actor, retention, ctx.idempotent_id())
+    id = agent.launcher.ask(body, ctx.actor_with_rights(), retention, ctx.idempotent_id())
     where = f"/api/v0/agents/{agent.entry.id}/investigations/{id}"
     return JsonResponse(_read(ctx, id), headers={"Location": where})
 
@@ -210,7 +210,7 @@ def _continue(ctx: RequestContext, id: str, text: str) -> bool:
     def go_on() -> bool | None:
         """True if it continues; None if it may in a moment, when its last task has released it."""
         try:
-            done = agent.launcher.go_on(id, text, ctx.actor, ctx.repeatable_id)
+            done = agent.launcher.go_on(id, text, ctx.actor_with_rights(), ctx.repeatable_id)
         except KeyError:
             raise _no_investigation(id) from None
         return done or (None if agent.store.investigations.status(id) == "ended" else False)

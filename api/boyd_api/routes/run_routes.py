@@ -63,7 +63,8 @@ def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
         check_model(agent.entry)
         id, retention = ctx.idempotent_id(), agent.entry.retention
         # The run and the investigation have the same id.
-        run = _run(ctx, agent.launcher.ask(_question(body), ctx.actor, retention, id, run=body))
+        asker = ctx.actor_with_rights()
+        run = _run(ctx, agent.launcher.ask(_question(body), asker, retention, id, run=body))
     else:
         run = agent.launcher.submit_run(body, ctx.actor, ctx.idempotent_id()).run
     where = f"/api/v0/agents/{agent.entry.id}/runs/{run.id}"

@@ -269,13 +269,9 @@ class Rules:
 
     def _possible_policies(self, action: Action) -> Iterator[ApprovalPolicy]:
         """The policies for an action, whatever the situation, params and decision are."""
-        for rule in self._settings.approvals.policies:
-            if not any(rule.fits(action.id, risk, action.reversibility) for risk in LEVELS):
-                continue
-            yield rule.required
-            if rule.when is None and not rule.risk:
-                return  # none after it ever applies
-        yield self._settings.approvals.required
+        approvals = self._settings.approvals
+        for _, policy in approvals.possible_policies(action.id, action.reversibility):
+            yield policy
 
     def policy_doubt(self, circumstances: Circumstances) -> str | None:
         """Return why the condition of an action's policy cannot be evaluated, if so."""

@@ -131,6 +131,7 @@ class Conversation:
         rounds: turns since the last question.
         warned: warnings since the last question.
         askers: principals who have asked.
+        limits: the rights of each message of one who has only some.
         tools: number of calls by tool, over all questions.
         shown: pieces of an unfinished turn were shown.
         pieces: log ids of pieces of earlier turns.
@@ -158,6 +159,7 @@ class Conversation:
     rounds: list[Round] = field(default_factory=list)
     warned: set[str] = field(default_factory=set)
     askers: list[str] = field(default_factory=list)
+    limits: list[list[str]] = field(default_factory=list)
     tools: dict[str, int] = field(default_factory=dict)
     shown: bool = False
     pieces: list[str] = field(default_factory=list)
@@ -224,6 +226,7 @@ class Conversation:
         after = copy(self)
         after.messages, after.rounds = [*self.messages], [*self.rounds]
         after.askers, after.pieces = [*self.askers], [*self.pieces]
+        after.limits = [*self.limits]
         after.calls = [each if each.observation else copy(each) for each in self.calls]
         after.warned, after.tools = {*self.warned}, {**self.tools}
         after.observations = {**self.observations}
@@ -270,6 +273,8 @@ class Conversation:
         self.messages.append(Message(role="user", text=entry.text))
         if entry.by and entry.by not in self.askers:
             self.askers.append(entry.by)
+        if entry.rights is not None and entry.rights not in self.limits:
+            self.limits.append(entry.rights)
         self.calls, self.rounds, self.warned = [], [], set()
         self.used, self.ended, self.concluding = Counters(), None, None
         self.stripped = self.waited = 0

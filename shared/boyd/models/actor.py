@@ -1,12 +1,18 @@
-"""Actors, the API keys that identify them, and the rights that an agent gives to others."""
+"""Actors, the API keys that identify them, their rights, and those that an agent gives to others.
+
+The rights of a key decide what it may do with actions, or else those of its groups in the settings.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import Field
 
 from boyd.models.base import Model, Timestamp
+from boyd.models.rights import Verb, describe_right, find_right, select_rights
 
 Scope = Literal["read", "trigger", "runs", "actions", "approvals", "admin", "kiosk"]
 
@@ -31,6 +37,7 @@ class Actor(Model):
         address: the address of the client, if remote.
         claims: whom the caller claims to act for (`actedBy`); never replaces the principal.
         link: the id of the signed link used, if any.
+        rights: all that it may do; absent: as far as scopes and the rights of its groups allow.
     """
 
     principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
@@ -41,6 +48,7 @@ class Actor(Model):
     address: str | None = None
     claims: str | None = None
     link: str | None = None
+    rights: list[str] | None = None
 
 
 def actor_fields(actor: Actor | None) -> list[str]:
@@ -69,6 +77,7 @@ class ApiKey(Model):
         scopes: its permissions; `admin` includes all others.
         groups: the groups of the principal, for approval policies.
         agents: the agents it may see; empty: all.
+        may: all that it may do with actions; empty: whatever its scopes, or groups, allow.
         hash: SHA-256 of the secret part, in hex; empty for an identity.
     """
 
@@ -79,6 +88,7 @@ class ApiKey(Model):
     scopes: list[Scope] = Field(min_length=1)
     groups: list[str] = Field(default_factory=list)
     agents: list[str] = Field(default_factory=list)
+    may: list[str] = Field(default_factory=list)
     hash: str
     created_at: Timestamp
     created_by: str
@@ -98,6 +108,7 @@ class ApiKey(Model):
             groups=self.groups,
             key=None if self.is_identity else self.id,
             address=address,
+            rights=self.may or None,
         )
 
     def allows(self, scope: Scope) -> bool:
@@ -142,3 +153,62 @@ class Delegation(Model):
         """Check whether that agent has *right*; writing a graph includes reading it."""
         agents: list[str] = getattr(self, right)
         return agent_id in agents or (right == "read_graph" and agent_id in self.write_graph)
+
+
+#: The scope that each verb needs as well.
+SCOPE_OF: Mapping[Verb, Scope] = {
+    "propose": "actions",
+    "run": "actions",
+    "rollback": "actions",
+    "approve": "approvals",
+}
+
+
+class Permission(Model):
+    """The answer of the rights to one question, with its reason.
+
+    `right` is the one that allows it; none where nobody has limited the caller to any.
+    """
+
+    allowed: bool
+    right: str | None = None
+    reason: str
+
+
+@dataclass(frozen=True)
+class GroupRights:
+    """The rights of groups in the settings; those of a key come before them."""
+
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def limits(self, actor: Actor, action: str | None = None) -> list[str] | None:
+        """The rights that limit *actor*, if any do; with an *action*, those about it."""
+        rights = actor.rights
+        if rights is None:
+            limiting = [group for group in actor.groups if group in self.groups]
+            if not limiting:
+                return None
+            rights = [right for group in limiting for right in self.groups[group]]
+        return rights if action is None else select_rights(rights, action)
+
+    def judge(self, actor: Actor, verb: Verb, action: str, target: str | None) -> Permission:
+        """Decide whether the rights of *actor* allow it; without a *target*, on any target."""
+        limits = self.limits(actor)
+        if limits is None:
+            return Permission(allowed=True, reason="nobody has decided it: scopes alone count")
+        source, advice = self._source(actor)
+        if right := find_right(limits, verb, action, target):
+            return Permission(allowed=True, right=right, reason=f"{source} may {right!r}")
+        missing = describe_right(verb, action, target)
+        reason = f"{source} lacks the right {missing!r}; {advice}"
+        return Permission(allowed=False, reason=reason)
+
+    def _source(self, actor: Actor) -> tuple[str, str]:
+        """The holder of the rights that limit *actor*, and the way to get others."""
+        if actor.rights is not None:
+            key = f"the key {actor.key}" if actor.key else "the caller"
+            return f"{key} of {actor.principal}", "an administrator can create a key with it"
+        groups = [group for group in actor.groups if group in self.groups]
+        words = f"the {'group' if len(groups) == 1 else 'groups'} {', '.join(groups)}"
+        advice = f"an administrator can add it to the setting rights.{groups[0]}"
+        return f"{actor.principal} in {words}", advice

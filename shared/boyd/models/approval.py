@@ -43,6 +43,10 @@ class ApprovalOutcome(StrEnum):
     REQUESTER = "requester"
     NOT_AN_APPROVER = "not-an-approver"
     NOTE_REQUIRED = "note-required"
+    #: The rights of the principal do not cover it.
+    FORBIDDEN = "forbidden"
+    #: No action starts now: the agent is frozen, or its right to act revoked.
+    FROZEN = "frozen"
     #: The signed link cannot answer: it has ended, or the approval needs a login.
     LINK_REFUSED = "link-refused"
 
@@ -154,7 +158,10 @@ class VoteSignature(Model):
 
 
 class Vote(Model):
-    """The approval of one principal; `claims` is whom the caller claimed to act for."""
+    """The approval of one principal; `claims` is whom the caller claimed to act for.
+
+    `revoked` says that its key was revoked since, so that it does not count.
+    """
 
     by: str
     person: bool = False
@@ -163,6 +170,7 @@ class Vote(Model):
     note: str | None = None
     key: str | None = None
     claims: str | None = None
+    revoked: bool | None = None
     signature: VoteSignature | None = None
 
     @classmethod
@@ -245,8 +253,9 @@ class ApprovalItem(Proposal):
     `code_now` is the code that would run by then, if it is not that of the proposal. `symptoms` are
     what an iteration means to end by it; `problem_ended` if it waits although none of them is left.
     `acknowledgement` is the latest one, `effect` the verification of its execution, if that was
-    read with it. `resolved_at` is the time of the answer or the expiry, `updated_at` also that of
-    later changes.
+    read with it. `no_right` is the reason why the rights of its reader do not let them answer it,
+    if so. `resolved_at` is the time of the answer or the expiry, `updated_at` also that of later
+    changes.
     """
 
     id: str
@@ -277,6 +286,7 @@ class ApprovalItem(Proposal):
     problem_ended: bool = False
     acknowledgement: Acknowledgement | None = None
     effect: EffectVerification | None = None
+    no_right: str | None = None
 
     @property
     def execution_id(self) -> str:
@@ -292,8 +302,20 @@ class ApprovalItem(Proposal):
         """The outcome with which an approval by *actor* would be refused now, if any."""
         if self.status != "pending":
             return ApprovalOutcome.NOT_PENDING
-        has_voted = any(vote.by == actor.principal for vote in self.approvals)
+        has_voted = any(vote.by == actor.principal for vote in self.counting)
         return refuse(actor, self.required, self.requested_by, has_voted)
+
+    @property
+    def counting(self) -> list[Vote]:
+        """The approvals that count: those with keys that were not revoked since."""
+        return [vote for vote in self.approvals if not vote.revoked]
+
+    def mark_votes(self, revoked: set[str]) -> Self:
+        """The item with marks at the approvals that were given with these *revoked* keys."""
+        if self.status != "pending" or revoked.isdisjoint(v.key or "" for v in self.approvals):
+            return self
+        votes = [v.patched({"revoked": True}) if v.key in revoked else v for v in self.approvals]
+        return self.patched({"approvals": votes})
 
     def compare_code(self, code: str | None) -> Self:
         """The item with *code*, that of now, if it waits and was proposed with another."""

@@ -185,11 +185,12 @@ class ToolObservation(Model):
 
 
 class Asked(Model):
-    """A message to the model: the question, or a follow-up."""
+    """A message to the model: the question, or a follow-up; `rights` limit who wrote it."""
 
     kind: Literal["asked"] = "asked"
     text: str
     by: str = ""
+    rights: list[str] | None = None
 
 
 class Delta(Model):

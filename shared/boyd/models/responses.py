@@ -15,6 +15,7 @@ from boyd.models.base import LEVELS, JsonObject, Model, Timestamp
 from boyd.models.decision import NO_OP
 from boyd.models.effect import EffectVerification, Hold
 from boyd.models.loop import DeclaredAgent, LoopResult, ObserverHealth, Phase
+from boyd.models.rights import Verb
 from boyd.models.run import RunStatus
 from boyd.models.situation import OpenAnomaly
 
@@ -441,6 +442,7 @@ class KeyInfo(Model):
     scopes: list[Scope]
     groups: list[str]
     agents: list[str]
+    may: list[str] = Field(default_factory=list)
     created_at: Timestamp
     created_by: str
     expires_at: Timestamp | None = None
@@ -456,6 +458,32 @@ class KeyList(Model):
     """All keys, oldest first."""
 
     keys: list[KeyInfo]
+
+
+class AccessStep(Model):
+    """A check of one identity, whether it passes, and the reason."""
+
+    passed: bool
+    reason: str
+
+
+class IdentityAccess(Model):
+    """The checks of a key or of a signed-in person, in order; all have to pass."""
+
+    identity: str
+    allowed: bool
+    steps: list[AccessStep]
+
+
+class AccessAnswer(Model):
+    """The answer to who may do something: allowed with at least one of the identities."""
+
+    principal: str
+    verb: Verb
+    action: str
+    target: str | None = None
+    allowed: bool
+    identities: list[IdentityAccess]
 
 
 class Revoked(Model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -36,6 +38,7 @@ from boyd.models import (
     TrackRecord,
     VerificationPlan,
 )
+from boyd.models.rights import Verb, describe_right, find_right
 from boyd.phases.action_call import (
     call_action,
     dry_run,
@@ -111,10 +114,12 @@ class Requester:
         decided_at: when an approved action was decided on; harm since then ends it.
         writer: the strategy or procedure that has written the params, which decides on the secrets
             that they may name; empty: a client or a model.
+        limits: the rights of each principal that has only some.
     """
 
     by: str = ""
     principals: tuple[str, ...] = ()
+    limits: Sequence[Sequence[str]] = ()
     for_model: bool = False
     may_wait: bool = True
     by_hand: bool = False
@@ -248,7 +253,8 @@ class _Attempt:
             return earlier
         if request.undoes and (outcome := self._find_execution_to_undo(request.undoes)):
             return outcome
-        if refusal := self._refuse_secrets(request.decision.params):
+        refusal = self._apply_rights() or self._refuse_secrets(request.decision.params)
+        if refusal:
             return refusal
         # What was claimed by an earlier attempt has passed the gate, whatever time it is now.
         if self.verdict and not (request.retry and self.ledger.get(request.execution_id)):
@@ -297,6 +303,34 @@ class _Attempt:
         if refusal is None:
             return None
         return failure(self.action.id, f"Not executed: {refusal}", prevented="refused")
+
+    def _apply_rights(self) -> ActionResult | None:
+        """Refuse what a requester has no right to; have a person approve what they may not run."""
+        requester, undoes = self.request.requester, self.request.undoes
+        if not requester.limits:
+            return None
+        target = self._target()
+        if missing := self._missing_right("rollback" if undoes else "propose", target):
+            return failure(self.action.id, f"{requester.by} {missing}", prevented="refused")
+        missing = None if undoes else self._missing_right("run", target)
+        if missing and self.verdict and self.verdict.outcome == "automatic":
+            changes = {"outcome": "asked", "reason": f"{requester.by} {missing}", "grant": None}
+            self.verdict = self.verdict.patched(changes)
+        return None
+
+    def _missing_right(self, verb: Verb, target: str) -> str | None:
+        """The lack of a right in words, if one of the requesters lacks it."""
+        limits, action = self.request.requester.limits, self.action.id
+        if all(find_right(rights, verb, action, target) for rights in limits):
+            return None
+        return f"lacks the right {describe_right(verb, action, target)!r}"
+
+    def _target(self) -> str:
+        """The target as it will be executed; that of invalid parameters, which never are."""
+        params = self.request.decision.params
+        with suppress(Exception):
+            params = params_to_json(validate(self.action, params))
+        return self.action.target_of(params)
 
     def _doubt(self) -> str | None:
         """Ask the action itself for a reason to ask a person, although it could run alone."""

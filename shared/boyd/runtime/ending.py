@@ -26,6 +26,7 @@ from boyd.models import (
     RunResult,
     RunStatus,
 )
+from boyd.models.actor import GroupRights
 from boyd.models.investigation import Ended, Ending
 from boyd.models.responses import Retired, RevokedAgent
 from boyd.phases import action_call
@@ -356,9 +357,11 @@ def retire(
     agent.audit_trail.append(
         "agent.retired", actor, before="in service", after="retired", note=reason
     )
-    resolver = Resolver(agent, dispatcher, entry.retention)
+    resolver = Resolver(agent, dispatcher, entry.retention, rights=GroupRights())
+    # Whoever may retire an agent may end all that waits for it.
+    unlimited = actor.patched({"rights": None})
     withdrawn = [
-        resolver.answer(item.id, "withdrawn", actor, _NOTE).counts
+        resolver.answer(item.id, "withdrawn", unlimited, _NOTE).counts
         for item in pending_approvals(agent)
     ]
     cancelled = [

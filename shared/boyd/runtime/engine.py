@@ -220,6 +220,7 @@ class Engine:
             intakes=settings.intakes,
             catalog=self.agent.catalog,
             retention=self.retention,
+            approvals=settings.approvals.model_dump(mode="json"),
         )
 
     def attempt_name(self) -> str:

@@ -92,7 +92,7 @@ class Launcher:
         Raises:
             KeyError: the investigation does not exist.
         """
-        entry = Asked(text=text, by=actor.principal)
+        entry = Asked(text=text, by=actor.principal, rights=actor.rights)
         attempt = self._store.investigations.go_on(id, entry, queues.THINK, actor, request)
         if attempt is not None:
             name = naming.investigation(id)

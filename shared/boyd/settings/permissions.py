@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, time, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from boyd.models import (
+    LEVELS,
     MAX_STEPS,
     ApprovalPolicy,
     Budget,
@@ -101,6 +102,18 @@ class ApprovalSettings(AgentGroup):
     @classmethod
     def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
         return _check_policy(required)
+
+    def possible_policies(
+        self, action: str, reversibility: Reversibility
+    ) -> Iterator[tuple[str, ApprovalPolicy]]:
+        """The policies for an action, whatever its situation and risk are, by setting."""
+        for number, rule in enumerate(self.policies):
+            if not any(rule.fits(action, risk, reversibility) for risk in LEVELS):
+                continue
+            yield f"approvals.policies[{number}]", rule.required
+            if rule.when is None and not rule.risk:
+                return  # none after it ever applies
+        yield "approvals.required", self.required
 
 
 class AutonomyRule(AgentGroup):

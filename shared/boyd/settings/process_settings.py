@@ -37,6 +37,7 @@ from pydantic_settings import (
 )
 
 from boyd.errors import ConfigError
+from boyd.models.rights import RightList
 from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.secret_references import SecretReader, SecretSettings, use_reader
 from boyd.settings.traces_settings import TracesSettings
@@ -255,6 +256,8 @@ class Settings(BaseSettings):
         callbacks: settings of callbacks.
         oidc: sign-in with an OpenID Connect provider.
         secrets: providers of secrets that agents name by reference.
+        rights: all that the members of each group may do with actions, for the API, such as
+            `approve restart:* on web-*`; those of a key of their own come first.
         traces: export of traces to OpenTelemetry.
         embedded: the Redis server that `boyd up` starts.
     """
@@ -286,6 +289,7 @@ class Settings(BaseSettings):
     callbacks: CallbackSettings = CallbackSettings()
     oidc: OidcSettings = OidcSettings()
     secrets: SecretSettings = SecretSettings()
+    rights: dict[str, RightList] = Field(default_factory=dict)
     traces: TracesSettings = TracesSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 

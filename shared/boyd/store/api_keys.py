@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from boyd.models import Actor, ApiKey, Scope, from_ms
 from boyd.models.actor import actor_fields
+from boyd.models.rights import RightList
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
 from boyd.store.server.connection import Client, translate_errors
@@ -26,6 +29,7 @@ from boyd.store.server.scripts import KeyedScripts
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID_CHARACTERS = string.ascii_lowercase + string.digits
 _ID_LENGTH = 12
+_RIGHTS: TypeAdapter[list[str]] = TypeAdapter(RightList)
 _AUDIT = Keys(DEPLOYMENT).audit_open
 
 Refused = Literal["unknown", "expired", "too-many"]
@@ -69,6 +73,7 @@ class ApiKeys:
         person: bool = False,
         groups: Sequence[str] = (),
         agents: Sequence[str] = (),
+        may: Sequence[str] = (),
         expires_in: float | None = None,
         key_id: str | None = None,
     ) -> tuple[ApiKey, str | None]:
@@ -82,6 +87,7 @@ class ApiKeys:
             person: whether the principal is a person.
             groups: the groups of the principal.
             agents: the agents that the key may access; empty: all.
+            may: its rights to actions; empty: those of its scopes.
             expires_in: seconds until the key expires, if it does.
             key_id: an id that makes the call idempotent: a second call returns the first key,
                 without its text.
@@ -99,6 +105,7 @@ class ApiKeys:
             scopes=list(scopes),
             groups=list(groups),
             agents=list(agents),
+            may=_RIGHTS.validate_python(list(may)),
             hash=_digest(secret),
             created_at=from_ms(now),
             created_by=by.principal,
@@ -223,4 +230,5 @@ def _new_id() -> str:
 
 def _in_words(key: ApiKey) -> str:
     where = f" for {', '.join(key.agents)}" if key.agents else ""
-    return f"{key.name!r} of {key.principal}: {', '.join(key.scopes)}{where}"
+    may = f", may {'; '.join(key.may)}" if key.may else ""
+    return f"{key.name!r} of {key.principal}: {', '.join(key.scopes)}{where}{may}"

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import ActionHeld, AgentRevoked, UnreadableRecord
+from boyd.errors import ActionHeld, ActionsFrozen, AgentRevoked, UnreadableRecord
 from boyd.models import (
+    FROZEN,
     REVOKED,
     ActionResult,
     Actor,
+    ApiKey,
     ApprovalItem,
     ApprovalOutcome,
     ApprovalPolicy,
@@ -241,6 +243,9 @@ class Approvals:
 
         *policy* sets how many approvals an item needs. The last one also queues the execution,
         in the same step, unless there is a result already.
+
+        Raises:
+            ActionsFrozen: it would be approved while the agent is frozen or revoked.
         """
         by, result = answer.by, answer.result
         options = {
@@ -251,6 +256,7 @@ class Approvals:
             "note": answer.note or "",
             "actor": actor_fields(by),
             "resend_after": self._resend_after,
+            "agent": self._agent_id,
         }
         if answer.version is not None:
             options["version"] = str(answer.version)
@@ -258,35 +264,51 @@ class Approvals:
             options["link_until"] = to_ms(answer.link_until)
         if result is not None:
             options["done"] = result.state
-        [outcome] = self._scripts.run(
+        resolve = partial(
+            self._scripts.run,
             "resolve_approval",
             approval=self._keys.approval(approval_id),
             id=approval_id,
             verdict=answer.verdict,
             principal=by.principal,
-            options=options,
             retention=retention.limits(),
             fields=_updates(by, answer.note, result),
         )
+        outcome, *reason = resolve(options=options)
+        if outcome == "unconfirmed":
+            FreezeCopy(self._client, self._scripts).compare()
+            outcome, *reason = resolve(options={**options, "compared": True})
+        if reason:
+            raise ActionsFrozen(f"{FROZEN if outcome == 'frozen' else REVOKED}: {reason[0]}")
         return ApprovalOutcome(outcome)
 
-    def drop_revoked(self, item: ApprovalItem) -> bool:
-        """Drop the approvals of a pending item whose keys were revoked; tell whether any was."""
-        keys = {vote.by: vote.key for vote in item.approvals if vote.key}
-        if not keys:
-            return False
+    def keys_of_votes(self, items: Iterable[ApprovalItem]) -> dict[str, ApiKey | None]:
+        """The keys with which pending items were approved, by id; None for a revoked one."""
+        votes = (vote for item in items if item.status == "pending" for vote in item.approvals)
+        names = sorted({vote.key for vote in votes if vote.key})
+        if not names:
+            return {}
         with translate_errors(API_KEYS):
-            texts = self._client.hmget(API_KEYS, list(keys.values()))
-        revoked = [pair for pair, text in zip(keys.items(), texts, strict=True) if text is None]
-        if not revoked:
+            texts = self._client.hmget(API_KEYS, names)
+        pairs = zip(names, texts, strict=True)
+        return {name: ApiKey.from_json(text) if text else None for name, text in pairs}
+
+    def mark_revoked(self, items: Sequence[ApprovalItem]) -> list[ApprovalItem]:
+        """The *items*, in which the approvals with keys that were revoked are marked."""
+        keys = self.keys_of_votes(items)
+        revoked = {name for name, key in keys.items() if key is None}
+        return [item.mark_votes(revoked) for item in items] if revoked else list(items)
+
+    def drop_votes(self, approval_id: str, votes: Iterable[tuple[Vote, str]]) -> bool:
+        """Drop approvals of a pending item, each for a reason; tell whether any was."""
+        texts = []
+        for vote, reason in votes:
+            name, value = ("key", vote.key) if vote.key else ("by", vote.by)
+            texts += [vote.by, f'"{name}":{json.dumps(value, ensure_ascii=False)}', reason]
+        if not texts:
             return False
-        dropped = self._scripts.run(
-            "drop_votes",
-            approval=self._keys.approval(item.id),
-            id=item.id,
-            votes=[text for pair in revoked for text in pair],
-        )
-        return bool(dropped)
+        approval = self._keys.approval(approval_id)
+        return bool(self._scripts.run("drop_votes", approval=approval, id=approval_id, votes=texts))
 
     def expire(self, retention: Retention) -> list[ApprovalItem]:
         """Move pending items past their deadline to history; the sweeper calls this.

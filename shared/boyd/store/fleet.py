@@ -17,6 +17,7 @@ from boyd.models import (
     ApprovalItem,
     Catalog,
     Delegation,
+    JsonObject,
     Model,
     Timestamp,
     from_ms,
@@ -90,9 +91,9 @@ class Retention(Model):
 class AgentEntry(DeclaredAgent):
     """An agent as its workers announce it.
 
-    `schedule` has cron expressions in `timezone`. `model` names its model, if any. `intakes` have
-    only the names of secrets. `retired_at` is the time when it was taken out of service; a process
-    that registers it, or beats for it, puts it back.
+    `schedule` has cron expressions in `timezone`. `model` names its model, if any. `approvals` are
+    the settings of that name. `intakes` have only the names of secrets. `retired_at` is the time
+    when it was taken out of service; a process that registers it, or beats for it, puts it back.
     """
 
     plugins: list[str]
@@ -102,6 +103,7 @@ class AgentEntry(DeclaredAgent):
     intakes: list[DeclaredIntake] = Field(default_factory=list)
     catalog: Catalog = Catalog()
     retention: Retention = Retention()
+    approvals: JsonObject = Field(default_factory=dict)
     retired_at: Timestamp | None = None
 
     @property

@@ -179,6 +179,15 @@ class Freezes:
         with translate_errors(FREEZES):
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
 
+    def stop_of(self, agent_id: str) -> str | None:
+        """The freeze or revocation that keeps all actions of an agent from starting, if any."""
+        with translate_errors(FREEZES):
+            *own, revoked = self._client.hmget(FREEZES, scopes_concerning(agent_id))
+        if (reason := reason_in(revoked)) is not None:
+            return f"{REVOKED}: {reason}"
+        reason = first_reason(own)
+        return None if reason is None else f"{FROZEN}: {reason}"
+
     def revocation(self, agent_id: str) -> str | None:
         """The reason for revoking an agent's right to act, if it is revoked."""
         with translate_errors(FREEZES):

@@ -117,6 +117,7 @@ class Investigations:
         id = id or str(uuid.uuid4())
         request = InvestigationRequest.from_json(_safe(request))
         by = origin.actor.principal if origin.actor else ""
+        rights = origin.actor.rights if origin.actor else None
         fields = [*flatten(request), "source", origin.source]
         fields += _field_pairs(key=origin.key, askedBy=by)
         began = self._scripts.run(
@@ -128,7 +129,7 @@ class Investigations:
             resend_after=self._resend_after,
             retention=retention.limits(),
             most=MOST,
-            first=_line(Asked(text=request.question, by=by)),
+            first=_line(Asked(text=request.question, by=by, rights=rights)),
             run=[*flatten(run), "requestedBy", by] if run else [],
             actor=actor_fields(origin.actor),
             fields=fields,

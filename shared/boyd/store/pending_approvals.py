@@ -31,6 +31,7 @@ class PendingApproval:
 
     agent_id: str
     id: str
+    action_id: str
     title: str
     risk: Level | None
     target: str
@@ -86,6 +87,7 @@ class PendingApprovals:
         return PendingApproval(
             agent_id=self._agent_id,
             id=name,
+            action_id=texts["actionId"],
             title=texts.get("title") or texts["actionId"],
             risk=risk,
             target=texts.get("target", ""),

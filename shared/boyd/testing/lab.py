@@ -27,6 +27,7 @@ from boyd.models import (
     Triple,
     utc_now,
 )
+from boyd.models.actor import GroupRights
 from boyd.phases.action_call import ConfinedCall, perform
 from boyd.phases.verify import check_in_sandbox
 from boyd.sandbox.confined_call import ConfinedAnswer
@@ -252,7 +253,9 @@ class Lab:
             of_host(host): runtime.IterationSteps(engine) for host, engine in engines.items()
         }
         self.jobs = runtime.job_runner(self.engine)
-        self.resolver = runtime.Resolver(self.store, self.dispatcher, self.engine.retention)
+        self.resolver = runtime.Resolver(
+            self.store, self.dispatcher, self.engine.retention, rights=GroupRights()
+        )
         self.sweeper = runtime.Sweeper(self.engine, self.jobs, whole.timing.queue_timeout)
         whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()

@@ -80,20 +80,21 @@ def _confirm(api: Api, verb: str, item: ApprovalItem) -> ApprovalItem:
     if verb == "approve":
         item = refresh_preview(api, item)
     approval_view.show(item, api.agent.now())
-    if verb == "approve":
-        _note_stop(api, item)
+    if verb == "approve" and (obstacle := _obstacle(api, item)):
+        output.stop(output.CONFLICT, obstacle)
     output.confirm(f"{verb.capitalize()}?", f"{output.short(item.id)} stays {item.status}")
     return item
 
 
-def _note_stop(api: Api, item: ApprovalItem) -> None:
-    """Say what an approval would come to while actions are frozen or revoked."""
+def _obstacle(api: Api, item: ApprovalItem) -> str | None:
+    """The freeze or revocation that keeps a pending item from being approved now."""
     state = api.agent.get("/loop/status", LoopStatus)
     stopped = f"{FROZEN}: {state.frozen}" if state.frozen is not None else ""
     if state.revoked is not None:
         stopped = f"{REVOKED}: {state.revoked}"
-    if stopped and item.status == "pending":
-        output.note(f"{stopped}. If you approve it now, it fails, and has to be approved again.")
+    if not stopped or item.status != "pending":
+        return None
+    return f"{stopped}. It stays pending: approve it once that is lifted, or deny it"
 
 
 def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
@@ -101,6 +102,8 @@ def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
     preview_time = item.preview_at
     # The evidence of an offer to run alone is that of its time; nothing repeats it.
     if item.status != "pending" or preview_time is None or item.action_id == naming.GRANT:
+        return item
+    if item.no_right:
         return item
     if (api.agent.now() - preview_time).total_seconds() < _FRESH:
         return item
@@ -160,7 +163,7 @@ def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
     if item.status != "pending":
         output.say(f"{which}{item.title} is {item.status}")
         return
-    have, need = len(item.approvals), item.required.min_approvals
+    have, need = len(item.counting), item.required.min_approvals
     left = approval_view.time_left(item, api.agent.now())
     output.say(
         f"{which}{item.title} has {have} of {need} approvals, and waits for"
@@ -254,7 +257,8 @@ def show(api: Api, approval: str, form: str) -> None:
     item = find(api, approval)
     if not output.print_data(form, item):
         approval_view.show(refresh_preview(api, item), api.agent.now())
-        _note_stop(api, item)
+        if (obstacle := _obstacle(api, item)) is not None:
+            output.note(obstacle)
 
 
 @approvals.command()

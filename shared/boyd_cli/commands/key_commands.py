@@ -1,6 +1,6 @@
-"""`boyd keys`: create, list, rotate and revoke API keys, over the API or directly on Redis.
+"""`boyd keys` and `boyd can`: API keys, over the API or directly on Redis, and what they allow.
 
-Anyone who can reach Redis may do this; that is how the first key is created.
+Anyone who can reach Redis may create keys; that is how the first one is created.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import click
 from pydantic import ValidationError
 
 from boyd.models import SCOPES, explain, utc_now
-from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
+from boyd.models.responses import AccessAnswer, KeyInfo, KeyList, NewKey, Revoked
+from boyd.models.rights import VERBS, describe_right
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api, CommandAccess, actor, open_store, resolve_prefix
 from boyd_cli.options import (
     access_options,
+    data_options,
     duration_option,
     id_argument,
     output_option,
@@ -25,9 +27,9 @@ from boyd_cli.options import (
 from boyd_cli.output import label, sentence, whole
 
 COLUMNS = (
-    *(whole("id"), label("name", drop=2), label("principal"), sentence("scopes")),
-    *(label("groups", drop=3), label("agents", drop=4), whole("created", drop=5)),
-    whole("expires", drop=1),
+    *(whole("id"), label("name", drop=3), label("principal"), sentence("scopes")),
+    *(label("groups", drop=4), label("agents", drop=5), sentence("may", least=12, drop=2)),
+    *(whole("created", drop=6), whole("expires", drop=1)),
 )
 
 
@@ -56,6 +58,12 @@ def keys() -> None:
     offers=completion.agents,
     metavar="NAME,...",
     help="Agents the key may access; default: all.",
+)
+@click.option(
+    "--may",
+    multiple=True,
+    metavar="RIGHT",
+    help="All that it may do with actions, as in 'approve restart:* on web-*'; can be repeated.",
 )
 @duration_option("--expires", help="Lifetime of the key, as in 90d.")
 @output_option
@@ -122,6 +130,7 @@ def _row(key: KeyInfo) -> list[str]:
         ", ".join(key.scopes),
         ", ".join(key.groups),
         ", ".join(key.agents) or "all",
+        "; ".join(key.may),
         output.short_date(key.created_at),
         expiry,
     ]
@@ -144,7 +153,7 @@ def rotate(
     api = access.api()
     keys_by_id = {key.id: key for key in _all(access, api)}
     old = keys_by_id[resolve_prefix("key", key_id, list(keys_by_id))]
-    same = {"name", "principal", "person", "scopes", "groups", "agents"}
+    same = {"name", "principal", "person", "scopes", "groups", "agents", "may"}
     new = _create(access, api, old.model_dump(include=same), expires)
     if at_once:
         _revoke(access, api, old.id)
@@ -172,3 +181,29 @@ def _revoke(access: CommandAccess, api: Api | None, key_id: str) -> None:
         api.deployment.delete(f"/keys/{key_id}", Revoked)
     elif not open_store(access.settings).api_keys.revoke(key_id, actor()):
         output.stop(output.NOT_FOUND, f"no key {key_id!r}")
+
+
+@click.command()
+@click.argument("principal")
+@click.argument("verb", type=click.Choice(VERBS))
+@id_argument("action", completion.actions)
+@click.argument("target", required=False)
+@data_options
+def can(api: Api, principal: str, verb: str, action: str, target: str | None, form: str) -> None:
+    """Explain whether somebody may do something with an action, and change nothing.
+
+    PRINCIPAL is a principal, the id or name of a key, or `me`. Without a TARGET it is about any.
+    The exit code is 3 if they may not.
+    """
+    who = {} if principal == "me" else {"principal": principal}
+    query = {"verb": verb, "action": action, **who, **({"target": target} if target else {})}
+    answer = api.agent.get("/rights", AccessAnswer, **query)
+    if not output.print_data(form, answer):
+        may = "may" if answer.allowed else "may not"
+        output.say(f"{answer.principal} {may} {describe_right(answer.verb, action, target)}")
+        for identity in answer.identities:
+            output.say(f"  {output.one_line(identity.identity)}")
+            for step in identity.steps:
+                output.say(f"    {'yes' if step.passed else 'no '}  {output.one_line(step.reason)}")
+    if not answer.allowed:
+        raise click.exceptions.Exit(output.DENIED)

@@ -102,20 +102,32 @@ def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
     """The rows of items; the last cell is the time left of a pending one, or how it ended."""
     for item in items:
         is_pending = item.status == "pending"
-        rationale = item.decision.rationale
         yield [
             output.short(item.id),
             # The id of the execution to undo is too long for a column.
             item.title.partition(" (")[0],
             item.risk or "",
-            f"{keeper.by} has it: {rationale}" if (keeper := item.keeper(now)) else rationale,
+            _with_marks(item, now),
             ", ".join(item.askers),
             f"{item.seen}x",
-            f"{len(item.approvals)}/{item.required.min_approvals}",
+            f"{len(item.counting)}/{item.required.min_approvals}",
             time_left(item, now, output.short_seconds)
             if is_pending
             else resolution_text(item, now),
         ]
+
+
+def _with_marks(item: ApprovalItem, now: datetime) -> str:
+    """The rationale, after what a reader of the list has to know first."""
+    marks = {
+        "no right to answer": item.no_right,
+        "code changed": item.change_of_code,
+        "a key of an approver was revoked": len(item.counting) < len(item.approvals),
+    }
+    keeper = item.keeper(now)
+    words = [*(f"({mark})" for mark, holds in marks.items() if holds)]
+    words += [f"{keeper.by} has it:"] if keeper else []
+    return " ".join([*words, item.decision.rationale])
 
 
 def outcome(item: ApprovalItem) -> str:
@@ -227,10 +239,12 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "queue", item.queue or ""
     yield "digest", item.fingerprint
     yield "policy", item.required.words
+    yield "your right", item.no_right or ""
     for vote in item.approvals:
         claimed = f" for {vote.claims}" if vote.claims else ""
         note = f": {vote.note}" if vote.note else ""
-        yield "approved by", f"{vote.by}{claimed} {output.age(vote.at, now)}{note}"
+        void = ", which does not count: the key was revoked" if vote.revoked else ""
+        yield "approved by", f"{vote.by}{claimed} {output.age(vote.at, now)}{note}{void}"
     if item.status != "pending":
         yield "ended", resolution_text(item, now)
     for sent in item.notifications:

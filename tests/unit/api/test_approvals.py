@@ -219,15 +219,27 @@ def test_a_failing_action_leaves_the_item_approved_with_the_result(desk: Site) -
     assert "too strong" in answer.json["result"]["error"]
 
 
-def test_a_frozen_agent_refuses_at_the_last_moment_and_says_so(desk: Site, done: list[str]) -> None:
+def test_nothing_is_approved_while_the_agent_is_frozen_and_it_stays_pending(
+    desk: Site, done: list[str]
+) -> None:
     id = desk.waiting()
     desk.post("/freeze", {"reason": "the office moves"})
     answer = desk.post(f"/approvals/{id}/approve")
 
-    assert answer.status_code == 200
-    assert answer.json["success"] is False
-    assert "the office moves" in answer.json["result"]["error"]
-    assert done == []
+    assert answer.status_code == 409
+    assert answer.json["type"] == "/problems/frozen"
+    assert "Actions are frozen: the office moves" in answer.json["detail"]
+    assert desk.get(f"/approvals/{id}").json["status"] == "pending"
+    desk.post("/unfreeze")
+    assert desk.post(f"/approvals/{id}/approve").json["success"] is True
+    assert len(done) == 1
+
+
+def test_while_the_agent_is_frozen_an_approval_can_be_denied(desk: Site) -> None:
+    id = desk.waiting()
+    desk.post("/freeze", {"reason": "the office moves"})
+
+    assert desk.post(f"/approvals/{id}/deny").json["approval"]["status"] == "denied"
 
 
 def test_one_of_several_needed_is_accepted_and_the_last_is_done(

@@ -26,6 +26,7 @@ from boyd_cli.views import approval_view
 from boyd_goals.cli import goal_views
 
 ROOT = Path(__file__).parents[3]
+MAY = "approve k8s:scale on web-*; run restart:* on web-*"
 WHY = "The disk of the build host is nearly full and nothing has been tidied up since spring. " * 9
 BY = "ann@operations.example.com"
 APPROVAL = ["1a2b3c4d", "scratch:clean", "medium", WHY, BY, "12x", "0/1", "119 min"]
@@ -100,7 +101,17 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
     ),
     "keys": (
         key_commands.COLUMNS,
-        ["1a2b3c4d5e6f", "laptop", BY, "read, approvals, runs", "ops", "all", "14:05:10", "never"],
+        [
+            "1a2b3c4d5e6f",
+            "laptop",
+            BY,
+            "read, approvals, runs",
+            "ops",
+            "all",
+            MAY,
+            "14:05:10",
+            "never",
+        ],
         ["1a2b3c4d5e6f"],
     ),
     "observers": (

@@ -10,8 +10,9 @@ from pydantic import SecretStr
 
 from api_kit import Site
 from boyd.models import Actor
+from boyd.models.actor import GroupRights
 from boyd.security.links import LinkSigner
-from console_kit import Browser
+from console_kit import Browser, Form
 
 SECRET = "s" * 32
 JANE = Actor(principal="mail:jane@example.com", groups=["ops"])
@@ -118,3 +119,35 @@ def test_the_addressee_takes_care_of_it_and_can_still_answer(
     assert "Succeeded" in after.text or "queued" in after.text
     assert "This link can't be used again." in browser.get(link).text
     assert done == ["publish news"]
+
+
+def test_while_the_agent_is_frozen_a_link_denies_only_and_is_not_used_up(
+    desk: Site, signer: LinkSigner, done: list[str]
+) -> None:
+    link, browser = link_to(desk, signer, waiting(desk)), Browser(desk)
+    desk.store.freezes.freeze("3 am", "desk")
+    page = browser.get(link)
+    assert "Actions are frozen: 3 am. It cannot be approved until that is lifted" in page.text
+    refused = browser.send(page.form(link), verb="approve")
+    assert "It stays pending" in refused.text
+    desk.store.freezes.lift("desk")
+    browser.send(browser.get(link).form(link), verb="approve")
+
+    assert done == ["publish news"]
+
+
+def test_the_rights_of_its_groups_limit_the_addressee_of_a_link(
+    desk: Site, signer: LinkSigner, done: list[str]
+) -> None:
+    desk.services.rights = GroupRights({"ops": ["approve desk:publish on other"]})
+    id, browser = waiting(desk), Browser(desk)
+    link = link_to(desk, signer, id)
+    page = browser.get(link)
+
+    assert "mail:jane@example.com in the group ops lacks the right" in page.text
+    assert 'value="approve"' not in page.source
+    other = link_to(desk, signer, waiting(desk, text="other"))
+    answered = browser.send(Form(link, browser.get(other).form(other).fields), verb="deny")
+    assert answered.status == 409
+    assert done == []
+    assert desk.get(f"/approvals/{id}").json["status"] == "pending"

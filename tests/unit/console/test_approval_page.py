@@ -87,15 +87,17 @@ def test_an_approval_shows_what_is_in_flight_on_the_same_target(alice: Browser, 
     assert "call:1, requested by eve" in alice.get("/console/agents/desk").text
 
 
-def test_an_approval_says_that_it_fails_while_actions_are_frozen(
+def test_while_actions_are_frozen_the_page_says_so_and_offers_no_approval(
     alice: Browser, desk: Site
 ) -> None:
     id = desk.waiting()
     desk.store.freezes.freeze("3 am", "desk")
-    asked = alice.get(f"{page_of(id)}?answer=approve")
+    page = alice.get(f"{page_of(id)}?answer=approve")
 
-    assert "Actions are frozen: if you approve it now, it fails" in asked.text
-    assert "at once" not in asked.text
+    assert "Actions are frozen: 3 am. It cannot be approved until that is lifted" in page.text
+    assert "at once" not in page.text
+    assert f'href="{page_of(id)}?answer=approve"' not in page.source
+    assert f'href="{page_of(id)}?answer=deny"' in page.source
 
 
 def test_an_answer_takes_two_steps_and_is_then_true(
@@ -243,4 +245,37 @@ def test_an_approval_of_unknown_risk_needs_a_recent_login(alice: Browser, desk: 
         shown = alice.send(form)
 
     assert "needs a login within the last five minutes" in shown.text
+    assert desk.get(f"/approvals/{id}").json["status"] == "pending"
+
+
+def test_an_approval_with_a_key_that_was_revoked_is_shown_as_one_that_does_not_count(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting(min_approvals=2)
+    ann = desk.key("approvals", principal="ann")
+    desk.post(f"/approvals/{id}/approve", headers=ann)
+    assert "So far 1 of 2: ann" in alice.get(page_of(id)).text
+    desk.open("DELETE", f"/keys/{ann['Authorization'].split('_')[1]}")
+    page = alice.get(page_of(id)).text
+
+    assert "So far 0 of 2" in page
+    assert "approved by ann does not count: the key was revoked" in page
+    row = alice.get("/console/").text
+    assert "0/2 approvals" in row
+    assert "a key of an approver was revoked" in row
+    [item] = desk.get("/approvals").json["pending"]
+    assert [vote["revoked"] for vote in item["approvals"]] == [True]
+
+
+def test_several_answers_say_what_a_freeze_keeps_from_being_approved(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting()
+    desk.store.freezes.freeze("3 am", "desk")
+    inbox = alice.get("/console/").form("/answer-several")
+    page = alice.send(inbox, verb="approve", chosen=f"desk/{id}/1")
+    assert "desk: Actions are frozen: 3 am. None of its approvals can be approved" in page.text
+    answered = alice.send(page.form("/answer-several"))
+
+    assert "It stays pending: approve it once that is lifted, or deny it" in answered.text
     assert desk.get(f"/approvals/{id}").json["status"] == "pending"

@@ -120,9 +120,11 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
 ) -> None:
     id = started(place)
     record = place.get(f"/procedures/{id}").json
-    place.post("/freeze", {"reason": "maintenance"})
     bob = place.key("approvals", principal="bob", person=True)
+    place.dispatcher.held = True
     place.post(f"/approvals/{record['progress'][1]['approval']}/approve?wait=0", headers=bob)
+    place.post("/freeze", {"reason": "maintenance"})
+    place.dispatcher.held = False
     go_on(place.lab)
     assert place.get("/procedures").json["procedures"][0]["state"] == "stopped"
     page = ann.get(PAGE)

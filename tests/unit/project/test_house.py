@@ -40,6 +40,7 @@ KERNEL = {
     "secrets by reference: checked and read before the claim, and passed to one call": 120,
     "notifications of outcomes, escalations and acknowledgements": 40,
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
+    "rights per action, votes of revoked keys, and no approval while frozen": 70,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -49,6 +50,7 @@ LIBRARY = {
     "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,
     "settings of installed packages": 30,
     "the history of a target: events, grouping, reading from Redis and archive, a report": 830,
+    "rights per action, votes of revoked keys, and no approval while frozen": 300,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
@@ -69,6 +71,7 @@ MODULES = {
     "steps of procedures over many targets: their states, and what moves them": 2,
     "Slack: the plugin, messages, calls, answers, settings, accounts, their page and command": 8,
     "the history of a target: events, grouping, reading, a report, routes, a page, a command": 9,
+    "rights per action: their texts, and the route that explains them": 2,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from boyd.errors import ConfigError
 from boyd.models import ApprovalItem, Autonomy, Vote, utc_now
+from boyd.models.actor import GroupRights
 from boyd.runtime import Resolver
 from boyd.security.approval_signatures import ApprovalSigner, KeyPairSigner, read_signer
 from boyd.store import fingerprint
@@ -43,6 +44,11 @@ def signer_of(text: str | None) -> ApprovalSigner | None:
     return KeyPairSigner(text) if "KEY" in text else ApprovalSigner(text)
 
 
+def resolver_of(lab: Lab, signer: ApprovalSigner | None) -> Resolver:
+    retention = lab.engine.retention
+    return Resolver(lab.store, lab.dispatcher, retention, signer, rights=GroupRights())
+
+
 class Guarded:
     """A lab with an agent that asks for its action, and what an attacker can do in Redis."""
 
@@ -52,7 +58,9 @@ class Guarded:
         parts = [chooses(choice(params={"size": 1})), self.recorder.action(autonomy=asks)]
         parts.append(Recorder().action("other"))
         self.lab = lab = Lab(agent(*parts, approvals={"required": required}))
-        self.resolver = Resolver(lab.store, lab.dispatcher, lab.engine.retention, signer_of(signs))
+        self.resolver = Resolver(
+            lab.store, lab.dispatcher, lab.engine.retention, signer_of(signs), rights=GroupRights()
+        )
         lab.engine.settings = replace(lab.engine.settings, signer=signer_of(checks))
         self.id = self.ask()
 
@@ -186,7 +194,9 @@ class OlderSigner(ApprovalSigner):
 def test_a_signature_without_the_code_is_still_valid() -> None:
     made = Guarded()
     lab = made.lab
-    made.resolver = Resolver(lab.store, lab.dispatcher, lab.engine.retention, OlderSigner(SECRET))
+    made.resolver = Resolver(
+        lab.store, lab.dispatcher, lab.engine.retention, OlderSigner(SECRET), rights=GroupRights()
+    )
     assert made.get("code")
     made.approve()
 

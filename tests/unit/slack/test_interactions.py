@@ -259,13 +259,15 @@ def test_a_dialog_that_is_submitted_twice_answers_once(
     assert done == ["publish news"]
 
 
-def test_while_frozen_the_confirmation_says_that_it_fails(
+def test_while_frozen_the_confirmation_says_that_nothing_can_be_approved(
     site: Site, slack: Slack, alice: Any
 ) -> None:
     post_message(site, slack, site.waiting())
     site.post("/freeze", {"reason": "3 am"})
     send(site, slack.click("boyd.approve"))
-    assert "Actions are frozen: if you approve it now, it fails." in words(slack.view()["blocks"])
+    assert "Actions are frozen: it cannot be approved until that is lifted." in words(
+        slack.view()["blocks"]
+    )
 
 
 def test_an_approval_that_has_changed_is_not_answered(

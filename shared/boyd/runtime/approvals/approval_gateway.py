@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import ActionHeld
+from boyd.errors import ActionHeld, ActionsFrozen
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal, Vote, utc_now
+from boyd.models.actor import GroupRights
 from boyd.security.approval_signatures import ApprovalSigner
 from boyd.security.links import AnswerLink, LinkProblem
 from boyd.store import AgentStore, ItemAnswer, Retention, Verdict
@@ -70,10 +71,14 @@ class StoredApprovalGateway:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The outcome of an answer, and the approval afterwards."""
+    """The outcome of an answer, and the approval afterwards.
+
+    `reason` says why rights or a freeze refuse it.
+    """
 
     outcome: ApprovalOutcome
     item: ApprovalItem | None
+    reason: str = ""
 
     @property
     def counts(self) -> bool:
@@ -85,6 +90,7 @@ class Resolver:
     """Resolves one agent's approvals, from any process; needs no plugins.
 
     *signer* signs them; without one, workers that have the secret refuse to execute them.
+    *rights* are those of groups, which limit who may answer.
     """
 
     def __init__(
@@ -93,11 +99,14 @@ class Resolver:
         dispatcher: Dispatcher,
         retention: Retention,
         signer: ApprovalSigner | None = None,
+        *,
+        rights: GroupRights,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._retention = retention
         self._signer = signer
+        self._rights = rights
 
     def answer(
         self,
@@ -142,19 +151,38 @@ class Resolver:
             return Resolution(ApprovalOutcome.NOT_PENDING, None)
         approvals, approves = self._store.approvals, answer.verdict == "approved"
         # A stolen key may have approved before it was revoked.
-        if item.status == "pending" and approves and approvals.drop_revoked(item):
+        if approves and approvals.drop_votes(approval_id, self._invalid_votes(item)):
             item = approvals.get(approval_id) or item
-        refusal = _refusal(item, answer) if item.status == "pending" else None
-        if refusal:
-            return Resolution(refusal, item)
+        if item.status == "pending":
+            permission = self._rights.judge(answer.by, "approve", item.action_id, item.target)
+            if not permission.allowed:
+                return Resolution(ApprovalOutcome.FORBIDDEN, item, permission.reason)
+            if refusal := _refusal(item, answer):
+                return Resolution(refusal, item)
         if self._signer and approves:
             vote = self._signer.sign(item, Vote.of(answer.by, answer.note, utc_now()))
             answer = replace(answer, vote=vote)
-        outcome = approvals.resolve(approval_id, answer, item.required, self._retention)
+        try:
+            outcome = approvals.resolve(approval_id, answer, item.required, self._retention)
+        except ActionsFrozen as frozen:
+            return Resolution(ApprovalOutcome.FROZEN, item, str(frozen))
         if outcome == ApprovalOutcome.APPROVED:
             name = naming.approval(approval_id)
             self._dispatcher.job(self._store.agent_id, name, 1, item.queue)
         return Resolution(outcome, approvals.get(approval_id))
+
+    def _invalid_votes(self, item: ApprovalItem) -> Iterator[tuple[Vote, str]]:
+        """The approvals that count no more, each with the reason."""
+        keys = self._store.approvals.keys_of_votes([item])
+        for vote in item.approvals if item.status == "pending" else ():
+            key = keys.get(vote.key or "")
+            if vote.key and key is None:
+                yield vote, f"the key {vote.key} of {vote.by} was revoked"
+                continue
+            voter = Actor(principal=vote.by, groups=vote.groups, rights=(key and key.may) or None)
+            permission = self._rights.judge(voter, "approve", item.action_id, item.target)
+            if not permission.allowed:
+                yield vote, permission.reason
 
 
 def _refusal(item: ApprovalItem, answer: ItemAnswer) -> ApprovalOutcome | None:

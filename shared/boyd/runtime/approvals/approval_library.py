@@ -81,6 +81,9 @@ def resolve_approval(
     did and passes the *result*. Workers with an approval secret or key, as those of `boyd up`,
     execute only what *signer* has signed, `ApprovalSigner(secret)`. *acted_by* defaults to the user
     of this process.
+
+    Raises:
+        ActionsFrozen: it would be approved while the agent is frozen or its right to act revoked.
     """
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
     item = store.approvals.get(approval_id) if signer and status == "approved" else None

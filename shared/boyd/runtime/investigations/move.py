@@ -175,7 +175,7 @@ class Move:
         )
         with suppress(ConfigError):
             settings.api_key()  # registers it as a secret
-        self._tools = ToolRunner(engine, id, fence, self._log.askers)
+        self._tools = ToolRunner(engine, id, fence, self._log)
         self._moved = False
 
     def run(self) -> Done | Later:

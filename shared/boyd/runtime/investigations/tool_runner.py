@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from boyd import naming
 from boyd.errors import Overrun
-from boyd.llm.conversation import ToolCallRecord
+from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import capture, shorten
 from boyd.llm.turn_accumulator import storable
 from boyd.models import ActionResult, Actor, ApprovalItem, Decision, Fence
@@ -49,12 +48,12 @@ def queue_of(tool: Action | Tool) -> str:
 class ToolRunner:
     """The tool calls of one investigation, under the fence of its move."""
 
-    def __init__(self, engine: Engine, id: str, fence: Fence, askers: Sequence[str]) -> None:
+    def __init__(self, engine: Engine, id: str, fence: Fence, log: Conversation) -> None:
         self._engine = engine
         self._id = id
         self._name = naming.investigation(id)
         self._fence = fence
-        self._askers = tuple(askers)
+        self._askers, self._limits = tuple(log.askers), tuple(log.limits)
 
     def execute(
         self, tool: Action | Tool, called: ToolCallRecord, again: bool, reason: str = ""
@@ -141,7 +140,7 @@ class ToolRunner:
         request = act.Request(
             execution_id=self._execution(called),
             decision=decision,
-            requester=act.Requester(self._name, self._askers, for_model=True),
+            requester=act.Requester(self._name, self._askers, limits=self._limits, for_model=True),
             proposal=act.ProposalTerms(wakes=self._name),
             retry=again,
             fence=self._fence,

@@ -123,6 +123,7 @@ class ClientCallHandler:
                 may_wait=call.endpoint is None,
                 by_hand=True,
                 ordered_at=call.created_at,
+                limits=() if call.actor.rights is None else (call.actor.rights,),
             ),
             proposal=act.ProposalTerms(naming.call(call.id), by_person=call.by_person),
             asked_by=call.actor.principal if call.requires_approval else None,

@@ -1,5 +1,5 @@
--- Drop approvals that count no more, because the keys with which they were given were revoked.
--- votes      the principal and the key of each approval, ...
+-- Drop approvals that count no more, because keys were revoked or rights are gone.
+-- votes      of each approval: the principal, a part of its JSON, and the reason, ...
 -- Returns how many were dropped
 -- Events  approval.vote
 local approval, approvals_pending, events, audit_open = unpack(KEYS)
@@ -12,12 +12,12 @@ end
 expect(audit_open, 'stream')
 local have = redis.call('HMGET', approval, 'actionId', 'title', 'votes')
 local dropped, fields = 0, {}
-for i = 1, #votes, 2 do
+for i = 1, #votes, 3 do
   local vote = redis.call('HGET', approval, 'vote:' .. votes[i])
   -- One that was given again since, with another key, counts.
-  if vote and string.find(vote, '"key":"' .. votes[i + 1] .. '"', 1, true) then
+  if vote and string.find(vote, votes[i + 1], 1, true) then
     audit('approval.vote-dropped', 'approval', id, 'action', have[1], 'before', 'pending', 'after', 'pending', 'note',
-      'the key ' .. votes[i + 1] .. ' of ' .. votes[i] .. ' was revoked')
+      votes[i + 2])
     fields[#fields + 1] = 'vote:' .. votes[i]
     fields[#fields + 1] = 'votedAt:' .. votes[i]
     fields[#fields + 1] = 'request:' .. votes[i]

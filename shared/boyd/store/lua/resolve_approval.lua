@@ -5,14 +5,15 @@
 -- options    version that the item must have, if any; needed: how many approvals it takes; own: requesters may
 --            approve it; vote: JSON, for an approval; request: the same when it is repeated, or empty; note;
 --            done: how its execution ended, if the principal has executed it; actor; resend_after; link_until: the
---            deadline (ms) of the signed link that the principal uses, if any
+--            deadline (ms) of the signed link that the principal uses, if any; agent; compared: the copy of the freeze
+--            marks was compared just now
 -- fields     field, value, ... to store
--- Returns {an `ApprovalOutcome`}, or {'newer', format version}
+-- Returns {an `ApprovalOutcome`}, {'frozen', why}, {'revoked', why}, {'unconfirmed'}, or {'newer', format version}
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.vote, run.completed, run.failed
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
-  audit_open, in_flight = unpack(KEYS)
+  audit_open, in_flight, freezes = unpack(KEYS)
 local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
--- @include expect flight_limits has_name overdue rest settle_approval
+-- @include confirmed expect flight_limits frozen has_name overdue rest settle_approval
 local fields = rest(6)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local request = 'request:' .. principal
@@ -44,6 +45,18 @@ fields[#fields + 1] = options.request
 local function set(...)
   for _, each in ipairs({...}) do
     fields[#fields + 1] = each
+  end
+end
+if verdict == 'approved' and not options.done then
+  -- What is approved now would only fail, and be used up.
+  if not options.compared and not is_confirmed() then
+    return {'unconfirmed'}
+  end
+  if revocation_reason(options.agent) then
+    return {'revoked', revocation_reason(options.agent)}
+  end
+  if freeze_reason(options.agent) then
+    return {'frozen', freeze_reason(options.agent)}
   end
 end
 if verdict == 'approved' then
