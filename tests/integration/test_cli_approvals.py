@@ -192,10 +192,10 @@ def test_an_item_is_shown_in_full(strict: Desk) -> None:
     assert "room: attic" in strict.cli("approvals", "show", item.id, "-o", "yaml")
 
 
-def test_an_item_says_what_an_approval_comes_to_while_actions_are_frozen(desk: Desk) -> None:
+def test_an_item_says_that_it_cannot_be_approved_while_actions_are_frozen(desk: Desk) -> None:
     item = desk.propose()
     desk.lab.whole.freezes.freeze("3 am", "test")
-    assert "Actions are frozen: 3 am. If you approve it now, it fails" in desk.cli(
+    assert "Actions are frozen: 3 am. It stays pending" in desk.cli(
         "approvals", "show", item.id[:8]
     )
 
