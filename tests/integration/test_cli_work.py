@@ -394,7 +394,7 @@ def test_executions_are_filtered_by_host_and_time(cli: Cli) -> None:
     assert [(one["action"], one["host"], one["state"]) for one in found] == [
         ("p:do", "here", "succeeded")
     ]
-    assert re.search(r"call:\S+ +[\d :-]+ +p:do +succeeded", cli("actions", "executions"))
+    assert re.search(r"call:\S+ +[\d :+-]+ +p:do +succeeded", cli("actions", "executions"))
     assert cli("actions", "executions", "--host", "there") == "No executions found.\n"
     cli("actions", "executions", "--since", "soon", status=2)
 
