@@ -153,7 +153,7 @@ def test_it_shows_iterations_and_others_can_look_in(up: Up) -> None:
         health = json.load(answer)
 
     assert "continuous" in json.dumps(status)
-    assert len(history["iterations"]) == 2
+    assert len(history) == 2
     assert health["status"] == "ok"
 
 
@@ -268,7 +268,7 @@ def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) ->
         first.says("small #2")
     with Up(tmp_path, agent) as second:
         second.says("small #3")
-        found = second.command("history", "--limit", "500")["iterations"]
+        found = second.command("history", "--limit", "500")
         numbers = [entry["iteration"] for entry in found]
         keys = second.command("keys", "list")
 
@@ -291,7 +291,7 @@ def test_state_may_be_on_a_cluster_from_one_start_to_the_next(tmp_path: Path, ag
     with Up(tmp_path, agent, "--redis-nodes", "3") as second:
         second.says("small #3")
         numbers = [
-            one["iteration"] for one in second.command("history", "--limit", "500")["iterations"]
+            one["iteration"] for one in second.command("history", "--limit", "500")
         ]
     assert {1, 2} <= set(numbers)
     with Up(tmp_path, agent) as other:
@@ -309,7 +309,7 @@ def test_a_key_unknown_to_redis_is_replaced(tmp_path: Path, agent: str) -> None:
         text = (state / "key").read_text().strip()
         assert told(running, "key") == text
         assert "b" * 43 not in text
-        assert running.command("agents")["agents"][0]["id"] == "small"
+        assert running.command("agents")[0]["id"] == "small"
 
 
 @pytest.mark.long
@@ -363,7 +363,7 @@ def _holds(running: Up, kind: str) -> list[Any]:
 
 
 def _instead(running: Up) -> list[str]:
-    pending = running.command("approvals", "list")["pending"]
+    pending = running.command("approvals", "list")
     return [
         reason for item in pending for reason in item.get("insteadOf", []) if "no eff" in reason
     ]
@@ -450,4 +450,4 @@ def test_a_key_that_redis_loses_at_run_time_is_replaced(up: Up) -> None:
         client.flushall()
     up.says("Redis has lost the key; a new one is in")
 
-    wait_until(lambda: [one["id"] for one in up.command("agents")["agents"]] == ["small"])
+    wait_until(lambda: [one["id"] for one in up.command("agents")] == ["small"])

@@ -40,6 +40,7 @@ PATHS = {
     "incidents.list": "/incidents?target=web",
     "incidents.show": "/incidents/{known.incident}?target=web",
     "incidents.report": "/incident-reports/{known.incident}?target=web",
+    "rights.explain": "/rights?verb=approve&action=counter:add",
     "runs.show": "/runs/{known.run}",
     "runs.cancel": "/runs/{known.waiting_run}/cancel",
     "runs.callback": "/runs/{known.run}/callback",
