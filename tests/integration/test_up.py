@@ -290,9 +290,7 @@ def test_state_may_be_on_a_cluster_from_one_start_to_the_next(tmp_path: Path, ag
     ]
     with Up(tmp_path, agent, "--redis-nodes", "3") as second:
         second.says("small #3")
-        numbers = [
-            one["iteration"] for one in second.command("history", "--limit", "500")
-        ]
+        numbers = [one["iteration"] for one in second.command("history", "--limit", "500")]
     assert {1, 2} <= set(numbers)
     with Up(tmp_path, agent) as other:
         assert other.process.wait(180) == 1

@@ -36,6 +36,9 @@ OPTIONS = {
         action = "shell:run_command"
         params = {{ command = "true" }}
     """,
+    "slack": (
+        'token = {{ env = "SLACK_TOKEN" }}\ngroups = [{{ name = "ops", channel = "C0123456789" }}]'
+    ),
     "tls": 'endpoints = [{{ host = "127.0.0.1", port = 9 }}]',
 }
 #: The plugins that others need.

@@ -326,7 +326,7 @@ def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
     ("rule", "settings", "why"),
     [
         (RULE, {"autonomy": Autonomy(mode="human-only")}, "human-only actions cannot earn"),
-        (RULE, {"verify": None}, "it has no `verify`"),
+        (RULE, {"verify": None}, "needs a `verify`"),
         ({"confidence": "calibrated"}, {}, "the action has no min_confidence"),
         ({"at_least": 0.9}, {}, "only with mode"),
         ({}, {}, "it changes nothing"),

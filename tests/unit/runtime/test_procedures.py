@@ -343,8 +343,8 @@ def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?"), step("restart"))
     waiting = started(lab).progress[1].approval or ""
-    freeze(lab, True)
     lab.resolver.answer(waiting, "approved", person("bob"))
+    freeze(lab, True)
     record = go_on(lab)
 
     assert record.state == "stopped"
