@@ -97,7 +97,7 @@ def params_text(item: ApprovalItem) -> str:
 
 def consequence(item: ApprovalItem, verb: Verb, *, is_frozen: bool) -> str:
     """The consequence of an answer to *item*, in one sentence."""
-    missing = item.required.min_approvals - len(item.approvals)
+    missing = item.required.min_approvals - len(item.counting)
     if verb == "deny":
         return "Nothing is executed."
     if missing > 1:

@@ -323,7 +323,7 @@ def _outcome(resolution: Resolution) -> str:
     if not outcome.counts:
         return f"Your answer does not count: {approval_routes.refusal_of(resolution)}."
     if outcome == ApprovalOutcome.COUNTED:
-        missing = item.required.min_approvals - len(item.approvals)
+        missing = item.required.min_approvals - len(item.counting)
         return f"Your approval counts. It needs {missing} more."
     if outcome == ApprovalOutcome.APPROVED:
         return "Approved. The message shows what becomes of it."

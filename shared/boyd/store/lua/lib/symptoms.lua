@@ -39,8 +39,9 @@ local function symptoms_of(action, target)
 end
 
 -- update_symptoms(sight): replace the symptoms by those in *sight.open*, but keep those of plugins in *sight.blind*, which
--- could not look. A symptom that lasts keeps the time of its beginning and its acknowledgement. Holds of actions without effect end when all their
--- symptoms are gone, but not while *sight.more*, a number of further symptoms, is above 0. A hold that cannot be read stays.
+-- could not look. A symptom that lasts keeps the time of its beginning and its acknowledgement. Holds of actions without
+-- effect end when all their symptoms are gone, but not while *sight.more*, a number of further symptoms, is above 0. A hold
+-- that cannot be read stays.
 local function update_symptoms(sight)
   local now, before, blind = {}, {}, {}
   for _, plugin in ipairs(sight.blind) do
