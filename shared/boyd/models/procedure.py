@@ -26,7 +26,7 @@ StepState = Literal[
 #: `left`: a person resumed the procedure without it.
 StepCompensationState = Literal["running", "asked", "done", "failed", "unknown", "left"]
 
-#: `no effect`: that or an effect that could not be told; `stuck`: it could not be undone.
+#: `not effective`: it had no effect, or nobody can tell; `stuck`: it could not be undone.
 TargetState = Literal[
     "pending",
     "running",
@@ -35,7 +35,7 @@ TargetState = Literal[
     "done",
     "skipped",
     "failed",
-    "no effect",
+    "not effective",
     "worse",
     "unknown",
     "undoing",
@@ -195,7 +195,7 @@ class WaveProgress(Model):
     @property
     def failures(self) -> int:
         """The number of targets that did not become as they should."""
-        return self.count("failed", "no effect", "worse", "unknown")
+        return self.count("failed", "not effective", "worse", "unknown")
 
     @property
     def over(self) -> int:

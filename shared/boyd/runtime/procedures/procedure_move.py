@@ -152,7 +152,7 @@ class ProcedureMove:
 
     def _note_wave(self, progress: WaveProgress) -> None:
         if progress != self._progress.wave:
-            took_effect = progress.count("done", "no effect", "worse") > 0
+            took_effect = progress.count("done", "not effective", "worse") > 0
             self._note({}, wave=progress, took_effect=took_effect)
 
     def _outcome(self, result: ActionResult) -> Done | Later:
@@ -383,7 +383,7 @@ class ProcedureMove:
         fields = self._progress_field(index, {"wave": progress})
         if progress.back and progress.halted and not progress.busy:
             return self._wait_for_person(progress.halted, fields)
-        if progress.busy or progress.count("done", "no effect", "worse"):
+        if progress.busy or progress.count("done", "not effective", "worse"):
             if not progress.busy:
                 waves.undo(self._undo_queue(index))
             self._write(fields)
@@ -575,7 +575,7 @@ def _to_text(time: datetime) -> str:
 
 def _failures(progress: WaveProgress) -> str:
     """The targets that failed, in one line, with the first reasons."""
-    states: tuple[TargetState, ...] = ("worse", "unknown", "failed", "no effect")
+    states: tuple[TargetState, ...] = ("worse", "unknown", "failed", "not effective")
     return _list(progress, f"{progress.failures} failed", *states) if progress.failures else ""
 
 

@@ -195,13 +195,13 @@ class _Target:
         entry = self._engine.store.executions.get(self._target.execution or "")
         verification = entry.verification if entry else None
         if entry is None or verification is None:
-            return self._end("no effect", "its verification is no longer kept")
+            return self._end("not effective", "its verification is no longer kept")
         if verification.verdict is None:
             plan = self._engine.agent.verification(entry.action)
             return Later(max(0.5, min(plan.every, 5.0)) if plan else 5.0)
         if verification.verdict == "effective":
             return self._end("done")
-        state: TargetState = "worse" if verification.verdict == "worse" else "no effect"
+        state: TargetState = "worse" if verification.verdict == "worse" else "not effective"
         return self._end(
             state, ": ".join(filter(None, (verification.verdict, verification.evidence)))
         )
@@ -253,7 +253,7 @@ class _Target:
         )
         if result is not None and result.unknown:
             return self._end("unknown", reason, execution=self._execution)
-        ends: dict[TargetState, TargetState] = {"verifying": "no effect", "undoing": "stuck"}
+        ends: dict[TargetState, TargetState] = {"verifying": "not effective", "undoing": "stuck"}
         return self._end(ends.get(state, "failed"), reason)
 
     def _put_back(self, halts: str = "") -> Done:

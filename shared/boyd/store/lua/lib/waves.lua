@@ -1,7 +1,7 @@
 -- @include expect keys place_job rest server wake
 -- Begin the targets of a step, a few at a time. The step's id is `<procedure>:<step>`, and a target's member has its number
 -- in five digits. `wave-states` is a sorted set whose scores are states: 0 pending, 1 running, 2 asked, 3 verifying, 4 done,
--- 5 skipped, 6 failed, 7 no effect, 8 worse, 9 unknown; 10 undoing, 11 undo asked, 12 undone, 13 left, 14 stuck. `wave-targets`
+-- 5 skipped, 6 failed, 7 not effective, 8 worse, 9 unknown; 10 undoing, 11 undo asked, 12 undone, 13 left, 14 stuck. `wave-targets`
 -- and `wave-details` are hashes by member. `wave` has limits: `limit` is the number of targets in the waves that were begun.
 
 -- expect_wave(id): raise an error unless the keys of a step have the right types.
