@@ -77,8 +77,9 @@ def test_an_alert_is_answered_on_a_phone_by_the_link_in_a_mail(
             wait_until(lambda: deployment.effects() == ["shop"])
             took, total = monotonic() - clicked, monotonic() - opened
             page.get_by_text("Execution: succeeded").wait_for()
-        answered = wait_until(lambda: box.mails[1:])[0]
-        assert answered["Subject"] == "Approved by jane: pager:restart (pager)"
+        # The mail about the answer is left out if the outcome overtakes it.
+        outcome = "Succeeded: pager:restart (pager)"
+        wait_until(lambda: outcome in [mail["Subject"] for mail in box.mails])
         assert not any("/console/open/" in str(parts_of(mail)) for mail in box.mails)
     measure(6, f"mail {mailed:.1f} s after the alert; effect {took:.1f} s after the click")
     measure(6, f"from the link in the mail, over the login, to the effect: {total:.1f} s")
