@@ -192,7 +192,7 @@ class Known:
 
     @property
     def incident(self) -> str:
-        """An anomaly on `web`, in an iteration that has just ended."""
+        """The latest incident of `web`, with an anomaly in an iteration that has just ended."""
         at = utc_now().replace(microsecond=0)
         anomaly = {"type": "down", "description": "d", "severity": "low"}
         situation = {"anomalies": [{**anomaly, "affectedResources": ["web"]}]}
@@ -202,7 +202,8 @@ class Known:
         client = self._running.store.client
         client.hset(f"boyd:{{routed}}:iteration:{number}", mapping=record)
         client.zadd("boyd:{routed}:history", {str(number): now})
-        return at.isoformat().replace("+00:00", "Z")
+        history = self._ask("GET", f"{BASE}/incidents?target=web")
+        return str(max(incident["id"] for incident in history["incidents"]))
 
     @property
     def approval(self) -> str:
