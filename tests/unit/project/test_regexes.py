@@ -234,7 +234,7 @@ def test_every_regular_expression_takes_time_in_proportion() -> None:
     assert len(found) > 80
     assert {name: texts for name, texts in too_slow.items() if texts} == {}
     assert made == {
-        *("boyd.agent.conditions", "boyd.models.rights"),
+        *("boyd.agent.conditions", "boyd.models.rights", "boyd.plugins.notifier.rota"),
         *("boyd_goals.scoring", "boyd.llm.reply_text"),
     }
 
