@@ -27,7 +27,7 @@ class RightsQuery(Model):
 
     verb: Verb
     action: str = Field(min_length=1, max_length=200)
-    target: str | None = Field(default=None, max_length=5000)
+    target: str | None = Field(default=None, max_length=1000)
     principal: str | None = Field(default=None, min_length=1, max_length=200)
 
 
