@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -456,9 +457,10 @@ def test_a_thousand_rights_cost_no_command_of_redis(
 ) -> None:
     commands: list[Any] = []
     execute: Any = fakeredis.FakeRedis.execute_command
+    here = threading.get_ident()
 
     def count(self: Any, *args: Any, **options: Any) -> Any:
-        if args[0] != "XREAD":  # a thread that waits for events
+        if threading.get_ident() == here:
             commands.append(args[0])
         return execute(self, *args, **options)
 
@@ -472,8 +474,12 @@ def test_a_thousand_rights_cost_no_command_of_redis(
 
     many = [f"approve fleet:scale on db-{number}" for number in range(999)]
     none, all_of_them = holder(place), holder(place, *many, "approve fleet:scale on web-*")
-    cost(none)  # what is read once
-    assert cost(all_of_them) == cost(none)
+
+    def least(key: dict[str, str]) -> list[Any]:
+        """Without what is read once, or once in a while."""
+        return min((cost(key) for _ in range(3)), key=len)
+
+    assert least(all_of_them) == least(none)
 
 
 def test_a_key_that_is_revoked_while_it_answers_counts_before_or_not_at_all(place: Site) -> None:
