@@ -105,10 +105,10 @@ class Isolation:
 
     def __init__(self, settings: Settings, worker: str) -> None:
         self._worker = worker
-        # An observer needs none of these secrets.
+        # An observer needs none of these secrets, nor the settings of installed packages.
         keys = {"audit_key", "approval_private_key", "identity_key"}
         secret = {*keys, "approval_secret", "callbacks"}
-        self._settings = settings.model_dump_json(exclude=secret)
+        self._settings = settings.model_dump_json(include=Settings.model_fields.keys() - secret)
 
     def of(self, agent_id: str) -> Isolate:
         """The function that runs isolated observers of one agent."""
