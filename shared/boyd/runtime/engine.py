@@ -232,6 +232,11 @@ class Engine:
         action = self.agent.host.actions.get(action_id or "")
         return self.settings.phase_limit + (action.timeout if action else 0.0)
 
+    def longest_action_limit(self) -> float:
+        """Seconds after which a step that may execute any action counts as hanging."""
+        actions = self.agent.host.actions.values()
+        return self.settings.phase_limit + max((action.timeout for action in actions), default=0.0)
+
 
 def _model_access(
     agent: Agent, store: AgentStore, dispatcher: Dispatcher

@@ -1,8 +1,8 @@
 """Jobs: the work besides iterations, each with a lease and an attempt as fencing token.
 
 A job is a hash with its own fields and those of its execution, and a member of the due set. Its
-name gives its kind and key: `approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`,
-`delivery:<id>`, `investigation:<id>`. A dead worker or a lost message delays it by one lease.
+name gives its kind and key, as `approval:<id>`; `boyd.runtime.job_runner` names the kinds. A dead
+worker or a lost message delays it by one lease.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, pairs
 from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 from boyd.store.timing import Timing
+from boyd.text import queues
 
 #: A run that ends with a job: its id, new status and result.
 RunEnding = tuple[str, RunStatus, RunResult]
@@ -33,6 +34,14 @@ class StuckJob:
     queue: str | None
     worker: str
     give_up: bool
+
+    @property
+    def reason(self) -> str:
+        """The reason for which it is given up."""
+        worker = self.worker.partition("/")[0]
+        if worker:
+            return f"its workers were lost repeatedly, the last one was {worker}"
+        return f"no worker took it from queue {self.queue or queues.ACT!r}"
 
 
 class Jobs:

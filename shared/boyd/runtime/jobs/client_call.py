@@ -49,9 +49,7 @@ class ClientCallHandler:
         endpoint = self._engine.agent.host.endpoints.get(fields.get("action", ""))
         if endpoint is not None:
             # It may request any action.
-            actions = self._engine.agent.host.actions.values()
-            longest = max((action.timeout for action in actions), default=0.0)
-            return self._engine.settings.phase_limit + endpoint.timeout + longest
+            return endpoint.timeout + self._engine.longest_action_limit()
         return self._engine.action_limit(fields.get("action"))
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:

@@ -16,7 +16,6 @@ from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import Stale, StuckJob
-from boyd.text import queues
 from boyd.text.redaction import redactor
 
 if TYPE_CHECKING:
@@ -88,17 +87,13 @@ class InvestigationHandler:
             return self._fail(id, self._source(id), NO_MODEL)
         from boyd.llm.conversation import Unreadable
 
-        worker = stuck.worker.partition("/")[0]
-        reason = f"its worker was lost repeatedly, the last one was {worker}"
-        if not worker:
-            reason = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
         fence = Fence(naming.investigation(id), stuck.attempt, stuck.worker)
         try:
-            return self._move(id, fence, {"queue": stuck.queue or ""}).fail(reason)
+            return self._move(id, fence, {"queue": stuck.queue or ""}).fail(stuck.reason)
         except Stale:
             return Done("failed", 0.0)
         except Unreadable as error:
-            return self._fail(id, self._source(id), f"{reason}; {error}")
+            return self._fail(id, self._source(id), f"{stuck.reason}; {error}")
 
     def _move(self, id: str, fence: Fence, fields: Fields) -> Move:
         # Imported only here: an agent without a model does not load what a model needs.

@@ -606,9 +606,7 @@ class ProcedureHandler:
 
     def limit(self, fields: Fields) -> float:
         """Seconds that one step may take."""
-        actions = self._engine.agent.host.actions.values()
-        longest = max((action.timeout for action in actions), default=0.0)
-        return self._engine.settings.phase_limit + longest
+        return self._engine.longest_action_limit()
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Make the next move."""
@@ -633,5 +631,4 @@ class ProcedureHandler:
             return Done("failed", 0.0)
         fence = Fence(naming.procedure(id), stuck.attempt, stuck.worker)
         move = ProcedureMove(self._engine, record, fence, {})
-        worker = stuck.worker.partition("/")[0]
-        return move.give_up(f"its workers were lost repeatedly, the last one was {worker}")
+        return move.give_up(stuck.reason)

@@ -281,9 +281,7 @@ class TargetHandler:
 
     def limit(self, fields: Fields) -> float:
         """Seconds that one target may take."""
-        actions = self._engine.agent.host.actions.values()
-        longest = max((action.timeout for action in actions), default=0.0)
-        return self._engine.settings.phase_limit + longest
+        return self._engine.longest_action_limit()
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Make the next move."""
@@ -303,11 +301,7 @@ class TargetHandler:
         """End the target."""
         fence = Fence(f"target:{id}", stuck.attempt, stuck.worker)
         target = self._target(id, fence, {"queue": stuck.queue or queues.ACT})
-        worker = stuck.worker.partition("/")[0]
-        reason = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
-        if worker:
-            reason = f"its workers were lost repeatedly, the last one was {worker}"
-        return target.give_up(reason) if target else _OVER
+        return target.give_up(stuck.reason) if target else _OVER
 
     def _target(self, id: str, fence: Fence, fields: Fields) -> _Target | None:
         wave, number = naming.parts_of_target(id)
