@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -21,16 +21,7 @@ NotificationStage = Literal[
 ]
 
 #: The stages in order. An approval is also answered when it has expired or was withdrawn.
-STAGES: tuple[NotificationStage, ...] = (
-    "waiting",
-    "escalated",
-    "acknowledged",
-    "reminder",
-    "half-time",
-    "answered",
-    "executed",
-    "verified",
-)
+STAGES: tuple[NotificationStage, ...] = get_args(NotificationStage)
 #: The stages that ask for an answer.
 ASKING: tuple[NotificationStage, ...] = ("waiting", "escalated", "reminder", "half-time")
 #: The stages at which something has become of an approved action.
