@@ -51,7 +51,7 @@ class SecretsManager(SecretProvider):
         session_token: OwnSecret | None = None
 
         @model_validator(mode="after")
-        def _whole(self) -> Self:
+        def _check_keys(self) -> Self:
             if (self.access_key_id is None) != (self.secret_access_key is None):
                 raise ValueError("access_key_id and secret_access_key need each other")
             return self

@@ -42,7 +42,7 @@ def approval_blocks(
 ) -> list[Block]:
     """The message about an approval; *buttons* answer it."""
     blocks: list[Block] = [
-        {"type": "header", "text": _plain(message.title, _HEADER)},
+        {"type": "header", "text": _plain_text(message.title, _HEADER)},
         section(_lines(message)),
     ]
     elements = []
@@ -56,7 +56,7 @@ def approval_blocks(
         elements.append(_button(OPEN_PAGE, "Open", url=message.link))
     if elements:
         blocks.append({"type": "actions", "elements": elements})
-    blocks.append({"type": "context", "elements": [_plain(message.command, _SECTION)]})
+    blocks.append({"type": "context", "elements": [_plain_text(message.command, _SECTION)]})
     return blocks
 
 
@@ -135,17 +135,21 @@ def dialog(
     title: str, blocks: Sequence[Block], *, callback: str = "", submit: str = "", data: str = ""
 ) -> Block:
     """A modal view; without *submit* it can only be closed."""
-    view: Block = {"type": "modal", "title": _plain(title, 24), "blocks": list(blocks)}
-    view["close"] = _plain("Cancel" if submit else "Close", 24)
+    view: Block = {"type": "modal", "title": _plain_text(title, 24), "blocks": list(blocks)}
+    view["close"] = _plain_text("Cancel" if submit else "Close", 24)
     if submit:
-        more = {"submit": _plain(submit, 24), "callback_id": callback, "private_metadata": data}
+        more = {
+            "submit": _plain_text(submit, 24),
+            "callback_id": callback,
+            "private_metadata": data,
+        }
         view |= more
     return view
 
 
 def section(text: str) -> Block:
     """A paragraph."""
-    return {"type": "section", "text": _plain(text, _SECTION)}
+    return {"type": "section", "text": _plain_text(text, _SECTION)}
 
 
 def errors(block: str, text: str) -> str:
@@ -162,13 +166,13 @@ def _lines(message: NotificationMessage) -> str:
     return "\n".join(f"{label}: {text}" for label, text in message.lines) or message.title
 
 
-def _plain(text: str, longest: int) -> Block:
+def _plain_text(text: str, longest: int) -> Block:
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return {"type": "plain_text", "text": short or "-", "emoji": False}
 
 
 def _button(action: str, text: str, **more: str) -> Block:
-    return {"type": "button", "action_id": action, "text": _plain(text, 75), **more}
+    return {"type": "button", "action_id": action, "text": _plain_text(text, 75), **more}
 
 
 def _actions(*elements: Block) -> Block:
@@ -177,7 +181,7 @@ def _actions(*elements: Block) -> Block:
 
 def _input(block: str, label: str, *, optional: bool = False, **more: Any) -> Block:
     element = {"type": "plain_text_input", "action_id": FIELD, **more}
-    text = _plain(label, 75)
+    text = _plain_text(label, 75)
     return {"type": "input", "block_id": block, "label": text, "element": element} | (
         {"optional": True} if optional else {}
     )

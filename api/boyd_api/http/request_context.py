@@ -98,7 +98,7 @@ class RequestContext:
             raise HttpProblem("forbidden", permission.reason, right=right)
 
     def actor_with_rights(self, action: str | None = None) -> Actor:
-        """The caller with all rights that limit it, those of its groups too, as workers see it.
+        """The caller with the rights of its groups as its own: workers do not know those.
 
         With an *action*, only with those that concern it.
         """

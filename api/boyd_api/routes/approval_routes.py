@@ -201,7 +201,7 @@ def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
 
 
 def for_reader(ctx: RequestContext, item: ApprovalItem) -> ApprovalItem:
-    """The item with the right that the caller would need to answer it, if it lacks that."""
+    """The item, with `no_right` set if the rights of the caller do not let it answer."""
     permission = ctx.may("approve", item.action_id, item.target)
     if permission.allowed or item.status != "pending":
         return item

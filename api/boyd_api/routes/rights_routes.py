@@ -59,7 +59,7 @@ def _keys(ctx: RequestContext, principal: str | None) -> list[ApiKey | None]:
     keys = ctx.services.store.api_keys.all()
     matching: list[ApiKey | None] = [k for k in keys if principal in (k.principal, k.id, k.name)]
     if not matching:
-        reason = f"{principal!r} has no key; whoever signs in elsewhere can ask about themselves"
+        reason = f"{principal!r} has no key; people without one can ask about themselves only"
         raise not_found(reason)
     return matching
 
@@ -95,7 +95,7 @@ def _steps(
 
 
 def _policy_steps(ctx: RequestContext, actor: Actor, action: ActionInfo) -> Iterable[AccessStep]:
-    """The answers of all policies that may apply to the action; each approval has one of them."""
+    """Check the caller against each policy that may apply to an approval of the action."""
     approvals = ApprovalSettings.model_validate(ctx.agent.entry.approvals)
     possible = approvals.possible_policies(action.id, action.reversibility)
     answers = []

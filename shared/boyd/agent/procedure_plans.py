@@ -327,7 +327,7 @@ def _classify(procedure: Procedure, actions: Mapping[str, Action]) -> None:
 
 
 def acting(steps: Sequence[ProcedureStep]) -> Iterator[StepAction]:
-    """The actions of *steps*, those that undo them by an action of their own, and alternatives."""
+    """Every action call that *steps* name: forward, alternative and compensating ones."""
     for step in steps:
         if step.ask is None:
             yield action_of(step)

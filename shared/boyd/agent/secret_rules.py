@@ -27,7 +27,7 @@ Place = tuple[str, str]
 
 
 class SecretRules:
-    """The secrets that the actions of one agent may use."""
+    """Decides which secrets the actions of one agent may use."""
 
     def __init__(self, rules: Sequence[SecretRule], host: PluginHost) -> None:
         """Collect what the agent file and its plugins write.

@@ -195,7 +195,7 @@ class GroupRights:
         """Decide whether the rights of *actor* allow it; without a *target*, on any target."""
         limits = self.limits(actor)
         if limits is None:
-            return Permission(allowed=True, reason="nobody has decided it: scopes alone count")
+            return Permission(allowed=True, reason="no rights are set: scopes alone decide")
         source, advice = self._source(actor)
         if right := find_right(limits, verb, action, target):
             return Permission(allowed=True, right=right, reason=f"{source} may {right!r}")

@@ -433,8 +433,8 @@ def test_administrators_get_the_reasons_for_each_key_of_a_principal(place: Site)
     assert refused["allowed"] is False
 
 
-def test_where_nobody_has_decided_scopes_count_and_the_answer_says_so(place: Site) -> None:
-    reason = "nobody has decided it: scopes alone count"
+def test_without_rights_scopes_alone_decide(place: Site) -> None:
+    reason = "no rights are set: scopes alone decide"
 
     assert reason in explain(place, "run", "fleet:restart").text
 

@@ -28,7 +28,7 @@ _LEVELS: Mapping[Severity | None, Level] = {
 def alert_events(
     target: str, sightings: Sequence[AnomalySighting], iterations: Sequence[PastIteration]
 ) -> list[TargetEvent]:
-    """The alerts about *target* that these iterations received; repetitions are one event."""
+    """The alerts about *target* in these iterations; repeated ones are merged into one event."""
     events: dict[str, list[TargetEvent]] = {}
     for sighting, iteration in zip(sightings, iterations, strict=True):
         for alert in _alerts_on(target, iteration):
@@ -44,7 +44,11 @@ def alert_events(
 
 
 def _alerts_on(target: str, iteration: PastIteration) -> list[Observation]:
-    """The alerts that name *target*; or all, if the iteration has anomalies on no other."""
+    """The alerts that name *target*.
+
+    Alerts may name it differently, by an address for instance: if *target* alone has anomalies,
+    these are all alerts of the iteration.
+    """
     alerts = [item for item in iteration.observations if item.type == "alert"]
     anomalies = iteration.situation.anomalies if iteration.situation else []
     resources = {name for anomaly in anomalies for name in anomaly.affected_resources or []}
