@@ -50,7 +50,7 @@ def test_a_target_has_its_incidents_a_plot_and_a_timeline(alice: Browser) -> Non
 
     assert "1 incident" in page.text
     assert "it answers 503" in page.text
-    assert "k8s:restart by eve was effective" in page.text
+    assert "effective: k8s:restart by eve" in page.text
     assert 'aria-label="http:probe latency over time, from 0.1 to 9"' in page.source
     assert 'aria-label="Verdicts over time: 1 effective' in page.source
     assert "verdict k8s:restart effective" in page.text

@@ -109,7 +109,7 @@ def test_a_verdict_after_the_end_of_the_anomaly_belongs_to_the_incident() -> Non
 
     assert incident.until == at(60)
     assert incident.events[-1] == verdict
-    assert incident.outcome == "action was effective"
+    assert incident.outcome == "effective: action"
     assert others == []
 
 
@@ -141,9 +141,9 @@ def test_an_incident_goes_on_while_an_approval_waits() -> None:
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        ("no effect", "action by eve had no effect"),
-        ("worse, undone", "action by eve made it worse and was undone"),
-        ("being verified", "action by eve is being verified"),
+        ("no effect", "no effect: action by eve"),
+        ("worse, undone", "made it worse and was undone: action by eve"),
+        ("being verified", "being verified: action by eve"),
     ],
 )
 def test_the_outcome_says_whether_it_helped(state: str, sentence: str) -> None:
@@ -159,7 +159,7 @@ def test_the_outcome_without_a_verdict_claims_no_effect() -> None:
     (with_action,), _ = group([event("anomaly", 0, 1), unchecked])
     (without,), _ = group([event("anomaly", 0, 1)])
 
-    assert with_action.outcome == "action ended without a check of its effect"
+    assert with_action.outcome == "effect not checked: action"
     assert without.outcome == "no action ran"
 
 

@@ -63,7 +63,7 @@ def test_a_day_has_its_incidents_with_all_that_was_done(past: Archive) -> None:
     (incident,) = history.incidents
 
     assert [event.kind for event in incident.events] == ["anomaly", "approval", "action", "verdict"]
-    assert incident.outcome == "k8s:restart by eve was effective"
+    assert incident.outcome == "effective: k8s:restart by eve"
     assert (incident.since, incident.until) == (at(60), at(76.5))
     assert [event.title for event in history.events] == ["deploy"]
     assert [series.name for series in history.series] == ["http:probe latency"]
@@ -143,7 +143,7 @@ def test_an_undone_action_is_one_sentence(past: Archive) -> None:
     archive_past(past, [iteration(1, 1, problem())], [scale, undo])
     (incident,) = read(past).incidents
 
-    assert incident.outcome == "k8s:scale made it worse and was undone"
+    assert incident.outcome == "made it worse and was undone: k8s:scale"
     assert [event.state for event in incident.of_kind("verdict")] == ["worse, undone"]
 
 

@@ -24,19 +24,15 @@ MOST = 500
 #: The kinds of events that an incident begins with.
 _BEGINNINGS = ("anomaly", "alert")
 #: The most actions that are named in the outcome of an incident.
-_TOLD = 3
-#: The states of an action in a sentence about it.
+_MOST_ACTIONS = 3
+#: The states of an action, in words that come before its name: a narrow list keeps them.
 _STATES = {
-    "effective": "was effective",
-    "no effect": "had no effect",
     "worse": "made it worse",
     "worse, undone": "made it worse and was undone",
     "worse, not restored": "made it worse, and undoing it restored nothing",
-    "cannot tell": "ended, and nobody can tell whether it helped",
-    "being verified": "is being verified",
-    "running": "is running",
-    "succeeded": "ended without a check of its effect",
-    "unknown": "was lost while it ran: outcome unknown",
+    "cannot tell": "cannot tell whether it helped",
+    "succeeded": "effect not checked",
+    "unknown": "outcome unknown, lost while it ran",
 }
 
 
@@ -144,15 +140,15 @@ def _outcome(events: Sequence[TargetEvent]) -> str:
     actions = [
         event for event in events if event.kind == "action" and not naming.is_rollback(event.ref)
     ]
-    done = [_sentence(action, verdicts.get(action.ref)) for action in actions]
-    left = len(done) - _TOLD
-    parts = [f"{counted(left, 'earlier action')}" if left > 0 else "", *done[-_TOLD:]]
+    done = [_effect(action, verdicts.get(action.ref)) for action in actions]
+    left = len(done) - _MOST_ACTIONS
+    parts = [f"{counted(left, 'earlier action')}" if left > 0 else "", *done[-_MOST_ACTIONS:]]
     waiting = [event.title for event in events if event.kind == "approval" and event.is_open]
     parts += [f"waits for approval: {title}" for title in waiting[-1:]]
     return "; ".join(filter(None, parts)) or "no action ran"
 
 
-def _sentence(action: TargetEvent, verdict: TargetEvent | None) -> str:
+def _effect(action: TargetEvent, verdict: TargetEvent | None) -> str:
     by = f" by {action.by}" if action.by else ""
     state = verdict.state if verdict else action.state
-    return f"{action.title}{by} {_STATES.get(state, state)}"
+    return f"{_STATES.get(state, state)}: {action.title}{by}"
