@@ -24,7 +24,7 @@ COLUMNS = (
 
 @click.command()
 @click.argument("id", default="", shell_complete=completer(acknowledgeable))
-@duration_option("--for", "seconds", help="It is told again after that time, as in 30m.")
+@duration_option("--for", "seconds", help="As in 30m; an approval is then announced again.")
 @click.option("--note", default="", help="Shown to others and in the audit trail.")
 @click.option("--release", is_flag=True, help="Leave it to others again.")
 @data_options
@@ -85,4 +85,4 @@ def _keeper(latest: Acknowledgement | None, now: datetime) -> str:
     if latest is None or not latest.is_in_force(now):
         return "nobody has it"
     until = f", until {output.short_date(latest.until)}" if latest.until else ""
-    return f"{latest.by} has it since {output.age(latest.at, now).removesuffix(' ago')}{until}"
+    return f"{latest.by} has it since {output.short_date(latest.at)}{until}"
