@@ -149,6 +149,11 @@ def _step(number: int) -> dict[str, Any]:
     return {"id": f"s{number}", "action": "keeper:login", "params": params, "verify": False}
 
 
+def _around(name: str) -> str:
+    """An address from the environment, of which a sandbox has nothing."""
+    return os.environ.get(name, "http://127.0.0.1:9")
+
+
 agent = Agent(
     "keeper",
     plugins=[
@@ -172,7 +177,7 @@ agent = Agent(
                 {
                     "name": "all",
                     "default": True,
-                    "recipients": [{"url": os.environ["HOOK"], "style": "json"}],
+                    "recipients": [{"url": _around("HOOK"), "style": "json"}],
                 }
             ]
         ),
@@ -186,5 +191,5 @@ agent = Agent(
     ],
     procedures={"many": {"params": {"host": "string"}, "steps": [_step(n) for n in range(20, 30)]}},
     verification={"keeper:login": {"before": False}},
-    llm={"base_url": f"{os.environ['MODEL']}/v1", "model": "scripted"},
+    llm={"base_url": f"{_around('MODEL')}/v1", "model": "scripted"},
 )

@@ -63,10 +63,13 @@ def forms(value: str) -> dict[str, bytes]:
 class World:
     """The deployment, and all that it says to others."""
 
-    def __init__(self, deployment: Deployment, hook: Site, model: ScriptedModel) -> None:
+    def __init__(
+        self, deployment: Deployment, hook: Site, model: ScriptedModel, sink: Sink
+    ) -> None:
         self.deployment = deployment
         self.hook = hook
         self.model = model
+        self.sink = sink
         self.answers: list[str] = []
         self.url = deployment.api("api")
         self.key = deployment.key("ann", "admin")
@@ -119,9 +122,8 @@ def world(deployment: Deployment, vault: EmulatedVault, tmp_path: Path) -> Itera
         deployment.worker("act", AGENT, "--queues", "act", "--pool", "prefork")
         deployment.start("archive", "archive", ready=False)
         deployment.start("traces", "traces", ready=False)
-        world = World(deployment, hook, model)
+        world = World(deployment, hook, model, sink)
         yield world
-        assert sink.bodies, "no traces were exported"
 
 
 def work(world: World) -> None:
@@ -132,7 +134,8 @@ def work(world: World) -> None:
         world.ask("POST", "/loop/trigger?wait=30", {})
     for number in range(30, 36):
         world.execute("keeper:login", number, fail=number % 2 == 1)
-    world.execute("keeper:confined", 36)
+    confined = world.execute("keeper:confined", 36)
+    assert confined["success"], confined
     done = world.execute("keeper:login", 37)
     world.ask("POST", f"/executions/{done['executionId']}/rollback?wait=30", {})
     world.execute("keeper:gated", 38)
@@ -180,8 +183,10 @@ def read_all(world: World) -> None:
             },
         },
     }
-    headers = {**world.key, "Accept": "application/json, text/event-stream"}
+    robot = world.deployment.key("robot", "admin", person=False)
+    headers = {**robot, "Accept": "application/json, text/event-stream"}
     answer = requests.post(f"{world.url}/mcp", json=message, headers=headers, timeout=60)
+    assert "may not use secret://" in answer.text, answer.text
     world.answers.append(answer.text)
     deployment = world.deployment
     key = world.key["Authorization"].removeprefix("Bearer ")
@@ -240,6 +245,8 @@ def everything(world: World) -> Iterator[tuple[str, bytes]]:
             yield path.name, path.read_bytes()
     yield from (("answers", answer.encode()) for answer in world.answers)
     yield from (("messages", request[3]) for request in world.hook.requests)
+    assert world.sink.bodies, "no traces were exported"
+    yield from (("traces", body) for body in world.sink.bodies)
     for received in world.model.requests:
         yield "prompts", repr(received).encode()
 
