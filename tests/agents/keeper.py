@@ -190,6 +190,6 @@ agent = Agent(
         }
     ],
     procedures={"many": {"params": {"host": "string"}, "steps": [_step(n) for n in range(20, 30)]}},
-    verification={"keeper:login": {"before": False}},
+    verification={"keeper:login": {"before": False, "in_flight": 50}},
     llm={"base_url": f"{_around('MODEL')}/v1", "model": "scripted"},
 )

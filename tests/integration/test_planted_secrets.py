@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import random
+import sqlite3
 import string
+import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import pytest
 import redis
 import requests
 
+from boyd.store.ended_work import read_archive_status
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import call, say
 from cli_kit import Cli
@@ -155,6 +159,17 @@ def work(world: World) -> None:
     world.execute("keeper:crash", 49)
 
 
+def await_copies(deployment: Deployment) -> None:
+    """Wait until everything that has ended by now is in the archive."""
+    now = deployment.store.clock.now()
+
+    def is_copied() -> bool:
+        status = read_archive_status(deployment.store.client)
+        return bool(status and status.copied_at and status.copied_at > now)
+
+    wait_until(is_copied, 60)
+
+
 def uses(deployment: Deployment, action: str) -> set[str]:
     """The digests of the values that actions got."""
     lines = [line.partition(":") for line in deployment.effects()]
@@ -236,10 +251,22 @@ def values_in_redis(url: str) -> Iterator[bytes]:
     client.close()
 
 
+def values_in_archive(path: Path) -> Iterator[bytes]:
+    """Every value of the archive, with the compressed ones as text."""
+    with closing(sqlite3.connect(path)) as archive:
+        tables = archive.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            for row in archive.execute(f'SELECT * FROM "{table}"'):
+                yield repr(row).encode()
+                yield from (zlib.decompress(cell) for cell in row if isinstance(cell, bytes))
+
+
 def everything(world: World) -> Iterator[tuple[str, bytes]]:
     """All that anybody but the worker can read, with where it is."""
     redis_values = values_in_redis(world.deployment.redis_url)
     yield from (("redis", value) for value in redis_values)
+    archive = world.deployment.folder / "archive.db"
+    yield from (("archive", value) for value in values_in_archive(archive))
     for path in world.deployment.folder.rglob("*"):
         if path.is_file():
             yield path.name, path.read_bytes()
@@ -257,6 +284,7 @@ def test_fifty_secrets_are_used_and_none_is_left(world: World, vault: EmulatedVa
     work(world)
     read_all(world)
     deployment = world.deployment
+    await_copies(deployment)
     for name in ("archive", "traces", "loop", "act", "api"):
         deployment.stop(name, 30)
 
@@ -277,8 +305,8 @@ def test_fifty_secrets_are_used_and_none_is_left(world: World, vault: EmulatedVa
         if text in data
     }
     assert leaks == set()
-    for where in ("redis", "answers", "archive.db", "prompts"):
+    for where in ("redis", "answers", "archive", "prompts"):
         assert any(w == where and b"secret://" in data for w, data in whole), where
     assert any(w == "messages" and b"keeper:gated" in data for w, data in whole)
-    for where in ("redis", "answers", "archive.db", "loop.log", "act.log"):
+    for where in ("redis", "answers", "archive", "loop.log", "act.log"):
         assert any(w == where and b"[redacted]" in data for w, data in whole), where
