@@ -128,7 +128,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
     deployment: Deployment, tmp_path: Path
 ) -> None:
     with Sink() as sink, collector(sink, tmp_path) as url:
-        deployment.environment |= {"BOYD_TRACES__ENDPOINT": url, "BOYD_TIMING__LEASE": "1"}
+        deployment.environment |= {"BOYD_TRACES__ENDPOINT": url, "BOYD_TIMING__LEASE": "2"}
         world = World(deployment)
         deployment.start("traces", "traces", ready=False)
         wait_until(lambda: read_trace_status(deployment.store.client))
