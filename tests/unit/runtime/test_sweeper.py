@@ -100,6 +100,15 @@ def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
     assert "orient failed" in reply["error"]
 
 
+def test_a_deadline_is_taken_by_one_sweeper() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    overdue(lab)
+
+    assert list(lab.store.due.take()) == ["phase"]
+    assert lab.store.due.take() == {}
+
+
 def test_a_late_sweeper_takes_nothing_from_a_worker_that_has_entered_since() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
