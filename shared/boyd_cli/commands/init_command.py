@@ -1,42 +1,95 @@
-"""`boyd init`: writes an agent file and a first plugin."""
+"""`boyd init`: writes an agent file for this host, and a first plugin."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
+from pydantic import TypeAdapter, ValidationError
 
 from boyd.errors import ConfigError
+from boyd.plugins.command import UnitName
+from boyd.plugins.notifier.message import check_address
 from boyd_cli import output
+from boyd_cli.options import not_empty, words_option
 from boyd_cli.templates import load_template
 
 #: What a new folder may be called, as the agent is called so, too.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_NAME = "Name of the agent"
+_WATCH = """\
+The agent observes processor, memory, load and disk of this host.
+What else? Web addresses, systemd units, folders on other disks"""
+_NOTIFY = """\
+You approve in the console or with `boyd approvals`.
+Who is told? Webhooks (https://…), mail (mailto://…)"""
+
+_HTTP_MONITOR = """
+# Web addresses: their status, and how long they take.
+[[plugins]]
+use = "http-monitor"
+[plugins.options]
+check_interval = 9
+endpoints = [
+{}]
+"""
+_SYSTEMD = """
+# Units that failed, or restart again and again. `boyd plugins show systemd` says how to let the
+# agent restart them.
+[[plugins]]
+use = "systemd"
+[plugins.options]
+interval = 9
+units = {}
+"""
+_NOTIFIER = """
+# People and programs that are told of approvals.
+[[plugins]]
+use = "notifier"
+[[plugins.options.groups]]
+name = "operators"
+recipients = {}
+"""
 
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
-def init(folder: Path) -> None:
-    """Write an agent file and a first plugin.
+@click.option("--name", callback=not_empty, help="Name of the agent; default: that of the folder.")
+@words_option("--watch", help="Web address, systemd unit or folder on a disk to watch.")
+@words_option("--notify", help="Webhook or other address to tell of approvals.")
+def init(folder: Path, name: str | None, watch: list[str], notify: list[str]) -> None:
+    """Write an agent file for this host, and a first plugin.
 
-    They go into FOLDER; existing files are not overwritten.
+    They go into FOLDER; existing files are not overwritten. The agent observes processor, memory,
+    load and disk of this host, and what --watch names. On a terminal it asks for what the options
+    leave open.
     """
-    name = folder.resolve().name
-    if not folder.exists() and not _PLAIN.fullmatch(name):
-        problem = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
-        raise ConfigError(f"{problem}, as in {_slug(name)}; nothing was written")
     agent, plugin = folder / "agent.toml", folder / "plugins" / "hello.py"
-    slug = _slug(name)
-    title = re.sub(r"[-_.]+", " ", slug).strip().capitalize()
-    texts = {
-        agent: load_template("agent.toml").substitute(id=slug, name=title, file=agent.name),
-        plugin: load_template("hello.py").substitute(),
-    }
-    for path in texts:
+    for path in (agent, plugin):
         if path.exists():
             raise ConfigError(f"{path} already exists; nothing was written")
+    title = name or _title(folder)
+    watch, notify = _check_watch(watch), _check_notify(notify)
+    if output.can_ask():
+        title = name or click.prompt(_NAME, default=title)
+        watch = watch or _ask(_WATCH, _check_watch)
+        notify = notify or _ask(_NOTIFY, _check_notify)
+    values = {
+        "id": _slug(folder.resolve().name if title == _title(folder) else title),
+        "name": json.dumps(title),
+        "file": agent.name,
+        "mounts": json.dumps(["/", *(word for word in watch if word.startswith("/"))]),
+        "plugins": _plugins(watch, notify),
+    }
+    texts = {
+        agent: load_template("agent.toml").substitute(values),
+        plugin: load_template("hello.py").substitute(),
+    }
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +102,89 @@ def init(folder: Path) -> None:
     output.say(f"Next: {boyd} check {reference} && {boyd} up {reference}")
 
 
+def _title(folder: Path) -> str:
+    """The name of an agent in *folder*.
+
+    Raises:
+        ConfigError: no agent can be called after a folder that is to be made.
+    """
+    name = folder.resolve().name
+    if not folder.exists() and not _PLAIN.fullmatch(name):
+        problem = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
+        raise ConfigError(f"{problem}, as in {_slug(name)}; nothing was written")
+    return re.sub(r"[-_.]+", " ", _slug(name)).strip().capitalize()
+
+
 def _slug(name: str) -> str:
     plain = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")
     return plain[:63] or "agent"
+
+
+def _ask(question: str, check: Callable[[Sequence[str]], list[str]]) -> list[str]:
+    """Ask for words until *check* accepts them."""
+
+    def parse(text: str) -> list[str]:
+        return check(list(dict.fromkeys(text.replace(",", " ").split())))
+
+    words: list[str] = click.prompt(
+        f"{question} [none]", default="", show_default=False, value_proc=parse
+    )
+    return words
+
+
+def _check_watch(words: Sequence[str]) -> list[str]:
+    """The words, units with their type.
+
+    Raises:
+        BadParameter: one is no address, folder or unit.
+    """
+    for word in words:
+        _check_word(word)
+    return [word if "/" in word or "." in word else f"{word}.service" for word in words]
+
+
+def _check_word(word: str) -> None:
+    if "://" in word:
+        parts = urlsplit(word)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise click.BadParameter(f"{word!r} is not an http or https address with a host")
+    elif "/" in word:
+        if not Path(word).is_absolute() or not Path(word).is_dir():
+            raise click.BadParameter(f"{word!r} is not the absolute path of a folder")
+    else:
+        try:
+            TypeAdapter(UnitName).validate_python(word)
+        except ValidationError:
+            raise click.BadParameter(f"{word!r} is not the name of a systemd unit") from None
+
+
+def _check_notify(words: Sequence[str]) -> list[str]:
+    """The words.
+
+    Raises:
+        BadParameter: one is not an address that the notifier can use.
+    """
+    for word in words:
+        try:
+            check_address(word)
+        except ValueError as error:
+            raise click.BadParameter(f"{word!r} {error}") from None
+    return list(words)
+
+
+def _plugins(watch: Sequence[str], notify: Sequence[str]) -> str:
+    """The tables of the plugins that *watch* and *notify* need."""
+    urls = [word for word in watch if "://" in word]
+    units = [word for word in watch if "/" not in word]
+    endpoints = [f'  {{ id = "{_endpoint_id(url)}", url = {json.dumps(url)} }},\n' for url in urls]
+    tables = [
+        _HTTP_MONITOR.format("".join(endpoints)) if urls else "",
+        _SYSTEMD.format(json.dumps(units)) if units else "",
+        _NOTIFIER.format(json.dumps(notify)) if notify else "",
+    ]
+    return "".join(tables)
+
+
+def _endpoint_id(url: str) -> str:
+    parts = urlsplit(url)
+    return _slug(f"{parts.netloc.rpartition('@')[2]}{parts.path}")
