@@ -18,6 +18,7 @@ GROUP = "boyd.commands"
 
 #: The built-in commands in the order of the help: name and path.
 COMMANDS = {
+    "demo": "boyd_cli.commands.demo_command:demo",
     "up": "boyd_cli.commands.up_command:up",
     "open": "boyd_cli.commands.up_command:open_console",
     "status": "boyd_cli.commands.status_command:status",

@@ -21,10 +21,11 @@ from route_kit import Known
 
 SHIPPED = ROOT / "deploy" / "agent" / "agent.toml"
 
-#: Not called here, but a process of the deployment; `up` is a deployment of its own, in test_up.py.
+#: Not called here, but a process of the deployment; `up` and `demo` are deployments of their own.
 PROCESS = "(a process)"
 #: Each command with what follows it, and after `<` what it reads; several lines are several calls.
 COMMANDS = {
+    "demo": PROCESS,
     "up": PROCESS,
     "open": "--print",
     "status": "",

@@ -8,8 +8,9 @@ import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -62,7 +63,11 @@ def greet(settings: Settings, agents: list[str], nodes: int | None = None) -> No
     output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
 
 
-def announce(settings: Settings, api_url: str, link: str, key: str | None) -> None:
+#: Prints where a deployment is: its settings, the URL of the API, a link to the console, the key.
+Announce = Callable[[Settings, str, str, str], None]
+
+
+def announce(settings: Settings, api_url: str, link: str, key: str, show_key: bool) -> None:
     """Print a link to the console and the address of the API, and *key* or where it is."""
     output.say(f"  open   {link}")
     path = _home(key_file(settings.state_dir))
@@ -70,7 +75,8 @@ def announce(settings: Settings, api_url: str, link: str, key: str | None) -> No
     command, url = f'curl --oauth2-bearer "$(cat {quoted})"', f"{api_url}/api/v0/state"
     line = f"  try    {command} {url}"
     output.say(f"  API    {api_url}")
-    output.say(f"  key    {key or f'{path} (readable only by you; boyd finds it automatically)'}")
+    where = f"{path} (readable only by you; boyd finds it automatically)"
+    output.say(f"  key    {key if show_key else where}")
     output.say(line if len(line) <= output.width() else f"  try    {command} \\\n           {url}")
     if settings.api.warning:
         output.say(output.paint(f"warning: {settings.api.warning}", "yellow"))
@@ -115,24 +121,37 @@ def up(
     """
     if not agents and not settings.agents and Path("agent.toml").exists():
         agents = ("agent.toml",)
-    settings = with_agents(settings, agents)
+    run_deployment(with_agents(settings, agents), partial(announce, show_key=show_key), redis_nodes)
+
+
+def run_deployment(settings: Settings, announce: Announce, nodes: int | None = None) -> None:
+    """Run the agents of *settings* on this machine until a signal requests a stop.
+
+    Args:
+        settings: the settings.
+        announce: called when the API answers, with the settings, its URL, a link and the key.
+        nodes: the masters of a Redis Cluster to start; None for one Redis.
+
+    Raises:
+        BoydError: something cannot start.
+    """
     if settings.traces.is_exporting:
         check_installed()
     names = list(load_agents(settings.agents))
     if len(names) == 1 and not settings.agent:
         settings = settings.model_copy(update={"agent": names[0]})
     with state_lock(settings.state_dir):
-        settings = settings.model_copy(update={"api": _free(settings.api)})
+        settings = settings.model_copy(update={"api": free_api(settings.api)})
         with (
             Supervisor(output.say) as supervisor,
-            _redis(settings, supervisor, redis_nodes) as running,
+            _redis(settings, supervisor, nodes) as running,
         ):
             if running is not None:
-                greet(settings, names, redis_nodes)
-                _run(running, supervisor, names, show_key)
+                greet(settings, names, nodes)
+                _run(running, supervisor, names, announce)
 
 
-def _free(api: ApiSettings) -> ApiSettings:
+def free_api(api: ApiSettings) -> ApiSettings:
     """The API's address with a port that is free now.
 
     Raises:
@@ -185,7 +204,7 @@ def _nodes_of(state: Path) -> int | None:
     return masters_in(state) or (0 if (state / "redis").exists() else None)
 
 
-def _run(settings: Settings, supervisor: Supervisor, agents: list[str], show_key: bool) -> None:
+def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce: Announce) -> None:
     url = settings.redis_url
     assert url is not None
     store = Store(connect(url))
@@ -206,7 +225,7 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], show_key
         redis_url=url, broker_url=settings.broker_url, api_url=api_url, agent=settings.agent
     )
     with publish_runtime(settings.state_dir, runtime):
-        announce(settings, api_url, _login_link(store, api_url, key), key if show_key else None)
+        announce(settings, api_url, _login_link(store, api_url, key), key)
         supervisor.run(watch.look, every=LOOK)
     output.say("stopping")
 

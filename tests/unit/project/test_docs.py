@@ -53,7 +53,7 @@ REMOTE = {"--config", "--url", "--key", "--profile"}
 COMMON = {*LOCAL, *REMOTE, "--redis"}
 #: Commands that need no settings.
 WITHOUT_SETTINGS = {
-    *("init", "completion", "plugins list", "plugins show", "plugins new"),
+    *("demo", "init", "completion", "plugins list", "plugins show", "plugins new"),
     *("mcp list", "mcp sync"),
 }
 #: Options whose default is said better in words.

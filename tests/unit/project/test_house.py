@@ -72,6 +72,7 @@ MODULES = {
     "Slack: the plugin, messages, calls, answers, settings, accounts, their page and command": 8,
     "the history of a target: events, grouping, reading, a report, routes, a page, a command": 9,
     "rights per action: their texts, and the route that explains them": 2,
+    "a demo without a clone": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.
