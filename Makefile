@@ -52,6 +52,7 @@ check: $(VENV)/.tests ## Check lint, format, types, imports between packages, an
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	@$(VENV)/bin/boyd check examples/watch/agent.toml examples/investigate/agent.toml examples/goals/agent.toml examples/procedure/agent.toml examples/causes/agent.toml > /dev/null
+	@for from in celery stackstorm rundeck; do $(VENV)/bin/boyd check examples/from-$$from/agent.toml > /dev/null || exit 1; done
 
 docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken link is an error.
 	@$(VENV)/bin/properdocs build --strict --config-file mkdocs.yml

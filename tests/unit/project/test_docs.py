@@ -550,7 +550,8 @@ def _with_plugins(code: str, values: Mapping[str, Any], folder: Path) -> str:
         plugins.mkdir()
         whole = blocks(page("plugins.md"), "python", "complete")[0]
         (plugins / "disk.py").write_text(whole, encoding="utf-8")
-        shutil.copy(ROOT / "examples" / "procedure" / "plugins" / "farm.py", plugins)
+        for example in ("procedure", "from-celery", "from-stackstorm", "from-rundeck"):
+            shutil.copytree(ROOT / "examples" / example / "plugins", plugins, dirs_exist_ok=True)
     return code
 
 

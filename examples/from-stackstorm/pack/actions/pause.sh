@@ -1,0 +1,4 @@
+#!/bin/sh
+# Take no new messages: pause.sh QUEUE
+set -e
+touch "spool/$1/paused"

@@ -1,0 +1,4 @@
+#!/bin/sh
+# Take messages again: resume.sh QUEUE
+set -e
+rm -f "spool/$1/paused"
