@@ -220,7 +220,7 @@ def test_requests_with_an_admin_key_are_answered_as_documented(
 ) -> None:
     # Somebody else than who has asked for the actions, so that approvals may be approved.
     [(name, value)] = site.deployment.key("fuzzer", "admin").items()
-    schemathesis(site, folder, "--header", f"{name}: {value}", "--max-examples", "10")
+    schemathesis(site, folder, "--header", f"{name}: {value}", "--max-examples", "5")
 
     measure(
         11, f"{answered(site)} requests made up with an admin's key: all answered as documented"
@@ -229,16 +229,6 @@ def test_requests_with_an_admin_key_are_answered_as_documented(
     assert site.ask("GET", "/audit/verify")["ok"]
     unreached = REACHED - succeeded(site)
     assert not unreached, "the refusals are not all that was tested"
-
-
-@pytest.mark.long
-def test_one_example_for_each_route_gets_what_is_documented(site: Site, folder: Path) -> None:
-    [(name, value)] = site.deployment.key("fuzzer", "admin").items()
-    options = ("--max-examples", "1", "--phases", "examples,fuzzing")
-    schemathesis(site, folder, "--header", f"{name}: {value}", *options)
-
-    assert site.ask("GET", "/state")["agent"]["id"] == "contract"
-    assert site.ask("GET", "/audit/verify")["ok"]
 
 
 @pytest.mark.long

@@ -435,17 +435,17 @@ def test_cases_pass_while_the_agent_decides_rightly_and_say_what_is_different(
     assert failed[0]["mistakes"][0].startswith("action: expected shop:other, got ")
 
 
-# Ten thousand iterations
+# Thousands of iterations
 
 
 @pytest.mark.long
-def test_ten_thousand_iterations_of_an_unchanged_agent_have_no_difference(
+def test_thousands_of_iterations_of_an_unchanged_agent_have_no_difference(
     tmp_path: Path,
 ) -> None:
     recorded = record(agent_from_file(write_agent(tmp_path / "then")), 500)
     many = [
         one.patched({"iteration": number, "id": f"shop:{number}"})
-        for number in range(1, 10_001)
+        for number in range(1, 2001)
         for one in [recorded[number % len(recorded)]]
     ]
     place = Place(tmp_path, many)
@@ -453,6 +453,6 @@ def test_ten_thousand_iterations_of_an_unchanged_agent_have_no_difference(
 
     assert first == second
     made = ReplayReport.from_json(first[1])
-    assert (made.iterations, made.unchanged) == (10_000, 10_000)
-    assert FileOfRecords(place.records, lambda _number: True).count == 10_000
+    assert (made.iterations, made.unchanged) == (2000, 2000)
+    assert FileOfRecords(place.records, lambda _number: True).count == 2000
     assert AGENT in place.agent.read_text()
