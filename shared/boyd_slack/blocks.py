@@ -15,15 +15,25 @@ from boyd.plugins.notifier.message import NotificationMessage
 from boyd.text.formatting import visible
 
 Block = dict[str, Any]
-Verb = Literal["approve", "deny"]
+Verb = Literal["approve", "deny", "acknowledge"]
 
 #: The names of buttons and dialogs.
 OPEN_PAGE, ANSWER, LINK = "boyd.open", "boyd.answer", "boyd.link"
-BUTTONS: dict[str, Verb] = {"boyd.approve": "approve", "boyd.deny": "deny"}
+BUTTONS: dict[str, Verb] = {
+    "boyd.approve": "approve",
+    "boyd.deny": "deny",
+    "boyd.acknowledge": "acknowledge",
+}
+#: The title of the dialog of each button, and its own button.
+_DIALOGS: dict[Verb, tuple[str, str]] = {
+    "approve": ("Approve?", "Approve"),
+    "deny": ("Deny?", "Deny"),
+    "acknowledge": ("Do you have it?", "I have it"),
+}
 #: The fields of dialogs: the block, and the element in it.
 NOTE, CODE, FIELD = "note", "code", "text"
-#: The most characters of a header, of a section, and of the note that a text field takes.
-_HEADER, _SECTION, _INPUT = 150, 3000, 3000
+#: The most characters of a header, of a section, and of the notes of answers and acknowledgements.
+_HEADER, _SECTION, _NOTE, _SHORT_NOTE = 150, 3000, 3000, 500
 #: The most characters of parameters in a dialog.
 MAX_PARAMS = 30_000
 
@@ -40,7 +50,7 @@ class ApprovalReference(Model):
 def approval_blocks(
     message: NotificationMessage, item: ApprovalItem, *, buttons: bool
 ) -> list[Block]:
-    """The message about an approval; *buttons* answer it."""
+    """The message about an approval; *buttons* answer or acknowledge it."""
     blocks: list[Block] = [
         {"type": "header", "text": _plain_text(message.title, _HEADER)},
         section(_lines(message)),
@@ -51,6 +61,7 @@ def approval_blocks(
         elements = [
             _button("boyd.approve", "Approve…", value=value, style="primary"),
             _button("boyd.deny", "Deny…", value=value, style="danger"),
+            _button("boyd.acknowledge", "I have it…", value=value),
         ]
     if message.link:
         elements.append(_button(OPEN_PAGE, "Open", url=message.link))
@@ -68,24 +79,32 @@ def confirmation(
     *,
     is_frozen: bool,
 ) -> Block:
-    """The dialog in which *principal* confirms an answer."""
-    required, text = item.required.require_note, params_text(item)
+    """The dialog in which *principal* confirms an answer or an acknowledgement."""
     reference = ApprovalReference(agent=item.agent_id, id=item.id, version=item.version, verb=verb)
-    label = "Note" if required else "Note (optional)"
-    note = _input(NOTE, label, optional=not required, multiline=True, max_length=_INPUT)
+    is_answer = verb != "acknowledge"
+    required = is_answer and item.required.require_note
+    text = params_text(item) if is_answer else ""
+    note = _input(
+        NOTE,
+        "Note" if required else "Note (optional)",
+        optional=not required,
+        multiline=True,
+        max_length=_NOTE if is_answer else _SHORT_NOTE,
+    )
+    title, submit = _DIALOGS[verb]
     return dialog(
-        "Approve?" if verb == "approve" else "Deny?",
+        title,
         [
             section(message.title),
             section(consequence(item, verb, is_frozen=is_frozen)),
             section(_lines(message)),
-            section("Parameters:"),
+            *([section("Parameters:")] if text else []),
             *(section(text[start : start + _SECTION]) for start in range(0, len(text), _SECTION)),
-            section(f"You answer as {principal}."),
+            section(f"You answer as {principal}." if is_answer else f"You are {principal}."),
             note,
         ],
         callback=ANSWER,
-        submit=verb.title(),
+        submit=submit,
         data=reference.to_json(),
     )
 
@@ -96,10 +115,12 @@ def params_text(item: ApprovalItem) -> str:
 
 
 def consequence(item: ApprovalItem, verb: Verb, *, is_frozen: bool) -> str:
-    """The consequence of an answer to *item*, in one sentence."""
+    """The consequence of an answer to *item*, or of its acknowledgement, in words."""
     missing = item.required.min_approvals - len(item.counting)
     if verb == "deny":
         return "Nothing is executed."
+    if verb == "acknowledge":
+        return "Nobody else is asked meanwhile. It still needs an answer."
     if missing > 1:
         return f"It needs {missing - 1} more after yours."
     if item.action_id == naming.GRANT:

@@ -33,6 +33,7 @@ from boyd_api.http.problems import HttpProblem
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.services import Services
 from boyd_api.routes import approval_routes
+from boyd_api.routes.acknowledgement_routes import AcknowledgeRequest, acknowledge_approval
 from boyd_slack import blocks
 from boyd_slack.accounts_page import pages
 from boyd_slack.blocks import ApprovalReference, Block
@@ -47,6 +48,8 @@ _DIALOG = 2.0
 _FORM = "application/x-www-form-urlencoded"
 #: The name under which refused requests are logged and counted.
 _SOURCE = "slack-interactions"
+_VERDICTS: dict[str, Verdict] = {"approve": "approved", "deny": "denied"}
+_ACKNOWLEDGED = "You have it: nobody else is asked meanwhile. It still needs an answer."
 #: Slack's scheme of signatures.
 _SIGNED = HmacAuth(
     method="hmac",
@@ -195,12 +198,9 @@ class _Desk:
         if view.callback_id != blocks.ANSWER:
             return ""
         try:
-            resolution = self._answer(view, _reference(view.private_metadata))
+            return self._answer(view, _reference(view.private_metadata))
         except _Refused as error:
             return blocks.replacement(blocks.notice(str(error), error.link))
-        if resolution.outcome == ApprovalOutcome.NOTE_REQUIRED:
-            return blocks.errors(blocks.NOTE, "The policy requires a note with the reason.")
-        return blocks.replacement(blocks.notice(_outcome(resolution)))
 
     def _confirmation(self, click: _Click) -> Block:
         key = self._key()
@@ -215,8 +215,8 @@ class _Desk:
         message = approval_message(item, "waiting", "", self.services.store.clock.now())
         return blocks.confirmation(message, item, verb, key.principal, is_frozen=bool(frozen))
 
-    def _answer(self, view: _View, reference: ApprovalReference) -> Resolution:
-        """Answer as the principal, by the same path as console and API."""
+    def _answer(self, view: _View, reference: ApprovalReference) -> str:
+        """Answer or acknowledge as the principal, by the same path as console and API."""
         key = self._key()
         if key is None:
             raise _Refused("Your Slack account is no longer linked: click the button again.")
@@ -228,15 +228,22 @@ class _Desk:
             # A dialog that is submitted twice answers once.
             *(f"slack:{view.id}", None, lambda: False),
         )
-        verdict: Verdict = "approved" if reference.verb == "approve" else "denied"
-        note = view.text(blocks.NOTE) or None
+        note = view.text(blocks.NOTE)
         try:
-            return approval_routes.answer(ctx, item.id, verdict, note, reference.version)
+            if reference.verb == "acknowledge":
+                acknowledge_approval(ctx, item.id, AcknowledgeRequest(note=note))
+                return blocks.replacement(blocks.notice(_ACKNOWLEDGED))
+            resolution = approval_routes.answer(
+                ctx, item.id, _VERDICTS[reference.verb], note or None, reference.version
+            )
         except HttpProblem as problem:
             raise _Refused(str(problem)) from None
+        if resolution.outcome == ApprovalOutcome.NOTE_REQUIRED:
+            return blocks.errors(blocks.NOTE, "The policy requires a note with the reason.")
+        return blocks.replacement(blocks.notice(_outcome(resolution)))
 
     def _item(self, key: ApiKey, reference: ApprovalReference) -> ApprovalItem:
-        """The approval, if *key* may answer it from Slack.
+        """The approval, if *key* may do with it from Slack what *reference* says.
 
         Raises:
             _Refused: it may not, and why.
@@ -258,9 +265,11 @@ class _Desk:
             refusal = ApprovalOutcome.NOT_PENDING
         if refusal is not None:
             raise _Refused(_sentence(approval_routes.refusal_text(refusal, item)))
-        permission = self.services.rights.judge(key.actor(), "approve", item.action_id, item.target)
-        if not permission.allowed:
-            raise _Refused(_sentence(permission.reason))
+        if reference.verb != "acknowledge":
+            actor, rights = key.actor(), self.services.rights
+            permission = rights.judge(actor, "approve", item.action_id, item.target)
+            if not permission.allowed:
+                raise _Refused(_sentence(permission.reason))
         return item
 
     def _check_console(self, item: ApprovalItem) -> None:

@@ -249,6 +249,38 @@ def test_a_denial_executes_nothing(site: Site, slack: Slack, alice: Any, done: l
     assert done == []
 
 
+def test_an_acknowledgement_leaves_the_approval_to_be_answered(
+    site: Site, slack: Slack, alice: Any, done: list[str]
+) -> None:
+    # Whoever takes care of an approval need not be allowed to answer it here.
+    id = site.waiting("hello", risk="high", require_note=True)
+    post_message(site, slack, id)
+    send(site, slack.click("boyd.acknowledge"))
+    text = words(slack.view()["blocks"])
+    assert "Nobody else is asked meanwhile. It still needs an answer." in text
+    assert "Parameters:" not in text
+
+    text = replacing_text(send(site, slack.submission(note="looking")))
+    assert text == "You have it: nobody else is asked meanwhile. It still needs an answer."
+    item = site.get(f"/approvals/{id}").json
+    assert item["status"] == "pending"
+    assert (item["acknowledgement"]["by"], item["acknowledgement"]["note"]) == ("alice", "looking")
+    assert done == []
+
+
+def test_an_approval_answered_meanwhile_cannot_be_acknowledged(
+    site: Site, slack: Slack, alice: Any
+) -> None:
+    id = site.waiting()
+    post_message(site, slack, id)
+    send(site, slack.click("boyd.acknowledge"))
+    site.post(f"/approvals/{id}/deny")
+
+    text = replacing_text(send(site, slack.submission()))
+    assert text == "The approval is denied by alice."
+    assert "acknowledgement" not in site.get(f"/approvals/{id}").json
+
+
 def test_a_dialog_that_is_submitted_twice_answers_once(
     site: Site, slack: Slack, alice: Any, done: list[str]
 ) -> None:

@@ -67,7 +67,7 @@ def test_an_approval_is_posted_with_its_reason_and_buttons(rig: Rig, slack: Slac
     assert "why: / is 97 % full" in words(message["blocks"])
     assert 'params: {"path": "/"}' in words(message["blocks"])
     labels = [button["text"]["text"] for button in elements(message["blocks"])]
-    assert labels == ["Approve…", "Deny…", "Open"]
+    assert labels == ["Approve…", "Deny…", "I have it…", "Open"]
 
 
 def test_an_answer_edits_the_message_and_takes_its_buttons(rig: Rig, slack: Slack) -> None:
