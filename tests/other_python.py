@@ -22,7 +22,7 @@ from areas import ROOT, test_files
 from long_tests import Clone
 
 #: How many parts the unit tests have.
-_PARTS = 8
+_PARTS = 16
 _RELEASE = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 
 
