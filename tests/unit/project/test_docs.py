@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -459,6 +460,38 @@ def test_every_file_that_a_page_names_exists(path: Path) -> None:
     folders = [path.parent, *(ROOT / root for root in ROOTS)]
     for name in set(NAMED.findall(prose)) - MADE:
         assert any((folder / name).exists() for folder in folders), name
+
+
+NAME_IN_FILE = re.compile(r"`(\w+)`(?: in| of|,? derived from| from)+ `([\w/]+\.\w+)`")
+
+
+def test_where_things_are_added_names_what_exists() -> None:
+    table = section((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "## Where do I add a …")
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    pairs = NAME_IN_FILE.findall(table)
+
+    assert len(pairs) > 5
+    for name, file in pairs:
+        assert re.search(rf"\b{name}\b", (ROOT / file).read_text("utf-8")), f"{name} in {file}"
+    assert set(re.findall(r"`(boyd\.[a-z]+)`", table)) <= set(groups)
+
+
+def test_the_forms_for_issues_ask_for_what_is_needed() -> None:
+    forms = [
+        yaml.safe_load(path.read_text("utf-8"))
+        for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")
+        if path.name != "config.yml"
+    ]
+    kinds = {"markdown", "textarea", "input"}
+
+    assert len(forms) == 3
+    for form in forms:
+        assert form["name"]
+        assert form["description"]
+        assert {part["type"] for part in form["body"]} <= kinds
+        fields = [part for part in form["body"] if part["type"] != "markdown"]
+        assert len({part["id"] for part in fields}) == len(fields)
+        assert any(part.get("validations", {}).get("required") for part in fields)
 
 
 #: Where the folders of the map begin, and which of them it need not name.
