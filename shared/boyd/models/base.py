@@ -61,7 +61,8 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _whole(value: object) -> object:
+def as_whole(value: object) -> object:
+    """The integer that a float stands for; anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -69,7 +70,7 @@ def _whole(value: object) -> object:
 Json = Annotated[JsonValue, AfterValidator(_storable)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_storable)]
 #: A whole number, however JSON writes it: 370.0 is one.
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(as_whole)]
 Timestamp = Annotated[AwareDatetime, Field(strict=False)]
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "critical")

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from boyd.models.base import JsonObject, Model, Timestamp, Whole
+from boyd.models.base import JsonObject, Model, Timestamp, as_whole
 from boyd.text.redaction import redactor
 
 Profile = Literal["research", "general", "execution", "off"]
@@ -115,9 +115,10 @@ class Limits(Model):
 class Wanted(Model):
     """The limits requested for one investigation; absent ones are the agent's."""
 
-    max_steps: Whole | None = Field(default=None, gt=0, le=1000)
-    max_tool_calls: Whole | None = Field(default=None, gt=0, le=10_000)
-    max_tokens: Whole | None = Field(default=None, gt=0)
+    # Bounds come first: after a validator of ours they are not in the JSON Schema.
+    max_steps: Annotated[int, Field(gt=0, le=1000), BeforeValidator(as_whole)] | None = None
+    max_tool_calls: Annotated[int, Field(gt=0, le=10_000), BeforeValidator(as_whole)] | None = None
+    max_tokens: Annotated[int, Field(gt=0), BeforeValidator(as_whole)] | None = None
     max_cost: float | None = Field(default=None, gt=0)
     max_seconds: float | None = Field(default=None, gt=0)
 
