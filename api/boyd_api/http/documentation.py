@@ -14,7 +14,12 @@ from typing import Any
 
 from flask import Response, current_app, request
 from pydantic import BaseModel
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic.json_schema import (
+    GenerateJsonSchema,
+    JsonSchemaMode,
+    models_json_schema,
+)
+from pydantic_core import core_schema
 
 from boyd.models import Model, RunResult
 from boyd.text.version import VERSION
@@ -213,23 +218,54 @@ def _schemas(routes: Sequence[Route]) -> tuple[Schemas, dict[str, Any]]:
     models.update(dict.fromkeys((model, "validation") for model in (*bodies, *queries)))
     sent: list[type[BaseModel]] = [*answers, ProblemDocument, RunResult]
     models.update(dict.fromkeys((model, "serialization") for model in sent))
-    references, definitions = models_json_schema(list(models), ref_template=_REF)
-    shapes = _without_empty_defaults(definitions["$defs"])
+    references, definitions = models_json_schema(
+        list(models), ref_template=_REF, schema_generator=_Shapes
+    )
+    shapes = definitions["$defs"]
     schemas: dict[Any, Any] = {model: reference for (model, _), reference in references.items()}
     for query in dict.fromkeys(queries):
         schemas[query] = shapes.pop(schemas[query]["$ref"].rpartition("/")[2])
     return schemas, shapes
 
 
-def _without_empty_defaults(value: Any) -> Any:
-    """Remove each default of null where null is no valid value: it only marks a field as absent."""
-    if isinstance(value, list):
-        return [_without_empty_defaults(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    empty = value.get("default", ...) is None and "type" in value
-    rest = {key: each for key, each in value.items() if not (empty and key == "default")}
-    return {key: _without_empty_defaults(each) for key, each in rest.items()}
+class _Shapes(GenerateJsonSchema):
+    """Shapes of which generators of clients make the right types.
+
+    They take a field with a `default` for one that is always there, also in requests. So a default
+    is part of the description, and a field of an answer is required if it is always sent.
+    """
+
+    def field_is_required(
+        self,
+        field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
+        total: bool,
+    ) -> bool:
+        """Report whether the field is there; absent values are left out of answers."""
+        schema = field["schema"]
+        if self.mode == "validation" or schema["type"] != "default":
+            return super().field_is_required(field, total)
+        return not field.get("serialization_exclude") and not _may_be_absent(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Report that no field needs a title, which only repeats its name."""
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """The shape without the default, which its description names."""
+        shape = self.generate_inner(schema["schema"])
+        default = schema.get("default")
+        if (
+            self.mode == "serialization"
+            or not isinstance(default, str | int | float)
+            or default == ""
+        ):
+            return shape
+        parts = [shape.get("description", ""), f"Default: `{json.dumps(default)}`."]
+        return {**shape, "description": " ".join(filter(None, parts))}
+
+
+def _may_be_absent(schema: Mapping[str, Any]) -> bool:
+    return schema.get("default", ...) is None or schema["schema"]["type"] == "nullable"
 
 
 def _operation(route: Route, operation_id: str, rule: str, schemas: Schemas) -> dict[str, Any]:
@@ -281,7 +317,10 @@ def _query(route: Route, schemas: Schemas) -> list[dict[str, Any]]:
 
 def _body(route: Route, schemas: Schemas) -> dict[str, Any] | None:
     if route.consumes:
-        return {"content": {kind: {"schema": {}} for kind in route.consumes}, "required": False}
+        # Generators of clients choose the type by the value, and any value may be of any type.
+        kind, *others = route.consumes
+        also = {"description": f"Also as {', '.join(others)}."} if others else {}
+        return {**also, "content": {kind: {"schema": {}}}, "required": False}
     if route.body is None:
         return None
     content = {_JSON: {"schema": schemas[route.body]}}

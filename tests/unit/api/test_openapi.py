@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api_kit import Site
@@ -21,6 +22,20 @@ OPERATIONS = [
     for path, methods in SPEC["paths"].items()
     for method, operation in methods.items()
 ]
+
+
+#: Words that restrict nothing by themselves.
+ANNOTATIONS = {"description", "discriminator", "title"}
+
+
+def keywords(shape: Any) -> set[str]:
+    """The keywords of a schema and of all within it."""
+    if not isinstance(shape, dict):
+        return set()
+    within = [*shape.get("properties", {}).values(), *shape.get("prefixItems", [])]
+    within += [shape.get("items"), shape.get("additionalProperties")]
+    within += [part for word in ("allOf", "anyOf", "oneOf") for part in shape.get(word, [])]
+    return set(shape).union(*map(keywords, within))
 
 
 def references(value: Any) -> set[str]:
@@ -126,6 +141,46 @@ def test_a_request_that_acts_can_be_repeated_safely(
 
 def test_a_validator_of_openapi_finds_nothing_wrong() -> None:
     assert list(OpenAPIV31SpecValidator(SPEC).iter_errors()) == []
+
+
+def test_names_stay_apart_when_a_generator_spells_them_in_its_way() -> None:
+    ids = [one["operationId"] for methods in SPEC["paths"].values() for one in methods.values()]
+
+    for names in (ids, list(SPEC["components"]["schemas"])):
+        assert len({re.sub(r"\W|_", "", name).lower() for name in names}) == len(names)
+
+
+def test_a_field_with_a_default_need_not_be_sent() -> None:
+    shapes = SPEC["components"]["schemas"]
+    for model in {route.body for route in ALL if route.body}:
+        needed = {field.alias for field in model.model_fields.values() if field.is_required()}
+
+        assert set(shapes[model.__name__].get("required", [])) == needed, model.__name__
+    assert shapes["SentRun"]["properties"]["priority"]["description"] == 'Default: `"medium"`.'
+    # Generators take a field with a default for one that is always there, also in requests.
+    fields = [field for shape in shapes.values() for field in shape.get("properties", {}).values()]
+    assert not [field for field in fields if "default" in field]
+
+
+def test_the_fields_that_every_answer_has_are_required() -> None:
+    answers = [answer for route in ALL for answer in route.answers.values()]
+    for model in {answer for answer in answers if isinstance(answer, type)}:
+        sent = {
+            field.alias
+            for field in model.model_fields.values()
+            if field.get_default(call_default_factory=True) is not None and not field.exclude
+        }
+
+        assert set(SPEC["components"]["schemas"][model.__name__].get("required", [])) == sent
+
+
+def test_a_body_has_one_form_and_a_shape_only_words_of_json_schema() -> None:
+    words = set().union(*map(keywords, SPEC["components"]["schemas"].values()))
+
+    for methods in SPEC["paths"].values():
+        for operation in methods.values():
+            assert len(operation.get("requestBody", {}).get("content", ["none"])) == 1
+    assert words <= Draft202012Validator.VALIDATORS.keys() | ANNOTATIONS
 
 
 def test_it_names_the_server_and_what_a_callback_brings() -> None:
