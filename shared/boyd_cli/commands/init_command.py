@@ -81,9 +81,9 @@ def init(folder: Path, name: str | None, watch: list[str], notify: list[str]) ->
         notify = notify or _ask(_NOTIFY, _check_notify)
     values = {
         "id": _slug(folder.resolve().name if title == _title(folder) else title),
-        "name": json.dumps(title),
+        "name": _quote(title),
         "file": agent.name,
-        "mounts": json.dumps(["/", *(word for word in watch if word.startswith("/"))]),
+        "mounts": _quote(["/", *(word for word in watch if word.startswith("/"))]),
         "plugins": _plugins(watch, notify),
     }
     texts = {
@@ -176,15 +176,29 @@ def _plugins(watch: Sequence[str], notify: Sequence[str]) -> str:
     """The tables of the plugins that *watch* and *notify* need."""
     urls = [word for word in watch if "://" in word]
     units = [word for word in watch if "/" not in word]
-    endpoints = [f'  {{ id = "{_endpoint_id(url)}", url = {json.dumps(url)} }},\n' for url in urls]
+    ids = _endpoint_ids(urls)
+    endpoints = [
+        f'  {{ id = "{id}", url = {_quote(url)} }},\n' for id, url in zip(ids, urls, strict=True)
+    ]
     tables = [
         _HTTP_MONITOR.format("".join(endpoints)) if urls else "",
-        _SYSTEMD.format(json.dumps(units)) if units else "",
-        _NOTIFIER.format(json.dumps(notify)) if notify else "",
+        _SYSTEMD.format(_quote(units)) if units else "",
+        _NOTIFIER.format(_quote(notify)) if notify else "",
     ]
     return "".join(tables)
 
 
-def _endpoint_id(url: str) -> str:
-    parts = urlsplit(url)
-    return _slug(f"{parts.netloc.rpartition('@')[2]}{parts.path}")
+def _endpoint_ids(urls: Sequence[str]) -> list[str]:
+    """An id for each address after its host and path, with a number where others have the same."""
+    ids: list[str] = []
+    for url in urls:
+        parts = urlsplit(url)
+        base = _slug(f"{parts.netloc.rpartition('@')[2]}{parts.path}")
+        numbered = (f"{base[:60]}-{number}" for number in range(2, len(urls) + 1))
+        ids.append(next(id for id in (base, *numbered) if id not in ids))
+    return ids
+
+
+def _quote(value: str | Sequence[str]) -> str:
+    """A value as TOML, which knows no escapes of JSON for what is beyond 16 bits."""
+    return json.dumps(value, ensure_ascii=False)

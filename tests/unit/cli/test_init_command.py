@@ -33,6 +33,21 @@ def test_options_name_what_the_agent_watches_and_whom_it_tells(tmp_path: Path) -
     assert len(options["notifier"].groups[0].recipients) == 1
 
 
+def test_names_in_any_script_and_addresses_of_one_path_are_kept_apart(tmp_path: Path) -> None:
+    urls = ["https://shop.example/🚀", "http://shop.example/🚀", "https://shop.example/🚀?x=2"]
+    init(str(tmp_path / "first"), "--name", "Shop 🚀", "--watch", ",".join(urls))
+
+    agent = load_agent(str(tmp_path / "first" / "agent.toml"))
+    endpoints = agent.host.plugins["http-monitor"].options.endpoints
+    assert agent.info.name == "Shop 🚀"
+    assert [each.url for each in endpoints] == urls
+    assert [each.id for each in endpoints] == [
+        "shop.example",
+        "shop.example-2",
+        "shop.example-3",
+    ]
+
+
 def test_without_options_the_agent_observes_this_host(tmp_path: Path) -> None:
     init(str(tmp_path / "first"))
 
