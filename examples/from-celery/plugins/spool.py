@@ -63,7 +63,7 @@ class Spool(Plugin):
         """Report a full spool."""
         full = [
             Anomaly(
-                type="spool-full",
+                type="folder-full",
                 description=f"{o.data['rejected']} files were rejected",
                 severity="medium",
                 affected_resources=[self.options.folder],
@@ -90,7 +90,7 @@ class Spool(Plugin):
 
     @propose.applicable_when
     def _full(self, situation: Situation) -> bool:
-        return any(anomaly.type == "spool-full" for anomaly in situation.anomalies)
+        return any(anomaly.type == "folder-full" for anomaly in situation.anomalies)
 
     @action(risk="medium", reversibility="irreversible", autonomy="approval-required", timeout=30)
     def purge(self, params: Purge) -> str:

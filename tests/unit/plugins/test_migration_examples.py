@@ -80,7 +80,7 @@ def test_the_agent_deletes_the_files_that_the_celery_tasks_delete(copy: Copy) ->
     lab = Lab(load_agent("agent.toml"))
     result = lab.run()
     assert result.situation is not None
-    assert [anomaly.type for anomaly in result.situation.anomalies] == ["spool-full"]
+    assert [anomaly.type for anomaly in result.situation.anomalies] == ["folder-full"]
     assert remaining() == ["a", "b", "c", "d"]
     approve(lab)
     assert remaining() == ["d"]
