@@ -462,6 +462,23 @@ def test_every_file_that_a_page_names_exists(path: Path) -> None:
         assert any((folder / name).exists() for folder in folders), name
 
 
+def test_the_comparison_has_the_figures_of_the_performance_page() -> None:
+    """Its rows leave out some columns of that page: taskiq, Dramatiq, ratios and targets."""
+    rates = section(page("compare.md"), "## Measured")
+    table = re.findall(r"^\| (\d+) observers?, (p50|20 agents)[^|]*(\|.*)$", rates, re.MULTILINE)
+    measured = page("performance.md").split("Iterations a second of 20 agents at once:")
+    columns = {"p50": (1, 2, 4), "20 agents": (1, 2, 5)}
+
+    assert len(table) == 5
+    for observers, kind, cells in table:
+        half = measured[kind != "p50"]
+        row = re.search(rf"^\| {observers} \| .*$", half, re.MULTILINE)
+        assert row is not None
+        figures = [cell.strip() for cell in row[0].strip("|").split("|")]
+        shown_figures = re.findall(r"[\d.]+", cells)
+        assert shown_figures == [figures[column] for column in columns[kind]]
+
+
 NAME_IN_FILE = re.compile(r"`(\w+)`(?: in| of|,? derived from| from)+ `([\w/]+\.\w+)`")
 
 
