@@ -10,9 +10,9 @@ from pydantic import Field, field_validator
 
 from boyd.models import ASKING, ApprovalItem, NotificationRecipient, NotificationStage
 from boyd.plugin import Context, Plugin, Secret
-from boyd.plugins.http_service import BaseUrl
 from boyd.plugins.notifier.message import NotificationMessage, approval_message
 from boyd.plugins.notifier.plugin import Audience, audiences_of
+from boyd.settings.validation import BaseUrl
 from boyd_slack import blocks
 from boyd_slack.slack_settings import WEB_API
 from boyd_slack.web_api import SlackApi, SlackError

@@ -6,8 +6,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from boyd.plugins.http_service import BaseUrl
 from boyd.settings.process_settings import Settings
+from boyd.settings.validation import BaseUrl
 
 #: The address of the Web API, but for those who use GovSlack.
 WEB_API = "https://slack.com/api"

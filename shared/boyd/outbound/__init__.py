@@ -2,6 +2,5 @@
 
 from boyd.models import Delivery
 from boyd.outbound.callback import DELAYS, CallbackSender, retry_delay
-from boyd.outbound.guarded_session import check_url
 
-__all__ = ["DELAYS", "CallbackSender", "Delivery", "check_url", "retry_delay"]
+__all__ = ["DELAYS", "CallbackSender", "Delivery", "retry_delay"]

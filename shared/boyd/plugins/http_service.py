@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
@@ -26,18 +26,6 @@ QUOTED = 300
 _FAILURES = (500, 502, 504)
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-
-
-def _base_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must begin with http:// or https:// and have a host")
-    if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; use the options for credentials")
-    return url.rstrip("/")
-
-
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 class ServiceError(Exception):

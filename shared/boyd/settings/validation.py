@@ -8,10 +8,11 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
+from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from boyd.errors import ConfigError
 from boyd.models.base import explain, strip_prefix
@@ -188,3 +189,16 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _models(part)
+
+
+def _base_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must begin with http:// or https:// and have a host")
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user or password; use the options for credentials")
+    return url.rstrip("/")
+
+
+#: The address of an HTTP service, without credentials.
+BaseUrl = Annotated[str, AfterValidator(_base_url)]

@@ -13,8 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.http_service import BaseUrl, HttpAccess, StateError, change
+from boyd.plugins.http_service import HttpAccess, StateError, change
 from boyd.plugins.results import difference
+from boyd.settings.validation import BaseUrl
 from boyd_connectors.connector_parts import CheckReport, SeparateReads
 from boyd_connectors.github.github_api import RateLimit, Repository, Revert
 

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.http_service import BaseUrl, HttpAccess, HttpService, change
+from boyd.plugins.http_service import HttpAccess, HttpService, change
+from boyd.settings.validation import BaseUrl
 from boyd_connectors.connector_parts import (
     CheckReport,
     Sample,

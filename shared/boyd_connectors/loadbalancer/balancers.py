@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from boyd.models import JsonObject
 from boyd.plugin import Context
 from boyd.plugins.command import CommandFailed, run_checked
-from boyd.plugins.http_service import BaseUrl
+from boyd.settings.validation import BaseUrl
 
 ServerState = Literal["ready", "drain", "maint"]
 

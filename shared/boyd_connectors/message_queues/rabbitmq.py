@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from boyd.models import JsonObject
 from boyd.plugin import Context
-from boyd.plugins.http_service import BaseUrl, HttpAccess, HttpService, ServiceError
+from boyd.plugins.http_service import HttpAccess, HttpService, ServiceError
+from boyd.settings.validation import BaseUrl
 from boyd_connectors.message_queues.message_queue import (
     ChangeLost,
     MessageQueue,

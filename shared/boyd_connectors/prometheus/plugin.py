@@ -10,15 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from boyd.models import ActionResult, EffectVerdict, JsonObject, Model, Observation
 from boyd.plugin import Connector, Context, Observer, action, tool
-from boyd.plugins.http_service import (
-    BaseUrl,
-    HttpAccess,
-    HttpService,
-    ServiceError,
-    StateError,
-    change,
-)
+from boyd.plugins.http_service import HttpAccess, HttpService, ServiceError, StateError, change
 from boyd.plugins.results import difference
+from boyd.settings.validation import BaseUrl
 from boyd_connectors.connector_parts import CheckReport, Sample, SeparateReads, names_in_alarm
 from boyd_connectors.prometheus.alerts import (
     Alertmanager,

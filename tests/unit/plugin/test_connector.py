@@ -17,13 +17,13 @@ from boyd import ActionResult, ConfigError, Connector, Context, Secret, action
 from boyd.plugin import PluginHost
 from boyd.plugins.http_service import (
     MAX_BYTES,
-    BaseUrl,
     HttpAccess,
     HttpService,
     ServiceError,
     change,
 )
 from boyd.plugins.results import MAX_LINES, difference
+from boyd.settings.validation import BaseUrl
 from boyd.text.redaction import clean
 from harness import free_port
 from plugin_kit import Site, context, site

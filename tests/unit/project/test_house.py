@@ -73,6 +73,7 @@ MODULES = {
     "the history of a target: events, grouping, reading, a report, routes, a page, a command": 9,
     "rights per action: their texts, and the route that explains them": 2,
     "a demo without a clone": 1,
+    "the request of a callback, so that the HTTP client is loaded with the first one": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import LEVELS, Autonomy, AutonomyMode, Level
 from boyd.plugin import Secret
-from boyd.plugins.http_service import BaseUrl, HttpAccess
+from boyd.plugins.http_service import HttpAccess
+from boyd.settings.validation import BaseUrl
 
 #: No underscore: models call a tool `<server>_<tool>`, and no other pair may give the same name.
 ServerName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
