@@ -22,7 +22,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from boyd.embedded import redis_server
-from boyd.embedded.child import ChildSpec, last_log_lines, log_size, open_log, rotate_log
+from boyd.embedded.child import (
+    CAN_FORK,
+    ChildSpec,
+    last_log_lines,
+    log_size,
+    open_log,
+    rotate_log,
+)
 from boyd.embedded.redis_server import RedisServer
 from boyd.embedded.state_folder import (
     RUNTIME_FILE,
@@ -399,6 +406,36 @@ class TestSupervisor:
             f"sleeper was killed by SIGKILL; starting it again in 0.01 s (log: {child.log})"
         ]
         assert gone(first)
+
+    @pytest.mark.skipif(not CAN_FORK, reason="forks on Linux only")
+    def test_a_forked_child_has_nothing_of_its_parent_but_its_memory(self, tmp_path: Path) -> None:
+        def main() -> None:
+            handlers = {signal.getsignal(number) for number in STOP_SIGNALS}
+            print(
+                sorted(os.environ),
+                len(list(Path("/proc/self/fd").iterdir())),  # three, and that of the folder
+                os.getsid(0) == os.getpid(),
+                Path("/proc/self/comm").read_text().strip(),
+                handlers == {signal.SIG_DFL, signal.default_int_handler},
+            )
+            raise SystemExit(78)
+
+        log = tmp_path / "forked.log"
+        child = ChildSpec("forked", (), log, main, env={"ONE": "1"}, fatal=frozenset({78}))
+        with Supervisor(print, HASTE) as supervisor, log.open("w"):
+            supervisor.start(child)
+            with pytest.raises(ChildStartFailed, match="forked cannot start"):
+                supervisor.run()
+        assert log.read_text() == "['ONE'] 4 True boyd forked True\n"
+
+    @pytest.mark.skipif(not CAN_FORK, reason="forks on Linux only")
+    def test_an_error_of_a_forked_child_ends_the_child(self, tmp_path: Path) -> None:
+        notes: list[str] = []
+        child = ChildSpec("forked", (), tmp_path / "forked.log", lambda: 1 / 0)
+        with Supervisor(notes.append, HASTE) as supervisor:
+            supervisor.start(child)
+            supervisor.wait_until("forked", lambda: bool(notes), 120)
+        assert notes[0].startswith("forked exited with 1: ZeroDivisionError: division by zero;")
 
     def test_the_last_words_of_a_child_that_ends_in_error_are_reported(
         self, tmp_path: Path

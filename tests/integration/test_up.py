@@ -74,12 +74,12 @@ class Up:
 
     def children(self) -> dict[str, psutil.Process]:
         """The processes it has started, by what they do."""
-        found = {}
-        for child in psutil.Process(self.process.pid).children():
-            words = child.cmdline()
-            is_redis = words[0].split()[0].endswith("-server")
-            found["redis" if is_redis else words[words.index("boyd_cli") + 1]] = child
-        return found
+        children = psutil.Process(self.process.pid).children()
+        names = [child.name().removeprefix("boyd ") for child in children]
+        return {
+            "redis" if name.endswith("-server") else name: child
+            for name, child in zip(names, children, strict=True)
+        }
 
     def tree(self) -> list[psutil.Process]:
         """Everything below it."""
@@ -155,6 +155,11 @@ def test_it_shows_iterations_and_others_can_look_in(up: Up) -> None:
     assert "continuous" in json.dumps(status)
     assert len(history) == 2
     assert health["status"] == "ok"
+
+
+def test_the_process_that_forks_the_others_has_one_thread(up: Up) -> None:
+    assert psutil.Process(up.process.pid).num_threads() == 1
+    assert {"worker", "act", "beat", "api", "archive"} <= set(up.children())
 
 
 def told(up: Up, name: str) -> str:

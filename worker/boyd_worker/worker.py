@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -143,6 +144,7 @@ def run_worker(host: AgentHost) -> int:
     host.app.conf.task_time_limit = _hard_limit(host)
     maintenance = Maintenance(host)
     _connect(host, maintenance)
+    gc.freeze()  # so that processes of the pool share the memory of what is loaded by now
     worker = host.app.Worker(
         hostname=f"boyd@{host.name}",
         pool_cls=host.settings.worker.pool,

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from boyd.embedded.state_folder import private_folder
 from boyd.sandbox.subprocess_call import follow_parent
 
 ROTATE_BYTES = 10 * 1024 * 1024
 TAIL_BYTES = 16 * 1024
+#: Elsewhere the libraries of the system may use threads, and a process with threads must not fork.
+CAN_FORK = sys.platform == "linux"
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,8 @@ class ChildSpec:
     Attributes:
         name: its name for users.
         argv: the path of the program and its arguments.
+        main: the same as a function, which is forked if the system `CAN_FORK`; then the child
+            shares the memory of what was imported before.
         log: the file for its output.
         env: its whole environment; None to inherit.
         stop_signal: requests an orderly end.
@@ -39,6 +47,7 @@ class ChildSpec:
     name: str
     argv: tuple[str, ...]
     log: Path
+    main: Callable[[], object] | None = None
     env: Mapping[str, str] | None = field(default=None, repr=False)  # may hold secrets
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGKILL
@@ -57,56 +66,130 @@ class ChildProcess:
     def __init__(self, child: ChildSpec) -> None:
         log = open_log(child.log)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                child.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=child.env,
-                pass_fds=child.pass_fds,
-                start_new_session=True,
-                preexec_fn=partial(_before_exec, child.death_signal, os.getpid()),
-            )
+            fork = CAN_FORK and child.main
+            self.pid, self._wait = _fork(child, log) if fork else _execute(child, log)
         finally:
             os.close(log)
-        self.pid = self._process.pid
         self.started = time.monotonic()
+        #: The exit status once `death` has returned a reason; negative for a signal.
+        self.status: int | None = None
 
     @property
     def seconds(self) -> float:
         """Seconds since its start."""
         return time.monotonic() - self.started
 
-    @property
-    def status(self) -> int | None:
-        """Its exit status once `ended` has returned a reason; negative for a signal."""
-        return self._process.returncode
-
     def death(self) -> str | None:
         """The cause of its end once it has ended; kills the rest of its group."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        if self._process.returncode is None and os.waitid(os.P_PID, self.pid, options) is None:
+        if self.status is None and os.waitid(os.P_PID, self.pid, options) is None:
             return None
         return self.kill()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, not to its group."""
-        if self._process.returncode is None:  # until it is reaped, its pid is not reused
+        if self.status is None:  # until it is reaped, its pid is not reused
             os.kill(self.pid, number)
 
     def kill(self) -> str:
         """Kill the whole group and return the reason of the end."""
-        if self._process.returncode is None:
+        if self.status is None:
             # Before the process is reaped, as its pid may be reused afterwards.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        code = self._process.wait()
+            # One that was forked just now has no group yet.
+            for kill in (os.killpg, os.kill):
+                with suppress(ProcessLookupError, PermissionError):
+                    kill(self.pid, signal.SIGKILL)
+            self.status = self._wait()
+        code = self.status
         if code >= 0:
             return f"exited with {code}"
         try:
             return f"was killed by {signal.Signals(-code).name}"
         except ValueError:
             return f"was killed by signal {-code}"
+
+
+def _execute(child: ChildSpec, log: int) -> tuple[int, Callable[[], int]]:
+    process = subprocess.Popen(  # noqa: S603 - our own command, no shell
+        child.argv,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=child.env,
+        pass_fds=child.pass_fds,
+        start_new_session=True,
+        preexec_fn=partial(_before_exec, child.death_signal, os.getpid()),
+    )
+    return process.pid, process.wait
+
+
+def _fork(child: ChildSpec, log: int) -> tuple[int, Callable[[], int]]:
+    parent = os.getpid()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # the terminal may be gone
+            stream.flush()  # or both would write what it holds
+    # In the child no collection may close descriptors of the parent, as others have their numbers
+    # by then, nor write to all objects, which would copy the memory that is shared.
+    gc.collect()
+    gc.freeze()
+    with _block_signals():  # which our handlers would swallow in the new process
+        pid = os.fork()
+        if pid == 0:
+            _become(child, log, parent)
+    return pid, lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@contextmanager
+def _block_signals() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _become(child: ChildSpec, log: int, parent: int) -> NoReturn:
+    """Run *child* in this process, which was forked, and end it.
+
+    What it has of its parent is given up, but not closed in order: that would close it there, too.
+    """
+    status = 1
+    try:
+        os.setsid()
+        follow_parent(child.death_signal, parent)
+        _reset_signals()
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        for number, stream in enumerate((nowhere, log, log)):
+            os.dup2(stream, number)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        # New ones, as those of the parent buffer like a terminal.
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+        if child.env is not None:
+            os.environ.clear()
+            os.environ.update(child.env)
+        with suppress(OSError):  # the name that `ps` shows; without /proc it keeps its old one
+            Path("/proc/self/comm").write_text(f"boyd {child.name}")
+        assert child.main is not None
+        child.main()
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:  # noqa: BLE001 - nothing may return into the code of the parent
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status)
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _before_exec(death_signal: signal.Signals, parent: int) -> None:

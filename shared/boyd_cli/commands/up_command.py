@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shlex
+import signal
 import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,7 +24,7 @@ from urllib.parse import urlsplit
 import click
 
 from boyd.agent import load_agents
-from boyd.embedded.child import ChildSpec, log_path
+from boyd.embedded.child import CAN_FORK, ChildSpec, log_path
 from boyd.embedded.redis_cluster import masters_in, redis_cluster
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
@@ -34,7 +38,7 @@ from boyd.embedded.state_folder import (
     write_private,
 )
 from boyd.embedded.supervisor import Supervisor
-from boyd.errors import INIT_FAILED, ConfigError, StoreError
+from boyd.errors import INIT_FAILED, BoydError, ConfigError, StoreError
 from boyd.models import SCOPES
 from boyd.models.responses import LoginLink, NewKey
 from boyd.settings.process_settings import ApiSettings, Settings
@@ -42,7 +46,7 @@ from boyd.store import Store, connect, mask_url, translate_errors
 from boyd.store.api_keys import id_of
 from boyd.store.login_sessions import login_path
 from boyd.text.version import VERSION
-from boyd_cli import output
+from boyd_cli import main, output
 from boyd_cli.api_access import Api, actor, user
 from boyd_cli.commands.export_commands import check_installed
 from boyd_cli.options import deployment_api_options, settings_options, with_agents
@@ -137,7 +141,7 @@ def run_deployment(settings: Settings, announce: Announce, nodes: int | None = N
     """
     if settings.traces.is_exporting:
         check_installed()
-    names = list(load_agents(settings.agents))
+    names = _agent_names(settings.agents)
     if len(names) == 1 and not settings.agent:
         settings = settings.model_copy(update={"agent": names[0]})
     with state_lock(settings.state_dir):
@@ -149,6 +153,41 @@ def run_deployment(settings: Settings, announce: Announce, nodes: int | None = N
             if running is not None:
                 greet(settings, names, nodes)
                 _run(running, supervisor, names, announce)
+
+
+def _agent_names(references: Sequence[str]) -> list[str]:
+    """The ids of the agents; they are loaded elsewhere, as no plugin may run in what forks workers.
+
+    Raises:
+        ConfigError: an agent or one of its plugins cannot be used.
+    """
+    if not CAN_FORK:
+        return list(load_agents(references))
+    fork = get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    process = fork.Process(target=_send_names, args=(sender, references))
+    process.start()
+    sender.close()
+    try:
+        answer = receiver.recv()
+    except EOFError:
+        raise ConfigError("the process that loads the agents has died") from None
+    finally:
+        process.kill()  # threads of plugins may still run
+        process.join()
+    if isinstance(answer, str):
+        raise ConfigError(answer)
+    names: list[str] = answer
+    return names
+
+
+def _send_names(sender: Connection, references: Sequence[str]) -> None:
+    """Send the ids of the agents, or the message of an error."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        sender.send(list(load_agents(references)))
+    except BoydError as error:
+        sender.send(str(error))
 
 
 def free_api(api: ApiSettings) -> ApiSettings:
@@ -211,6 +250,8 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce
     watch = _Watch(store, agents, settings.state_dir)
     api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
+    if CAN_FORK:
+        _preload()
     workers, others = _children(settings)
     for child in workers:
         supervisor.start(child)
@@ -228,6 +269,30 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce
         announce(settings, api_url, _login_link(store, api_url, key), key)
         supervisor.run(watch.look, every=LOOK)
     output.say("stopping")
+
+
+#: What the children import, directly or later.
+_MODULES = (
+    *("boyd_worker.worker", "boyd_worker.beat", "boyd_worker.worker_commands"),
+    *("boyd_api.app", "boyd_api.commands", "boyd_api.http.server"),
+    *("boyd.export.archive.copier", "boyd.export.archive.database"),
+    *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log"),
+    *("celery.backends.base", "celery.concurrency.prefork", "celery.concurrency.thread"),
+    *("celery.fixups.django", "celery.worker.autoscale", "celery.worker.components"),
+    *("celery.worker.consumer", "celery.worker.control", "celery.worker.strategy"),
+    *("kombu.asynchronous.hub", "kombu.transport.redis"),
+)
+
+
+def _preload() -> None:
+    """Import what the children need, so that they share its memory and start at once."""
+    for name in _MODULES:
+        importlib.import_module(name)
+
+
+def _run_command(arguments: Sequence[str]) -> None:
+    sys.argv = [sys.argv[0], *arguments]
+    main()
 
 
 def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
@@ -265,6 +330,7 @@ def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
             name,
             (sys.executable, "-P", "-m", "boyd_cli", *arguments),
             log_path(settings.state_dir, name),
+            main=partial(_run_command, arguments),
             env=env,
             fatal=frozenset({INIT_FAILED}),
         )
