@@ -1,9 +1,10 @@
-"""The tutorial works: its files are written, its commands run, and they print what it shows."""
+"""Pages whose commands are run as a reader runs them, and print what the pages show."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,14 +14,17 @@ from pathlib import Path
 
 import pytest
 
-TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+#: Where the pages say that the API is.
+SITE = "http://127.0.0.1:8700"
 _BLOCK = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Seconds until a command has to print what the tutorial shows.
 _LIMIT = 120.0
 
 
 class Reader:
-    """Someone who follows the tutorial: one folder, one shell after the other, one `boyd up`."""
+    """Someone who follows a page: one folder, one shell after the other, one `boyd up`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,6 +71,11 @@ class Reader:
                 )
             )
 
+    def log(self) -> str:
+        """What `boyd up` has printed."""
+        log = self.folder / "up.log"
+        return log.read_text("utf-8") if log.exists() else ""
+
     def stop(self) -> None:
         """Press Ctrl-C."""
         for process in self._started:
@@ -96,7 +105,27 @@ def shows(printed: str, wanted: str) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_every_command_of_the_tutorial_prints_what_it_shows(reader: Reader) -> None:
-    blocks = [found.groups() for found in _BLOCK.finditer(TUTORIAL)]
+    follow(reader, TUTORIAL)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("source", ["celery", "stackstorm", "rundeck"])
+def test_every_command_of_a_migration_page_prints_what_it_shows(
+    source: str, reader: Reader
+) -> None:
+    shutil.copytree(ROOT / "examples" / f"from-{source}", reader.folder / "my-agent")
+    reader.run("cd my-agent")
+    page = (ROOT / "docs" / f"migrate-from-{source}.md").read_text("utf-8")
+
+    follow(reader, page.partition("## Try it")[2])
+
+
+def follow(reader: Reader, page: str) -> None:
+    """Write the files of a page, and run its commands until they print what it shows."""
+    blocks = [found.groups() for found in _BLOCK.finditer(page)]
     for number, (mark, language, text) in enumerate(blocks):
         if mark and mark.startswith("file: "):
             path = reader.folder / "my-agent" / mark.removeprefix("file: ")
@@ -111,8 +140,13 @@ def test_every_command_of_the_tutorial_prints_what_it_shows(reader: Reader) -> N
 def run_until_shown(reader: Reader, commands: str, wanted: str) -> None:
     """Run commands again and again until they print what is wanted, as a reader does."""
     end = time.monotonic() + _LIMIT
-    while not shows(printed := reader.run(commands), wanted):
-        log = reader.folder / "up.log"
-        said = log.read_text("utf-8") if log.exists() else ""
-        assert time.monotonic() < end, f"{commands}\n{printed}\nwanted:\n{wanted}\nboyd up:\n{said}"
+    while not shows(printed := reader.run(at_its_api(reader, commands)), wanted):
+        report = f"{commands}\n{printed}\nwanted:\n{wanted}\nboyd up:\n{reader.log()}"
+        assert time.monotonic() < end, report
         time.sleep(0.5)
+
+
+def at_its_api(reader: Reader, commands: str) -> str:
+    """The commands with the address of the reader's API, which has a port of its own."""
+    address = re.search(r"API +(http\S+)", reader.log())
+    return commands.replace(SITE, address[1]) if address else commands
