@@ -72,7 +72,7 @@ class Reader:
             )
 
     def log(self) -> str:
-        """What `boyd up` has printed."""
+        """The output of `boyd up` so far."""
         log = self.folder / "up.log"
         return log.read_text("utf-8") if log.exists() else ""
 
