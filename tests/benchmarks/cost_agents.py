@@ -74,3 +74,8 @@ class Local(Observer):
 thousand = Agent(
     "thousand", mode="continuous", loop_interval=86400, plugins=[Many(Local, HOST_OBSERVERS)]
 )
+#: Agents that tick every second.
+for _number in range(20):
+    globals()[f"ticking{_number}"] = Agent(
+        f"ticking{_number}", mode="continuous", loop_interval=1, plugins=[Many(Trivial, 1)]
+    )

@@ -25,6 +25,7 @@ from benchmarks import (
     canvas,
     comparison,
     cost,
+    fleet_point,
     growth,
     jobs,
     kept,
@@ -177,6 +178,7 @@ USUAL: dict[str, Measure] = {
 }
 #: What takes long, and is the base of docs/scaling.md.
 LONG: dict[str, Measure] = {
+    "fleet": fleet_point.measure,
     "cost": lambda report, url, folder: cost.measure(url, folder, monitored, report.tell),
     "thousand": lambda report, url, folder: thousand.measure(
         url, folder, monitored, report.compare, report.tell
