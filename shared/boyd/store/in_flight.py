@@ -120,7 +120,9 @@ def _limit(holds: Sequence[Hold], target: str) -> Hold:
     first = holds[0]
     names = [hold.target or naming.short(hold.execution) for hold in holds]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    evidence = f"{len(names)} are in flight, and no more may be: {', '.join(names[:_NAMED])}{more}"
+    verb = "is" if len(names) == 1 else "are"
+    listed = ", ".join(names[:_NAMED]) + more
+    evidence = f"{len(names)} {verb} in flight, and no more may be: {listed}"
     changes = {"kind": "limit", "target": target, "evidence": evidence}
     return first.patched({**changes, "by": None, "approved": False, "host": None})
 

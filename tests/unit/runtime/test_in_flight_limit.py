@@ -380,6 +380,14 @@ def test_a_fresh_grant_doubles_what_may_be_in_flight_with_each_effective_batch()
     assert width(lab) == (3, 0)
 
 
+def test_a_limit_of_one_is_said_in_the_singular() -> None:
+    fleet = Fleet(limit=1)
+    lab = fleet.lab()
+    loop(lab, fleet, "a")
+
+    assert loop(lab, fleet, "b").endswith(": 1 is in flight, and no more may be: a")
+
+
 def test_a_failure_begins_the_batch_again() -> None:
     fleet = Fleet(limit=4)
     lab = earning_lab(fleet)
