@@ -229,7 +229,7 @@ def _start(
     return subprocess.Popen(  # noqa: S603 - our own programs, no shell
         [
             *(sys.executable, "-I", "-S", str(Path(guardian.__file__))),
-            *(str(_GRACE), str(place.user or "-"), "/" if confined else folder),
+            *(str(_GRACE), "keep", "-", str(place.user or "-"), "/" if confined else folder),
             *(wrapped if confined else inner),
         ],
         # The guardian watches its standard input, which ends when we die.

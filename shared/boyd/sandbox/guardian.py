@@ -5,8 +5,9 @@ When its standard input ends - the worker closed it, or died - everything is ter
 grace period, killed. Its exit code is that of the command. It imports nothing of Boyd, so that it
 starts within milliseconds.
 
-Arguments: the grace period in seconds, `uid:gid:group,group` or `-`, the folder, and the command,
-whose program is given by its path.
+Arguments: the grace period in seconds, `keep` or `end` for what the command leaves running, the
+descriptor of its input or `-`, `uid:gid:group,group` or `-`, the folder, and the command, whose
+program is given by its path.
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ CANNOT_RUN = 126
 
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code, 128 plus the signal if one killed it."""
-    grace, account, folder, *command = arguments
+    grace, leftovers, given_input, account, folder, *command = arguments
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_up()
     ours = os.getpid()
     child = os.fork()
     if child == 0:
-        _become(command, account, folder, ours)
-    # Only the command may hold the pipe for its output.
-    os.close(1)
-    os.close(2)
+        _become(command, given_input, account, folder, ours)
+    # Only the command may hold its pipes.
+    for descriptor in (1, 2, *([] if given_input == "-" else [int(given_input)])):
+        os.close(descriptor)
     while (code := _reap(child)) is None:
         if _should_end(wake):
             return _end(float(grace))
+    if leftovers == "end":
+        _end(float(grace))
     return code
 
 
@@ -65,11 +68,13 @@ def _should_end(wake: int) -> bool:
     return 0 in ready or any(number in signals for number in _ENDINGS)
 
 
-def _become(command: list[str], account: str, folder: str, parent: int) -> None:
+def _become(command: list[str], given_input: str, account: str, folder: str, parent: int) -> None:
     try:
         os.setsid()
         _forget_signals()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        source = os.open(os.devnull, os.O_RDONLY) if given_input == "-" else int(given_input)
+        os.dup2(source, 0)
+        os.close(source)
         if account != "-":
             _change_user(account)
         os.chdir(folder)

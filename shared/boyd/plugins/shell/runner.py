@@ -152,15 +152,35 @@ def _start(
     bash = shutil.which("bash", path=env.get("PATH"))
     if bash is None:
         raise FileNotFoundError("bash is not on the PATH")
-    arguments = [str(GRACE), str(user or "-"), workdir]
     # Without `--`, a line that starts with a dash would be taken for options.
-    line = [bash, "-lc", "--", command]
-    return subprocess.Popen(  # noqa: S603 - our own program; the policy has judged the command
-        [sys.executable, "-I", "-S", str(Path(guardian.__file__)), *arguments, *line],
+    return start_guarded([bash, "-lc", "--", command], workdir, env, user)
+
+
+def start_guarded(
+    argv: Sequence[str],
+    workdir: str,
+    env: Mapping[str, str],
+    user: Account | None,
+    *,
+    stdin: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start *argv*, a path and arguments, below a guardian that ends it when our pipe to it closes.
+
+    With a descriptor *stdin* that is its input, its standard error has a pipe of its own, and what
+    it leaves running is ended, too. Raises `OSError` and `ValueError`.
+    """
+    talks = stdin is not None
+    arguments = ["end" if talks else "keep", str(stdin) if talks else "-", str(user or "-")]
+    return subprocess.Popen(  # noqa: S603 - our own program, no shell; our callers judge the command
+        [
+            *(sys.executable, "-I", "-S", str(Path(guardian.__file__)), str(GRACE)),
+            *(*arguments, workdir, *argv),
+        ],
         # The guardian watches its standard input, which ends when we die.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE if talks else subprocess.STDOUT,
+        pass_fds=() if stdin is None else (stdin,),
         bufsize=0,
         env=dict(env),
         cwd="/",
