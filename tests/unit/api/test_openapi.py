@@ -144,7 +144,11 @@ def test_a_validator_of_openapi_finds_nothing_wrong() -> None:
 
 
 def test_names_stay_apart_when_a_generator_spells_them_in_its_way() -> None:
-    ids = [one["operationId"] for methods in SPEC["paths"].values() for one in methods.values()]
+    ids = [
+        operation["operationId"]
+        for methods in SPEC["paths"].values()
+        for operation in methods.values()
+    ]
 
     for names in (ids, list(SPEC["components"]["schemas"])):
         assert len({re.sub(r"\W|_", "", name).lower() for name in names}) == len(names)

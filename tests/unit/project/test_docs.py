@@ -37,6 +37,7 @@ from boyd.plugins.process import Program
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
 from boyd_cli.group import boyd
+from boyd_connectors.command.plugin import ActionCommand, ObserverCommand
 from boyd_connectors.dns.plugin import WatchedName
 from boyd_connectors.prometheus import WatchedQuery
 from boyd_connectors.tls.plugin import TlsEndpoint
@@ -211,6 +212,8 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("### A rota of the notifier", Rota),
         ("### A channel of slack", SlackChannel),
         ("## Credentials for HTTP", HttpAccess),
+        ("### An observer of command", ObserverCommand),
+        ("### An action of command", ActionCommand),
         ("## dns", WatchedName),
         ("## prometheus", WatchedQuery),
         ("## tls", TlsEndpoint),

@@ -54,6 +54,7 @@ LIBRARY = {
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
+    "programs in any language: the plugin, one call of a program, parameters by a schema": 3,
     "secrets by reference: references, who may use which, and their providers": 7,
     "the layout of four packages": 385,
     "criteria of goals: CEL, and statements that are compared word by word": 2,

@@ -1,0 +1,1 @@
+"""Observers and actions that are programs in any language: the plugin `command`."""
