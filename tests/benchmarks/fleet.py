@@ -294,8 +294,9 @@ class Fleet:
 
     def _sweep(self, group: Group) -> None:
         """Sweep the agents of a group, and send again what nobody has taken in time."""
-        for master, agents in group.on.items():
-            master.serve(self.time, agents * SWEEPING / 1000)
+        answered = max(
+            master.serve(self.time, agents * SWEEPING / 1000) for master, agents in group.on.items()
+        )
         resend_after = TIMING.resend_after
         for message in (*group.loop.waiting, *group.others.waiting):
             due = message.sent + resend_after * (message.sweeps + 1)
@@ -305,15 +306,15 @@ class Fleet:
             if message.sweeps in RESENT or message.sweeps % 16 == 0:
                 self.figures.resent += 1
                 self._send(replace(message, sent=self.time, copy=True))
-        self._at(self.time + TIMING.sweep, self._sweep, group)
+        self._at(max(answered, self.time + TIMING.sweep), self._sweep, group)
 
     def _beat(self, group: Group) -> None:
         """Record the heartbeats of a group; its workers of `loop` read all others."""
         shape = self.shape
         loop = self.costs.loop_heartbeat + shape.workers * READING / 1000
         others = (shape.group_workers - shape.group_loop) * self.costs.heartbeat
-        self.home.serve(self.time, others + shape.group_loop * loop)
-        self._at(self.time + TIMING.heartbeat_interval, self._beat, group)
+        answered = self.home.serve(self.time, others + shape.group_loop * loop)
+        self._at(answered + TIMING.heartbeat_interval, self._beat, group)
 
     def _minute(self, before: dict[Server, float]) -> None:
         servers = {*self.masters, *self.brokers}
@@ -358,6 +359,10 @@ def simulate(report: Report, seconds: float = HOUR) -> None:
         fleet = Fleet(shape, costs)
         fleet.fail(masters - 1, min(FAILURE, seconds / 2), AWAY)
         _tell(report, f"{shape.workers} workers, {name}", fleet, seconds)
+        without_home = Fleet(shape, costs)
+        without_home.fail(0, 60, AWAY)
+        slowest = max(without_home.run(125).durations)
+        report.tell(f"{name}: the slowest iteration while home is away", slowest, "s")
     for name, (masters, brokers) in DEPLOYMENTS.items():
         report.tell(f"the largest with {name}", largest(masters, brokers, costs), "agents")
 
