@@ -190,11 +190,15 @@ class Orientation(GoalTools):
         return Outlook(
             goal=goal,
             knowledge=[
-                Triple.model_validate(fact) for fact in evidence[KNOWLEDGE].get("facts", [])
+                Triple.model_validate(fact, extra="ignore")
+                for fact in evidence[KNOWLEDGE].get("facts", [])
             ],
             inferred=evidence[ACTIVATION].get("symbols", []),
             outgoing=evidence[ACTIVATION].get("outgoing", {}),
-            episodes=[Episode.model_validate(episode, strict=False) for episode in episodes],
+            episodes=[
+                Episode.model_validate(episode, strict=False, extra="ignore")
+                for episode in episodes
+            ],
             pressure=evidence[PRESSURE].get("pressure", 0.0),
             psyche=psyche,
         )

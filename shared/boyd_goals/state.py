@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from boyd.models import Confidence, Model, Timestamp
+from boyd.models import Confidence, KeptModel, Model, Timestamp
 
 GoalStatus = Literal["Active", "Suspended", "Completed", "Failed"]
 MemoryKind = Literal["Observation", "Inference", "Decision", "Action", "Reflection"]
@@ -21,7 +21,7 @@ Danger = Literal["Safe", "Cautious", "Danger"]
 Archetype = Literal["sage", "healer", "explorer", "guardian"]
 
 
-class GoalEvidence(Model):
+class GoalEvidence(KeptModel):
     """The step that fulfilled a criterion of a goal; `text` is the fact, passage or output."""
 
     criterion: str
@@ -30,7 +30,7 @@ class GoalEvidence(Model):
     text: str
 
 
-class Goal(Model):
+class Goal(KeptModel):
     """A goal the agent works towards.
 
     Attributes:
@@ -84,7 +84,7 @@ class Goal(Model):
         return self.cycles_worked - self.last_progress_cycle
 
 
-class MemoryEntry(Model):
+class MemoryEntry(KeptModel):
     """One entry of working memory."""
 
     id: int
@@ -99,7 +99,7 @@ class MemoryEntry(Model):
     success: bool | None = None
 
 
-class Episode(Model):
+class Episode(KeptModel):
     """A memory kept when working memory was consolidated."""
 
     id: str
@@ -112,7 +112,7 @@ class Episode(Model):
     derivation_kind: Literal["AgentConsolidation"] = "AgentConsolidation"
 
 
-class PlanStep(Model):
+class PlanStep(KeptModel):
     """One tool of a plan."""
 
     tool: str
@@ -120,7 +120,7 @@ class PlanStep(Model):
     status: StepStatus = "Pending"
 
 
-class ToolPlan(Model):
+class ToolPlan(KeptModel):
     """The steps towards a goal; `attempt` counts from 0."""
 
     goal: str
@@ -131,7 +131,7 @@ class ToolPlan(Model):
     strategy: str = ""
 
 
-class ShadowPattern(Model):
+class ShadowPattern(KeptModel):
     """Actions that the psyche vetoes or, without `veto`, advises against.
 
     Attributes:
@@ -154,7 +154,7 @@ class ShadowPattern(Model):
 _WEIGHTS: dict[Archetype, float] = {"sage": 0.7, "healer": 0.5, "explorer": 0.5, "guardian": 0.4}
 
 
-class Psyche(Model):
+class Psyche(KeptModel):
     """Preferences of the agent, which shift with what works."""
 
     weights: dict[Archetype, float] = Field(default_factory=_WEIGHTS.copy)
@@ -165,7 +165,7 @@ class Psyche(Model):
     last_evolution_cycle: int = 0
 
 
-class Score(Model):
+class Score(KeptModel):
     """The utility of a tool, term by term."""
 
     base: float
@@ -192,7 +192,7 @@ class Score(Model):
         )
 
 
-class ToolChoice(Model):
+class ToolChoice(KeptModel):
     """The tool a cycle chose, before hooks could change it."""
 
     tool: str
@@ -200,7 +200,7 @@ class ToolChoice(Model):
     score: Score
 
 
-class ToolDecision(Model):
+class ToolDecision(KeptModel):
     """The decision of a cycle and its outcome.
 
     `found` lists the keywords of the goal's criteria first found in this cycle; `problem` is the
@@ -223,7 +223,7 @@ class ToolDecision(Model):
     duration: float | None = None
 
 
-class Question(Model):
+class Question(KeptModel):
     """A question to a person, and its answer."""
 
     id: str
@@ -235,7 +235,7 @@ class Question(Model):
     answered_at: Timestamp | None = None
 
 
-class GoalSession(Model):
+class GoalSession(KeptModel):
     """Everything a session of the agent remembers, except the graph.
 
     Attributes:
@@ -280,7 +280,7 @@ class GoalSession(Model):
         return dict(Counter(goal.status for goal in self.goals.values()))
 
 
-class SessionSummary(Model):
+class SessionSummary(KeptModel):
     """A session in a list."""
 
     id: str
@@ -292,7 +292,7 @@ class SessionSummary(Model):
     updated_at: Timestamp
 
 
-class SessionRegister(Model):
+class SessionRegister(KeptModel):
     """The highest session number of an agent, and the sessions that are not current."""
 
     last: int = 1

@@ -12,7 +12,7 @@ import secrets
 from datetime import datetime
 from typing import Self
 
-from boyd.models import SCOPES, Actor, ApiKey, Model, Timestamp
+from boyd.models import SCOPES, Actor, ApiKey, KeptModel, Model, Timestamp
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
 from boyd.store.hashes import readable, reading
@@ -32,7 +32,7 @@ _OFFERS, _CONFIRMED, _SEEN = (f"boyd:{{*}}:slack:{kind}:" for kind in ("offer", 
 _CHARACTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
-class SlackAccount(Model):
+class SlackAccount(KeptModel):
     """A Slack account; linked, with its principal.
 
     Attributes:

@@ -74,6 +74,9 @@ def test_a_message_and_an_job_of_a_later_release_are_left_alone(
     deployment.worker("now", "agents.storm:storm0")
     client = deployment.store.client
     client.zadd("boyd:{storm0}:due", {"dream:1": 1})
+    app = make_app(deployment.environment.get("BOYD_BROKER_URL", deployment.redis_url))
+    app.send_task("boyd.dream", ("storm0", 1, 1), queue="boyd.loop.storm0")
+    wait_until(lambda: "boyd.dream" in deployment.log("now"))
     launcher = deployment.launcher("storm0")
     results = [deployment.ended("storm0", launcher.trigger("test").iteration) for _ in range(3)]
     wait_until(lambda: client.zscore("boyd:{storm0}:due", "dream:1") > 1)

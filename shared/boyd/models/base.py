@@ -131,7 +131,23 @@ class Model(BaseModel):
         names = {field.alias or name: name for name, field in type(self).model_fields.items()}
         updates = {names.get(key, key): value for key, value in changes.items()}
         current = {name: getattr(self, name) for name in type(self).model_fields}
+        current |= self.model_extra or {}
         return type(self).model_validate({**current, **updates})
+
+
+class KeptModel(Model):
+    """A model that is read, changed and written back: fields of later releases are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` of any release wrote; keep unknown fields.
+
+        Raises:
+            pydantic.ValidationError: the text is invalid.
+        """
+        return cls.model_validate_json(text, extra="allow")
 
 
 def explain(error: ValidationError, *above: str | int) -> str:

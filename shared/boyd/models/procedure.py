@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from boyd.models.base import Confidence, Json, JsonObject, Model, Timestamp
+from boyd.models.base import Confidence, Json, JsonObject, KeptModel, Model, Timestamp
 
 #: The most steps of a procedure, targets of a step, and characters of those as JSON.
 MAX_STEPS, MAX_TARGETS, MAX_TARGETS_SIZE = 20, 5000, 250_000
@@ -122,7 +122,7 @@ class ProcedureStep(Model):
         return self
 
 
-class StepCompensation(Model):
+class StepCompensation(KeptModel):
     """The fate of a step's compensation; `tries` counts repetitions that a person ordered."""
 
     state: StepCompensationState
@@ -132,7 +132,7 @@ class StepCompensation(Model):
     tries: int = 0
 
 
-class WaveTarget(Model):
+class WaveTarget(KeptModel):
     """One target of a step; `number` counts them from 0.
 
     Attributes:
@@ -157,7 +157,7 @@ class WaveTarget(Model):
         return self.item if isinstance(self.item, str) else json.dumps(self.item)
 
 
-class WaveProgress(Model):
+class WaveProgress(KeptModel):
     """The progress of a step over its targets, a few seconds old at most while it runs.
 
     Attributes:
@@ -218,7 +218,7 @@ class WaveProgress(Model):
         return ", ".join([*parts, *(f"{n} {word}" for word, n in numbers.items() if n)])
 
 
-class StepProgress(Model):
+class StepProgress(KeptModel):
     """The progress of a step.
 
     Attributes:

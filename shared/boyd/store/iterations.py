@@ -403,7 +403,9 @@ def _urgency(anomaly: OpenAnomaly) -> tuple[int, float]:
 def _open_anomaly(row: Sequence[Any]) -> OpenAnomaly:
     texts, began, *acknowledgement = row[: len(_ROW)], *row[len(_ROW) :]
     fields = dict(zip(_ROW, texts, strict=True))
-    keeper = Acknowledgement.model_validate(acknowledgement[0]) if any(acknowledgement) else None
+    keeper = None
+    if any(acknowledgement):
+        keeper = Acknowledgement.model_validate(acknowledgement[0], extra="ignore")
     name = hashlib.sha256("\n".join(texts[:2]).encode()).hexdigest()[:8]
     return OpenAnomaly(id=name, **fields, since=from_ms(began), acknowledgement=keeper)
 

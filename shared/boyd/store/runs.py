@@ -209,5 +209,5 @@ def read_callback(fields: Mapping[str, str]) -> Callback:
         state=fields["executionState"],  # type: ignore[arg-type]
         attempts=int(fields.get("tries", 0)),
         next_at=from_ms(float(fields["queuedAt"])) if queued else None,
-        deliveries=_deliveries.validate_json(fields.get("deliveries", "[]")),
+        deliveries=_deliveries.validate_json(fields.get("deliveries", "[]"), extra="ignore"),
     )

@@ -79,7 +79,7 @@ def _read(model: type[_M], reply: EndpointReply) -> _M:
         message = reply.body.get("error") if isinstance(reply.body, dict) else None
         raise HttpProblem("not-found" if reply.status == 404 else "bad-request", str(message))
     try:
-        return model.model_validate(reply.body)
+        return model.model_validate(reply.body, extra="ignore")
     except ValidationError as error:
         message = f"the worker's answer is not as expected: {error.error_count()} fields differ"
         raise HttpProblem("endpoint-failed", message) from None
