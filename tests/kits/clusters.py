@@ -6,7 +6,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -61,8 +61,16 @@ def is_copied(state: dict[str, Any], replicas: int) -> bool:
 class RedisCluster:
     """Masters with one replica each, and a plain Redis for messages."""
 
-    def __init__(self, folder: Path, masters: int = 3, fsync: str = "everysec") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        masters: int = 3,
+        fsync: str = "everysec",
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Start them; *prefix* is put in front of the command of each server."""
         self._folder = folder
+        self._prefix = prefix
         self._fsync = fsync
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.servers = [_port() for _ in range(2 * masters)]
@@ -139,7 +147,7 @@ class RedisCluster:
                 "cluster-replica-validity-factor": 0,
                 "repl-diskless-sync-delay": 0,
             }
-        command = [str(server_program())]
+        command = [*self._prefix, str(server_program())]
         command += [text for name, value in options.items() for text in (f"--{name}", str(value))]
         with (self._folder / f"redis-{port}.log").open("ab") as log:
             self._processes[port] = subprocess.Popen(command, stdout=log, stderr=log)

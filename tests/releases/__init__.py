@@ -1,0 +1,1 @@
+"""The data of releases, which every later release has to read."""

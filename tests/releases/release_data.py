@@ -1,0 +1,151 @@
+"""The data of a release as texts: keys of Redis, and archives in SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from redis.crc import key_slot
+
+from archive_kit import PostgreSQL, postgresql_programs
+from boyd.store.server.cluster_client import ClusterClient
+from boyd.store.server.connection import Client
+from boyd.text.version import VERSION
+from clusters import every_key
+from harness import Deployment, patient_client
+
+FOLDER = Path(__file__).parent
+#: Stands for the address of the model and of the receiver of callbacks.
+NOWHERE = "http://127.0.0.1:9"
+#: Stands for the run of the Redis server.
+RUN = "{run of the server}"
+#: The header of each person with a key.
+People = dict[str, dict[str, str]]
+#: A function of a key and of its type, value and expiry, which returns another description.
+Change = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+class Release:
+    """The recorded deployment of a release."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folder = FOLDER / name
+
+    def agents_in(self, folder: Path, url: str) -> list[str]:
+        """The agent files, copied to *folder*, with a model at *url*."""
+        copy = folder / "agents"
+        shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*.json", "*.sql"))
+        for path in copy.glob("*.toml"):
+            path.write_text(path.read_text().replace(NOWHERE, url))
+        return sorted(map(str, copy.glob("*.toml")))
+
+    def write(
+        self,
+        deployment: Deployment,
+        people: People,
+        url: str,
+        sqlite_file: Path,
+        server: PostgreSQL,
+    ) -> None:
+        """Write what a deployment holds, whose model is at *url*."""
+        client = patient_client(deployment.redis_url)
+        seconds, _ = client.time()
+        keys = {key: _describe(client, key) for key in sorted(every_key(client, "*"))}
+        origin = {"version": VERSION, "commit": _commit(), "at": seconds, "people": people}
+        text = json.dumps({**origin, "effects": deployment.effects(), "keys": keys}, indent=0)
+        text = text.replace(client.info("server")["run_id"], RUN).replace(url, NOWHERE)
+        (self.folder / "redis.json").write_text(f"{text}\n")
+        with sqlite3.connect(sqlite_file) as database:
+            (self.folder / "sqlite.sql").write_text("\n".join(database.iterdump()) + "\n")
+        (self.folder / "postgresql.sql").write_text(_dump(server))
+        client.close()
+
+    @cached_property
+    def recording(self) -> Any:
+        """The keys of Redis, and when and by which code they were written."""
+        return json.loads((self.folder / "redis.json").read_text())
+
+    def load(self, client: Client, broker: Client, url: str, change: Change) -> None:
+        """Put all keys, as *change* makes them, into an empty deployment; callbacks go to *url*."""
+        for key, described in self.recording["keys"].items():
+            is_message = not key.startswith("boyd:{")
+            server = _server_of(broker if is_message else client, key)
+            text = json.dumps(described).replace(RUN, server.info("server")["run_id"])
+            _store(server, key, change(key, json.loads(text.replace(NOWHERE, url))))
+
+    def load_sqlite(self, path: Path) -> str:
+        """The URL of an archive in a file."""
+        with sqlite3.connect(path) as database:
+            database.executescript((self.folder / "sqlite.sql").read_text())
+        return f"sqlite:///{path}"
+
+    def load_postgresql(self, url: str) -> str:
+        """The same archive in an empty database of PostgreSQL."""
+        with psycopg.connect(url) as connection:
+            connection.execute((self.folder / "postgresql.sql").read_bytes())
+        return url
+
+
+def _server_of(client: Client, key: str) -> Any:
+    """A client of the server with that key."""
+    if not isinstance(client, ClusterClient):
+        return client
+    return client.slots.server(key_slot(key.encode())).client
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(FOLDER), "rev-parse", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _describe(client: Client, key: str) -> dict[str, Any]:
+    kind = client.type(key)
+    readers: Mapping[str, Any] = {
+        "string": lambda: client.get(key),
+        "hash": lambda: client.hgetall(key),
+        "list": lambda: client.lrange(key, 0, -1),
+        "set": lambda: sorted(client.smembers(key)),
+        "zset": lambda: dict(client.zrange(key, 0, -1, withscores=True)),
+        "stream": lambda: client.xrange(key),
+    }
+    expires = client.pexpiretime(key)
+    return {"type": kind, **({"expires": expires} if expires > 0 else {}), "value": readers[kind]()}
+
+
+def _store(client: Any, key: str, described: Mapping[str, Any]) -> None:
+    value = described["value"]
+    match described["type"]:
+        case "string":
+            client.set(key, value)
+        case "hash":
+            client.hset(key, mapping=value)
+        case "list":
+            client.rpush(key, *value)
+        case "set":
+            client.sadd(key, *value)
+        case "zset":
+            client.zadd(key, value)
+        case "stream":
+            for id, fields in value:
+                client.xadd(key, fields, id=id)
+    if "expires" in described:
+        client.pexpireat(key, described["expires"])
+
+
+def _dump(server: PostgreSQL) -> str:
+    programs = postgresql_programs()
+    assert programs is not None
+    options = ("--inserts", "--no-owner", "--no-privileges", "--dbname", server.url)
+    command = [str(programs / "pg_dump"), *options]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # What older servers or clients do not know.
+    return re.sub(r"(?m)^(\\(un)?restrict .*|SET transaction_timeout .*|--.*)\n", "", text)
