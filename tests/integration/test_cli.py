@@ -901,7 +901,9 @@ def test_the_doctor_reports_worker_problems_and_mixed_versions(cli: Cli, store: 
     beats(store, name="w2", role="worker", version="0.0.9")
     found = doctor(cli)
     assert found["worker w1"] == "warning 3 observers hang"
-    assert found["versions"] == f"warning 0.0.9 and {VERSION} run side by side"
+    assert (
+        found["versions"] == f"warning 0.0.9 (worker w2) and {VERSION} (worker w1) run side by side"
+    )
 
 
 def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import combinations
 
+from packaging.version import InvalidVersion, Version
+
 from boyd.health.finding import Finding, error, ok, span, warning
 from boyd.health.server_health import MasterHealth, ServerHealth
 from boyd.health.snapshot import HealthSnapshot, Roster, seconds_behind, works
@@ -19,6 +21,8 @@ from boyd.text.version import VERSION
 
 #: Seconds by which archive and traces may be behind.
 BEHIND = 60.0
+#: Processes of a version that are named.
+_NAMED = 3
 
 
 def check_processes(roster: Roster) -> Iterator[Finding]:
@@ -48,15 +52,39 @@ def check_processes(roster: Roster) -> Iterator[Finding]:
 
 
 def _check_versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
-    versions = sorted({process.version for process in live})
+    by_version = processes_by_version(live)
+    versions = list(by_version)
     if len(versions) > 1:
-        text = f"{' and '.join(versions)} run side by side"
-        yield warning("versions", text, "finish the upgrade")
+        texts = (f"{version} ({_names(group)})" for version, group in by_version.items())
+        text = f"{' and '.join(texts)} run side by side"
+        yield warning("versions", text, "finish the upgrade: `boyd upgrade --check` says how")
     elif versions and versions[0] != VERSION:
         text = f"workers run {versions[0]}, this is {VERSION}"
         yield warning("versions", text, "use the same version everywhere")
     elif versions:
         yield ok("versions", versions[0])
+
+
+def processes_by_version(live: Iterable[WorkerInfo]) -> dict[str, list[WorkerInfo]]:
+    """The live processes of each version of Boyd, the oldest version first."""
+    by_version: dict[str, list[WorkerInfo]] = {}
+    for process in live:
+        by_version.setdefault(process.version, []).append(process)
+    return {version: by_version[version] for version in sorted(by_version, key=order)}
+
+
+def order(version: str) -> tuple[bool, Version]:
+    """The key that sorts versions; texts that are none come first."""
+    try:
+        return True, Version(version)
+    except InvalidVersion:
+        return False, Version("0")
+
+
+def _names(processes: Sequence[WorkerInfo]) -> str:
+    names = [_label(process) for process in processes[:_NAMED]]
+    more = len(processes) - len(names)
+    return ", ".join(names) + (f" and {counted(more, 'other')}" if more else "")
 
 
 def _check_brokers(live: Iterable[WorkerInfo]) -> Iterator[Finding]:

@@ -344,7 +344,9 @@ def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
 def test_processes_of_different_versions_are_reported() -> None:
     pair = [process("w1"), process("w2", version="0.0.9")]
 
-    assert bad(health(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run side by side"]
+    assert bad(health(processes=pair)) == [
+        f"warning: 0.0.9 (worker w2) and {VERSION} (worker w1) run side by side"
+    ]
 
 
 def test_processes_with_different_agent_files_are_reported_with_their_age() -> None:
