@@ -58,6 +58,7 @@ COMMANDS = {
     "cases": "boyd_cli.commands.replay_commands:cases",
     "test": "boyd_cli.commands.replay_commands:test",
     "doctor": "boyd_cli.commands.check_commands:doctor",
+    "upgrade": "boyd_cli.commands.upgrade_command:upgrade",
     "archive": "boyd_cli.commands.export_commands:archive",
     "traces": "boyd_cli.commands.export_commands:traces",
     "completion": "boyd_cli.completion:completion",

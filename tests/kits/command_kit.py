@@ -126,6 +126,7 @@ COMMANDS = {
     "cases add": "1 --name again --folder {known.cases}",
     "test": "agents.routed:routed --folder {known.cases}",
     "doctor": "",
+    "upgrade": "--check",
     "archive": PROCESS,
     "traces": PROCESS,
     "completion": "bash",
@@ -134,7 +135,13 @@ COMMANDS = {
     "worker": PROCESS,
 }
 #: Those that need Redis, and the user that the guide gives to whoever calls them.
-USERS = {"check": "worker", "doctor": "metrics", "observe": "worker", "replay": "worker"}
+USERS = {
+    "check": "worker",
+    "doctor": "metrics",
+    "upgrade": "metrics",
+    "observe": "worker",
+    "replay": "worker",
+}
 USERS |= {"test": "worker", "prove": "worker"}
 
 

@@ -365,11 +365,12 @@ def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
     """
     findings = _findings(with_redis(with_agents(settings, agents)))
     if not output.print_data(form, {"findings": findings}):
-        _show_checks(findings)
+        show_checks(findings)
     output.fail_if(any(finding.level == "error" for finding in findings))
 
 
-def _show_checks(findings: list[Finding]) -> None:
+def show_checks(findings: list[Finding]) -> None:
+    """Print findings as a table."""
     if len(findings) == 1:  # without Redis there is nothing else to look at
         output.say(f"{findings[0].level}: {_check_text(findings[0])}")
         return

@@ -75,6 +75,7 @@ MODULES = {
     "rights per action: their texts, and the route that explains them": 2,
     "a demo without a clone": 1,
     "the request of a callback, so that the HTTP client is loaded with the first one": 1,
+    "upgrades: the command that says whether and how": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     URL,
@@ -46,6 +46,9 @@ from sqlalchemy.exc import (
 )
 
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 log = logging.getLogger("boyd.archive")
 
@@ -197,13 +200,11 @@ class Database:
                 by a newer release.
         """
         from alembic import command
-        from alembic.config import Config
         from alembic.util import CommandError
 
         self._check_encoding()
         self._make_private()
-        config = Config()
-        config.set_main_option("script_location", str(files("boyd.export.archive") / "migrations"))
+        config = _migrations()
         try:
             with self.begin() as connection:
                 config.attributes["connection"] = connection
@@ -212,6 +213,19 @@ class Database:
             raise ArchiveUnavailable(
                 f"a newer release of Boyd has changed the archive; use that one ({error})"
             ) from None
+
+    def versions(self) -> tuple[str | None, str | None]:
+        """The version of the tables, None before there are any, and that of this release.
+
+        Raises:
+            ArchiveUnavailable: the database does not answer.
+        """
+        from alembic.runtime.migration import MigrationContext
+        from alembic.script import ScriptDirectory
+
+        with self.begin() as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+        return current, ScriptDirectory.from_config(_migrations()).get_current_head()
 
     def _make_private(self) -> None:
         """Create the file of an SQLite database for its owner only; its other files follow it."""
@@ -235,6 +249,14 @@ class Database:
         """Close all connections."""
         with suppress(SQLAlchemyError):
             self._engine.dispose()
+
+
+def _migrations() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(files("boyd.export.archive") / "migrations"))
+    return config
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""`boyd upgrade --check`: whether this release can take over a deployment, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from boyd.agent import load_agent
+from boyd.embedded.state_folder import with_redis
+from boyd.errors import BoydError, ConfigError
+from boyd.health.finding import Finding, error, ok, warning
+from boyd.health.reader import read_health
+from boyd.health.server_checks import order, processes_by_version
+from boyd.health.snapshot import HealthSnapshot
+from boyd.models import Model
+from boyd.settings.process_settings import Settings
+from boyd.store import connect
+from boyd.store.server.scripts import FORMAT
+from boyd.text.formatting import counted
+from boyd.text.version import VERSION
+from boyd_cli import output
+from boyd_cli.commands.check_commands import PATIENCE, show_checks
+from boyd_cli.options import agents_option, output_option, settings_options, with_agents
+
+#: The order in which processes are replaced: whoever reads a record comes before who writes more.
+STEPS = (
+    "the archive: it changes its tables when it starts",
+    "workers, then act workers and beats",
+    "the API and traces",
+)
+
+
+class UpgradeCheck(Model):
+    """A comparison of a deployment with this release.
+
+    `state` is `blocked` by an error, else `done` when nothing is left to do, `mixed` while several
+    releases run, and `ready` before that. `steps` are left to do, in order.
+    """
+
+    version: str = VERSION
+    state: str
+    findings: list[Finding]
+    steps: list[str]
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Say whether and how to upgrade; change nothing.")
+@agents_option
+@output_option
+@settings_options
+def upgrade(settings: Settings, check: bool, agents: tuple[str, ...], form: str) -> None:
+    """Check whether this release can take over a deployment.
+
+    Compares the release that runs this command with live processes, the data in Redis, the tables
+    of the archive and the agent files. Exit status 1 if something stands in the way.
+    """
+    if not check:
+        raise click.UsageError(
+            "Boyd is upgraded by its package or image: --check says whether and how"
+        )
+    result = check_upgrade(with_redis(with_agents(settings, agents)))
+    if not output.print_item(form, result):
+        show_checks(result.findings)
+        output.say()
+        _show_steps(result)
+    output.fail_if(result.state == "blocked")
+
+
+def check_upgrade(settings: Settings) -> UpgradeCheck:
+    """Compare this release with a deployment.
+
+    Raises:
+        StoreError: Redis does not answer.
+    """
+    assert settings.redis_url is not None
+    health = read_health(connect(settings.redis_url, timeout=PATIENCE))
+    findings = [
+        *_check_processes(health),
+        *_check_data(health),
+        *_check_tables(settings),
+        *_check_agent_files(settings),
+    ]
+    versions = {process.version for process in health.roster.live()}
+    pending = any(finding.subject == "archive" and finding.level != "ok" for finding in findings)
+    if any(finding.level == "error" for finding in findings):
+        state = "blocked"
+    elif len(versions) > 1:
+        state = "mixed"
+    else:
+        state = "ready" if versions - {VERSION} or pending else "done"
+    steps = list(STEPS) if state in ("ready", "mixed") else []
+    return UpgradeCheck(state=state, findings=findings, steps=steps)
+
+
+def _show_steps(result: UpgradeCheck) -> None:
+    texts = {
+        "blocked": "Do not upgrade before the errors are gone.",
+        "done": f"Nothing is left to do: {VERSION} runs everywhere.",
+    }
+    if result.state in texts:
+        output.say(texts[result.state])
+        return
+    output.say(f"Replace these by {VERSION}, one process after the other:")
+    for number, step in enumerate(result.steps, 1):
+        output.say(f"  {number}. {step}")
+    output.say("To roll back, go through the same list from its end.")
+
+
+def _check_processes(health: HealthSnapshot) -> Iterator[Finding]:
+    """Compare the versions of live workers and beats with this one."""
+    roster = health.roster
+    for version, processes in processes_by_version(roster.live()).items():
+        names = ", ".join(f"{process.role} {process.name}" for process in processes)
+        if version == VERSION:
+            yield ok("processes", f"{counted(len(processes), 'process', 'processes')} of {VERSION}")
+        elif order(version) > order(VERSION):
+            advice = f"run this command of {version}, or roll these back to {VERSION}"
+            yield warning("processes", f"{version} is newer than {VERSION}: {names}", advice)
+        else:
+            yield warning("processes", f"{version} runs: {names}", f"replace them by {VERSION}")
+    if not roster.live():
+        yield ok("processes", "no worker or beat runs")
+    for name in roster.unreadable:
+        advice = "a newer release may have written it: use that one"
+        yield error("processes", f"the record of {name} cannot be read", advice)
+
+
+def _check_data(health: HealthSnapshot) -> Iterator[Finding]:
+    """Check that this release reads the data of each agent."""
+    newer = {agent.entry.id: agent.state.format for agent in health.agents}
+    newer = {name: format for name, format in newer.items() if format > FORMAT}
+    for name, format in newer.items():
+        problem = f"agent {name} is kept in format {format}; this release reads up to {FORMAT}"
+        yield error("data", problem, "use the release that wrote it, or a later one")
+    if not newer:
+        yield ok("data", f"in format {FORMAT}, which this release reads and writes")
+
+
+def _check_tables(settings: Settings) -> Iterator[Finding]:
+    """Compare the tables of the archive, if the settings name one, with those of this release."""
+    if not settings.archive_url:
+        return
+    from boyd.export.archive.database import Database
+
+    try:
+        database = Database(settings.archive_url)
+        try:
+            current, head = database.versions()
+        finally:
+            database.close()
+    except (BoydError, ConfigError) as problem:
+        yield error("archive", str(problem), "start its database, or correct BOYD_ARCHIVE_URL")
+        return
+    if current == head:
+        yield ok("archive", f"its tables have version {head}")
+    elif (current or "") < (head or ""):
+        text = f"its tables have version {current or 'none'}, this release needs {head}"
+        yield warning("archive", text, "back it up; the archive changes them when it starts")
+    else:
+        text = f"its tables have version {current}, which is newer than {head} of this release"
+        yield error("archive", text, "run the archive of the newer release, or restore a backup")
+
+
+def _check_agent_files(settings: Settings) -> Iterator[Finding]:
+    """Check that this release accepts the agent files."""
+    for reference in settings.agents:
+        try:
+            agent = load_agent(reference)
+        except BoydError as problem:
+            advice = f"change it before the upgrade: see `boyd check {reference}`"
+            yield error("agent file", output.one_line(str(problem)), advice)
+        else:
+            yield ok("agent file", f"{reference}: this release accepts agent {agent.id}")
