@@ -380,7 +380,7 @@ def test_a_fresh_grant_doubles_what_may_be_in_flight_with_each_effective_batch()
     assert width(lab) == (3, 0)
 
 
-def test_a_limit_of_one_is_said_in_the_singular() -> None:
+def test_a_limit_of_one_is_in_the_singular() -> None:
     fleet = Fleet(limit=1)
     lab = fleet.lab()
     loop(lab, fleet, "a")
