@@ -86,6 +86,8 @@ class Shape:
     group_workers: int = 8
     group_loop: int = 2
     intervals: tuple[tuple[int, float], ...] = tuple(INTERVALS.items())
+    #: Whether each agent would begin its slots at a time of its own, which Boyd does not do.
+    spread: bool = False
 
     @property
     def groups(self) -> int:
@@ -209,7 +211,9 @@ class Fleet:
             for interval, share in shape.intervals:
                 some = rest[: round(share * len(group.agents))]
                 del rest[: len(some)]
-                self._at(0, self._tick, interval, some)
+                for together in [[agent] for agent in some] if shape.spread else [some]:
+                    begins = draw.uniform(0, interval) if shape.spread else 0
+                    self._at(begins, self._tick, interval, together)
         self._at(60, self._minute, {})
 
     def run(self, seconds: float) -> Figures:
@@ -363,6 +367,8 @@ def simulate(report: Report, seconds: float = HOUR) -> None:
         without_home.fail(0, 60, AWAY)
         slowest = max(without_home.run(125).durations)
         report.tell(f"{name}: the slowest iteration while home is away", slowest, "s")
+        usual = Fleet(replace(shape, spread=True), costs).run(125).duration(50)
+        report.tell(f"{name}: an iteration if ticks were spread, p50", usual, "s")
     for name, (masters, brokers) in DEPLOYMENTS.items():
         report.tell(f"the largest with {name}", largest(masters, brokers, costs), "agents")
 
