@@ -7,6 +7,7 @@ often a phase is repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from boyd.errors import BoydError, PluginError, StoreError, Veto
@@ -29,6 +30,12 @@ class Goals(Endpoints, Orientation):
     """
 
     id = "goals"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for library in ("numpy", "rdflib"):
+            if find_spec(library) is None:
+                raise PluginError(self.id, f"it needs {library}: run `pip install 'boyd[goals]'`")
 
     def init(self, ctx: Context) -> None:
         """Refuse to start with options that do not fit the actions of the agent."""

@@ -174,9 +174,9 @@ It is unknown whether the endpoint did its work; `callId` is the call.
 
 503 unavailable: Temporarily unavailable
 Redis, the archive or the identity provider does not answer, Redis accepts no writes, the API is
-overloaded, or it lacks what an intake needs, such as a library or a secret; or another program has
-overwritten a key that the whole deployment needs, which `detail` names. Retry after the seconds in
-`Retry-After`.
+overloaded, or it lacks what an intake or `/mcp` needs, such as an extra of the package or a secret;
+or another program has overwritten a key that the whole deployment needs, which `detail` names.
+Retry after the seconds in `Retry-After`.
 
 503 overloaded: Too many messages
 The intake limit of the key is exceeded, or too many observations wait for the agent. Nothing was

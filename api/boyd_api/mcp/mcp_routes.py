@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from flask import Response, g, request
 
-from boyd_api.http.problems import HttpProblem, not_found
+from boyd_api.http.problems import FULL, HttpProblem, retry_after
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import Media, Routes, Status
 
@@ -57,7 +57,7 @@ def answer(ctx: RequestContext) -> Response:
         server = _server()
     except ModuleNotFoundError as error:
         problem = f"MCP needs the extra boyd[mcp] ({error}): pip install 'boyd[mcp]'"
-        raise not_found(problem) from None
+        raise HttpProblem("unavailable", problem, headers=retry_after(FULL)) from None
     status, body = server.respond(ctx, request.get_data(), request.headers)
     # A refusal has the status 200 too; with its `Idempotency-Key` it may be sent again.
     g.refused = body is not None and ("error" in body or body["result"].get("isError", False))

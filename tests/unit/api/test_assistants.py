@@ -434,7 +434,7 @@ def test_without_the_extra_the_route_names_it(
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     answer = robot.send("tools/list")
 
-    assert answer.status_code == 404
+    assert answer.status_code == 503
     assert "pip install 'boyd[mcp]'" in answer.json["detail"]
 
 
