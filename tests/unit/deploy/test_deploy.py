@@ -250,8 +250,10 @@ def test_the_image_is_made_in_stages_with_pinned_versions_and_without_a_cache() 
     assert any(step == "ENV" and "PIP_NO_CACHE_DIR=1" in value for step, value in steps)
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
-def test_requirements_of_the_image_have_hashes_and_tested_versions(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "embedded-requirements.txt", "build-requirements.txt"]
+)
+def test_requirements_have_hashes_and_tested_versions(name: str) -> None:
     text = (DEPLOY / name).read_text("utf-8").replace("\\\n", "")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     pinned = {line.split(" ")[0] for line in lines}
