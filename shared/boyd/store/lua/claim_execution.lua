@@ -26,9 +26,10 @@ local fields = rest(4)
 options = cjson.decode(options)
 -- The end of an execution wakes the next. In case that is lost, a waiting one tries again after so many ms for each ahead.
 local LOOK = 5000
--- list(now): add the entry to the index of the ledger, and remove what the ledger has forgotten. A failure stops no action.
-local function list(now)
-  pcall(put_in_order, executions, now, redis.call('HGET', execution, 'id'))
+-- list(id, now): add the entry to the index of the ledger, and remove what the ledger has forgotten. A failure stops no
+-- action.
+local function list(id, now)
+  pcall(put_in_order, executions, now, id)
   redis.pcall('ZREMRANGEBYSCORE', executions, '-inf', now - options.keep)
   redis.pcall('PEXPIRE', executions, options.keep)
 end
@@ -47,7 +48,8 @@ if options.origin == 'job' then
 elseif options.origin and not owns_phase(origin, options.n, options.epoch, 'act', options.entered) then
   return {'stale'}
 end
-local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion')
+local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion',
+  'grant', 'attempts')
 local state, lease_until, holder = have[1], have[2], have[3]
 local now = now_ms()
 local flight = options.in_flight
@@ -107,10 +109,11 @@ if not options.unregistered and not is_confirmed() then
   return {'unconfirmed'}
 end
 expect(case_key(action, target), 'hash', budget, 'zset', audit_open, 'stream', in_flight, 'hash', symptoms, 'string')
-local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
+local marks = options.origin and redis.call('HMGET', origin, 'cancelled', 'server') or {}
+local cancelled = marks[1]
 local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
 -- This also holds for an execution that runs again: what began under a grant does not go on without it.
-local grant = options.grant or redis.call('HGET', execution, 'grant')
+local grant = options.grant or have[7]
 local granted = grant and valid_grant(action, options.situation, grant)
 local ungranted = grant and not granted
 if granted and granted.inFlight and flight and flight.everywhere then
@@ -137,7 +140,7 @@ if options.unregistered then
   return {'unregistered'}
 end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.
-if options.origin and not state and not options.idempotent and redis.call('HGET', origin, 'server') ~= server_id() then
+if options.origin and not state and not options.idempotent and marks[2] ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
   if field_of('verify') then
     expect_verification(id)
@@ -145,7 +148,7 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   redis.call('HSET', execution, 'worker', worker, unpack(fields))
   redis.call('PEXPIRE', execution, options.keep)
   begin_flight()
-  list(now)
+  list(id, now)
   lose_claim(execution, why)
   return {'unknown', why}
 end
@@ -173,11 +176,8 @@ if not state and options.limit then
   redis.call('PEXPIRE', budget, options.window)
 end
 begin_flight()
-redis.call('HSET', execution, 'symptoms', symptoms_of(action, target))
-if field_of('track') then
-  redis.call('HSET', execution, 'case', take_case(action, target, id))
-end
-redis.call('HINCRBY', execution, 'attempts', 1)
+local case = field_of('track') and {'case', take_case(action, target, id)} or {}
+redis.call('HSET', execution, 'symptoms', symptoms_of(action, target), 'attempts', (tonumber(have[8]) or 0) + 1, unpack(case))
 redis.call('PEXPIRE', execution, options.keep)
 audit('action.started', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,
   'who', field_of('by'))
@@ -188,7 +188,7 @@ end
 -- The claim itself last: what fails halfway has not begun.
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,
   'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
-list(now)
+list(id, now)
 if not options.read_only then
   touch(target, id, now)
 end

@@ -4,7 +4,7 @@
 -- Returns {'ok', batch as JSON, ms since the iteration's start, id of its build}, {'stale'}, or {'newer', format version}
 local iteration, due = unpack(KEYS)
 local n, number, attempt, worker, lease = unpack(ARGV)
--- @include expect format time
+-- @include format time
 local batch = 'batch:' .. number
 local have = redis.call('HMGET', iteration, 'iteration', 'phase', batch .. ':attempt', batch .. ':by', batch, 'formatVersion',
   'startedAt', 'build')
@@ -14,8 +14,8 @@ end
 if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
-expect(due, 'zset')
 local now = now_ms()
-redis.call('HSET', iteration, batch .. ':by', worker, batch .. ':at', now)
+-- First, as this is the key that was not read: if it is of another kind, nothing is changed.
 redis.call('ZADD', due, now + lease, batch)
+redis.call('HSET', iteration, batch .. ':by', worker, batch .. ':at', now)
 return {'ok', have[5], now - (tonumber(have[7]) or now), have[8] or ''}

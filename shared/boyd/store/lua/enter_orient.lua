@@ -19,13 +19,14 @@ local ids = have[5] or table.concat(redis.call('ZRANGE', runs_pending, 0, 99), '
 for id in string.gmatch(ids, '%S+') do
   expect(key('run', id), 'hash')
 end
+local fields = {}
 if not have[5] then
   -- A claim is noted before it is taken, so that the next attempt completes one that fails halfway.
   redis.call('HSET', iteration, 'runs', ids)
   local taken, times = take_intake()
-  redis.call('HSET', iteration, 'intake', taken, 'intakeTimes', times)
+  fields = {'intake', taken, 'intakeTimes', times}
 end
-redis.call('HSET', iteration, 'entered', worker, 'phaseAt', now)
+redis.call('HSET', iteration, 'entered', worker, 'phaseAt', now, unpack(fields))
 redis.call('ZADD', due, now + lease, 'phase')
 local claimed = {}
 for id in string.gmatch(ids, '%S+') do

@@ -10,13 +10,13 @@ local iteration, due, events, observers_health, held_actions, symptoms = unpack(
 local n, epoch, worker, resend_after, health, sight = unpack(ARGV, 1, 6)
 -- @include expect move_on owns_phase rest symptoms
 local fields = rest(7)
-if not owns_phase(iteration, n, epoch, 'orient', worker) then
+local have = owns_phase(iteration, n, epoch, 'orient', worker)
+if not have then
   return 0
 end
 expect(due, 'zset', observers_health, 'hash', symptoms, 'string', held_actions, 'zset')
-store(iteration, fields)
 store(observers_health, cjson.decode(health))
 redis.call('PEXPIRE', observers_health, 2592000000)
 update_symptoms(cjson.decode(sight))
-move_on('orient', 'decide', resend_after)
+move_on('orient', 'decide', resend_after, nil, have, fields)
 return 1

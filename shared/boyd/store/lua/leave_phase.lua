@@ -6,12 +6,11 @@
 -- Events  phase
 local iteration, due, events = unpack(KEYS)
 local n, epoch, phase, worker, following, resend_after, queue = unpack(ARGV, 1, 7)
--- @include expect move_on owns_phase rest
+-- @include move_on owns_phase rest
 local fields = rest(8)
-if not owns_phase(iteration, n, epoch, phase, worker) then
+local have = owns_phase(iteration, n, epoch, phase, worker)
+if not have then
   return 0
 end
-expect(due, 'zset')
-store(iteration, fields)
-move_on(phase, following, resend_after, queue)
+move_on(phase, following, resend_after, queue, have, fields)
 return 1

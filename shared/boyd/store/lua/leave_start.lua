@@ -8,7 +8,8 @@ local iteration, due, events, observers_ran = unpack(KEYS)
 local n, epoch, worker, resend_after, ran, batches = unpack(ARGV, 1, 6)
 -- @include expect forget_batch move_on owns_phase rest
 local fields = rest(7)
-if not owns_phase(iteration, n, epoch, 'start', worker) then
+local have = owns_phase(iteration, n, epoch, 'start', worker)
+if not have then
   return 0
 end
 expect(due, 'zset', observers_ran, 'hash')
@@ -21,22 +22,28 @@ if epoch ~= '1' then
     k = k + 1
   end
 end
--- The phase changes only when everything is there that it needs.
+-- The phase changes only when everything is there that it needs, or in the same step.
 for k, text in ipairs(batches) do
   local batch = 'batch:' .. k
-  redis.call('HSET', iteration, batch, text, batch .. ':attempt', 1, batch .. ':sentAt', now)
+  for _, value in ipairs({batch, text, batch .. ':attempt', 1, batch .. ':sentAt', now}) do
+    fields[#fields + 1] = value
+  end
   redis.call('ZADD', due, now + resend_after, batch)
 end
-store(iteration, fields)
-redis.call('HSET', iteration, 'open', #batches, 'batches', #batches)
+for _, value in ipairs({'open', #batches, 'batches', #batches}) do
+  fields[#fields + 1] = value
+end
 -- While observers run, the phase is due now and then all the same: to see that their batches are (`watch_batches`).
 if #batches > 0 then
-  move_on('start', 'observe', 2 * resend_after)
+  move_on('start', 'observe', 2 * resend_after, nil, have, fields)
 else
-  move_on('start', 'orient', resend_after)
+  move_on('start', 'orient', resend_after, nil, have, fields)
 end
+local times = {}
 for _, observer in ipairs(ran) do
-  redis.call('HSET', observers_ran, observer, now)
+  times[#times + 1] = observer
+  times[#times + 1] = now
 end
+store(observers_ran, times)
 redis.call('PEXPIRE', observers_ran, 2592000000)
 return 1

@@ -1,8 +1,8 @@
--- @include emit expect format keys server time whole_number
+-- @include emit format keys server time whole_number
 -- Uses loop, iteration, due
--- last_iteration(): return the number of the last iteration that began; if the loop hash has lost it, the last in history.
-local function last_iteration()
-  local known = whole_number(redis.call('HGET', loop, 'iteration'))
+-- last_iteration(known): return the number of the last iteration that began, which the loop hash knows; if it has lost it,
+-- the last in history.
+local function last_iteration(known)
   if known then
     return known
   end
@@ -10,11 +10,10 @@ local function last_iteration()
   return whole_number(kept[1]) or 0
 end
 
--- timeline(server, now): return an id that changes whenever Redis may have lost data: when the server restarts, when
--- another one takes over, and when the loop hash is gone. Iteration numbers may start again then; combined with the
--- timeline, no id is used twice.
-local function timeline(server, now)
-  local known = redis.call('HMGET', loop, 'timeline', 'server')
+-- timeline(known, server, now): return an id that changes whenever Redis may have lost data: when the server restarts, when
+-- another one takes over, and when the loop hash, with the timeline and the server *known* before, is gone. Iteration
+-- numbers may start again then; combined with the timeline, no id is used twice.
+local function timeline(known, server, now)
   if known[1] and known[2] == server then
     return known[1]
   end
@@ -32,20 +31,23 @@ local function begin_iteration(trigger, resend_after)
   end
   local now = now_ms()
   local server = server_id()
-  local line = timeline(server, now)
-  local n = last_iteration() + 1
-  expect(due, 'zset')
+  local known = redis.call('HMGET', loop, 'timeline', 'server', 'iteration', 'formatVersion', 'again')
+  local line = timeline(known, server, now)
+  local n = last_iteration(whole_number(known[3])) + 1
+  -- First, as nobody has read this key: if it is of another kind, nothing is changed.
+  redis.call('ZADD', due, now + resend_after, 'phase')
   if flight.err or flight[1] then
     redis.call('DEL', iteration)
   end
   -- In one step, so that no number is skipped.
-  redis.call('HSET', loop, 'iteration', n, 'active', n, 'timeline', line, 'server', server)
-  redis.call('HSETNX', loop, 'formatVersion', FORMAT)
-  redis.call('HDEL', loop, 'again')
+  redis.call('HSET', loop, 'iteration', n, 'active', n, 'timeline', line, 'server', server,
+    'formatVersion', known[4] or FORMAT)
+  if known[5] then
+    redis.call('HDEL', loop, 'again')
+  end
   redis.call('HSET', iteration, 'iteration', n, 'timeline', line, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
     'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0, 'server', server,
     'formatVersion', FORMAT)
-  redis.call('ZADD', due, now + resend_after, 'phase')
   emit('iteration.started', 'iteration', n, 'trigger', trigger)
   return n
 end

@@ -13,10 +13,17 @@ local function changed_at(mark)
   return tonumber(string.match(mark or '', '^%d+')) or 0
 end
 
+-- marks_of(agent): return the marks of its revocation, its freeze and the freeze of the deployment, read once.
+local marks
+local function marks_of(agent)
+  marks = marks or redis.call('HMGET', freezes, 'revoked:' .. agent, agent, '*')
+  return marks
+end
+
 -- revocation_reason(agent, since): return the reason why the agent may not act, or was not allowed to after *since* (ms); or
 -- nil.
 local function revocation_reason(agent, since)
-  local mark = redis.call('HGET', freezes, 'revoked:' .. agent)
+  local mark = marks_of(agent)[1]
   if since and since < changed_at(mark) then
     return reason_of(mark) or 'it was ordered before the right was given back'
   end
@@ -25,6 +32,6 @@ end
 
 -- freeze_reason(agent): return the reason why the agent may not act, by its own freeze or the deployment's, or nil.
 local function freeze_reason(agent)
-  local marks = redis.call('HMGET', freezes, agent, '*')
-  return reason_of(marks[1]) or reason_of(marks[2])
+  local marks = marks_of(agent)
+  return reason_of(marks[2]) or reason_of(marks[3])
 end

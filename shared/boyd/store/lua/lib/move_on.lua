@@ -1,18 +1,24 @@
--- @include emit time with_step
+-- @include emit owns_phase rest time with_step
 -- Uses iteration, due
--- move_on(phase, following, resend_after, queue): end *phase* and make the *following* one due, on *queue* if it is not
--- the usual one. An attempt at a phase that was abandoned gets the mark of one that does not count in *steps*.
-local function move_on(phase, following, resend_after, queue)
+-- move_on(phase, following, resend_after, queue, have, fields): end *phase* and make the *following* one due, on *queue* if
+-- it is not the usual one. An attempt at a phase that was abandoned gets the mark of one that does not count in *steps*.
+-- *have* is what `owns_phase` returned, if the caller has asked it; *fields* are stored in the same step.
+local function move_on(phase, following, resend_after, queue, have, fields)
   local now = now_ms()
-  local have = redis.call('HMGET', iteration, 'phaseAt', 'iteration', 'entered', 'startedAt', 'steps', 'abandoned')
-  local steps = have[5] or ''
-  if have[3] or phase == 'observe' then
-    local mark = have[6] == phase and 'x' or '-'
-    steps = with_step(steps, phase, have[1], now, have[4], have[3], mark)
+  have, fields = have or read_phase(iteration), fields or {}
+  local steps = have[7] or ''
+  if have[4] or phase == 'observe' then
+    local mark = have[8] == phase and 'x' or '-'
+    steps = with_step(steps, phase, have[5], now, have[6], have[4], mark)
   end
-  redis.call('HSET', iteration, 'phase', following, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0,
-    'queue', queue or '', 'ms:' .. phase, now - (tonumber(have[1]) or now), 'steps', steps)
-  redis.call('HDEL', iteration, 'entered')
+  local changes = {'phase', following, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0,
+    'queue', queue or '', 'ms:' .. phase, now - (tonumber(have[5]) or now), 'steps', steps}
+  for _, value in ipairs(changes) do
+    fields[#fields + 1] = value
+  end
+  -- First, as the caller need not have read this key: if it is of another kind, nothing is changed.
   redis.call('ZADD', due, now + resend_after, 'phase')
-  emit('phase', 'iteration', have[2], 'phase', following)
+  store(iteration, fields)
+  redis.call('HDEL', iteration, 'entered')
+  emit('phase', 'iteration', have[1], 'phase', following)
 end
