@@ -91,7 +91,7 @@ class AgentHost:
         }
         sealing = Sealing.of(settings.audit_key, settings.audit_keep)
         self.store = Store(connect(settings.redis_url), self.name, timing(settings), sealing)
-        apps = [make_app(url) for url in urls]
+        apps = [make_app(url, settings.celery.events) for url in urls]
         self.app: Celery = apps[broker or 0]
         self.dispatcher = SpreadDispatcher([CeleryDispatcher(app) for app in apps])
         key = settings.approval_public_key or settings.approval_private_key

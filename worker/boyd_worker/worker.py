@@ -9,19 +9,23 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.process import current_process
 from typing import Any
 
 import redis
 from billiard.common import terminate_handler_fired
 from celery import Celery, current_task, signals
+from celery.app.utils import filter_hidden_settings
 from celery.apps import worker as celery_worker
 from celery.exceptions import CPendingDeprecationWarning, Ignore, SecurityWarning
+from celery.worker import control
 from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
+from redis.exceptions import NoPermissionError
 
 from boyd.errors import ConfigError, StoreError
-from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS
+from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS, WATCHED
 from boyd.models import Phase
 from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT
@@ -38,6 +42,13 @@ log = logging.getLogger("boyd.worker")
 HARD_LIMIT_GRACE = 15.0
 #: Where Linux keeps the semaphores of a pool of processes.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing is written there by a guessable name
+#: The commands of Celery's remote control that only look, by their names and aliases.
+_OBEYED = {
+    *("ping", "clock", "stats", "report", "conf", "dump_conf", "heartbeat"),
+    *("active", "dump_active", "reserved", "dump_reserved", "scheduled", "dump_schedule"),
+    *("registered", "dump_tasks", "active_queues", "revoked", "dump_revoked", "query_task"),
+    "enable_events",
+}
 
 _STEPS: dict[Phase, Callable[..., bool | None]] = {
     "start": IterationSteps.start,
@@ -144,6 +155,9 @@ def run_worker(host: AgentHost) -> int:
     host.app.conf.task_time_limit = _hard_limit(host)
     maintenance = Maintenance(host)
     _connect(host, maintenance)
+    watched = host.settings.celery.events and _may_listen(host.app)
+    host.app.conf.update(dict.fromkeys(WATCHED, watched))
+    _only_inspect()
     gc.freeze()  # so that processes of the pool share the memory of what is loaded by now
     worker = host.app.Worker(
         hostname=f"boyd@{host.name}",
@@ -151,11 +165,40 @@ def run_worker(host: AgentHost) -> int:
         concurrency=host.settings.worker.concurrency,
         without_gossip=True,
         without_mingle=True,
-        without_heartbeat=True,
+        without_heartbeat=not watched,
         quiet=True,
     )
     worker.start()
     return int(worker.exitcode or 0)
+
+
+def _may_listen(app: Celery) -> bool:
+    """Whether Redis permits remote control: a worker that it refuses would do nothing but try."""
+    with app.connection_for_read() as connection, suppress(*connection.connection_errors):
+        channel = connection.default_channel
+        with channel.client.pubsub() as listener:  # a client completes the prefix
+            listener.psubscribe(f"{channel.keyprefix_fanout}{app.control.mailbox.exchange.name}")
+            try:
+                listener.parse_response()
+            except NoPermissionError as error:
+                log.error("celery.events has no effect, see deploy/redis: %s", error)
+                return False
+    return True
+
+
+def _only_inspect() -> None:
+    """Refuse the remote control that does more than look: whoever reaches the broker could send it.
+
+    Events are on from the start, so `enable_events`, which Flower sends, changes nothing.
+    """
+    commands = control.Panel.data
+    commands.update(dict.fromkeys(commands.keys() - _OBEYED, _refuse_command))
+    # Options of the transport may have the password of sentinels.
+    commands["stats"] = lambda state, **_: filter_hidden_settings(control.stats(state))
+
+
+def _refuse_command(*_: Any, **__: Any) -> dict[str, str]:
+    return {"error": "Boyd's workers only answer `inspect`"}
 
 
 def _check_pool(pool: str) -> None:

@@ -272,7 +272,7 @@ class Services:
     def _celery(self, broker_url: str) -> Dispatcher:
         from boyd.messaging.celery_app import CeleryDispatcher, make_app
 
-        app = make_app(broker_url or self._redis_url)
+        app = make_app(broker_url or self._redis_url, self.settings.celery.events)
         options = app.conf.broker_transport_options
         limits = {"socket_timeout": _SEND_TIMEOUT, "socket_connect_timeout": _SEND_TIMEOUT}
         app.conf.broker_transport_options = {**options, **limits}

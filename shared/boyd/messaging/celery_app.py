@@ -7,6 +7,7 @@ connections are replaced by ones with fewer sockets and commands.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,8 @@ from urllib.parse import quote
 
 import redis
 from celery import Celery, Signature, chain, group
+from celery.app.events import Events
+from celery.events.dispatcher import EventDispatcher
 from kombu import Connection
 from kombu.connection import ConnectionPool, PooledConnection
 from kombu.exceptions import OperationalError
@@ -31,6 +34,10 @@ connection_log = logging.getLogger("boyd.messaging.celery_app")
 _TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
 #: Seconds for which a process that ends waits for a broker that does not answer.
 _LAST_WORD = 2.0
+#: The settings of Celery that its own tools need.
+WATCHED = ("worker_enable_remote_control", "worker_send_task_events", "task_send_sent_event")
+#: Events of Celery that a process keeps while it cannot publish them.
+_KEPT_EVENTS = 1000
 
 
 class BrokerConnection(Connection):  # type: ignore[misc]
@@ -126,6 +133,17 @@ def _number(connection: Any) -> int:
         return 0
 
 
+class _EventDispatcher(EventDispatcher):  # type: ignore[misc]
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # Celery keeps all events that Redis refuses, until the process has no memory left.
+        self._outbound_buffer: deque[Any] = deque(maxlen=_KEPT_EVENTS)
+
+
+class _Events(Events):  # type: ignore[misc]
+    dispatcher_cls = _EventDispatcher
+
+
 log = logging.getLogger("boyd.messaging.celery_app")
 
 _PHASES: tuple[Phase, ...] = ("start", "observe", "orient", "decide", "act", "complete")
@@ -155,8 +173,10 @@ _TRANSPORT = {
 _SENDERS = 4
 
 
-def make_app(broker_url: str) -> Celery:
+def make_app(broker_url: str, events: bool = False) -> Celery:
     """A Celery app that publishes and consumes Boyd's tasks; connects when first used.
+
+    With *events* it publishes what happens to tasks and workers, and takes part in remote control.
 
     Raises:
         ConfigError: *broker_url* is not a Redis URL.
@@ -170,7 +190,7 @@ def make_app(broker_url: str) -> Celery:
             "a Redis Cluster keeps state and cannot carry messages: "
             "set BOYD_BROKER_URL to another Redis"
         )
-    app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
+    app = Celery("boyd", broker=_kombu_url(address), events=_Events, set_as_current=False)
     app.amqp.Connection = BrokerConnection
     app.conf.update(
         accept_content=["json"],
@@ -195,8 +215,7 @@ def make_app(broker_url: str) -> Celery:
         # A hint that cannot be sent is sent by the sweeper: fail fast instead of blocking.
         task_publish_retry=True,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0},
-        worker_enable_remote_control=False,
-        worker_send_task_events=False,
+        **dict.fromkeys(WATCHED, events),
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,

@@ -115,6 +115,16 @@ class WorkerSettings(_Group):
     max_hung: int = Field(default=16, gt=0)
 
 
+class CelerySettings(_Group):
+    """What Celery's own tools see.
+
+    Attributes:
+        events: whether processes publish events of tasks and workers, and workers answer `inspect`.
+    """
+
+    events: bool = False
+
+
 class ApiSettings(_Group):
     """Settings of the HTTP API.
 
@@ -219,7 +229,8 @@ class EmbeddedSettings(_Group):
     """The Redis server that `boyd up` starts.
 
     Attributes:
-        server: a `redis-server` or `valkey-server`; absent: the one in `boyd[embedded]`.
+        server: a `redis-server` or `valkey-server`; absent: the one in `boyd[embedded]`,
+            else `valkey-server` or `redis-server` in `PATH`.
     """
 
     server: str | None = Field(default=None, min_length=1)
@@ -251,6 +262,7 @@ class Settings(BaseSettings):
         log_format: `text` for people, `json` for machines.
         timing: deadlines and intervals of the engine.
         worker: settings of workers.
+        celery: what Celery's own tools see, such as Flower.
         api: settings of the HTTP API.
         intake: settings of `/intake`.
         callbacks: settings of callbacks.
@@ -284,6 +296,7 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     timing: TimingSettings = TimingSettings()
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    celery: CelerySettings = CelerySettings()
     api: ApiSettings = ApiSettings()
     intake: IntakeSettings = IntakeSettings()
     callbacks: CallbackSettings = CallbackSettings()

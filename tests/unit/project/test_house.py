@@ -41,6 +41,7 @@ KERNEL = {
     "notifications of outcomes, escalations and acknowledgements": 40,
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 70,
+    "Celery's own tools: the app they load, what workers answer, events within bounds": 90,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -72,6 +73,7 @@ MODULES = {
     "steps of procedures over many targets: their states, and what moves them": 2,
     "Slack: the plugin, messages, calls, answers, settings, accounts, their page and command": 8,
     "the history of a target: events, grouping, reading, a report, routes, a page, a command": 9,
+    "the app that Celery's own tools load": 1,
     "rights per action: their texts, and the route that explains them": 2,
     "a demo without a clone": 1,
     "the request of a callback, so that the HTTP client is loaded with the first one": 1,

@@ -1,0 +1,154 @@
+"""Celery's own tools see workers and tasks, once they are switched on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from celery import Celery
+
+from guarded_redis import REDIS, Guarded
+from harness import Deployment, free_port, wait_until
+from signals import signal_group
+
+pytestmark = pytest.mark.real
+
+APP = ("-m", "celery", "-A", "boyd_worker.app")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
+    """A Redis whose users may do what the tools need, and no more."""
+    made = Guarded(tmp_path)
+    subprocess.run([REDIS / "allow-celery-tools", made.secrets], check=True, capture_output=True)
+    made.admin.acl_load()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
+    """A worker whose tasks and life the tools may see; the user of `surroundings` is theirs."""
+    with Deployment(guarded.urls["admin"], tmp_path) as made:
+        made.environment["BOYD_CELERY__EVENTS"] = "true"
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        made.worker("worker", "agents.traced:traced")
+        made.environment["BOYD_REDIS_URL"] = (guarded.secrets / "redis-url-celery").read_text()
+        yield made
+
+
+def run(running: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a command of Celery prints, and its status."""
+    command = [sys.executable, *APP, *arguments]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
+    return subprocess.run(command, env=running.surroundings(), **options, timeout=120)
+
+
+def replies(running: Deployment, *arguments: str) -> Any:
+    """What the worker answers to `celery inspect`, once it listens."""
+    [worker] = running.store.fleet.workers()
+    options = ("--json", "--timeout", "10", "--destination", f"boyd@{worker.name}")
+
+    def ask() -> Any:
+        printed = run(running, "inspect", *arguments, *options)
+        return json.loads(printed.stdout) if printed.returncode == 0 else None
+
+    [reply] = wait_until(ask, 30).values()
+    return reply
+
+
+def start(running: Deployment, name: str, *arguments: str) -> None:
+    """Start a command of Celery that goes on."""
+    with (running.folder / f"{name}.log").open("ab") as log:
+        running.processes[name] = subprocess.Popen(
+            [sys.executable, *APP, *arguments],
+            env=running.surroundings(),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def tasks(states: Sequence[dict[str, Any]]) -> set[str]:
+    """The names of tasks that succeeded."""
+    return {state["name"] for state in states if state["state"] == "SUCCESS"}
+
+
+@pytest.mark.long
+def test_inspect_events_and_flower_show_workers_and_tasks(
+    guarded: Guarded, running: Deployment
+) -> None:
+    port = free_port()
+    running.environment["FLOWER_UNAUTHENTICATED_API"] = "true"
+    start(running, "events", "events", "--dump")
+    start(running, "flower", "flower", f"--port={port}", "--address=127.0.0.1", "--read-only")
+    flower = requests.Session()
+    flower.trust_env = False
+
+    def ask(path: str) -> Any:
+        try:
+            return flower.get(f"http://127.0.0.1:{port}/{path}", timeout=60).json()
+        except requests.ConnectionError:
+            return {}
+
+    pong = replies(running, "ping")
+    wait_until(lambda: ask("api/workers?refresh=1"), 60)
+    wait_until(lambda: "heartbeat" in running.log("events"), 60)
+    (running.folder / "effects.hold.act").touch()
+    running.launcher("traced").trigger(by="the test")
+    [active] = wait_until(lambda: replies(running, "active"), 60)
+    (running.folder / "effects.hold.act").unlink()
+    running.ended("traced", 1)
+    everything = {f"boyd.{phase}" for phase in ("start", "observe", "orient", "decide", "act")}
+    wait_until(lambda: everything <= tasks(list(ask("api/tasks").values())), 60)
+
+    assert pong == {"ok": "pong"}
+    assert active["name"] == "boyd.act"
+    assert active["args"] == ["traced", 1, 1]
+    assert replies(running, "stats")["total"]["boyd.act"] == 1
+    assert [name for name in ask("api/workers") if name.startswith("boyd@")]
+    assert all(f"task succeeded: {name}" in running.log("events") for name in everything)
+    for name in ("events", "flower"):
+        signal_group(running.processes[name].pid, 2)
+        running.processes[name].wait(60)
+    assert running.stop("worker") == 0
+    assert guarded.refused() == []
+
+
+def test_workers_obey_no_command_that_changes_anything(running: Deployment) -> None:
+    [worker] = running.store.fleet.workers()
+    app = Celery(broker=running.environment["BOYD_REDIS_URL"], set_as_current=False)
+
+    def answer(command: str, **arguments: Any) -> Any:
+        to = {"destination": [f"boyd@{worker.name}"], "timeout": 10, "reply": True}
+        [reply] = wait_until(lambda: app.control.broadcast(command, arguments, **to), 60)
+        return reply[f"boyd@{worker.name}"]
+
+    assert answer("ping") == {"ok": "pong"}
+    assert "error" in answer("shutdown")
+    assert "error" in answer("hello", from_node="x", revoked=["a task"])
+    assert "error" in answer("pool_shrink", n=8)
+    assert answer("revoked") == []
+    assert answer("ping") == {"ok": "pong"}
+    app.close()
+
+
+def test_a_worker_works_without_events_if_redis_does_not_permit_them(
+    tmp_path: Path, redis_server: str
+) -> None:
+    guarded = Guarded(tmp_path)
+    with Deployment(guarded.urls["admin"], tmp_path) as running:
+        running.environment["BOYD_CELERY__EVENTS"] = "true"
+        running.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        running.worker("worker", "agents.traced:traced")
+        running.launcher("traced").trigger(by="the test")
+
+        assert running.ended("traced", 1).success
+        assert "celery.events has no effect" in running.log("worker")
+    guarded.end()
