@@ -23,7 +23,7 @@ APP = ("-m", "celery", "-A", "boyd_worker.app")
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
+def server(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
     """A Redis whose users may do what the tools need, and no more."""
     made = Guarded(tmp_path)
     subprocess.run([REDIS / "allow-celery-tools", made.secrets], check=True, capture_output=True)
@@ -33,25 +33,25 @@ def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
+def running(server: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """A worker whose tasks and life the tools may see; the user of `surroundings` is theirs."""
-    with Deployment(guarded.urls["admin"], tmp_path) as made:
+    with Deployment(server.urls["admin"], tmp_path) as made:
         made.environment["BOYD_CELERY__EVENTS"] = "true"
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        made.environment["BOYD_REDIS_URL"] = server.urls["worker"]
         made.worker("worker", "agents.traced:traced")
-        made.environment["BOYD_REDIS_URL"] = (guarded.secrets / "redis-url-celery").read_text()
+        made.environment["BOYD_REDIS_URL"] = (server.secrets / "redis-url-celery").read_text()
         yield made
 
 
 def run(running: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What a command of Celery prints, and its status."""
+    """Run a command of Celery to its end."""
     command = [sys.executable, *APP, *arguments]
     options: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
     return subprocess.run(command, env=running.surroundings(), **options, timeout=120)
 
 
 def replies(running: Deployment, *arguments: str) -> Any:
-    """What the worker answers to `celery inspect`, once it listens."""
+    """The answer of the worker to `celery inspect`, once it listens."""
     [worker] = running.store.fleet.workers()
     options = ("--json", "--timeout", "10", "--destination", f"boyd@{worker.name}")
 
@@ -82,7 +82,7 @@ def tasks(states: Sequence[dict[str, Any]]) -> set[str]:
 
 @pytest.mark.long
 def test_inspect_events_and_flower_show_workers_and_tasks(
-    guarded: Guarded, running: Deployment
+    server: Guarded, running: Deployment
 ) -> None:
     port = free_port()
     running.environment["FLOWER_UNAUTHENTICATED_API"] = "true"
@@ -118,7 +118,7 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
         signal_group(running.processes[name].pid, 2)
         running.processes[name].wait(60)
     assert running.stop("worker") == 0
-    assert guarded.refused() == []
+    assert server.refused() == []
 
 
 def test_workers_obey_no_command_that_changes_anything(running: Deployment) -> None:
@@ -142,13 +142,13 @@ def test_workers_obey_no_command_that_changes_anything(running: Deployment) -> N
 def test_a_worker_works_without_events_if_redis_does_not_permit_them(
     tmp_path: Path, redis_server: str
 ) -> None:
-    guarded = Guarded(tmp_path)
-    with Deployment(guarded.urls["admin"], tmp_path) as running:
+    server = Guarded(tmp_path)
+    with Deployment(server.urls["admin"], tmp_path) as running:
         running.environment["BOYD_CELERY__EVENTS"] = "true"
-        running.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        running.environment["BOYD_REDIS_URL"] = server.urls["worker"]
         running.worker("worker", "agents.traced:traced")
         running.launcher("traced").trigger(by="the test")
 
         assert running.ended("traced", 1).success
         assert "celery.events has no effect" in running.log("worker")
-    guarded.end()
+    server.end()

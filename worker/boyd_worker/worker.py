@@ -173,7 +173,7 @@ def run_worker(host: AgentHost) -> int:
 
 
 def _may_listen(app: Celery) -> bool:
-    """Whether Redis permits remote control: a worker that it refuses would do nothing but try."""
+    """Check the permission for remote control, which a worker without it would try for ever."""
     with app.connection_for_read() as connection, suppress(*connection.connection_errors):
         channel = connection.default_channel
         with channel.client.pubsub() as listener:  # a client completes the prefix
@@ -187,7 +187,7 @@ def _may_listen(app: Celery) -> bool:
 
 
 def _only_inspect() -> None:
-    """Refuse the remote control that does more than look: whoever reaches the broker could send it.
+    """Refuse commands that change something, as anybody with access to the broker can send them.
 
     Events are on from the start, so `enable_events`, which Flower sends, changes nothing.
     """

