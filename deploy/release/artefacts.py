@@ -303,7 +303,13 @@ def _git(*arguments: str) -> bytes:
 
 
 def main(folder: Path) -> None:
-    """Build the last commit into *folder*, which is emptied."""
+    """Build the last commit into *folder*, in place of what was built there before.
+
+    Raises:
+        Refusal: the folder has other files, or the build failed.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / "SHA256SUMS").exists():
+        raise Refusal(f"{folder} has files that were not built here")
     epoch = int(_git("log", "-1", "--format=%ct"))
     with tempfile.TemporaryDirectory() as temporary:
         source, built = Path(temporary) / "boyd", Path(temporary) / "dist"

@@ -117,3 +117,11 @@ def test_vendored_files_have_the_version_that_the_bill_of_materials_names() -> N
 def test_a_version_that_is_not_installed_is_refused() -> None:
     with pytest.raises(Refusal, match=r"celery: .+ is installed, not 1\.0"):
         artefacts.licences([Pin("celery", "1.0", ())], POLICY)
+
+
+def test_a_folder_with_other_files_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(Refusal, match="files that were not built here"):
+        artefacts.main(tmp_path)
+
+    assert (tmp_path / "thesis.txt").exists()
