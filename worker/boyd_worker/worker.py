@@ -16,7 +16,6 @@ from typing import Any
 import redis
 from billiard.common import terminate_handler_fired
 from celery import Celery, current_task, signals
-from celery.app.utils import filter_hidden_settings
 from celery.apps import worker as celery_worker
 from celery.exceptions import CPendingDeprecationWarning, Ignore, SecurityWarning
 from celery.worker import control
@@ -157,7 +156,7 @@ def run_worker(host: AgentHost) -> int:
     _connect(host, maintenance)
     watched = host.settings.celery.events and _may_listen(host.app)
     host.app.conf.update(dict.fromkeys(WATCHED, watched))
-    _only_inspect()
+    only_inspect()
     gc.freeze()  # so that processes of the pool share the memory of what is loaded by now
     worker = host.app.Worker(
         hostname=f"boyd@{host.name}",
@@ -186,15 +185,22 @@ def _may_listen(app: Celery) -> bool:
     return True
 
 
-def _only_inspect() -> None:
+def only_inspect() -> None:
     """Refuse commands that change something, as anybody with access to the broker can send them.
 
     Events are on from the start, so `enable_events`, which Flower sends, changes nothing.
     """
     commands = control.Panel.data
     commands.update(dict.fromkeys(commands.keys() - _OBEYED, _refuse_command))
-    # Options of the transport may have the password of sentinels.
-    commands["stats"] = lambda state, **_: filter_hidden_settings(control.stats(state))
+    commands["stats"] = _stats
+
+
+def _stats(state: Any, **_: Any) -> dict[str, Any]:
+    """Celery's statistics without the passwords that it leaves in the parts about the broker."""
+    stats: dict[str, Any] = control.stats(state)
+    for part in ("alternates", "transport_options"):
+        stats["broker"].pop(part, None)
+    return stats
 
 
 def _refuse_command(*_: Any, **__: Any) -> dict[str, str]:
